@@ -1,0 +1,1 @@
+"""The `dpspca` command: composition roots only."""

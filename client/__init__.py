@@ -1,0 +1,1 @@
+"""The analyst's side: estimators, simulation, reports."""

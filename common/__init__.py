@@ -1,0 +1,1 @@
+"""What every party must agree on: pure code, without clock, file, socket or global random state."""

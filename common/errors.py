@@ -1,0 +1,75 @@
+"""One tree of errors: the type says whose fault it was, the message what was wrong and what to do.
+
+Every error carries a stable ``code`` that may cross a network and be matched by a program; its two sentences
+are for people. No message is ever made from a value in the data: a refusal must not depend on a row.
+"""
+
+from typing import ClassVar
+
+
+class DpspcaError(Exception):
+    """Base of everything this package raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.remedy}"
+
+
+class InvalidParameterError(DpspcaError, ValueError):
+    """The caller asked for something that no data could satisfy."""
+
+    code = "invalid-parameter"
+
+
+class InvalidDataError(DpspcaError, ValueError):
+    """The data at hand cannot be used as they are."""
+
+    code = "invalid-data"
+
+
+class InvalidTypeError(DpspcaError, TypeError):
+    """A value of the wrong kind altogether."""
+
+    code = "invalid-type"
+
+
+class InvalidQueryError(DpspcaError, ValueError):
+    """Whoever asks sent a question that no provider may answer."""
+
+    code = "invalid-query"
+
+
+class RefusedError(DpspcaError):
+    """A well-formed question that this provider's rules do not allow now; it cost nothing."""
+
+    code = "refused"
+
+
+class BudgetExceededError(RefusedError):
+    """Answering would spend more privacy than was granted; nothing was spent."""
+
+    code = "budget-exceeded"
+
+
+class InvalidAnswerError(DpspcaError):
+    """A provider's answer does not have the form that the question fixes."""
+
+    code = "invalid-answer"
+
+
+class CorruptModelError(DpspcaError, ValueError):
+    """Stored bytes are not a model that this version can read."""
+
+    code = "corrupt-model"
+
+
+class MissingExtraError(DpspcaError, ImportError):
+    """A feature needs packages that the light installation leaves out."""
+
+    code = "missing-extra"
