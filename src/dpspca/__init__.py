@@ -1,3 +1,38 @@
 """Differentially private sparse principal component analysis for data that may not leave home."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpspca.client.estimators import DPSPCA as DPSPCA
+    from dpspca.client.simulation import simulate as simulate
+    from dpspca.common.model import Model as Model
+    from dpspca.common.privacy.units import PrivacyUnit as PrivacyUnit
+    from dpspca.common.spec import Budget as Budget
+    from dpspca.common.spec import JobSpec as JobSpec
+    from dpspca.common.spec import Schema as Schema
+
 __version__ = "0.1.0"
+
+# Loaded on first use: a provider's daemon needs no estimator, and the estimator needs packages of an extra.
+_HOMES = {
+    "DPSPCA": "dpspca.client.estimators",
+    "simulate": "dpspca.client.simulation",
+    "Model": "dpspca.common.model",
+    "PrivacyUnit": "dpspca.common.privacy.units",
+    "Budget": "dpspca.common.spec",
+    "JobSpec": "dpspca.common.spec",
+    "Schema": "dpspca.common.spec",
+}
+
+__all__ = ["DPSPCA", "Budget", "JobSpec", "Model", "PrivacyUnit", "Schema", "__version__", "simulate"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever bears the name
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dpspca' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

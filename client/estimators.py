@@ -1,0 +1,227 @@
+"""A scikit-learn estimator: the whole federation in one process, behind ``fit`` and ``transform``."""
+
+import secrets
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import numpy as np
+
+from dpspca.common.algorithms.dps_pca import rounds_of
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema, check_bound, choice
+from dpspca.provider.preparation import check_rows
+
+from .simulation import Watcher, simulate
+
+try:
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as missing:
+    raise MissingExtraError(
+        "The estimators need scikit-learn, which is not installed.", "Install it with: pip install 'dpspca[sklearn]'"
+    ) from missing
+
+Adjacency: TypeAlias = Literal["replace-one", "add-remove"]
+
+_UNITS: Final = {"replace-one": PrivacyUnit.ROW_REPLACE_ONE, "add-remove": PrivacyUnit.ROW_ADD_REMOVE}
+
+
+class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Differentially private sparse principal component analysis.
+
+    Two parameters have no default because no default could be honest: ``norm_bound``, what is publicly known about how
+    long a row can be (longer rows are shortened to it), and ``adjacency``, whether the promise is about one row being
+    replaced by another ("replace-one": the number of rows is public) or added or removed ("add-remove").
+
+    Parameters
+    ----------
+    n_components : int
+        How many components.
+    sparsity : int
+        How many features may take part, all components together. At or above the number of features: all of them.
+    method : str
+        The algorithm.
+    epsilon, delta : float
+        The privacy budget of one fit. Smaller is more private.
+    norm_bound : float
+        Bound on a row's Euclidean length, after centring. Never read off the data.
+    adjacency : {"replace-one", "add-remove"}
+        Which data sets count as neighbours.
+    n_iter : int or "auto"
+        Rounds of the power loop; "auto" lets the budget decide.
+    center : {None, "private", "public"}
+        Take no mean off; estimate it privately (a tenth of the budget; needs ``mean_bound``); or take off
+        ``public_mean``.
+    mean_bound : float
+        Bound on a row's length before centring, for the private mean.
+    public_mean : array of shape (n_features,)
+        A mean known from elsewhere.
+    explained_variance : bool
+        Ask, at a twentieth of the budget, what the components explain.
+    accounting : {"exact", "published"}
+        The least noise that the budget allows, or the papers' own formula.
+    start : {"dense", "published"}
+        Start from all features, or as published from ``sparsity`` random ones, which mostly misses the right ones.
+    random_state : None, int or RandomState
+        None for a result that may be released. Anything else makes the run repeatable, noise included: such a result
+        is for tests only, and ``privacy_`` says so.
+    watch : callable
+        Called with a ``Progress`` after every answer.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Orthonormal rows; the largest entry of each is positive.
+    support_ : array of int
+        Indices of the features that take part in any component.
+    explained_variance_, explained_variance_ratio_ : array of shape (n_components,) or None
+        With noise, by design.
+    mean_ : array of shape (n_features,) or None
+        What was taken off.
+    n_iter_ : int
+        Rounds of the power loop.
+    privacy_ : PrivacyStatement
+        What was promised; ``privacy_.text`` for people, ``privacy_.to_dict()`` for programs.
+    model_ : Model
+        All of this in one value that can be stored.
+    """
+
+    def __init__(  # noqa: PLR0913  # an estimator's parameters are its constructor's, by scikit-learn's rule
+        self,
+        n_components: int = 5,
+        *,
+        sparsity: int = 50,
+        method: str = "dps-pca",
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        norm_bound: float | None = None,
+        adjacency: Adjacency | None = None,
+        n_iter: int | Literal["auto"] = "auto",
+        center: Literal["private", "public"] | None = None,
+        mean_bound: float | None = None,
+        public_mean: Any = None,  # noqa: ANN401  # any array of numbers
+        explained_variance: bool = True,
+        accounting: Literal["exact", "published"] = "exact",
+        start: Literal["dense", "published"] = "dense",
+        random_state: int | np.random.RandomState | None = None,
+        watch: Watcher | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.sparsity = sparsity
+        self.method = method
+        self.epsilon = epsilon
+        self.delta = delta
+        self.norm_bound = norm_bound
+        self.adjacency = adjacency
+        self.n_iter = n_iter
+        self.center = center
+        self.mean_bound = mean_bound
+        self.public_mean = public_mean
+        self.explained_variance = explained_variance
+        self.accounting = accounting
+        self.start = start
+        self.random_state = random_state
+        self.watch = watch
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ANN401  # scikit-learn's signature
+        """Fit to the rows of X, dense or sparse, at the price of (epsilon, delta)."""
+        rows = check_rows(_numbers(X)).matrix
+        validate_data(self, X, skip_check_array=True)
+        start_seed, noise_seed = self._seeds()
+        spec = self._spec(rows.shape[1], start_seed)
+        self.model_ = simulate([rows], spec, noise_seed=noise_seed, watch=self.watch)
+        self.components_ = self.model_.components
+        self.support_ = self.model_.support
+        self.explained_variance_ = self.model_.explained_variance
+        self.explained_variance_ratio_ = self.model_.explained_variance_ratio
+        self.mean_ = self.model_.mean
+        self.n_iter_ = rounds_of(spec)
+        self.privacy_ = self.model_.statement
+        self._n_features_out = len(self.components_)
+        return self
+
+    def transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
+        """Project rows onto the components. It spends nothing, and protects nobody whose rows are in X."""
+        check_is_fitted(self)
+        rows = check_rows(_numbers(X), least=1).matrix
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return self.model_.transform(rows)
+
+    def inverse_transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
+        """Map scores back to features."""
+        check_is_fitted(self)
+        return self.model_.inverse_transform(np.asarray(X, dtype=np.float64))
+
+    def _spec(self, dimension: int, seed: int) -> JobSpec:
+        """Put the parameters into a job, which checks them."""
+        mean = None if self.public_mean is None else tuple(np.asarray(self.public_mean, dtype=np.float64).tolist())
+        names = getattr(self, "feature_names_in_", None)
+        return JobSpec(
+            schema=Schema(dimension, None if names is None else tuple(names)),
+            unit=_unit(self.adjacency),
+            budget=Budget(self.epsilon, self.delta),
+            norm_bound=_norm_bound(self.norm_bound),
+            components=_whole(self.n_components),
+            algorithm=self.method,
+            accounting=choice(Accounting, "accounting", self.accounting),
+            centering=Centering.NONE if self.center is None else choice(Centering, "center", self.center),
+            mean_bound=self.mean_bound,
+            public_mean=mean,
+            explained_variance=bool(self.explained_variance),
+            seed=seed,
+            options={
+                "sparsity": _whole(self.sparsity),
+                "rounds": None if self.n_iter == "auto" else _whole(self.n_iter),
+                "start": self.start,
+            },
+        )
+
+    def _seeds(self) -> tuple[int, int | None]:
+        """Give a seed for the start, which is public, and one for the noise only where a run must repeat."""
+        if self.random_state is None:
+            return secrets.randbits(63), None
+        start, noise = check_random_state(self.random_state).randint(0, 2**31 - 1, size=2)
+        return int(start), int(noise)
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401  # scikit-learn publishes no types
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _unit(adjacency: str | None) -> PrivacyUnit:
+    if adjacency not in _UNITS:
+        raise InvalidParameterError(
+            f"adjacency is {adjacency!r}, so it is not clear what is promised to whom.",
+            "Choose 'replace-one' (one row may be another; the number of rows is public) or 'add-remove' (one row may "
+            "be there or not).",
+        )
+    return _UNITS[adjacency]
+
+
+def _norm_bound(value: float | None) -> float:
+    check_bound("norm_bound", value)
+    return float(value)  # type: ignore[arg-type]  # None was refused
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401  # the spec says what is wrong with anything else
+    """Take numpy's integers for Python's."""
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _numbers(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
+    """Turn an array of Python objects that are numbers into numbers; scikit-learn's callers expect it."""
+    if hasattr(rows, "tocsr"):
+        return rows
+    array = np.asarray(rows)
+    if array.dtype.kind != "O":
+        return array
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(
+            "The rows hold Python objects: every argument must be a string of digits or a real number.",
+            "Convert every column to a number first.",
+        ) from None

@@ -1,0 +1,106 @@
+"""A whole federation in one process: the same coroutine, gate, noise and combination as over a network.
+
+With a seed everything repeats, noise included, and the model says that it must not be released. Without one the noise
+comes from the operating system's randomness.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.model import Model
+from dpspca.common.plan import Step
+from dpspca.common.privacy.keystream import KeyStream, WordSource
+from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.protocol import Aggregate, drive
+from dpspca.common.queries import CovarianceProduct
+from dpspca.common.question import RowQuery
+from dpspca.common.spec import JobSpec
+from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.preparation import CheckedRows, check_rows
+from dpspca.provider.respond import Responder
+from dpspca.provider.shard import Shard, Strategy
+from dpspca.server.rounds import combine
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a job stands: ``done`` of ``total`` questions, ``step`` being the one just answered."""
+
+    done: int
+    total: int
+    step: Step
+    aggregate: Aggregate
+
+
+Watcher: TypeAlias = Callable[[Progress], None]
+
+
+def simulate(
+    shards: Sequence[Any],
+    spec: JobSpec,
+    *,
+    noise_seed: int | None = None,
+    strategy: Strategy | None = None,
+    watch: Watcher | None = None,
+) -> Model:
+    """Run a job over shards (dense or sparse rows, one provider each) and return its model.
+
+    ``noise_seed`` makes the noise repeatable and the result unfit for release. ``strategy`` says how shards are
+    evaluated, which changes the time and not one bit of the result; left out, what should be faster is taken.
+    """
+    if not 0 < len(shards) <= MAX_PARTIES:
+        raise InvalidParameterError(f"There are {len(shards)} shards.", f"Give between 1 and {MAX_PARTIES}.")
+    plan = catalogue.plan(spec)
+    checked = [check_rows(rows, spec.schema) for rows in shards]
+    responders = [
+        Responder(spec, _shard(rows, spec, plan, strategy), MemoryLedger(), _words(noise_seed, number))
+        for number, rows in enumerate(checked)
+    ]
+    model = drive(catalogue.find(spec.algorithm).run(spec), _Federation(spec, plan, responders, watch))
+    return _state(model, parties=len(shards), releasable=noise_seed is None)
+
+
+class _Federation:
+    """Carries each question to every responder and the sum back."""
+
+    def __init__(
+        self, spec: JobSpec, plan: Sequence[Step], responders: Sequence[Responder], watch: Watcher | None
+    ) -> None:
+        self._spec = spec
+        self._plan = plan
+        self._responders = responders
+        self._watch = watch
+        self._position = 0
+
+    def __call__(self, query: RowQuery) -> Aggregate:
+        position = self._position
+        answers = [responder.respond(position, query) for responder in self._responders]
+        self._position += 1
+        step = self._plan[position]
+        aggregate = combine(self._spec, step, answers)
+        if self._watch:
+            self._watch(Progress(self._position, len(self._plan), step, aggregate))
+        return aggregate
+
+
+def _shard(rows: CheckedRows, spec: JobSpec, plan: Sequence[Step], strategy: Strategy | None) -> Shard:
+    products = sum(step.question is CovarianceProduct for step in plan)
+    chosen = strategy or Strategy.for_rounds(rows, products)
+    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen)
+
+
+def _words(noise_seed: int | None, number: int) -> WordSource:
+    """Give every provider randomness of its own."""
+    if noise_seed is None:
+        return SystemEntropy()
+    return KeyStream.repeatable(noise_seed, f"provider {number}")
+
+
+def _state(model: Model, *, parties: int, releasable: bool) -> Model:
+    """Say on the model how it came about."""
+    statement = replace(model.statement, parties=parties, releasable=releasable, federated=False)
+    return replace(model, statement=statement)

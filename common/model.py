@@ -1,0 +1,129 @@
+"""The result: components, what they explain, where they are non-zero, and the privacy statement that goes with them.
+
+A model is stored as bytes of its own simple form (one line of JSON, then raw float64), read back without executing
+anything.
+"""
+
+import json
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Self
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from .arrays import FloatArray
+from .errors import CorruptModelError, InvalidDataError
+from .privacy.units import PrivacyUnit
+from .spec import Accounting
+from .statement import PrivacyStatement
+
+FORMAT: Final = "dpspca-model-1"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Model:
+    """k components as rows over d features; rows of ``components`` are orthonormal and their signs fixed.
+
+    ``explained_variance`` and its ratio are None where the job did not ask for them. They carry noise: neither need
+    sum to one, and ``explained_variance_std`` says how much noise each has.
+    """
+
+    components: FloatArray
+    statement: PrivacyStatement
+    mean: FloatArray | None = None
+    explained_variance: FloatArray | None = None
+    explained_variance_ratio: FloatArray | None = None
+    explained_variance_std: float | None = None
+    feature_names: tuple[str, ...] | None = None
+
+    @property
+    def support(self) -> NDArray[np.intp]:
+        """Indices of the features that take part in any component."""
+        return np.flatnonzero(self.components.any(axis=0))
+
+    def transform(self, rows: Any) -> FloatArray:  # noqa: ANN401  # dense or sparse
+        """Project rows (dense or sparse) onto the components."""
+        self._check_width(rows.shape[1], self.components.shape[1], "features")
+        scores = rows @ self.components.T
+        dense = np.asarray(scores.toarray() if isinstance(scores, scipy.sparse.csr_array) else scores)
+        return dense if self.mean is None else dense - self.mean @ self.components.T
+
+    def inverse_transform(self, scores: FloatArray) -> FloatArray:
+        """Map scores back to rows of features."""
+        self._check_width(scores.shape[1], self.components.shape[0], "components")
+        rows = np.asarray(scores) @ self.components
+        return rows if self.mean is None else rows + self.mean
+
+    def to_bytes(self) -> bytes:
+        """Write the model in its own form."""
+        arrays = {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), np.ndarray)}
+        header = {
+            "format": FORMAT,
+            "shapes": {name: array.shape for name, array in arrays.items()},
+            "statement": {f.name: getattr(self.statement, f.name) for f in fields(self.statement)},
+            "explained_variance_std": self.explained_variance_std,
+            "feature_names": self.feature_names,
+        }
+        body = b"".join(np.ascontiguousarray(array, dtype="<f8").tobytes() for array in arrays.values())
+        return json.dumps(header).encode() + b"\n" + body
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> Self:
+        """Read a stored model; anything unexpected is refused."""
+        line, _, body = stored.partition(b"\n")
+        try:
+            header = json.loads(line)
+            if header["format"] != FORMAT:
+                raise _corrupt(f"The format is {header['format']!r}, not {FORMAT!r}.")
+            names = header["feature_names"]
+            return cls(
+                statement=_statement(header["statement"]),
+                explained_variance_std=header["explained_variance_std"],
+                feature_names=None if names is None else tuple(names),
+                **_arrays(header["shapes"], body),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            if isinstance(problem, CorruptModelError):
+                raise
+            raise _corrupt("The bytes do not hold a model.") from None
+
+    @staticmethod
+    def _check_width(given: int, expected: int, what: str) -> None:
+        if given != expected:
+            raise InvalidDataError(
+                f"The rows have {given} {what}; the model has {expected}.", "Give the columns the model was made from."
+            )
+
+
+def fix_signs(components: FloatArray) -> FloatArray:
+    """Make the largest entry of every row positive; among equals the first decides."""
+    largest = np.argmax(np.abs(components), axis=1)
+    signs = np.sign(components[np.arange(len(components)), largest])
+    return components * np.where(signs == 0, 1.0, signs)[:, None]
+
+
+def renamed(model: Model, names: tuple[str, ...] | None) -> Model:
+    """Give the features other names."""
+    return replace(model, feature_names=names)
+
+
+def _statement(raw: dict[str, Any]) -> PrivacyStatement:
+    raw = raw | {"unit": PrivacyUnit(raw["unit"]), "accounting": Accounting(raw["accounting"])}
+    return PrivacyStatement(**raw)
+
+
+def _arrays(shapes: dict[str, list[int]], body: bytes) -> dict[str, FloatArray]:
+    """Cut the body into the arrays that the header announces, no byte more or less."""
+    sizes = [int(np.prod(shape)) for shape in shapes.values()]
+    if min(sizes, default=0) < 0 or 8 * sum(sizes) != len(body):
+        raise _corrupt("The length does not fit the arrays it announces.")
+    flat = np.frombuffer(body, dtype="<f8").astype(np.float64)
+    if not np.isfinite(flat).all():
+        raise _corrupt("A number is not finite.")
+    parts = np.split(flat, np.cumsum(sizes)[:-1]) if sizes else []
+    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+
+def _corrupt(what: str) -> CorruptModelError:
+    return CorruptModelError(what, "Use a file written by dpspca, whole and unchanged.")

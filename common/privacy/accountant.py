@@ -1,0 +1,275 @@
+"""What a list of releases costs, and whether it may still be afforded.
+
+Two answers. ``compose`` reports the privacy loss of a finished list of events as well as it is known. ``Filter``
+decides *before* a release, in exact integers, whether it fits into a budget; it is the only one of the two that may
+stand in front of data, because its rule stays valid when every next query depends on all earlier answers.
+
+Promises: no number reported is below the true loss; admission never exceeds the budget by any amount; a refusal
+leaves everything as it was. The currency of both is mu^2 of Gaussian differential privacy in whole units of 2**-80,
+each event rounded up.
+"""
+
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Self
+
+from dpspca.common.errors import BudgetExceededError, InvalidParameterError, InvalidTypeError
+
+from .calibrate import (
+    check_budget,
+    gaussian_mu,
+    least_epsilon,
+    nonnegative,
+    positive,
+    root_down,
+    root_up,
+    round_down,
+    round_up,
+)
+from .costs import SLACK_UNIT, UNIT, Mixture, cost_units, mu_of, slack_units, worst_cases
+from .events import Event, checked_events
+
+__all__ = ["Filter", "PrivacyLoss", "calibrated_std", "compose", "cost_units", "slack_units", "usable_mu"]
+
+SLACK_SHARE: Final = Fraction(1, 2**20)
+"""Of every delta, the part kept back for the distance between the implemented noise and the ideal one."""
+CALIBRATION_MARGIN: Final = Fraction(1, 2**40)
+"""Relative excess of a calibrated standard deviation, so that shares of a budget fit into it together."""
+
+# --- Budgets that a filter grants -------------------------------------------------------------------------------------
+
+
+def usable_mu(epsilon: float, delta: float) -> float:
+    """Return the mu that a filter for (epsilon, delta) can spend: the one at delta less the share kept for slack."""
+    eps, dlt = check_budget(epsilon, delta)
+    return gaussian_mu(eps, round_down(Fraction(dlt) * (1 - SLACK_SHARE)))
+
+
+def calibrated_std(sensitivity: float, mu: float, share: float = 1.0) -> float:
+    """Return the standard deviation for a release that takes a share of mu^2, for plans that fill a budget exactly.
+
+    It is sensitivity / (mu sqrt(share)), rounded up by a relative 2**-40. The filter counts mu^2 in whole units of
+    2**-80, each release rounded up; the margin frees mu^2 2**-39, so up to mu^2 2**41 releases (a million, as soon
+    as mu > 7e-4) whose shares sum to 1 are admitted together.
+    """
+    part = positive("share", share)
+    if part > 1:
+        raise InvalidParameterError(f"share = {part} is more than the whole.", "Give a share in (0, 1].")
+    quotient = Fraction(positive("sensitivity", sensitivity)) / Fraction(positive("mu", mu))
+    return round_up(Fraction(root_up(quotient**2 / Fraction(part))) * (1 + CALIBRATION_MARGIN))
+
+
+def _slack_price(epsilon: float) -> Fraction:
+    """Return 1 + e^epsilon, rounded up: what one unit of slack costs in delta (see ``PrivacyLoss.delta``)."""
+    return 1 + Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**48))
+
+
+# --- The filter in front of the data ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A budget of (epsilon, delta) and what of it has been spent; a value, never changed in place.
+
+    Contract: for every data set, every adversary that picks each next query and its noise from all earlier answers,
+    and every sequence of admissions, the transcript of what was admitted is (epsilon, delta)-DP.
+
+    Reason: admitting while the sum of mu^2 stays within mu_budget^2 is a valid filter for mu_budget-GDP under full
+    adaptivity (Smith & Thakurta 2022), and usable_mu-GDP is (epsilon, delta (1 - 2**-20))-DP. The other 2**-20 of
+    delta pays for the slack of the implemented noise: their sum is kept to at most that divided by 1 + e^epsilon.
+
+    All comparisons are between integers. A plan made with ``calibrated_std`` for shares of ``usable_mu(epsilon,
+    delta)**2`` that sum to 1 is admitted whole; nothing that is dearer by as much as 2**-80 gets through.
+    """
+
+    epsilon: float
+    delta: float
+    spent_units: int = 0
+    spent_slack_units: int = 0
+
+    def __post_init__(self) -> None:
+        check_budget(self.epsilon, self.delta)
+        _check_units("spent_units", self.spent_units, _budget_units(self.epsilon, self.delta))
+        _check_units("spent_slack_units", self.spent_slack_units, _slack_budget_units(self.epsilon, self.delta))
+
+    @classmethod
+    def for_budget(cls, epsilon: float, delta: float) -> Self:
+        """Return a filter that has spent nothing."""
+        return cls(epsilon, delta)
+
+    @property
+    def budget_units(self) -> int:
+        """All of mu^2 that may be spent, in units, rounded down."""
+        return _budget_units(self.epsilon, self.delta)
+
+    @property
+    def slack_budget_units(self) -> int:
+        """All of the slack that may be spent, in units, rounded down."""
+        return _slack_budget_units(self.epsilon, self.delta)
+
+    @property
+    def budget(self) -> float:
+        """The mu that the whole budget is worth, rounded down."""
+        return root_down(self.budget_units * UNIT)
+
+    @property
+    def spent_mu_squared(self) -> Fraction:
+        """What has been spent, exactly."""
+        return self.spent_units * UNIT
+
+    @property
+    def remaining_mu(self) -> float:
+        """The mu of the single largest release that would still be admitted, rounded down."""
+        return root_down((self.budget_units - self.spent_units) * UNIT)
+
+    def admit(self, events: Iterable[Event]) -> Self:
+        """Return the filter after spending on all the events, or raise ``BudgetExceededError``: then nothing happened.
+
+        The events are admitted together or not at all.
+        """
+        listed = checked_events(events)
+        return self.charge(cost_units(listed), slack_units(listed))
+
+    def charge(self, units: int, slack: int = 0) -> Self:
+        """Spend whole units, as a ledger has stored them; the same rule as ``admit``."""
+        _check_units("units", units)
+        _check_units("slack", slack)
+        if self.spent_units + units > self.budget_units:
+            raise self._refusal(units)
+        if self.spent_slack_units + slack > self.slack_budget_units:
+            raise self._slack_refusal(slack)
+        return replace(self, spent_units=self.spent_units + units, spent_slack_units=self.spent_slack_units + slack)
+
+    def _refusal(self, units: int) -> BudgetExceededError:
+        left = self.budget_units - self.spent_units
+        # The factor is printed a little too large, so that whoever copies it is not refused again.
+        louder = f"noise {1.00001 * root_up(Fraction(units, left)):.6g} times larger, " if left else ""
+        return BudgetExceededError(
+            f"This asks for mu = {mu_of(units):.6g} where mu = {self.remaining_mu:.6g} is left of {self.budget:.6g} "
+            f"(epsilon = {self.epsilon:g}, delta = {self.delta:g}); it was refused and nothing happened.",
+            f"Ask for {louder}fewer releases, or a larger budget.",
+        )
+
+    def _slack_refusal(self, slack: int) -> BudgetExceededError:
+        left = self.slack_budget_units - self.spent_slack_units
+        return BudgetExceededError(
+            f"The implemented noise is {float(slack * SLACK_UNIT):.3g} from its ideal in total variation, where "
+            f"{float(left * SLACK_UNIT):.3g} is left of the share of delta kept for that; nothing happened.",
+            "Use a sampler closer to the ideal, fewer releases, a smaller epsilon or a larger delta.",
+        )
+
+
+def _check_units(name: str, units: object, limit: int | None = None) -> None:
+    if isinstance(units, bool) or not isinstance(units, int):
+        raise InvalidTypeError(f"{name} is of type {type(units).__name__}.", "Give a whole number of units.")
+    if units < 0:
+        raise InvalidParameterError(f"{name} = {units} is negative.", "Privacy once spent never comes back.")
+    if limit is not None and units > limit:
+        raise InvalidParameterError(
+            f"{name} = {units} is more than the {limit} of this budget.", "Look for what was released without a filter."
+        )
+
+
+@lru_cache(maxsize=256)
+def _budget_units(epsilon: float, delta: float) -> int:
+    return math.floor(Fraction(usable_mu(epsilon, delta)) ** 2 / UNIT)
+
+
+@lru_cache(maxsize=256)
+def _slack_budget_units(epsilon: float, delta: float) -> int:
+    return math.floor(Fraction(delta) * SLACK_SHARE / _slack_price(epsilon) / SLACK_UNIT)
+
+
+# --- The report afterwards --------------------------------------------------------------------------------------------
+
+
+def compose(events: Iterable[Event]) -> "PrivacyLoss":
+    """Return the privacy loss of all the events together.
+
+    The queries may have been chosen adaptively, but how many there are, their sensitivities and their noise must have
+    been fixed beforehand. Where those too depended on answers, no report afterwards is a guarantee: only the budget of
+    the ``Filter`` that admitted them is. For Gaussian events alone the result is exact up to rounding, for mixtures it
+    is the best of several upper bounds.
+    """
+    return PrivacyLoss(worst_cases(checked_events(events)))
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyLoss:
+    """The privacy curve of a composition: for each epsilon a delta, and back; every number rounded up."""
+
+    cases: tuple[Mixture, ...]
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether all noise was Gaussian, so that ``mu`` says everything but the slack."""
+        return all(case.is_gaussian for case in self.cases)
+
+    @property
+    def mu(self) -> float | None:
+        """The composition is exactly mu-GDP (and ``slack``); ``None`` if not all noise was Gaussian."""
+        return self.gdp_bound if self.is_gaussian else None
+
+    @property
+    def gdp_bound(self) -> float:
+        """A mu for which the composition of the ideal noise is mu-GDP in any case."""
+        return mu_of(max(case.converted_units for case in self.cases))
+
+    @property
+    def slack(self) -> float:
+        """Total variation distance between the implemented and the ideal releases, at most."""
+        return round_up(self._exact_slack)
+
+    @property
+    def _exact_slack(self) -> Fraction:
+        return max(case.slack_units for case in self.cases) * SLACK_UNIT
+
+    def delta(self, epsilon: float) -> float:
+        """Return a delta such that the implemented releases are (epsilon, delta)-DP.
+
+        With M the implemented and I the ideal releases, at most eta apart in total variation on every data set:
+        P[M(D) in S] <= P[I(D) in S] + eta <= e^epsilon P[I(D') in S] + delta_I(epsilon) + eta
+        <= e^epsilon P[M(D') in S] + delta_I(epsilon) + (1 + e^epsilon) eta.
+        """
+        eps = nonnegative("epsilon", epsilon)
+        return min(1.0, round_up(Fraction(self._ideal_delta(eps)) + self._slack_charge(eps)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon such that the implemented releases are (epsilon, delta)-DP; infinite if none is found.
+
+        The charge for slack grows with epsilon, so the equation is solved from below by repetition; it ends at an
+        epsilon whose own charge has been subtracted, which is what makes the answer valid.
+        """
+        budget, epsilon = Fraction(nonnegative("delta", delta)), 0.0
+        for _ in range(100):
+            left = budget - self._slack_charge(epsilon)
+            needed = least_epsilon(self._ideal_delta, round_down(left)) if left >= 0 else math.inf
+            if needed <= epsilon or math.isinf(needed):
+                return max(needed, epsilon)
+            epsilon = needed
+        return math.inf
+
+    def describe(self) -> str:
+        """Say in one line what was composed."""
+        text = " or ".join(_describe_case(case) for case in self.cases)
+        return f"{text}; implemented noise within {self.slack:.3g} of ideal" if self.slack else text
+
+    def _ideal_delta(self, epsilon: float) -> float:
+        return max(case.delta(epsilon) for case in self.cases)
+
+    def _slack_charge(self, epsilon: float) -> Fraction:
+        slack = self._exact_slack
+        overflows = epsilon > math.log(sys.float_info.max) - 1
+        return Fraction(1 if overflows else _slack_price(epsilon) * slack) if slack else Fraction(0)
+
+
+def _describe_case(case: Mixture) -> str:
+    parts = [f"Gaussian noise of mu = {mu_of(case.gaussian_units):.6g}"] if case.gaussian_units else []
+    for name, epsilons in (("Laplace", case.laplace), ("pure", case.pure)):
+        parts += [f"{len(epsilons)} {name} event(s) of total epsilon = {sum(epsilons):.6g}"] if epsilons else []
+    bound = "" if case.is_gaussian else f" (together at most mu = {mu_of(case.converted_units):.6g})"
+    return (" and ".join(parts) or "nothing that costs") + bound

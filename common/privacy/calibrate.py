@@ -1,0 +1,270 @@
+"""How much noise a promise needs, and what a given noise promises: scalar functions, each with its theorem.
+
+Everything here errs to the private side. A delta, an epsilon, a mu that is *spent* or a standard deviation is never
+below the exact real number; a mu that may be *granted* is never above it. Rational arithmetic rounds exactly;
+special functions carry the relative guard ``GUARD``, fifteen times their measured error.
+
+A mechanism is mu-GDP (Gaussian differentially private; Dong, Roth & Su 2022) if telling two neighbouring data sets
+apart from its output is at least as hard as telling N(0, 1) from N(mu, 1).
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from scipy.special import erfcx, erfinv, ndtr, ndtri_exp
+
+from dpspca.common.errors import InvalidParameterError, InvalidTypeError
+
+MAX_EPSILON: Final = 64.0
+"""A larger epsilon is no promise at all, and would multiply the slack of the noise by more than 2**92."""
+MIN_DELTA: Final = 1e-200
+"""A smaller budgeted delta could not be told from zero by the bookkeeping."""
+GUARD: Final = 2.0**-36
+"""Relative allowance for the rounding of special functions, 1.5e-11."""
+
+_MAX_COMPUTED_EPSILON: Final = 1e6
+_MAX_COMPUTED_MU: Final = 1e3
+_LEAST_REPORTED_DELTA: Final = 1e-300
+_LEAST_REPORTED_EPSILON: Final = 1e-300
+_FAR_TAIL: Final = 40.0  # the Gaussian density there is below 1e-347
+_NARROW: Final = 0.1  # below this mu the difference of two Mills ratios loses digits, its integral does not
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+
+# --- What counts as a number ------------------------------------------------------------------------------------------
+
+
+def finite(name: str, value: object) -> float:
+    """Return ``value`` if it is a finite number that a float represents exactly."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidTypeError(f"{name} is of type {type(value).__name__}.", "Give an int or a float.")
+    if isinstance(value, int) and abs(value) > 2**sys.float_info.mant_dig:
+        raise InvalidParameterError(f"{name} is an integer too large to be exact.", "Give it as a float.")
+    if not math.isfinite(value):
+        raise InvalidParameterError(f"{name} = {value} is not finite.", "Give a finite number.")
+    return float(value)
+
+
+def nonnegative(name: str, value: object) -> float:
+    """Return ``value`` if it is a finite number and not below 0."""
+    number = finite(name, value)
+    if number < 0:
+        raise InvalidParameterError(f"{name} = {number} is negative.", "Give a number that is 0 or more.")
+    return number
+
+
+def positive(name: str, value: object) -> float:
+    """Return ``value`` if it is a finite number above 0."""
+    number = finite(name, value)
+    if number <= 0:
+        raise InvalidParameterError(f"{name} = {number} is not positive.", "Give a number above 0.")
+    return number
+
+
+def check_budget(epsilon: object, delta: object) -> tuple[float, float]:
+    """Return (epsilon, delta) if they can be a promise: 0 < epsilon <= 64 and 1e-200 <= delta < 1."""
+    eps, dlt = positive("epsilon", epsilon), positive("delta", delta)
+    if eps > MAX_EPSILON:
+        raise InvalidParameterError(
+            f"epsilon = {eps} is above {MAX_EPSILON}, where the number is no promise at all.",
+            f"Ask for an epsilon of at most {MAX_EPSILON}; useful promises are below 10.",
+        )
+    if dlt >= 1:
+        raise InvalidParameterError(
+            f"delta = {dlt} allows everything to be disclosed.", "Give a delta far below one over the number of rows."
+        )
+    if dlt < MIN_DELTA:
+        raise InvalidParameterError(
+            f"delta = {dlt} is below {MIN_DELTA}, too small to keep books on.",
+            "Give a larger delta; 1e-30 is already beyond any practical doubt.",
+        )
+    return eps, dlt
+
+
+# --- Exact rounding ---------------------------------------------------------------------------------------------------
+
+
+def round_up(exact: Fraction) -> float:
+    """Return the least float that is not below a rational number (infinity if there is none)."""
+    try:
+        near = float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -sys.float_info.max
+    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
+
+
+def round_down(exact: Fraction) -> float:
+    """Return the largest float that is not above a rational number."""
+    return -round_up(-exact)
+
+
+def root_up(square: Fraction) -> float:
+    """Return a float not below the square root, exact if the root is a float and within one step otherwise."""
+    shift = _root_shift(square)
+    scaled = math.ceil(square * 4**shift)
+    root = math.isqrt(scaled - 1) + 1 if scaled else 0
+    return round_up(Fraction(root, 2**shift))
+
+
+def root_down(square: Fraction) -> float:
+    """Return a float not above the square root, exact if the root is a float and within one step otherwise."""
+    shift = _root_shift(square)
+    return round_down(Fraction(math.isqrt(math.floor(square * 4**shift)), 2**shift))
+
+
+def _root_shift(square: Fraction) -> int:
+    """Binary places to keep so that the integer root has more digits than a float."""
+    return max(0, 64 + (square.denominator.bit_length() - square.numerator.bit_length()) // 2 + 1)
+
+
+def quotient_up(numerator: float, denominator: float) -> float:
+    """Return numerator / denominator, rounded up exactly."""
+    return round_up(Fraction(numerator) / Fraction(denominator))
+
+
+# --- Gaussian differential privacy ------------------------------------------------------------------------------------
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Return the least delta for which mu-GDP implies (epsilon, delta)-DP, at most 1e-10 too large, never too small.
+
+    delta(epsilon) = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2): Balle & Wang (2018), Theorem 8, for
+    the Gaussian mechanism with mu = sensitivity / std; Dong, Roth & Su (2022), Corollary 1, for every mu-GDP mechanism.
+
+    With u = epsilon/mu - mu/2 and b = u + mu we have e^epsilon phi(b) = phi(u), so the two terms share a factor:
+    delta = phi(u) (R(u) - R(b)), R(x) = Phi(-x)/phi(x) being the Mills ratio. Nothing overflows. As R' = x R - 1,
+    for small mu the difference is taken as the integral of 1 - x R(x) over [u, b], which does not cancel.
+
+    The accuracy holds for mu <= 1e3; beyond, the answer is 1. Deltas below 1e-300 are reported as 1e-300.
+    """
+    eps = min(nonnegative("epsilon", epsilon), _MAX_COMPUTED_EPSILON)
+    mu = nonnegative("mu", mu)
+    if mu == 0:
+        return 0.0
+    if mu > _MAX_COMPUTED_MU:
+        return 1.0
+    near, far = eps / mu - mu / 2, eps / mu + mu / 2
+    if near > _FAR_TAIL:
+        return _LEAST_REPORTED_DELTA
+    exact = _narrow_delta(near, mu) if mu < _NARROW else _wide_delta(near, far)
+    return min(1.0, max(_LEAST_REPORTED_DELTA, exact * (1 + GUARD)))
+
+
+def _narrow_delta(near: float, mu: float) -> float:
+    """Return phi(u) times the integral of 1 - x R(x) over [u, u + mu], by eight Gauss-Legendre points."""
+    x = near + mu * (_NODES + 1) / 2
+    heights = 1 - x * math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+    return _density(near) * mu * float(_WEIGHTS @ heights) / 2
+
+
+def _wide_delta(near: float, far: float) -> float:
+    """Return phi(u) (R(u) - R(b)); for negative u as Phi(-u) - phi(u) R(b), because there R(u) may overflow."""
+    if near < 0:
+        return float(ndtr(-near)) - _density(near) * _mills_ratio(far)
+    return _density(near) * (_mills_ratio(near) - _mills_ratio(far))
+
+
+def _density(x: float) -> float:
+    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def _mills_ratio(x: float) -> float:
+    return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu for which mu-GDP implies (epsilon, delta)-DP, never too large.
+
+    The inverse of ``gaussian_delta`` in mu, where it increases: what is returned has been checked to satisfy
+    ``gaussian_delta(epsilon, mu) <= delta``, and that function is never below the truth.
+    At (1, 1e-6) it is 0.2367.
+    """
+    eps, dlt = check_budget(epsilon, delta)
+    # delta(0) = 2 Phi(mu/2) - 1 < 0.4 mu, hence mu = delta is always private enough.
+    return _last_that_holds(lambda mu: gaussian_delta(eps, mu) <= dlt, holds_at=dlt, fails_at=_MAX_COMPUTED_MU)
+
+
+def gaussian_epsilon(delta: float, mu: float) -> float:
+    """Return the least epsilon for which mu-GDP implies (epsilon, delta)-DP, never too small; infinite if none is.
+
+    Here delta may be 0, for which only mu = 0 has a finite answer.
+    """
+    return least_epsilon(lambda epsilon: gaussian_delta(epsilon, mu), delta)
+
+
+def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
+    """Return the least epsilon at which a decreasing privacy curve is not above delta; infinite if none is found."""
+    dlt = nonnegative("delta", delta)
+    if delta_at(0.0) <= dlt:
+        return 0.0
+    if delta_at(_MAX_COMPUTED_EPSILON) > dlt:
+        return math.inf
+    return _last_that_holds(
+        lambda epsilon: delta_at(epsilon) <= dlt, holds_at=_MAX_COMPUTED_EPSILON, fails_at=_LEAST_REPORTED_EPSILON
+    )
+
+
+def _last_that_holds(condition: Callable[[float], bool], *, holds_at: float, fails_at: float) -> float:
+    """Bisect the logarithm down to neighbouring floats; only a point at which the condition held is returned."""
+    best, good, bad = holds_at, math.log(holds_at), math.log(fails_at)
+    while (middle := (good + bad) / 2) not in {good, bad}:
+        if condition(math.exp(middle)):
+            best, good = math.exp(middle), middle
+        else:
+            bad = middle
+    return best
+
+
+def gaussian_std(sensitivity: float, mu: float) -> float:
+    """Return the standard deviation that makes one release of this L2 sensitivity mu-GDP, rounded up."""
+    return quotient_up(positive("sensitivity", sensitivity), positive("mu", mu))
+
+
+def pure_mu(epsilon: float) -> float:
+    """Return a mu such that every (epsilon, 0)-DP mechanism is mu-GDP: -2 Phi^-1(1 / (1 + e^epsilon)), rounded up.
+
+    Proof. The trade-off curve of (epsilon, 0)-DP is f(a) = max(0, 1 - e^epsilon a, e^-epsilon (1 - a)): two straight
+    lines that meet on the diagonal at a* = 1/(1 + e^epsilon) = f(a*). The curve of mu-GDP is
+    G(a) = Phi(Phi^-1(1 - a) - mu); it meets the diagonal at Phi(-mu/2), which is a* for the mu above. G is convex with
+    G(0) = 1 and G(1) = 0, so it lies below its chords (0, 1)-(a*, a*) and (a*, a*)-(1, 0), which are f. A mechanism
+    whose trade-off curve is above f is therefore above G. No smaller mu will do, since G(a*) would exceed f(a*).
+    """
+    eps = nonnegative("epsilon", epsilon)
+    if eps < 1:  # Phi^-1(1/2 + t/2) = sqrt(2) erfinv(t), t = tanh(epsilon/2), keeps the digits of a small epsilon
+        return 2 * math.sqrt(2) * float(erfinv(math.tanh(eps / 2))) * (1 + GUARD)
+    return -2 * float(ndtri_exp(-eps - math.log1p(math.exp(-eps)))) * (1 + GUARD)
+
+
+# --- As published -----------------------------------------------------------------------------------------------------
+
+
+def published_noise_multiplier(rounds: int, epsilon: float, delta: float) -> float:
+    """Return nu = (2T/epsilon) sqrt(2 ln(2T/delta)), Theorem 4.1 of Ge, Wang, Wang & Liu (2018), rounded up.
+
+    T-fold basic composition; the noise on a provider's sum has standard deviation nu C^2 for rows of norm at most C.
+    It exists to reproduce that paper: at T = 10, epsilon = 1, delta = 1e-6 it is 6.1 times the noise that exact
+    accounting asks for under replace-one, sqrt(2) sqrt(T) C^2 / gaussian_mu(epsilon, delta).
+    """
+    eps, dlt = check_budget(epsilon, delta)
+    _check_rounds(rounds)
+    return (2 * rounds / eps) * math.sqrt(2 * math.log(2 * rounds / dlt)) * (1 + GUARD)
+
+
+def published_claim(rounds: int, epsilon: float, delta: float) -> tuple[float, float]:
+    """Return the (epsilon, delta) that the published accounting claims after all rounds: exactly what was put in.
+
+    The claim is the paper's, made by basic composition; ``accountant.compose`` says what the same noise truly costs.
+    """
+    _check_rounds(rounds)
+    return check_budget(epsilon, delta)
+
+
+def _check_rounds(rounds: object) -> None:
+    if isinstance(rounds, bool) or not isinstance(rounds, int):
+        raise InvalidTypeError(f"rounds is of type {type(rounds).__name__}.", "Give a whole number of rounds.")
+    if not 1 <= rounds <= 2**sys.float_info.mant_dig:
+        raise InvalidParameterError(f"rounds = {rounds} is out of range.", "Give at least one round.")

@@ -1,0 +1,128 @@
+"""What was released, as far as privacy is concerned.
+
+An event alone suffices to account for it: no context, no default unit. The sensitivity in it already belongs to the
+privacy unit of the job. The meaning of a class never changes; a mechanism that none of them describes gets a new one.
+
+``slack`` is the total variation distance between the noise as implemented and the ideal noise that the class names
+(a truncated tail, a rounded table). It is tiny, and it is paid for out of delta.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+from dpspca.common.errors import InvalidParameterError, InvalidTypeError
+
+from .calibrate import nonnegative, positive, quotient_up
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GaussianEvent:
+    """A query of this L2 sensitivity was answered with Gaussian noise of this standard deviation.
+
+    It is mu-GDP with mu = sensitivity / std (Dong, Roth & Su 2022, Theorem 1, which holds for vectors because the
+    likelihood ratio of two shifted spherical Gaussians depends on the length of the shift alone).
+    """
+
+    sensitivity: float
+    std: float
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_noise(self.sensitivity, "std", self.std, self.slack)
+
+    @property
+    def mu(self) -> float:
+        """Sensitivity / std, rounded up."""
+        return quotient_up(self.sensitivity, self.std)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LaplaceEvent:
+    """A query of this L1 sensitivity was answered with independent Laplace noise of this scale on every entry.
+
+    It is (epsilon, 0)-DP with epsilon = sensitivity / scale (Dwork, McSherry, Nissim & Smith 2006).
+    """
+
+    sensitivity: float
+    scale: float
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_noise(self.sensitivity, "scale", self.scale, self.slack)
+
+    @property
+    def epsilon(self) -> float:
+        """Sensitivity / scale, rounded up."""
+        return quotient_up(self.sensitivity, self.scale)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PureEvent:
+    """Any (epsilon, 0)-DP mechanism: exponential, Cauchy-type, randomised response."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        nonnegative("epsilon", self.epsilon)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ParallelEvent:
+    """Groups of events on disjoint sets of rows: the cost is the largest group's, not the sum.
+
+    Two neighbouring data sets differ in one row, which is in one group; the answers of every other group have the same
+    distribution on both and tell nothing, even if their questions were chosen after seeing this group's answers.
+    This needs an assignment of rows to groups under which a neighbour has its differing row in the SAME group and
+    every other row where it was: by position for replace-one, by a key outside the data for add/remove; never by
+    what the row says. It means nothing for units other than rows.
+    """
+
+    groups: tuple[tuple["Event", ...], ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.groups, tuple) or not all(isinstance(group, tuple) for group in self.groups):
+            raise InvalidTypeError("The groups of a parallel event are no tuple of tuples.", "Give a tuple of tuples.")
+        if not self.groups:
+            raise InvalidParameterError("A parallel event without groups says nothing.", "Give at least one group.")
+        for group in self.groups:
+            checked_events(group)
+
+
+Event: TypeAlias = GaussianEvent | LaplaceEvent | PureEvent | ParallelEvent
+
+
+def checked_events(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return a tuple of events; refuse anything else: what cannot be accounted for must not count as free."""
+    try:
+        listed: tuple[object, ...] = tuple(events)
+    except TypeError:
+        raise InvalidTypeError(f"A {type(events).__name__} is no list of events.", "Give a list of events.") from None
+    return tuple(_checked_event(event) for event in listed)
+
+
+def _checked_event(event: object) -> Event:
+    if isinstance(event, Event):
+        return event
+    raise InvalidTypeError(
+        f"A {type(event).__name__} is no privacy event.",
+        "Give GaussianEvent, LaplaceEvent, PureEvent or ParallelEvent objects.",
+    )
+
+
+def _check_noise(sensitivity: object, noise_name: str, noise: object, slack: object) -> None:
+    shift, width = nonnegative("sensitivity", sensitivity), positive(noise_name, noise)
+    if not math.isfinite(quotient_up(shift, width)):
+        raise InvalidParameterError(
+            f"{noise_name} = {width} hides nothing of a sensitivity of {shift}.", "Give noise of the query's size."
+        )
+    if nonnegative("slack", slack) >= 1:
+        raise InvalidParameterError(
+            f"slack = {slack} says that the implemented noise has nothing to do with the ideal one.",
+            "Give the total variation distance between them, a number far below 1.",
+        )

@@ -1,0 +1,60 @@
+"""The public integer grid on which every answer lives.
+
+Rows, bases and answers are integers at scales fixed here once, the same for every party. That buys three things:
+sums are exact, whatever the order of rows, the number of threads or the linear-algebra library; the low bits of an
+answer carry nothing about rounding (the attack of Mironov 2012 has nothing to look at); and secure aggregation can
+later add masks without touching an algorithm.
+
+Scales, with C the bound on a row's Euclidean norm:
+
+==================  =======================================  ==============================
+what                one unit                                 bound, in units
+==================  =======================================  ==============================
+row                 C / 2^17                                 norm <= 2^17
+basis               2^-20                                    column norm about 2^20
+second moments      C^2 / 2^30                               2^30 a row
+==================  =======================================  ==============================
+
+A second-moment answer is *defined* as the floor of the exact integer sum. It does not depend on how a provider
+computes it (streamed rows, sparse rows, a cached Gram matrix): all ways give the same bits.
+"""
+
+import math
+from typing import Final
+
+ROW_BITS: Final = 17
+BASIS_BITS: Final = 20
+MOMENT_BITS: Final = 30
+
+MAX_ROWS: Final = 2**24
+"""Rows one provider may hold: 2^24 rows of 2^30 units fill 2^54."""
+
+MAX_PARTIES: Final = 128
+"""Providers in one sum: 128 answers below 2^55 stay below 2^62."""
+
+MAX_STD: Final = 2.0**50
+"""Largest noise, in units: the tails cut at 16 standard deviations stay below 2^54."""
+
+ORTHONORMALITY: Final = 2.0**-26
+"""How far Q^T Q may be from the identity, in Frobenius norm, before a basis is refused; priced into ``basis_gain``."""
+
+
+def basis_gain(nonzero_rows: int, columns: int) -> float:
+    """Bound the spectral norm of a rounded orthonormal basis, in units of 2^20.
+
+    Rounding moves each of the (nonzero_rows x columns) entries by at most half a unit, hence the spectral norm by at
+    most sqrt(nonzero_rows x columns) / 2 units; zero rows stay zero. The tolerance of the orthonormality check adds
+    at most its half, for sqrt(1 + t) <= 1 + t/2. The last summand covers the floating-point arithmetic of this line.
+    """
+    rounding = math.sqrt(nonzero_rows * columns) / 2 / 2**BASIS_BITS
+    return 1 + rounding + ORTHONORMALITY / 2 + 2.0**-40
+
+
+def moment_unit(norm_bound: float) -> float:
+    """Value of one unit of a second-moment answer."""
+    return norm_bound**2 * 2.0**-MOMENT_BITS
+
+
+def row_unit(norm_bound: float) -> float:
+    """Value of one unit of a row's entry, and of a column sum."""
+    return norm_bound * 2.0**-ROW_BITS

@@ -1,0 +1,44 @@
+"""How an algorithm speaks: it yields a query, receives the noisy sum over all providers, and returns a model.
+
+An algorithm is a pure generator. It never knows who carries its questions; whoever drives it never needs to know what
+they are for. The same generator runs in one process, over a network, and again from a journal after a crash.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .model import Model
+from .question import RowQuery
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Aggregate:
+    """The sum of all providers' answers, in the units of the data, and the standard deviation of its noise."""
+
+    values: NDArray[np.float64]
+    noise_std: float
+    parties: int
+
+
+Algorithm: TypeAlias = Generator[RowQuery, Aggregate, Model]
+Ask: TypeAlias = Callable[[RowQuery], Aggregate]
+
+
+def drive(algorithm: Algorithm, ask: Ask) -> Model:
+    """Run an algorithm to its end, carrying each question to ``ask`` and the answer back.
+
+    When ``ask`` raises, the algorithm is closed and the error passes on.
+    """
+    try:
+        query = next(algorithm)
+        while True:
+            query = algorithm.send(ask(query))
+    except StopIteration as end:
+        model: Model = end.value
+        return model
+    finally:
+        algorithm.close()

@@ -1,0 +1,314 @@
+"""The closed set of questions a provider can be asked.
+
+A query is a frozen value, checked when it is made: whoever holds one knows that its arrays are finite, of the right
+shape and, where the sensitivity needs it, orthonormal. It knows how far one person can move its answer, and never
+takes that from whoever asks:
+
+``sensitivity(unit)``
+    In L2 and exact arithmetic. Row questions state it for rows of Euclidean norm at most one; a bound C on the norm
+    multiplies it by C or C^2, as ``unit_value`` does.
+``lattice_sensitivity(unit, extent)``
+    The same on the public lattice, in its units and with every rounding included. It depends only on the question's
+    ``Extent``, which a plan fixes before any content is known.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arrays import FloatArray, finite_matrix, optional_vector, orthonormal, refuse
+from .privacy.lattice import ORTHONORMALITY, ROW_BITS, basis_gain, row_unit
+from .privacy.units import PrivacyUnit
+from .question import Extent, Query, RowQuery, SecondMomentQuery, basis_extent, check_unit, never_opposed, round_up
+
+
+@dataclass(frozen=True, eq=False)
+class Count(RowQuery):
+    """How many rows there are.
+
+    Adding or removing a row moves it by one. Under replace-one the number of rows is public by definition.
+    """
+
+    kind = "count"
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(0)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (1,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        check_unit(cls, unit)
+        return 1.0 if unit is PrivacyUnit.ROW_ADD_REMOVE else 0.0
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return cls.sensitivity_of(unit, extent)
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class CountAbove(Count):
+    """How many rows have a norm above a public threshold: of the row (power 1) or of its squared entries (power 2).
+
+    One row changes the count by at most one, replaced or removed.
+    """
+
+    kind = "count-above"
+    threshold: float
+    power: int = 1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.threshold) and self.threshold >= 0):
+            refuse("The threshold must be a finite number, not negative.", "Send a threshold >= 0.")
+        if self.power not in {1, 2}:
+            refuse("The power must be 1 (norm of the row) or 2 (norm of its squared entries).", "Send 1 or 2.")
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        check_unit(cls, unit)
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSums(RowQuery):
+    """The sum of the rows, each of norm at most the bound B: B for add/remove, 2B for replace-one (y = -x)."""
+
+    kind = "column-sums"
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _check_dimension(self.dimension)
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.dimension)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        check_unit(cls, unit)
+        return 1.0 if unit is PrivacyUnit.ROW_ADD_REMOVE else 2.0
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        """Integer rows are summed as they are: nothing is rounded after the norm was checked in integers."""
+        return cls.sensitivity_of(unit, extent) * 2.0**ROW_BITS
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return row_unit(norm_bound)
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredColumns(SecondMomentQuery):
+    """The diagonal of A: the sum of the vectors (x_j^2), each clipped to norm D; D stands for C^2 here.
+
+    The vectors have no negative entry, so two of them are never further apart than sqrt(2) D.
+    """
+
+    kind = "squared-columns"
+    dimension: int
+    center: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        _check_dimension(self.dimension)
+        object.__setattr__(self, "center", optional_vector(self.center, self.dimension))
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.dimension)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return never_opposed(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance(SecondMomentQuery):
+    """A = X^T X itself, whole and symmetric.
+
+    In Frobenius norm a row contributes at most C^2, and ||xx^T - yy^T||^2 = ||x||^4 + ||y||^4 - 2 (x.y)^2: the cross
+    term is a square, so replacing a row never moves A by more than sqrt(2) C^2.
+    """
+
+    kind = "covariance"
+    dimension: int
+    center: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        _check_dimension(self.dimension)
+        object.__setattr__(self, "center", optional_vector(self.center, self.dimension))
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.dimension)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension, extent.dimension)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        # One column: xx^T - yy^T has the two eigenvalues of a difference, and in one dimension a difference of
+        # squares is at most the larger square.
+        return 1.0 if extent.dimension == 1 else never_opposed(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class CovarianceProduct(SecondMomentQuery):
+    """A Q for an orthonormal Q: one step of the power loop.
+
+    Removing a row moves it by ||x|| ||Q^T x|| <= C^2. Replacing one moves it by at most sqrt(2) C^2 for two columns or
+    more, reached by orthonormal x and y in the span of Q; for one column by C^2 alone, as
+    -C^2 I <= xx^T - yy^T <= C^2 I. A Q that is not orthonormal would multiply all this by its spectral norm, which is
+    why it is refused.
+    """
+
+    kind = "covariance-product"
+    basis: FloatArray
+    center: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "basis", orthonormal(self.basis))
+        object.__setattr__(self, "center", optional_vector(self.center, self.basis.shape[0]))
+
+    @property
+    def extent(self) -> Extent:
+        return basis_extent(self.basis)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension, extent.columns)
+
+    @classmethod
+    def gain(cls, extent: Extent) -> float:
+        return basis_gain(extent.nonzero_rows, extent.columns)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return 1.0 if extent.columns == 1 else never_opposed(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class CompressedCovariance(SecondMomentQuery):
+    """V^T A V and what is left of the trace: the variance each component explains, and the part none does.
+
+    With y = V^T x a row contributes (y y^T, r) with r = ||x||^2 - ||y||^2 >= 0. Its norm is at most
+    ||y||^2 + r = ||x||^2 <= C^2; two contributions have a non-negative inner product (y.z)^2 + r s, so replacing a row
+    moves the answer by at most sqrt(2) C^2.
+
+    On the lattice V is only nearly orthonormal, with squared spectral norm at most h = gain^2. Then r can be negative,
+    down to -(h - 1) C^2, so the norm is at most (2h - 1) C^2 and the inner product at least -(h - 1) C^4: altogether
+    at most sqrt(2) (2h - 1) h C^2.
+    """
+
+    kind = "compressed-covariance"
+    basis: FloatArray
+    center: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "basis", orthonormal(self.basis))
+        object.__setattr__(self, "center", optional_vector(self.center, self.basis.shape[0]))
+
+    @property
+    def extent(self) -> Extent:
+        return basis_extent(self.basis)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.columns**2 + 1,)
+
+    @classmethod
+    def gain(cls, extent: Extent) -> float:
+        stretch = basis_gain(extent.nonzero_rows, extent.columns) ** 2
+        return (2 * stretch - 1) * stretch
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        """Add what the residual may move: a difference of floors, one for every diagonal entry and one for itself."""
+        residual = extent.columns + 1
+        return super().lattice_sensitivity(unit, extent) + residual
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return never_opposed(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetricProduct(Query):
+    """M X where one entry of the symmetric M, and its mirror image, changes by at most one.
+
+    The change e_i X_j + e_j X_i has norm sqrt(||X_i||^2 + ||X_j||^2): the two largest rows of X bound it, and they are
+    at most sqrt(2p) times X's largest entry. X was released before, so using its size costs nothing.
+    """
+
+    kind = "symmetric-product"
+    units = frozenset({PrivacyUnit.ENTRY})
+    factor: FloatArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", finite_matrix(self.factor))
+
+    def _sensitivity(self, unit: PrivacyUnit) -> float:
+        squares = np.sort(np.square(self.factor).sum(axis=1))
+        return round_up(math.sqrt(math.fsum(squares[-2:])))
+
+
+@dataclass(frozen=True, eq=False)
+class RectangularProduct(Query):
+    """M X where one entry of the rectangular M changes by at most one: the norm of the largest row of X."""
+
+    kind = "rectangular-product"
+    units = frozenset({PrivacyUnit.ENTRY})
+    factor: FloatArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", finite_matrix(self.factor))
+
+    def _sensitivity(self, unit: PrivacyUnit) -> float:
+        return round_up(math.sqrt(np.square(self.factor).sum(axis=1).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralProduct(Query):
+    """M X for an orthonormal X with p columns, where M changes by a matrix of spectral norm at most one.
+
+    The change E X has p columns of norm at most one each: sqrt(p) in L2 and, each column having d entries, p sqrt(d)
+    in L1.
+    """
+
+    kind = "spectral-product"
+    units = frozenset({PrivacyUnit.SPECTRAL})
+    basis: FloatArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "basis", orthonormal(self.basis))
+
+    def _sensitivity(self, unit: PrivacyUnit) -> float:
+        return round_up(math.sqrt(self.basis.shape[1]) * (1 + ORTHONORMALITY))
+
+    def l1_sensitivity(self, unit: PrivacyUnit) -> float:
+        """Bound the movement in L1, for Laplace noise."""
+        check_unit(type(self), unit)
+        rows, columns = self.basis.shape
+        return round_up(columns * math.sqrt(rows) * (1 + ORTHONORMALITY))
+
+
+def _check_dimension(dimension: int) -> None:
+    if dimension < 1:
+        refuse("The dimension must be at least 1.", "Send the number of columns of the schema.")

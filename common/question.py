@@ -1,0 +1,146 @@
+"""What every question has in common: an extent, a price for each privacy unit, and a hash of its whole content."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from typing import ClassVar
+
+import numpy as np
+
+from .arrays import FloatArray
+from .errors import InvalidParameterError
+from .privacy.lattice import MOMENT_BITS, moment_unit
+from .privacy.units import PrivacyUnit
+
+ROW_UNITS = frozenset({PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.ROW_REPLACE_ONE})
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What is known of a question before its content: how wide the data are, how many columns and rows a basis has."""
+
+    dimension: int
+    columns: int = 0
+    nonzero_rows: int = 0
+
+    def covers(self, other: "Extent") -> bool:
+        """Tell whether a question of the other extent moves no further than one of this."""
+        same = (self.dimension, self.columns) == (other.dimension, other.columns)
+        return same and other.nonzero_rows <= self.nonzero_rows
+
+
+class Query(ABC):
+    """A question; equal when its content is equal, bit for bit."""
+
+    kind: ClassVar[str]
+    units: ClassVar[frozenset[PrivacyUnit]]
+
+    def sensitivity(self, unit: PrivacyUnit) -> float:
+        """Bound, in L2, how far the exact answer moves between neighbouring data sets."""
+        check_unit(type(self), unit)
+        return self._sensitivity(unit)
+
+    @abstractmethod
+    def _sensitivity(self, unit: PrivacyUnit) -> float: ...
+
+    def digest(self) -> str:
+        """Hash the question's whole content; a question asked twice is recognised by it."""
+        state = sha256(self.kind.encode())
+        for field in fields(self):  # type: ignore[arg-type]  # every query is a dataclass
+            value = getattr(self, field.name)
+            state.update(f"|{field.name}={_canonical(value)}".encode())
+        return state.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Query) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+
+class RowQuery(Query):
+    """A sum over rows, answered on the public lattice."""
+
+    units = ROW_UNITS
+
+    @property
+    @abstractmethod
+    def extent(self) -> Extent:
+        """Say how large this question is."""
+
+    @classmethod
+    @abstractmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        """Shape of the integer array that answers."""
+
+    @classmethod
+    @abstractmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        """Bound the exact answer's movement for rows of norm at most one."""
+
+    @classmethod
+    @abstractmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        """Bound the integer answer's movement, in lattice units."""
+
+    @classmethod
+    @abstractmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        """Value of one lattice unit when rows have norm at most ``norm_bound``."""
+
+    def _sensitivity(self, unit: PrivacyUnit) -> float:
+        return self.sensitivity_of(unit, self.extent)
+
+
+class SecondMomentQuery(RowQuery):
+    """A sum of contributions that are quadratic in the row; floors add at most one unit to each entry's movement."""
+
+    @classmethod
+    def gain(cls, extent: Extent) -> float:
+        """Bound what rounding the question itself adds, as a factor."""
+        return 1.0
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        floors = math.sqrt(math.prod(cls.answer_shape(extent)))
+        return cls.sensitivity_of(unit, extent) * cls.gain(extent) * 2.0**MOMENT_BITS + floors
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return moment_unit(norm_bound)
+
+
+def never_opposed(question: type[RowQuery], unit: PrivacyUnit) -> float:
+    """Bound the distance of two contributions of norm at most one whose inner product is not negative: sqrt(2)."""
+    check_unit(question, unit)
+    return 1.0 if unit is PrivacyUnit.ROW_ADD_REMOVE else round_up(math.sqrt(2))
+
+
+def round_up(value: float) -> float:
+    """Cover the rounding of a formula of a few operations."""
+    return math.nextafter(value * (1 + 2.0**-48), math.inf)
+
+
+def check_unit(question: type[Query], unit: PrivacyUnit) -> None:
+    """Refuse to price a question for a unit it was not analysed for."""
+    if unit not in question.units:
+        known = ", ".join(sorted(question.units))
+        raise InvalidParameterError(
+            f"The question '{question.kind}' has no price for the privacy unit '{unit}'.",
+            f"Use one of: {known}; or ask another question.",
+        )
+
+
+def basis_extent(basis: FloatArray) -> Extent:
+    """Measure a basis; a row counts as zero only when every entry is exactly zero."""
+    rows, columns = basis.shape
+    return Extent(rows, columns, int(np.count_nonzero(basis.any(axis=1))))
+
+
+def _canonical(value: object) -> str:
+    """Write a field so that different contents never read the same."""
+    if isinstance(value, np.ndarray):
+        little_endian = np.ascontiguousarray(value, dtype="<f8")
+        return f"{value.shape}:{sha256(little_endian.tobytes()).hexdigest()}"
+    return repr(value)

@@ -1,0 +1,217 @@
+"""What an analyst asks for, and signs: every number a provider needs to work out what may be asked and at what price.
+
+A ``JobSpec`` is checked when it is made, has one canonical form in bytes, and refuses keys it does not know. Plan,
+noise and cost follow from it by pure code (``plan.py`` and the algorithm's own ``plan``) that provider and coordinator
+share, so that neither has to take the other's word.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, Final, Self, TypeAlias
+
+from .errors import InvalidParameterError, InvalidTypeError
+from .privacy.calibrate import MAX_EPSILON
+from .privacy.units import PrivacyUnit
+
+Scalar: TypeAlias = bool | int | float | str | None
+
+MAX_DIMENSION: Final = 2**24
+
+
+class Accounting(StrEnum):
+    """How noise follows from a budget."""
+
+    EXACT = "exact"
+    """Gaussian differential privacy: the least noise that the budget allows."""
+    PUBLISHED = "published"
+    """The papers' own formulas, to reproduce their figures."""
+
+
+class Centering(StrEnum):
+    """Which mean is taken off the rows before anything else."""
+
+    NONE = "none"
+    PUBLIC = "public"
+    PRIVATE = "private"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that a job may cost one person, at each provider."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check(
+            _is_real(self.epsilon) and 0 < self.epsilon <= MAX_EPSILON,
+            f"epsilon is {self.epsilon!r}; it must be above 0 and at most {MAX_EPSILON}.",
+            "Values up to about 1 are strong promises, 10 is a weak one.",
+        )
+        check(
+            _is_real(self.delta) and 0 < self.delta < 1,
+            f"delta is {self.delta!r}; it must lie strictly between 0 and 1.",
+            "Take it well below one over the number of people.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """How many columns the rows have and, where that is known, what they are called."""
+
+    dimension: int
+    names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("the number of columns", self.dimension, least=1, most=MAX_DIMENSION)
+        if self.names is not None:
+            object.__setattr__(self, "names", tuple(self.names))
+            check(
+                len(self.names) == self.dimension,
+                f"There are {len(self.names)} names for {self.dimension} columns.",
+                "Give every column one name, or none to any.",
+            )
+            check(
+                len(set(self.names)) == self.dimension,
+                "Two columns bear the same name.",
+                "Give every column a name of its own.",
+            )
+
+    @classmethod
+    def of(cls, columns: int | Sequence[str]) -> Self:
+        """Make a schema from a number of columns or from their names."""
+        return cls(columns) if isinstance(columns, int) else cls(len(columns), tuple(columns))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobSpec:
+    """One job. ``options`` belong to the algorithm, which refuses those it does not know."""
+
+    schema: Schema
+    unit: PrivacyUnit
+    budget: Budget
+    norm_bound: float
+    components: int
+    algorithm: str = "dps-pca"
+    accounting: Accounting = Accounting.EXACT
+    centering: Centering = Centering.NONE
+    mean_bound: float | None = None
+    public_mean: tuple[float, ...] | None = None
+    explained_variance: bool = True
+    seed: int = 0
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "unit", choice(PrivacyUnit, "the privacy unit", self.unit))
+        put(self, "accounting", choice(Accounting, "the accounting", self.accounting))
+        put(self, "centering", choice(Centering, "the centring", self.centering))
+        put(self, "options", MappingProxyType(dict(self.options)))
+        check_bound("norm_bound", self.norm_bound)
+        check_whole("the number of components", self.components, least=1, most=self.schema.dimension)
+        check_whole("the seed", self.seed, least=0, most=2**64 - 1)
+        self._check_mean()
+
+    def _check_mean(self) -> None:
+        if self.centering is Centering.PRIVATE:
+            check_bound("mean_bound", self.mean_bound)
+        if self.centering is Centering.PUBLIC:
+            mean = self.public_mean
+            check(
+                mean is not None and len(mean) == self.schema.dimension and all(map(_is_real, mean)),
+                "Centring by a public mean needs that mean: one finite number a column.",
+                "Give public_mean, known from elsewhere than these data; or centre privately, or not at all.",
+            )
+            object.__setattr__(self, "public_mean", tuple(float(value) for value in mean or ()))
+
+    def to_json(self) -> str:
+        """Write the one canonical form: what is signed and hashed."""
+        return json.dumps(_plain(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read a spec; anything unknown or missing is refused by name."""
+        try:
+            raw = json.loads(text)
+        except ValueError as problem:
+            raise InvalidParameterError(f"The job is not valid JSON: {problem}.", "Send a JSON object.") from None
+        known = _known(cls, raw, "the job")
+        schema = _known(Schema, known.pop("schema", None), "the schema")
+        budget = _known(Budget, known.pop("budget", None), "the budget")
+        try:
+            return cls(schema=Schema(**schema), budget=Budget(**budget), **known)
+        except TypeError as problem:
+            raise InvalidTypeError(
+                f"The job does not have the expected form: {problem}.", "Compare the docs."
+            ) from None
+
+    def digest(self) -> str:
+        """Name this job's content."""
+        return sha256(self.to_json().encode()).hexdigest()
+
+
+def check(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads as: check that it holds
+    """Refuse a parameter unless the condition holds."""
+    if not holds:
+        raise InvalidParameterError(what, remedy)
+
+
+def check_whole(name: str, value: object, *, least: int, most: int) -> None:
+    """Refuse what is not a whole number within the bounds."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidTypeError(f"{name} is {value!r}, not a whole number.", "Give an integer.")
+    check(
+        least <= value <= most,
+        f"{name} is {value}; it must lie between {least} and {most}.",
+        "Choose a value in that range.",
+    )
+
+
+def check_bound(name: str, value: object) -> None:
+    """Refuse a bound that is unset, or is no positive finite number."""
+    check(
+        value is not None,
+        f"{name} is not set.",
+        "Set it from what is publicly known of the columns (their units and ranges). It is never read off the data: "
+        "a bound that depends on the rows would itself give them away.",
+    )
+    check(
+        _is_real(value) and 2.0**-100 <= value <= 2.0**100,  # type: ignore[operator]
+        f"{name} is {value!r}; it must be a positive finite number.",
+        "Rows longer than it are shortened to it.",
+    )
+
+
+def choice(kind: Any, name: str, value: object) -> Any:  # noqa: ANN401  # any enumeration of strings
+    """Read a member of an enumeration, by value."""
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(member.value for member in kind)
+        raise InvalidParameterError(f"{name} is {value!r}.", f"Choose one of: {known}.") from None
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
+    if isinstance(value, JobSpec | Schema | Budget):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _known(kind: type, raw: object, name: str) -> dict[str, Any]:
+    """Refuse a key that ``kind`` does not have, or content that is no object."""
+    if not isinstance(raw, dict):
+        raise InvalidTypeError(f"{name} is missing or no object.", "Send a JSON object.")
+    unknown = sorted(set(raw) - {f.name for f in fields(kind)})
+    check(not unknown, f"{name} has keys that are not known: {', '.join(unknown)}.", "Remove or correct them.")
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}

@@ -1,0 +1,230 @@
+"""Exact second moments of integer rows, three ways to the same bits: dense rows, sparse rows, a cached Gram matrix.
+
+Floating-point matrix products are used for their speed, on integers small enough for every partial sum to stay below
+2^53, where float64 is exact; wider numbers are split into a high and a low part first. Hence neither the order of rows
+nor the number of threads nor the linear-algebra library can change a bit. The widths, for rows of norm 2^17 and basis
+columns of norm 2^20 (each product bounded by Cauchy and Schwarz, row by row):
+
+    y = x q              2^37           whole in float64
+    y = 2^19 high + low  2^18, 2^19     X^T high: 2^35 a row, X^T low: 2^36, low^T low: 2^38: 2^14 rows are exact
+"""
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, reduce
+from itertools import pairwise
+from operator import add, iadd
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.privacy.lattice import BASIS_BITS, MOMENT_BITS, ROW_BITS
+
+Integers: TypeAlias = NDArray[np.int64]
+Exact: TypeAlias = NDArray[np.object_]
+"""Python integers: a handful of numbers too wide for 64 bits."""
+
+LOW_BITS: Final = 19
+EXACT_ROWS: Final = 2**14
+BLOCK_ENTRIES: Final = 2**17
+"""A block of rows in float64 fills a megabyte: the second-level cache."""
+
+PRODUCT_SHIFT: Final = 2 * ROW_BITS + BASIS_BITS - MOMENT_BITS
+SQUARE_SHIFT: Final = 2 * ROW_BITS - MOMENT_BITS
+COMPRESSED_SHIFT: Final = 2 * (ROW_BITS + BASIS_BITS) - MOMENT_BITS
+
+
+class Moments(Protocol):
+    """What a question about second moments needs to know; ``basis`` holds integers."""
+
+    def product(self, basis: FloatArray) -> Integers:
+        """Give floor(X^T X basis / 2^24)."""
+        ...
+
+    def compressed(self, basis: FloatArray) -> Exact:
+        """Give basis^T X^T X basis, exactly."""
+        ...
+
+    def gram(self) -> Integers:
+        """Give X^T X, exactly."""
+        ...
+
+    def trace(self) -> int:
+        """Give the sum of squares of all entries, exactly."""
+        ...
+
+
+class Rows(Protocol):
+    """Integer rows that can be had in blocks of float64."""
+
+    count: int
+    dimension: int
+    block_rows: int
+
+    def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
+        """Give rows from ``start`` to ``stop`` as float64."""
+        ...
+
+
+class DenseRows:
+    """Rows as 32-bit integers, widened a block at a time."""
+
+    def __init__(self, rows: NDArray[np.int32]) -> None:
+        self.rows = rows
+        self.count, self.dimension = rows.shape
+        self.block_rows = min(EXACT_ROWS, max(8, BLOCK_ENTRIES // self.dimension))
+
+    def block(self, start: int, stop: int) -> FloatArray:
+        return self.rows[start:stop].astype(np.float64)
+
+
+class SparseRows:
+    """Rows in CSR form, never widened: work and memory go with the stored entries."""
+
+    def __init__(self, rows: scipy.sparse.csr_array) -> None:
+        self.rows = rows
+        self.count, self.dimension = rows.shape
+        self.block_rows = EXACT_ROWS
+
+    def block(self, start: int, stop: int) -> scipy.sparse.csr_array:
+        starts = self.rows.indptr[start : stop + 1]
+        held = slice(starts[0], starts[-1])
+        parts = (self.rows.data[held], self.rows.indices[held], starts - starts[0])
+        return scipy.sparse.csr_array(parts, shape=(stop - start, self.dimension))
+
+
+class StreamedMoments:
+    """Every question is one pass over the rows, in blocks, on all cores."""
+
+    def __init__(self, rows: Rows, threads: int | None = None) -> None:
+        self._rows = rows
+        self._threads = threads or os.cpu_count() or 1
+
+    def product(self, basis: FloatArray) -> Integers:
+        columns = basis.shape[1]
+
+        def visit(block: Any) -> Any:  # noqa: ANN401
+            return block.T @ np.hstack(_split(_image(block, basis)))
+
+        high, low = np.split(self._total(visit), [columns], axis=1)
+        return (high + (low >> LOW_BITS)) >> (PRODUCT_SHIFT - LOW_BITS)
+
+    def compressed(self, basis: FloatArray) -> Exact:
+        def visit(block: Any) -> FloatArray:  # noqa: ANN401
+            high, low = _split(_image(block, basis))
+            return np.stack([high.T @ high, high.T @ low, low.T @ low])
+
+        high, mixed, low = self._total(visit).astype(object)
+        return np.asarray((high << (2 * LOW_BITS)) + ((mixed + mixed.T) << LOW_BITS) + low)
+
+    def gram(self) -> Integers:
+        def visit(block: Any) -> Any:  # noqa: ANN401
+            square = block.T @ block
+            return square.toarray() if isinstance(square, scipy.sparse.csr_array | scipy.sparse.csc_array) else square
+
+        # A block must be tall, or adding up the d x d results costs more than making them.
+        return self._total(visit, min(EXACT_ROWS, max(self._rows.block_rows, 2 * self._rows.dimension)))
+
+    def trace(self) -> int:
+        def visit(block: Any) -> FloatArray:  # noqa: ANN401
+            stored = block.data if isinstance(block, scipy.sparse.csr_array) else block.ravel()
+            return np.array([stored @ stored])
+
+        return int(self._total(visit)[0])
+
+    def _total(self, visit: Callable[[Any], Any], block_rows: int | None = None) -> Integers:
+        """Add up a visit to every block; integers, so that the order does not matter."""
+        step = block_rows or self._rows.block_rows
+        spans = _spans(self._rows.count, min(self._threads, -(-self._rows.count // step)))
+        with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(len(spans)) as pool:
+            return reduce(add, pool.map(lambda span: self._span_total(visit, *span, step=step), spans))
+
+    def _span_total(self, visit: Callable[[Any], Any], start: int, stop: int, *, step: int) -> Integers:
+        """Add up in float64 for as long as that is exact, then in 64-bit integers."""
+        total: Any = 0
+        for first in range(start, stop, EXACT_ROWS):
+            last = min(first + EXACT_ROWS, stop)
+            blocks = (self._rows.block(at, min(at + step, last)) for at in range(first, last, step))
+            total = total + reduce(iadd, map(visit, blocks)).astype(np.int64)
+        return total  # type: ignore[no-any-return]
+
+
+MAX_GRAM_DIMENSION: Final = 2**14
+"""Beyond this a digit would be narrower than the shift; and the matrix would fill gigabytes."""
+
+
+class GramMoments:
+    """Answers from a Gram matrix computed once: O(k s d) a round for a basis with s non-zero rows.
+
+    The matrix is held as float64 digits in base 2^p, all but the highest in [0, 2^p), with p such that a digit times
+    the basis stays exact: a column of it has at most sqrt(d) 2^20 in L1.
+    """
+
+    def __init__(self, gram: Integers, rows: int) -> None:
+        dimension = len(gram)
+        self._gram = gram
+        self._digit_bits = 53 - BASIS_BITS - 2 - math.ceil(math.log2(dimension) / 2)
+        width = 2 * ROW_BITS + math.ceil(math.log2(rows + 1))
+        self._digits = _digits(gram, self._digit_bits, -(-width // self._digit_bits))
+
+    def product(self, basis: FloatArray) -> Integers:
+        low, *higher = self._digit_products(basis)
+        total = low >> PRODUCT_SHIFT
+        for place, product in enumerate(higher, start=1):
+            total += product << (place * self._digit_bits - PRODUCT_SHIFT)
+        return total
+
+    def compressed(self, basis: FloatArray) -> Exact:
+        whole = sum(
+            product.astype(object) << (place * self._digit_bits)
+            for place, product in enumerate(self._digit_products(basis))
+        )
+        return np.asarray(basis.astype(np.int64).astype(object).T @ whole)
+
+    def gram(self) -> Integers:
+        return self._gram
+
+    def trace(self) -> int:
+        return int(np.trace(self._gram))
+
+    def _digit_products(self, basis: FloatArray) -> list[Integers]:
+        """Multiply by every digit, using only the rows of the basis that are not zero."""
+        support = np.flatnonzero(basis.any(axis=1))
+        kept = basis[support].T
+        return [(kept @ digit[support]).T.astype(np.int64) for digit in self._digits]
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Look the loaded libraries up once: one thread a block, as the blocks are the parallelism."""
+    return ThreadpoolController()
+
+
+def _image(block: Any, basis: FloatArray) -> FloatArray:  # noqa: ANN401
+    image: FloatArray = block @ basis
+    return image
+
+
+def _split(wide: FloatArray) -> tuple[FloatArray, FloatArray]:
+    high = np.floor(wide * 2.0**-LOW_BITS)
+    return high, wide - high * 2.0**LOW_BITS
+
+
+def _digits(matrix: Integers, bits: int, count: int) -> list[FloatArray]:
+    """Write integers in base 2^bits; the highest digit keeps the sign."""
+    digits = []
+    for _ in range(count - 1):
+        digits.append((matrix & (2**bits - 1)).astype(np.float64))
+        matrix = matrix >> bits
+    return [*digits, matrix.astype(np.float64)]
+
+
+def _spans(rows: int, parts: int) -> list[tuple[int, int]]:
+    edges = [rows * part // parts for part in range(parts + 1)]
+    return list(pairwise(edges))

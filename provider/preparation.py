@@ -1,0 +1,161 @@
+"""From rows as they are to integer rows of bounded norm: the bounds that every sensitivity relies on.
+
+Each integer row is a function of its own row (and of a public centre) alone. The norm is checked in integers, after
+rounding, so that no floating-point error can let a row be longer than the bound.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from dpspca.common.arrays import MATRIX, FloatArray
+from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
+from dpspca.common.spec import Schema
+
+IntegerRows: TypeAlias = NDArray[np.int32]
+
+LARGEST: Final = 2.0**100
+"""Entries beyond this are refused: their squares would leave the range of floating point."""
+
+_BOUND: Final = 2**ROW_BITS
+_BLOCK_ENTRIES: Final = 2**17
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CheckedRows:
+    """Rows that were found usable once, before any job: nothing about them can fail later."""
+
+    matrix: FloatArray | scipy.sparse.csr_array
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        """Number of columns."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Tell whether the rows are held in CSR form; they are never made dense."""
+        return scipy.sparse.issparse(self.matrix)
+
+
+def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> CheckedRows:  # noqa: ANN401
+    """Refuse rows that are no finite real matrix of at least ``least`` rows with the schema's columns."""
+    matrix = _csr(rows) if scipy.sparse.issparse(rows) else _dense(rows)
+    if schema and matrix.shape[1] != schema.dimension:
+        raise InvalidDataError(
+            f"The rows have {matrix.shape[1]} columns; the schema has {schema.dimension}.",
+            "Give the columns that the job names, in its order.",
+        )
+    _check_size(*matrix.shape, least=least)
+    values = matrix.data if scipy.sparse.issparse(matrix) else matrix
+    if not np.isfinite(values).all():
+        raise InvalidDataError("The rows contain NaN or infinity.", "Fill in or drop missing values first.")
+    if np.abs(values).max(initial=0.0) > LARGEST:
+        raise InvalidDataError(f"An entry is larger than {LARGEST:.0e}.", "Rescale the columns.")
+    return CheckedRows(matrix)
+
+
+def integer_rows(rows: FloatArray, norm_bound: float, center: FloatArray | None = None) -> IntegerRows:
+    """Centre, shorten to the bound, and round to integers of norm at most 2^17; in blocks, to spare memory."""
+    whole = np.empty(rows.shape, dtype=np.int32)
+    step = max(1, _BLOCK_ENTRIES // rows.shape[1])
+    for start in range(0, len(rows), step):
+        block = slice(start, start + step)
+        whole[block] = _integer_block(rows[block] if center is None else rows[block] - center, norm_bound)
+    return whole
+
+
+def _integer_block(rows: FloatArray, norm_bound: float) -> FloatArray:
+    """Round to nearest, which is unbiased but may lengthen a row beyond the bound.
+
+    Those few are cut towards zero instead, which cannot, once they have been shortened by more than the error of the
+    floating-point division.
+    """
+    scaled = rows * (_BOUND / np.maximum(np.sqrt(_squared_norms(rows)), norm_bound))[:, None]
+    whole = np.rint(scaled)
+    too_long = _squared_norms(whole) > _BOUND**2
+    whole[too_long] = np.trunc(scaled[too_long] * (1 - 2.0**-30))
+    return whole
+
+
+def integer_csr(rows: scipy.sparse.csr_array, norm_bound: float) -> scipy.sparse.csr_array:
+    """Do the same to sparse rows, entry by entry of those that are stored. Centring would make them dense."""
+    lengths = np.diff(rows.indptr)
+    norms = np.sqrt(_row_sums(np.square(rows.data), rows.indptr))
+    scaled = rows.data * np.repeat(_BOUND / np.maximum(norms, norm_bound), lengths)
+    whole = np.rint(scaled)
+    too_long = np.repeat(_row_sums(np.square(whole), rows.indptr) > _BOUND**2, lengths)
+    whole[too_long] = np.trunc(scaled[too_long] * (1 - 2.0**-30))
+    return scipy.sparse.csr_array((whole, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def _squared_norms(rows: FloatArray) -> FloatArray:
+    """Sum squares along each row: contiguous, so that the order of additions depends on the row's length alone.
+
+    Were it to depend on where the row lies, removing one row could change how others are rounded.
+    """
+    squares: FloatArray = np.square(rows).sum(axis=1)
+    return squares
+
+
+def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
+    array = np.asarray(rows)
+    _check_kind(array.dtype)
+    if array.ndim != MATRIX:
+        raise InvalidDataError(
+            f"The rows form an array of {array.ndim} dimension(s).",
+            "Expected 2D array, got 1D array instead. Reshape your data with reshape(-1, 1) for a single column or "
+            "reshape(1, -1) for a single row.",
+        )
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _csr(rows: Any) -> scipy.sparse.csr_array:  # noqa: ANN401
+    """Take sparse rows over in canonical CSR form: duplicates summed, so that a norm is a norm."""
+    _check_kind(rows.dtype)
+    matrix = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _check_kind(kind: np.dtype[Any]) -> None:
+    if kind.kind == "O":
+        raise InvalidTypeError("The rows hold Python objects, not numbers.", "Convert every column to a number first.")
+    if kind.kind == "c":
+        raise InvalidDataError("Complex data not supported.", "Give real numbers.")
+    if kind.kind not in "fiub":
+        raise InvalidTypeError(f"The rows have type {kind}, not numbers.", "Convert every column to a number first.")
+
+
+def _check_size(rows: int, columns: int, *, least: int) -> None:
+    if columns == 0:
+        raise InvalidDataError(
+            f"Found array with 0 feature(s) (shape=({rows}, 0)) while a minimum of 1 is required.",
+            "Give at least one column.",
+        )
+    if rows == 0:
+        raise InvalidDataError("Found array with 0 sample(s), no rows at all.", "Give at least two rows.")
+    if rows < least:
+        raise InvalidDataError("There is one row (n_samples = 1).", "Give at least two rows: one shows no variation.")
+    if rows > MAX_ROWS:
+        raise InvalidParameterError(
+            f"There are {rows} rows; sums of more than {MAX_ROWS} could overflow.", "Split them over several providers."
+        )
+
+
+def _row_sums(values: FloatArray, starts: NDArray[Any]) -> FloatArray:
+    """Sum stored values row by row. Each sum sees its own row alone, whatever stands before it."""
+    sums = np.zeros(len(starts) - 1)
+    filled = np.flatnonzero(np.diff(starts))
+    if filled.size:
+        sums[filled] = np.add.reduceat(values, starts[filled])
+    return sums

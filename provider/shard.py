@@ -1,0 +1,139 @@
+"""Evaluates questions over one provider's rows. What it returns is exact, and must not leave without noise."""
+
+from collections import OrderedDict
+from enum import StrEnum
+from typing import Any, Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.privacy.lattice import BASIS_BITS
+from dpspca.common.queries import (
+    ColumnSums,
+    CompressedCovariance,
+    Count,
+    CountAbove,
+    Covariance,
+    CovarianceProduct,
+    SquaredColumns,
+)
+from dpspca.common.question import RowQuery
+
+from .moments import (
+    COMPRESSED_SHIFT,
+    MAX_GRAM_DIMENSION,
+    SQUARE_SHIFT,
+    DenseRows,
+    GramMoments,
+    Integers,
+    Moments,
+    SparseRows,
+    StreamedMoments,
+)
+from .preparation import CheckedRows, integer_csr, integer_rows
+
+GRAM_COLUMNS_A_ROUND: Final = 25
+"""A Gram matrix pays for itself when d is below about 25 times the number of products asked (``bench/rounds.py``)."""
+
+
+class Strategy(StrEnum):
+    """How to evaluate; the answers are the same bits."""
+
+    STREAM = "stream"
+    GRAM = "gram"
+
+    @classmethod
+    def for_rounds(cls, rows: CheckedRows, rounds: int) -> "Strategy":
+        """Choose what should be faster for that many products."""
+        limit = min(GRAM_COLUMNS_A_ROUND * rounds, MAX_GRAM_DIMENSION)
+        pays = not rows.is_sparse and rows.dimension <= limit
+        return cls.GRAM if pays else cls.STREAM
+
+
+class Shard:
+    """One provider's rows, made ready under the bounds of one job."""
+
+    def __init__(
+        self,
+        rows: CheckedRows,
+        norm_bound: float,
+        *,
+        mean_bound: float | None = None,
+        strategy: Strategy = Strategy.STREAM,
+        threads: int | None = None,
+    ) -> None:
+        if strategy is Strategy.GRAM and rows.dimension > MAX_GRAM_DIMENSION:
+            raise InvalidParameterError(
+                f"A Gram matrix of {rows.dimension} columns is too large.",
+                f"Stream beyond {MAX_GRAM_DIMENSION} columns.",
+            )
+        self._rows = rows
+        self._norm_bound = norm_bound
+        self._mean_bound = mean_bound
+        self._strategy = strategy
+        self._threads = threads
+        self._ready: OrderedDict[bytes, Moments] = OrderedDict()
+
+    def evaluate(self, query: RowQuery) -> Integers:  # noqa: PLR0911  # one way out for each question
+        """Answer exactly, as integers on the public lattice."""
+        match query:
+            case CountAbove(threshold=threshold, power=power):
+                return np.array([np.count_nonzero(self._norms(power) > threshold)], dtype=np.int64)
+            case Count():
+                return np.array([self._rows.count], dtype=np.int64)
+            case ColumnSums():
+                return self._column_sums()
+            case CovarianceProduct(basis=basis, center=center):
+                return self._moments(center).product(_integer_basis(basis))
+            case CompressedCovariance(basis=basis, center=center):
+                return _compressed(self._moments(center), _integer_basis(basis))
+            case Covariance(center=center):
+                return self._moments(center).gram() >> SQUARE_SHIFT
+            case SquaredColumns(center=center):
+                return np.diagonal(self._moments(center).gram()) >> SQUARE_SHIFT
+            case _:
+                raise RefusedError(f"This provider cannot answer '{query.kind}'.", "Ask a question over rows.")
+
+    def _moments(self, center: FloatArray | None) -> Moments:
+        """Prepare the rows once for each centre; the last one is kept."""
+        key = b"" if center is None else center.tobytes()
+        if key not in self._ready:
+            self._ready.clear()
+            self._ready[key] = self._prepare(center)
+        return self._ready[key]
+
+    def _prepare(self, center: FloatArray | None) -> Moments:
+        streamed = StreamedMoments(self._integers(self._norm_bound, center), self._threads)
+        return GramMoments(streamed.gram(), self._rows.count) if self._strategy is Strategy.GRAM else streamed
+
+    def _integers(self, bound: float, center: FloatArray | None = None) -> DenseRows | SparseRows:
+        matrix = self._rows.matrix
+        if isinstance(matrix, np.ndarray):
+            return DenseRows(integer_rows(matrix, bound, center))
+        if center is not None:
+            raise InvalidParameterError(
+                "Centring sparse rows would make them dense.", "Leave centring out, or give dense rows."
+            )
+        return SparseRows(integer_csr(matrix, bound))
+
+    def _column_sums(self) -> Integers:
+        if self._mean_bound is None:
+            raise RefusedError("This job sets no bound for the mean.", "Sign a job that centres privately.")
+        rows = self._integers(self._mean_bound).rows
+        return np.asarray(rows.sum(axis=0, dtype=np.int64))
+
+    def _norms(self, power: int) -> FloatArray:
+        matrix: Any = self._rows.matrix
+        norms: FloatArray = np.sqrt((abs(matrix) ** (2 * power)).sum(axis=1))
+        return norms
+
+
+def _integer_basis(basis: FloatArray) -> FloatArray:
+    return np.rint(basis * 2.0**BASIS_BITS)
+
+
+def _compressed(moments: Moments, basis: FloatArray) -> Integers:
+    square = moments.compressed(basis) >> COMPRESSED_SHIFT
+    residual = (moments.trace() >> SQUARE_SHIFT) - int(np.trace(square))
+    return np.array([*square.ravel(), residual], dtype=np.int64)

@@ -1,0 +1,51 @@
+"""Adds up the providers' answers to one question. Integers on a public lattice: exact, and the same in any order."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
+from dpspca.common.plan import Step
+from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.protocol import Aggregate
+from dpspca.common.queries import ColumnSums
+from dpspca.common.spec import Centering, JobSpec
+
+LARGEST_ANSWER = 2**56
+"""Twice what rows and noise within the lattice's bounds can reach; 128 of these still fit in 64 bits."""
+
+
+def combine(spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]]) -> Aggregate:
+    """Check every answer's form, add them, and put the sum into the units of the data."""
+    if not 0 < len(answers) <= MAX_PARTIES:
+        raise InvalidParameterError(
+            f"{len(answers)} answers cannot be added.", f"Between 1 and {MAX_PARTIES} providers take part."
+        )
+    for answer in answers:
+        _check(step, answer)
+    unit = step.question.unit_value(_bound(spec, step))
+    total = sum(answers[1:], start=answers[0])
+    noise = step.noise_std * math.sqrt(len(answers)) * unit
+    return Aggregate(total.astype(np.float64) * unit, noise, len(answers))
+
+
+def _check(step: Step, answer: NDArray[np.int64]) -> None:
+    if answer.dtype != np.int64 or answer.shape != step.shape:
+        raise InvalidAnswerError(
+            f"An answer to '{step.name}' is {answer.dtype} of shape {answer.shape}.",
+            f"Expected int64 of shape {step.shape}.",
+        )
+    # Not abs(): the most negative integer has no positive counterpart.
+    if answer.size and (answer.max() > LARGEST_ANSWER or answer.min() < -LARGEST_ANSWER):
+        raise InvalidAnswerError(
+            f"An answer to '{step.name}' leaves the lattice's range.", "Ask that provider's operator."
+        )
+
+
+def _bound(spec: JobSpec, step: Step) -> float:
+    """Rows are shortened to one length for the mean and to another for all else."""
+    if step.question is ColumnSums and spec.centering is Centering.PRIVATE and spec.mean_bound is not None:
+        return spec.mean_bound
+    return spec.norm_bound

@@ -1,0 +1,190 @@
+"""No neighbour may beat a declared sensitivity; where a constant is called tight, one is shown that reaches it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.common.linalg import thin_qr
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import (
+    ColumnSums,
+    CompressedCovariance,
+    Count,
+    CountAbove,
+    Covariance,
+    CovarianceProduct,
+    RectangularProduct,
+    SpectralProduct,
+    SquaredColumns,
+    SymmetricProduct,
+)
+from dpspca.common.question import RowQuery
+from dpspca.provider.preparation import check_rows
+from dpspca.provider.shard import Shard
+
+ADD_REMOVE, REPLACE = PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.ROW_REPLACE_ONE
+BOUND = 3.0
+
+KINDS = ["product", "product-1", "compressed", "covariance", "squares", "sums", "count", "above"]
+
+
+def question(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
+    columns = 1 if kind == "product-1" else min(3, dimension)
+    basis, _ = thin_qr(rng.standard_normal((dimension, columns)))
+    return {
+        "product": lambda: CovarianceProduct(basis),
+        "product-1": lambda: CovarianceProduct(basis),
+        "compressed": lambda: CompressedCovariance(basis),
+        "covariance": lambda: Covariance(dimension),
+        "squares": lambda: SquaredColumns(dimension),
+        "sums": lambda: ColumnSums(dimension),
+        "count": Count,
+        "above": lambda: CountAbove(1.5, power=2),
+    }[kind]()
+
+
+def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:
+    """The exact answer to a data set of one row of norm at most one, in real arithmetic: an independent reading."""
+    match query:
+        case CovarianceProduct(basis=basis):
+            return np.outer(row, row @ basis)
+        case CompressedCovariance(basis=basis):
+            image = row @ basis
+            return np.append(np.outer(image, image).ravel(), row @ row - image @ image)
+        case Covariance():
+            return np.outer(row, row)
+        case SquaredColumns():
+            return row**2
+        case ColumnSums():
+            return row
+        case CountAbove(threshold=threshold):
+            return np.array([float(np.linalg.norm(row**2) > threshold)])
+        case _:
+            return np.ones(1)
+
+
+def rows_to_try(rng: np.random.Generator, query: RowQuery, dimension: int) -> list[np.ndarray]:
+    """Random directions, corners, and directions inside the span of the basis, all of full length."""
+    basis = getattr(query, "basis", np.eye(dimension))
+    candidates = [rng.standard_normal(dimension) for _ in range(8)]
+    candidates += list(np.eye(dimension)[: min(dimension, 3)]) + list(-np.eye(dimension)[:1])
+    candidates += list(basis.T) + [basis @ rng.standard_normal(basis.shape[1]) for _ in range(4)]
+    return [row / np.linalg.norm(row) for row in candidates]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 8))
+def test_no_neighbour_beats_the_declared_sensitivity(kind: str, seed: int, dimension: int) -> None:
+    rng = np.random.default_rng(seed)
+    query = question(kind, rng, dimension)
+    answers = [contribution(query, row) for row in rows_to_try(rng, query, dimension)]
+    removed = max(np.linalg.norm(answer) for answer in answers)
+    replaced = max(np.linalg.norm(a - b) for a in answers for b in answers)
+    slack = 1 + 1e-12
+    assert removed <= query.sensitivity(ADD_REMOVE) * slack
+    assert replaced <= query.sensitivity(REPLACE) * slack
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 8))
+def test_no_neighbour_beats_the_lattice_sensitivity_of_the_real_evaluation(
+    kind: str, seed: int, dimension: int
+) -> None:
+    """Neighbouring data sets go through the provider's own code; rows longer than the bound are among them."""
+    rng = np.random.default_rng(seed)
+    query = question(kind, rng, dimension)
+    candidates = [row * BOUND * scale for row in rows_to_try(rng, query, dimension)[:6] for scale in (1.0, 7.0, 0.99)]
+    others = rng.standard_normal((3, dimension))
+
+    def answer(*rows: np.ndarray) -> np.ndarray:
+        shard = Shard(check_rows(np.vstack([*others, *rows])), BOUND, mean_bound=BOUND, threads=1)
+        return shard.evaluate(query).astype(float)
+
+    without = answer()
+    answers = [answer(row) for row in candidates]
+    assert max(np.linalg.norm(a - without) for a in answers) <= query.lattice_sensitivity(ADD_REMOVE, query.extent)
+    replaced = max(np.linalg.norm(a - b) for a in answers for b in answers)
+    # Under replace-one the number of rows is public, so a count has nothing to hide.
+    assert replaced <= query.lattice_sensitivity(REPLACE, query.extent)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_two_orthonormal_rows_in_the_span_reach_the_constant_for_replacing_a_row(columns: int) -> None:
+    basis, _ = thin_qr(np.random.default_rng(1).standard_normal((12, columns)))
+    query = CovarianceProduct(basis)
+    moved = np.linalg.norm(contribution(query, basis[:, 0]) - contribution(query, basis[:, 1]))
+    assert moved >= 0.999 * query.sensitivity(REPLACE)
+    assert query.sensitivity(REPLACE) == pytest.approx(math.sqrt(2), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "second"),
+    [
+        (CovarianceProduct([[1.0], [0.0]]), [1.0, 0.0], [0.0, 1.0]),
+        (CompressedCovariance([[1.0, 0.0], [0.0, 1.0]]), [1.0, 0.0], [0.0, 1.0]),
+        (CompressedCovariance([[1.0], [0.0]]), [1.0, 0.0], [0.0, 1.0]),
+        (Covariance(2), [1.0, 0.0], [0.0, 1.0]),
+        (SquaredColumns(2), [1.0, 0.0], [0.0, 1.0]),
+        (ColumnSums(2), [1.0, 0.0], [-1.0, 0.0]),
+    ],
+)
+def test_every_replace_one_constant_is_reached(query: RowQuery, first: list[float], second: list[float]) -> None:
+    moved = np.linalg.norm(contribution(query, np.array(first)) - contribution(query, np.array(second)))
+    assert moved >= 0.999 * query.sensitivity(REPLACE)
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])
+def test_every_add_remove_constant_is_reached(kind: str) -> None:
+    query = question(kind, np.random.default_rng(5), 6)
+    row = getattr(query, "basis", np.eye(6))[:, 0]
+    assert np.linalg.norm(contribution(query, row)) >= 0.999 * query.sensitivity(ADD_REMOVE)
+
+
+def test_the_lattice_costs_almost_nothing_beyond_the_exact_sensitivity() -> None:
+    basis, _ = thin_qr(np.random.default_rng(2).standard_normal((1000, 5)))
+    query = CovarianceProduct(basis)
+    for unit in (ADD_REMOVE, REPLACE):
+        exact = query.sensitivity(unit) * 2.0**30
+        assert exact < query.lattice_sensitivity(unit, query.extent) < exact * 1.0001
+
+
+def test_a_basis_that_is_not_orthonormal_would_move_further() -> None:
+    """Why it must be refused: k equal unit columns pass a test of column norms and give sqrt(k) more."""
+    row = np.eye(4)[0]
+    equal_columns = np.repeat(row[:, None], 4, axis=1)
+    assert np.linalg.norm(np.outer(row, row @ equal_columns)) == pytest.approx(2.0)
+
+
+@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(2, 8), columns=st.integers(1, 4))
+def test_no_changed_entry_beats_the_declared_sensitivity(seed: int, dimension: int, columns: int) -> None:
+    rng = np.random.default_rng(seed)
+    factor = rng.standard_normal((dimension, columns))
+    symmetric, rectangular = [
+        question(factor).sensitivity(PrivacyUnit.ENTRY) for question in (SymmetricProduct, RectangularProduct)
+    ]
+    largest_symmetric = largest_rectangular = 0.0
+    for i in range(dimension):
+        for j in range(dimension):
+            change = np.zeros((dimension, dimension))
+            change[i, j] = 1
+            largest_rectangular = max(largest_rectangular, float(np.linalg.norm(change @ factor)))
+            change[j, i] = 1
+            largest_symmetric = max(largest_symmetric, float(np.linalg.norm(change @ factor)))
+    assert 0.999 * symmetric <= largest_symmetric <= symmetric
+    assert 0.999 * rectangular <= largest_rectangular <= rectangular
+    assert symmetric <= math.sqrt(2 * columns) * np.abs(factor).max() * (1 + 1e-12)
+
+
+@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(2, 8))
+def test_no_change_of_unit_spectral_norm_beats_the_declared_sensitivity(seed: int, dimension: int) -> None:
+    rng = np.random.default_rng(seed)
+    basis, _ = thin_qr(rng.standard_normal((dimension, min(3, dimension))))
+    query = SpectralProduct(basis)
+    rotations = [thin_qr(rng.standard_normal((dimension, dimension)))[0] for _ in range(10)]
+    changes = [rotation @ basis for rotation in rotations]
+    assert max(np.linalg.norm(change) for change in changes) <= query.sensitivity(PrivacyUnit.SPECTRAL)
+    assert max(np.abs(change).sum() for change in changes) <= query.l1_sensitivity(PrivacyUnit.SPECTRAL)
+    assert np.linalg.norm(basis) >= 0.999 * query.sensitivity(PrivacyUnit.SPECTRAL)

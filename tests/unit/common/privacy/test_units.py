@@ -1,0 +1,29 @@
+"""A number of privacy is a promise about neighbours: the sentences must exist, and differ."""
+
+import pytest
+
+from dpspca.common.privacy.units import PrivacyUnit
+
+
+def test_stored_names_never_change() -> None:
+    assert [unit.value for unit in PrivacyUnit] == ["row-replace-one", "row-add-remove", "entry", "spectral"]
+
+
+def test_a_stored_name_gives_its_unit_back() -> None:
+    assert all(PrivacyUnit(str(unit)) is unit for unit in PrivacyUnit)
+
+
+@pytest.mark.parametrize("unit", PrivacyUnit)
+def test_every_unit_says_in_one_sentence_who_neighbours_are(unit: PrivacyUnit) -> None:
+    sentence = unit.neighbours
+    assert sentence.startswith("Two data sets are neighbours if")
+    assert sentence.count(".") == 1
+    assert sentence.endswith(".")
+
+
+def test_no_two_units_say_the_same() -> None:
+    assert len({unit.neighbours for unit in PrivacyUnit}) == len(PrivacyUnit)
+
+
+def test_only_the_row_units_protect_rows() -> None:
+    assert [unit.is_row for unit in PrivacyUnit] == [True, True, False, False]

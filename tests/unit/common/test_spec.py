@@ -1,0 +1,164 @@
+"""A spec is checked when made, reads and writes one canonical form, and refuses what it does not know."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+
+GOOD: dict[str, Any] = {
+    "schema": Schema(8),
+    "unit": PrivacyUnit.ROW_REPLACE_ONE,
+    "budget": Budget(1.0, 1e-6),
+    "norm_bound": 3.0,
+    "components": 2,
+    "options": {"sparsity": 4},
+}
+
+
+def spec(**changes: Any) -> JobSpec:
+    return JobSpec(**GOOD | changes)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        spec(),
+        spec(schema=Schema.of([f"gene {number}" for number in range(8)])),
+        spec(unit="row-add-remove", accounting="published", centering="private", mean_bound=9.5),
+        spec(centering="public", public_mean=tuple(range(8)), explained_variance=False, seed=2**64 - 1),
+        spec(options={"sparsity": 4, "rounds": 3, "start": "published"}),
+    ],
+)
+def test_the_canonical_form_reads_back_as_the_same_spec(made: JobSpec) -> None:
+    again = JobSpec.from_json(made.to_json())
+    assert again == made
+    assert again.to_json() == made.to_json()
+    assert again.digest() == made.digest()
+    assert isinstance(again.unit, PrivacyUnit)
+    assert isinstance(again.accounting, Accounting)
+    assert isinstance(again.centering, Centering)
+
+
+def test_every_field_counts_in_the_digest() -> None:
+    changed = [
+        spec(schema=Schema(9)),
+        spec(unit="row-add-remove"),
+        spec(budget=Budget(1.0, 1e-7)),
+        spec(norm_bound=3.0000001),
+        spec(components=3),
+        spec(accounting="published"),
+        spec(explained_variance=False),
+        spec(seed=1),
+        spec(options={"sparsity": 5}),
+    ]
+    assert len({each.digest() for each in [spec(), *changed]}) == len(changed) + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "reason"),
+    [
+        ({"norm_bound": None}, InvalidParameterError, "never read off the data"),
+        ({"norm_bound": 0.0}, InvalidParameterError, "positive"),
+        ({"norm_bound": -1.0}, InvalidParameterError, "positive"),
+        ({"norm_bound": float("nan")}, InvalidParameterError, "positive"),
+        ({"norm_bound": float("inf")}, InvalidParameterError, "positive"),
+        ({"norm_bound": "3"}, InvalidParameterError, "positive"),
+        ({"norm_bound": True}, InvalidParameterError, "positive"),
+        ({"components": 0}, InvalidParameterError, "between 1 and 8"),
+        ({"components": 9}, InvalidParameterError, "between 1 and 8"),
+        ({"components": 2.0}, InvalidTypeError, "whole number"),
+        ({"components": True}, InvalidTypeError, "whole number"),
+        ({"unit": "person"}, InvalidParameterError, "row-replace-one"),
+        ({"accounting": "none"}, InvalidParameterError, "exact"),
+        ({"centering": "median"}, InvalidParameterError, "private"),
+        ({"centering": "private"}, InvalidParameterError, "mean_bound"),
+        ({"centering": "private", "mean_bound": -2}, InvalidParameterError, "mean_bound"),
+        ({"centering": "public"}, InvalidParameterError, "public_mean"),
+        ({"centering": "public", "public_mean": (1.0,)}, InvalidParameterError, "public_mean"),
+        ({"centering": "public", "public_mean": (float("nan"),) * 8}, InvalidParameterError, "public_mean"),
+        ({"seed": -1}, InvalidParameterError, "seed"),
+        ({"seed": 2**64}, InvalidParameterError, "seed"),
+        ({"seed": None}, InvalidTypeError, "seed"),
+    ],
+)
+def test_a_bad_value_is_refused_with_what_and_what_to_do(
+    change: dict[str, Any], kind: type[DpspcaError], reason: str
+) -> None:
+    with pytest.raises(kind, match=reason) as caught:
+        spec(**change)
+    assert caught.value.what
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "1", None, True, 65.0])
+def test_an_impossible_epsilon_is_refused(epsilon: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="epsilon"):
+        Budget(epsilon, 1e-6)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5, float("nan"), None])
+def test_an_impossible_delta_is_refused(delta: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="delta"):
+        Budget(1.0, delta)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "sparsity is not set"),
+        ({"sparsity": 1}, "between 2"),
+        ({"sparsity": 4, "round": 3}, "no options round"),
+        ({"sparsity": 4, "rounds": 0}, "rounds"),
+        ({"sparsity": 4, "start": "warm"}, "dense"),
+    ],
+)
+def test_bad_options_are_refused_by_the_algorithm(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DpspcaError, match=reason):
+        catalogue.plan(spec(options=options))
+
+
+def test_an_unknown_algorithm_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidParameterError, match="dps-pca"):
+        catalogue.plan(spec(algorithm="pca"))
+
+
+@pytest.mark.parametrize("names", [("a",), ("a",) * 8])
+def test_names_must_be_one_a_column_and_distinct(names: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidParameterError):
+        Schema(8, names)
+
+
+def form(**changes: Any) -> str:
+    return json.dumps(json.loads(spec().to_json()) | changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "object"),
+        (form(colour="red"), "colour"),
+        (form(budget={"epsilon": 1.0, "delta": 1e-6, "gamma": 1}), "gamma"),
+        (form(budget=None), "budget"),
+        (form(schema={"dimension": "8"}), "whole number"),
+        (form(unit=None), "unit"),
+        ('{"schema": {"dimension": 8}, "budget": {"epsilon": 1, "delta": 0.1}}', "form"),
+    ],
+)
+def test_a_form_that_is_not_a_spec_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(DpspcaError, match=reason):
+        JobSpec.from_json(text)
+
+
+def test_options_cannot_be_changed_after_the_fact() -> None:
+    options: dict[str, Any] = {"sparsity": 4}
+    made = spec(options=options)
+    options["sparsity"] = 8
+    assert made.options["sparsity"] == 4
+    with pytest.raises(TypeError):
+        made.options["sparsity"] = 8  # type: ignore[index]

@@ -1,0 +1,134 @@
+"""Integer rows never exceed the bound, depend on their own row alone, and bad rows are refused before any job."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
+from dpspca.common.spec import Schema
+from dpspca.provider.preparation import check_rows, integer_csr, integer_rows
+
+BOUND = 2**17
+
+
+def norms_in_python(rows: np.ndarray) -> list[int]:
+    """Squared norms in Python's own integers."""
+    return [sum(int(entry) ** 2 for entry in row) for row in rows]
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dimension=st.integers(1, 40),
+    scale=st.sampled_from([1e-140, 1e-9, 1e-3, 1.0, 1e3, 1e29]),
+    norm_bound=st.sampled_from([1e-6, 0.37, 1.0, 74.2, 1e9]),
+)
+def test_no_integer_row_is_longer_than_the_bound(
+    seed: int, dimension: int, scale: float, norm_bound: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((20, dimension)) * scale
+    rows[:5] *= norm_bound / np.linalg.norm(rows[:5], axis=1, keepdims=True)
+    assert max(norms_in_python(integer_rows(rows, norm_bound))) <= BOUND**2
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 7, 100, 1000])
+def test_a_row_of_exactly_the_bound_keeps_its_length(dimension: int) -> None:
+    row = np.zeros((2, dimension))
+    row[0, 0], row[1] = 2.5, 2.5 / np.sqrt(dimension)
+    whole = integer_rows(row, 2.5)
+    assert norms_in_python(whole)[0] == BOUND**2
+    assert 0.99 * BOUND**2 < norms_in_python(whole)[1] <= BOUND**2
+
+
+def test_rounding_to_nearest_is_kept_where_the_bound_allows_it() -> None:
+    rows = np.array([[0.6, -0.6, 0.3], [0.4, 1.4, -1.6]]) / BOUND
+    assert integer_rows(rows, 1.0).tolist() == [[1, -1, 0], [0, 1, -2]]
+
+
+@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 33))
+def test_t19_an_integer_row_does_not_depend_on_where_it_lies(seed: int, dimension: int) -> None:
+    """Were it otherwise, removing one row could change the others' rounding, and with it the sensitivity."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((300, dimension)) * 3
+    whole = integer_rows(rows, 2.0)
+    kept = np.sort(rng.choice(300, 117, replace=False))
+    assert (integer_rows(rows[kept], 2.0) == whole[kept]).all()
+    shuffled = rng.permutation(300)
+    assert (integer_rows(rows[shuffled], 2.0) == whole[shuffled]).all()
+
+
+@given(seed=st.integers(0, 2**32 - 1), norm_bound=st.sampled_from([0.5, 3.0, 100.0]))
+def test_sparse_rows_are_rounded_as_dense_ones(seed: int, norm_bound: float) -> None:
+    rng = np.random.default_rng(seed)
+    sparse = scipy.sparse.random_array((50, 30), density=0.1, rng=rng, format="csr")
+    from_sparse = integer_csr(sparse, norm_bound).toarray()
+    from_dense = integer_rows(sparse.toarray(), norm_bound)
+    # The norm may be summed in another order: a unit's difference, never a longer row.
+    assert np.abs(from_sparse - from_dense).max() <= 1
+    assert max(norms_in_python(from_sparse)) <= BOUND**2
+
+
+def test_duplicates_in_sparse_rows_are_summed_before_the_norm_is_taken() -> None:
+    doubled = scipy.sparse.csr_array((np.array([3.0, 3.0]), np.array([1, 1]), np.array([0, 2, 2])), shape=(2, 3))
+    rows = check_rows(doubled).matrix
+    assert isinstance(rows, scipy.sparse.csr_array)
+    assert integer_csr(rows, 6.0).toarray().tolist() == [[0, BOUND, 0], [0, 0, 0]]
+
+
+def test_the_caller_s_sparse_rows_are_left_alone() -> None:
+    doubled = scipy.sparse.csr_array((np.array([3.0, 3.0]), np.array([1, 1]), np.array([0, 2, 2])), shape=(2, 3))
+    check_rows(doubled)
+    assert doubled.nnz == 2
+
+
+def test_a_centre_is_taken_off_before_the_row_is_shortened() -> None:
+    rows = np.array([[11.0, 0.0], [10.0, 1.0]])
+    assert integer_rows(rows, 1.0, np.array([10.0, 0.0])).tolist() == [[BOUND, 0], [0, BOUND]]
+
+
+BAD_ROWS: list[tuple[str, Any, type[DpspcaError], str]] = [
+    ("nan", np.array([[1.0, np.nan], [0.0, 1.0]]), InvalidDataError, "NaN"),
+    ("infinity", np.array([[1.0, np.inf], [0.0, 1.0]]), InvalidDataError, "infinity"),
+    ("no rows", np.empty((0, 3)), InvalidDataError, "no rows"),
+    ("no columns", np.empty((3, 0)), InvalidDataError, "0 feature"),
+    ("one row", np.ones((1, 3)), InvalidDataError, "one row"),
+    ("one dimension", np.ones(3), InvalidDataError, "1 dimension"),
+    ("three dimensions", np.ones((2, 2, 2)), InvalidDataError, "3 dimension"),
+    ("text", np.array([["a", "b"], ["c", "d"]]), InvalidTypeError, "not numbers"),
+    ("objects", np.array([[object(), 1], [2, 3]], dtype=object), InvalidTypeError, "objects"),
+    ("complex", np.ones((2, 2)) * 1j, InvalidDataError, "Complex"),
+    ("dates", np.array([["2020-01-01"], ["2021-01-01"]], dtype="datetime64[D]"), InvalidTypeError, "not numbers"),
+    ("too large", np.full((2, 2), 1e300), InvalidDataError, "larger than"),
+    ("wrong width", np.ones((2, 4)), InvalidDataError, "4 columns; the schema has 3"),
+    ("sparse nan", scipy.sparse.csr_array([[np.nan, 0, 0], [1.0, 0, 0]]), InvalidDataError, "NaN"),
+    ("sparse one row", scipy.sparse.csr_array([[1.0, 0, 0]]), InvalidDataError, "one row"),
+    ("sparse complex", scipy.sparse.csr_array([[1j, 0, 0], [1, 0, 0]]), InvalidDataError, "Complex"),
+]
+
+
+@pytest.mark.parametrize(("rows", "kind", "reason"), [case[1:] for case in BAD_ROWS], ids=[case[0] for case in BAD_ROWS])
+def test_rows_that_cannot_be_used_are_refused(rows: Any, kind: type[DpspcaError], reason: str) -> None:
+    schema = Schema(3) if rows.ndim == 2 and rows.shape[1] in {3, 4} else None
+    with pytest.raises(kind, match=reason) as caught:
+        check_rows(rows, schema)
+    assert caught.value.remedy
+
+
+def test_more_rows_than_the_lattice_has_room_for_are_refused() -> None:
+    rows = np.broadcast_to(np.zeros((1, 1), dtype=np.int8), (2**24 + 1, 1))
+    with pytest.raises(DpspcaError, match="could overflow"):
+        check_rows(rows)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64, np.float16, np.float32, bool])
+def test_every_numeric_type_is_taken(kind: type) -> None:
+    assert check_rows(np.ones((2, 2), dtype=kind)).matrix.dtype == np.float64
+
+
+def test_constant_columns_are_rows_like_any_other() -> None:
+    assert check_rows(np.zeros((5, 3))).count == 5
+    assert not integer_rows(np.zeros((5, 3)), 1.0).any()

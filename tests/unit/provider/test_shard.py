@@ -1,0 +1,178 @@
+"""Answers are exact integers, the same bits however they are computed."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.linalg import thin_qr
+from dpspca.common.queries import (
+    ColumnSums,
+    CompressedCovariance,
+    Count,
+    CountAbove,
+    Covariance,
+    CovarianceProduct,
+    SquaredColumns,
+)
+from dpspca.common.question import Extent, RowQuery
+from dpspca.provider import moments
+from dpspca.provider.preparation import check_rows, integer_rows
+from dpspca.provider.shard import Shard, Strategy
+
+BOUND = 4.0
+
+
+def in_python(rows: np.ndarray, query: RowQuery) -> np.ndarray:
+    """The definition, in Python's own integers: floors of exact sums."""
+    whole = integer_rows(rows, BOUND).astype(object)
+    gram = whole.T @ whole
+    match query:
+        case CovarianceProduct(basis=basis):
+            return gram @ np.rint(basis * 2.0**20).astype(np.int64).astype(object) >> 24
+        case CompressedCovariance(basis=basis):
+            integer = np.rint(basis * 2.0**20).astype(np.int64).astype(object)
+            square = (integer.T @ gram @ integer) >> 44
+            return np.array([*square.ravel(), (np.trace(gram) >> 4) - np.trace(square)])
+        case Covariance():
+            return gram >> 4
+        case _:
+            return np.diagonal(gram) >> 4
+
+
+def questions(rng: np.random.Generator, dimension: int, sparsity: int) -> list[RowQuery]:
+    basis = np.zeros((dimension, min(3, sparsity)))
+    kept = rng.choice(dimension, sparsity, replace=False)
+    basis[kept], _ = thin_qr(rng.standard_normal((sparsity, min(3, sparsity))))
+    return [
+        CovarianceProduct(basis),
+        CompressedCovariance(basis),
+        Covariance(dimension),
+        SquaredColumns(dimension),
+    ]
+
+
+@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 40), rows=st.integers(2, 60), data=st.data())
+def test_every_way_of_evaluation_gives_the_bits_of_the_definition(
+    seed: int, dimension: int, rows: int, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(seed)
+    sparsity = data.draw(st.integers(1, dimension))
+    values = rng.standard_normal((rows, dimension)) * rng.choice([0.01, 1.0, 10.0], (rows, 1))
+    for query in questions(rng, dimension, sparsity):
+        expected = in_python(values, query)
+        for strategy in Strategy:
+            answer = Shard(check_rows(values), BOUND, strategy=strategy, threads=2).evaluate(query)
+            assert answer.dtype == np.int64
+            assert answer.shape == type(query).answer_shape(query.extent)
+            assert (answer == expected).all()
+
+
+@pytest.mark.parametrize(("rows", "dimension"), [(20_000, 40), (40_000, 7), (3_000, 400)])
+def test_many_rows_of_full_length_stay_exact(rows: int, dimension: int) -> None:
+    """Rows at the bound, all alike, make the largest sums; several flushes and blocks are gone through."""
+    rng = np.random.default_rng(3)
+    values = np.tile(rng.standard_normal(dimension) * 100, (rows, 1))
+    for query in questions(rng, dimension, min(dimension, 5)):
+        expected = in_python(values, query)
+        for strategy in Strategy:
+            assert (Shard(check_rows(values), BOUND, strategy=strategy).evaluate(query) == expected).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("block_rows", [8, 100, 5000])
+def test_t19_neither_order_nor_threads_nor_blocks_change_a_bit(
+    threads: int, block_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    values = rng.standard_normal((5000, 30))
+    monkeypatch.setattr(moments, "BLOCK_ENTRIES", block_rows * 30)
+    monkeypatch.setattr(moments, "EXACT_ROWS", 2 * block_rows)
+    for query in questions(rng, 30, 10):
+        shuffled = Shard(check_rows(rng.permutation(values)), BOUND, threads=threads)
+        assert (shuffled.evaluate(query) == in_python(values, query)).all()
+
+
+@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 30))
+def test_sparse_rows_give_the_same_answers_without_being_made_dense(seed: int, dimension: int) -> None:
+    rng = np.random.default_rng(seed)
+    # Entries a power of two: every way of summing a norm agrees to the last bit.
+    pattern = rng.random((40, dimension)) < 0.2
+    values = np.where(pattern, rng.choice([-0.5, 0.25, 1.0], pattern.shape), 0.0)
+    for query in questions(rng, dimension, dimension):
+        answer = Shard(check_rows(scipy.sparse.csr_array(values)), BOUND).evaluate(query)
+        assert (answer == in_python(values, query)).all()
+
+
+def test_a_sparse_block_is_never_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = scipy.sparse.random_array((3000, 2000), density=0.001, rng=np.random.default_rng(0), format="csr")
+    basis, _ = thin_qr(np.random.default_rng(1).standard_normal((2000, 2)))
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("sparse rows were made dense")
+
+    for name in ("toarray", "todense"):
+        monkeypatch.setattr(scipy.sparse.csr_array, name, refuse)
+    shard = Shard(check_rows(rows), 1.0)
+    assert shard.evaluate(CovarianceProduct(basis)).any()
+    assert shard.evaluate(CompressedCovariance(basis)).any()
+
+
+def test_the_answer_in_units_of_the_data_is_the_plain_product() -> None:
+    rng = np.random.default_rng(6)
+    values = rng.standard_normal((2000, 50))
+    basis, _ = thin_qr(rng.standard_normal((50, 4)))
+    bound = 12.0
+    answer = Shard(check_rows(values), bound).evaluate(CovarianceProduct(basis))
+    assert answer * CovarianceProduct.unit_value(bound) == pytest.approx(values.T @ (values @ basis), rel=1e-3, abs=0.5)
+
+
+def test_counts_and_sums() -> None:
+    values = np.array([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0]])
+    shard = Shard(check_rows(values), BOUND, mean_bound=5.0)
+    assert shard.evaluate(Count()).tolist() == [3]
+    assert shard.evaluate(CountAbove(0.5)).tolist() == [2]
+    assert shard.evaluate(CountAbove(5.0)).tolist() == [0]
+    assert shard.evaluate(CountAbove(18.3, power=2)).tolist() == [1]
+    assert (shard.evaluate(ColumnSums(2)) * ColumnSums.unit_value(5.0)).tolist() == pytest.approx([3.0, 5.0], abs=1e-4)
+
+
+def test_the_mean_needs_a_bound_of_its_own() -> None:
+    with pytest.raises(RefusedError, match="bound for the mean"):
+        Shard(check_rows(np.ones((2, 2))), BOUND).evaluate(ColumnSums(2))
+
+
+def test_a_question_that_is_not_about_rows_is_refused() -> None:
+    class Other(Count):
+        kind = "other"
+
+        @property
+        def extent(self) -> Extent:
+            return Extent(0)
+
+    assert Shard(check_rows(np.ones((2, 2))), BOUND).evaluate(Other()).tolist() == [2]
+    with pytest.raises(RefusedError, match="cannot answer"):
+        Shard(check_rows(np.ones((2, 2))), BOUND).evaluate(RefusedQuery())  # type: ignore[arg-type]
+
+
+class RefusedQuery:
+    kind = "unheard-of"
+
+
+def test_centring_sparse_rows_is_refused_with_the_reason() -> None:
+    shard = Shard(check_rows(scipy.sparse.csr_array(np.eye(3))), BOUND)
+    with pytest.raises(InvalidParameterError, match="make them dense"):
+        shard.evaluate(CovarianceProduct(np.eye(3)[:, :1], np.ones(3)))
+
+
+def test_a_gram_matrix_is_chosen_when_it_pays_and_refused_when_it_is_too_large() -> None:
+    dense = check_rows(np.ones((2, 100)))
+    assert Strategy.for_rounds(dense, 10) is Strategy.GRAM
+    assert Strategy.for_rounds(dense, 1) is Strategy.STREAM
+    assert Strategy.for_rounds(check_rows(scipy.sparse.csr_array(np.eye(3))), 10) is Strategy.STREAM
+    with pytest.raises(InvalidParameterError, match="too large"):
+        Shard(check_rows(np.ones((2, 2**14 + 1))), BOUND, strategy=Strategy.GRAM)
