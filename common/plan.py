@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from .privacy.accountant import calibrated_std, usable_mu
 from .privacy.calibrate import published_noise_multiplier
 from .privacy.events import GaussianEvent
+from .privacy.lattice import MAX_STD
 from .privacy.noise import DRAW_SLACK, lattice_std
 from .question import Extent, RowQuery
-from .spec import Accounting, JobSpec
+from .spec import Accounting, JobSpec, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ def _step(spec: JobSpec, intent: Intent) -> Step:
     if sensitivity == 0:
         return Step(intent.name, intent.question, intent.extent, None)
     std = _published_std(spec, intent) if spec.accounting is Accounting.PUBLISHED else _exact_std(spec, intent)
+    check(
+        std <= MAX_STD,
+        f"The budget leaves so little for '{intent.name}' that its noise would leave the lattice.",
+        "Raise epsilon or delta, or ask fewer questions.",
+    )
     draws = math.prod(intent.question.answer_shape(intent.extent))
     return Step(intent.name, intent.question, intent.extent, GaussianEvent(sensitivity, std, draws * DRAW_SLACK))
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,8 @@ from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums
 from dpspca.common.spec import Centering, JobSpec
 
-LARGEST_ANSWER = 2**56
-"""Twice what rows and noise within the lattice's bounds can reach; 128 of these still fit in 64 bits."""
+LARGEST_ANSWER: Final = 2**56 - 1
+"""Above what rows and noise within the lattice's bounds can reach; 128 of these still fit in 64 bits."""
 
 
 def combine(spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]]) -> Aggregate:

@@ -19,8 +19,8 @@ from scipy.special import erfcx, erfinv, ndtr, ndtri_exp
 
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 
-MAX_EPSILON: Final = 64.0
-"""A larger epsilon is no promise at all, and would multiply the slack of the noise by more than 2**92."""
+MAX_EPSILON: Final = 48.0
+"""A larger epsilon is no promise at all, and would multiply the slack of the noise by more than 2**69."""
 MIN_DELTA: Final = 1e-200
 """A smaller budgeted delta could not be told from zero by the bookkeeping."""
 GUARD: Final = 2.0**-36
@@ -66,7 +66,7 @@ def positive(name: str, value: object) -> float:
 
 
 def check_budget(epsilon: object, delta: object) -> tuple[float, float]:
-    """Return (epsilon, delta) if they can be a promise: 0 < epsilon <= 64 and 1e-200 <= delta < 1."""
+    """Return (epsilon, delta) if they can be a promise: 0 < epsilon <= 48 and 1e-200 <= delta < 1."""
     eps, dlt = positive("epsilon", epsilon), positive("delta", delta)
     if eps > MAX_EPSILON:
         raise InvalidParameterError(

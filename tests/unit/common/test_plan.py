@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import BudgetExceededError
+from dpspca.common.errors import BudgetExceededError, InvalidParameterError
 from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import Filter, compose
 from dpspca.common.privacy.calibrate import gaussian_mu
@@ -31,7 +31,7 @@ def spec(**changes: Any) -> JobSpec:
 
 
 @given(
-    epsilon=st.floats(1e-3, 64),
+    epsilon=st.floats(1e-3, 48),
     delta=st.floats(1e-12, 0.5),
     rounds=st.integers(1, 100),
     unit=st.sampled_from([PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.ROW_REPLACE_ONE]),
@@ -102,7 +102,7 @@ def test_only_the_dense_start_may_fill_the_first_basis() -> None:
 def test_a_larger_budget_affords_more_rounds() -> None:
     rounds = [
         sum(step.question is CovarianceProduct for step in catalogue.plan(spec(budget=Budget(epsilon, 1e-6))))
-        for epsilon in (0.1, 1, 4, 16, 64)
+        for epsilon in (0.1, 1, 4, 16, 48)
     ]
     assert rounds[0] == 5
     assert rounds == sorted(rounds)
@@ -111,3 +111,8 @@ def test_a_larger_budget_affords_more_rounds() -> None:
 
 def test_the_noise_of_the_sampler_is_charged_to_delta() -> None:
     assert all(event.slack > 0 for event in events(catalogue.plan(spec())))
+
+
+def test_t24_noise_that_would_leave_the_lattice_is_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="leave the lattice"):
+        catalogue.plan(spec(budget=Budget(1e-7, 1e-12)))

@@ -21,7 +21,7 @@ from dpspca.common.privacy.events import Event, GaussianEvent, LaplaceEvent, Par
 UNIT = Fraction(1, 2**80)
 SLACK = 2.0**-140
 
-epsilons = st.floats(math.log(0.05), math.log(64.0)).map(lambda power: min(64.0, math.exp(power)))
+epsilons = st.floats(math.log(0.05), math.log(48.0)).map(lambda power: min(48.0, math.exp(power)))
 deltas = st.floats(-12, -1).map(lambda power: 10.0**power)
 sensitivities = st.floats(-20, 20).map(lambda power: 10.0**power)
 small_gaussians = st.builds(GaussianEvent, st.floats(0, 0.02), st.floats(1, 2), st.just(0.0) | st.just(2.0**-150))

@@ -30,7 +30,7 @@ from dpspca.common.privacy.calibrate import (
     round_up,
 )
 
-epsilons = st.floats(math.log(1e-6), math.log(64.0)).map(lambda power: min(64.0, math.exp(power)))
+epsilons = st.floats(math.log(1e-6), math.log(48.0)).map(lambda power: min(48.0, math.exp(power)))
 deltas = st.floats(math.log(1e-180), math.log(0.99)).map(math.exp)
 fractions = st.fractions(min_value=0).filter(bool) | st.builds(
     lambda n, power: Fraction(n) * Fraction(2) ** power, st.integers(1, 10**40), st.integers(-1060, 880)

@@ -1,0 +1,55 @@
+# Two commands do everything on a machine with Python 3.11+ and make: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CODE := src/dpspca/*
+SCRIPTS := tests bench
+
+.PHONY: help demo test test-slow lint types check package lock clean
+
+help:  ## list what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(READY): requirements-dev.lock pyproject.toml
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "dpspca needs Python 3.11 or newer"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+demo: $(READY)  ## run a small federation in one process and look at the result
+	$(BIN)/dpspca demo
+
+test: $(READY)  ## run the fast tests
+	$(BIN)/python -m pytest -m "not slow" -n auto
+
+test-slow: $(READY)  ## run the tests that take longer: statistics over many seeds
+	$(BIN)/python -m pytest -m slow -n auto
+
+lint: $(READY)  ## check style and who imports whom
+	$(BIN)/ruff format --check $(CODE) $(SCRIPTS)
+	$(BIN)/ruff check $(CODE) $(SCRIPTS)
+	$(BIN)/lint-imports
+
+types: $(READY)  ## check types, twice
+	$(BIN)/mypy
+	$(BIN)/basedpyright
+
+check: test lint types test-slow package  ## everything that has to hold before a change lands
+
+package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere and test that
+	rm -rf dist build/installed
+	$(BIN)/python -m build --no-isolation
+	$(PYTHON) -m venv build/installed
+	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
+	cd build && installed/bin/python -m pytest -m "not slow" -n auto -c ../pyproject.toml --rootdir .. ../tests
+
+lock: $(READY)  ## pin every dependency by hash, for every platform
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--all-extras --group dev --output-file requirements-dev.lock pyproject.toml
+
+clean:  ## remove everything that was made
+	rm -rf $(VENV) build dist out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

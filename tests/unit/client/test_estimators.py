@@ -1,0 +1,209 @@
+"""The estimator is a good citizen of scikit-learn, and honest about what it may not know."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import dpspca
+from dpspca import DPSPCA
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError
+from dpspca.common.model import Model
+
+ROWS = np.random.default_rng(0).standard_normal((300, 6)) * [5, 4, 1, 1, 1, 1]
+
+
+def estimator(**changes: Any) -> DPSPCA:
+    settings = {"n_components": 2, "sparsity": 4, "norm_bound": 12.0, "adjacency": "replace-one", "random_state": 0}
+    return DPSPCA(**settings | changes)
+
+
+EXPECTED_FAILURES: dict[str, str] = {}
+"""Checks of scikit-learn's that cannot hold here, with the reason. There are none."""
+
+
+@pytest.mark.parametrize(
+    ("made", "check"),
+    list(
+        estimator_checks_generator(
+            DPSPCA(n_components=2, norm_bound=10.0, adjacency="replace-one"), expected_failed_checks=EXPECTED_FAILURES
+        )
+    ),
+    ids=lambda value: getattr(getattr(value, "func", value), "__name__", "DPSPCA"),
+)
+def test_every_check_of_scikit_learn_passes(made: DPSPCA, check: Any) -> None:
+    assert check(made) is None
+
+
+def test_the_defaults_construct_but_do_not_fit_without_a_bound_and_an_adjacency() -> None:
+    with pytest.raises(InvalidParameterError, match="norm_bound is not set.*never read off the data"):
+        DPSPCA(n_components=2, adjacency="replace-one").fit(ROWS)
+    with pytest.raises(InvalidParameterError, match="adjacency is None.*add-remove"):
+        DPSPCA(n_components=2, norm_bound=3.0).fit(ROWS)
+
+
+def test_what_was_fitted_is_there() -> None:
+    fitted = estimator().fit(ROWS)
+    assert fitted.components_.shape == (2, 6)
+    assert fitted.components_ @ fitted.components_.T == pytest.approx(np.eye(2))
+    assert set(fitted.support_) <= set(range(6))
+    assert len(fitted.support_) == 4
+    assert fitted.explained_variance_.shape == fitted.explained_variance_ratio_.shape == (2,)
+    assert (np.diff(fitted.explained_variance_) <= 0).all()
+    assert fitted.n_features_in_ == 6
+    assert fitted.n_iter_ == 5
+    assert fitted.mean_ is None
+    assert isinstance(fitted.model_, Model)
+    assert fitted.privacy_.epsilon == 1.0
+
+
+def test_a_random_state_makes_everything_repeatable_and_unfit_for_release() -> None:
+    first, second = estimator(random_state=7).fit(ROWS), estimator(random_state=7).fit(ROWS)
+    assert first.model_.to_bytes() == second.model_.to_bytes()
+    assert "must not leave the house" in first.privacy_.text
+    assert not first.privacy_.releasable
+
+
+def test_without_a_random_state_the_result_may_be_released_and_never_repeats() -> None:
+    first, second = estimator(random_state=None).fit(ROWS), estimator(random_state=None).fit(ROWS)
+    assert first.privacy_.releasable
+    assert "NOT FOR RELEASE" not in first.privacy_.text
+    assert first.model_.to_bytes() != second.model_.to_bytes()
+
+
+def test_scores_come_as_pandas_or_polars_when_asked_for() -> None:
+    frame = pd.DataFrame(ROWS, columns=list("abcdef"))
+    fitted = estimator().set_output(transform="pandas").fit(frame)
+    assert list(fitted.transform(frame).columns) == ["dpspca0", "dpspca1"]
+    assert fitted.model_.feature_names == tuple("abcdef")
+    assert list(fitted.get_feature_names_out()) == ["dpspca0", "dpspca1"]
+    polars = estimator().set_output(transform="polars").fit(pl.DataFrame(frame.to_dict("list")))
+    assert isinstance(polars.transform(pl.DataFrame(frame.to_dict("list"))), pl.DataFrame)
+
+
+def test_it_works_in_a_pipeline_and_can_be_cloned() -> None:
+    pipeline = make_pipeline(FunctionTransformer(lambda rows: rows / 2), estimator(norm_bound=6.0))
+    assert pipeline.fit_transform(ROWS).shape == (300, 2)
+    copied = clone(estimator(epsilon=0.3))
+    assert copied.get_params()["epsilon"] == 0.3
+    assert not hasattr(copied, "components_")
+
+
+def test_inverse_transform_stays_within_the_support() -> None:
+    fitted = estimator().fit(ROWS)
+    back = fitted.inverse_transform(fitted.transform(ROWS))
+    assert back.shape == ROWS.shape
+    assert set(np.flatnonzero(np.abs(back).sum(axis=0))) <= set(fitted.support_)
+
+
+def test_sparse_rows_are_taken() -> None:
+    sparse = scipy.sparse.csr_array(np.where(np.abs(ROWS) > 1, ROWS, 0))
+    fitted = estimator().fit(sparse)
+    assert fitted.transform(sparse) == pytest.approx(fitted.transform(sparse.toarray()))
+
+
+@pytest.mark.parametrize(
+    ("center", "more"), [("private", {"mean_bound": 30.0}), ("public", {"public_mean": [10.0] * 6}), (None, {})]
+)
+def test_centring_takes_off_what_it_says(center: str | None, more: dict[str, Any]) -> None:
+    fitted = estimator(center=center, epsilon=8.0, **more).fit(ROWS + 10)
+    if center is None:
+        assert fitted.mean_ is None
+    else:
+        assert fitted.mean_ == pytest.approx(np.full(6, 10.0), abs=2)
+
+
+def test_without_the_last_answer_nothing_is_said_of_variance() -> None:
+    fitted = estimator(explained_variance=False).fit(ROWS)
+    assert fitted.explained_variance_ is None
+    assert fitted.explained_variance_ratio_ is None
+    assert fitted.privacy_.answers == fitted.n_iter_
+
+
+def changed(value: float) -> np.ndarray:
+    rows = ROWS.copy()
+    rows[3, 2] = value
+    return rows
+
+
+BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
+    ("NaN", {}, changed(np.nan), InvalidDataError, "NaN"),
+    ("infinity", {}, changed(np.inf), InvalidDataError, "infinity"),
+    ("no rows", {}, ROWS[:0], InvalidDataError, "no rows"),
+    ("one row", {}, ROWS[:1], InvalidDataError, "one row"),
+    ("no columns", {}, ROWS[:, :0], InvalidDataError, "0 feature"),
+    ("one dimension", {}, ROWS[0], InvalidDataError, "1D array"),
+    ("text", {}, np.array([["a", "b"], ["c", "d"]]), InvalidTypeError, "not numbers"),
+    ("objects", {}, np.array([[object(), 1], [2, 3]], dtype=object), InvalidTypeError, "objects"),
+    ("complex", {}, ROWS * 1j, InvalidDataError, "Complex"),
+    ("overflow", {}, changed(1e200), InvalidDataError, "larger than"),
+    ("k > d", {"n_components": 7, "sparsity": 10}, ROWS, InvalidParameterError, "between 1 and 6"),
+    ("k = 0", {"n_components": 0}, ROWS, InvalidParameterError, "between 1 and 6"),
+    ("k not whole", {"n_components": 1.5}, ROWS, InvalidTypeError, "whole number"),
+    ("s < k", {"n_components": 3, "sparsity": 2}, ROWS, InvalidParameterError, "sparsity is 2"),
+    ("epsilon = 0", {"epsilon": 0.0}, ROWS, InvalidParameterError, "epsilon"),
+    ("epsilon < 0", {"epsilon": -1.0}, ROWS, InvalidParameterError, "epsilon"),
+    ("epsilon NaN", {"epsilon": np.nan}, ROWS, InvalidParameterError, "epsilon"),
+    ("epsilon huge", {"epsilon": 1e6}, ROWS, InvalidParameterError, "epsilon"),
+    ("delta = 0", {"delta": 0.0}, ROWS, InvalidParameterError, "delta"),
+    ("delta = 1", {"delta": 1.0}, ROWS, InvalidParameterError, "delta"),
+    ("delta < 0", {"delta": -1e-6}, ROWS, InvalidParameterError, "delta"),
+    ("bound = 0", {"norm_bound": 0.0}, ROWS, InvalidParameterError, "norm_bound"),
+    ("bound unset", {"norm_bound": None}, ROWS, InvalidParameterError, "never read off the data"),
+    ("bound text", {"norm_bound": "auto"}, ROWS, InvalidParameterError, "norm_bound"),
+    ("adjacency unset", {"adjacency": None}, ROWS, InvalidParameterError, "adjacency"),
+    ("adjacency unknown", {"adjacency": "swap"}, ROWS, InvalidParameterError, "adjacency"),
+    ("method unknown", {"method": "magic"}, ROWS, InvalidParameterError, "dps-pca"),
+    ("rounds = 0", {"n_iter": 0}, ROWS, InvalidParameterError, "rounds"),
+    ("rounds text", {"n_iter": "many"}, ROWS, InvalidTypeError, "rounds"),
+    ("start unknown", {"start": "warm"}, ROWS, InvalidParameterError, "start"),
+    ("centre unknown", {"center": "median"}, ROWS, InvalidParameterError, "center"),
+    ("mean unbounded", {"center": "private"}, ROWS, InvalidParameterError, "mean_bound"),
+    ("mean missing", {"center": "public"}, ROWS, InvalidParameterError, "public_mean"),
+    ("mean too short", {"center": "public", "public_mean": [1.0]}, ROWS, InvalidParameterError, "public_mean"),
+    (
+        "sparse and centred",
+        {"center": "public", "public_mean": [1.0] * 6},
+        scipy.sparse.csr_array(ROWS),
+        InvalidParameterError,
+        "make them dense",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "rows", "kind", "reason"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_input_is_refused_with_what_and_what_to_do(
+    change: dict[str, Any], rows: Any, kind: type[DpspcaError], reason: str
+) -> None:
+    with pytest.raises(kind, match=reason) as caught:
+        estimator(**change).fit(rows)
+    assert caught.value.what
+    assert caught.value.remedy
+
+
+def test_constant_columns_fit_like_any_other() -> None:
+    rows = np.hstack([ROWS, np.full((300, 1), 0.5), np.zeros((300, 1))])
+    assert np.isfinite(estimator().fit(rows).components_).all()
+    assert np.isfinite(estimator().fit(np.zeros((10, 6))).components_).all()
+
+
+def test_rows_of_another_width_or_other_names_are_refused() -> None:
+    fitted = estimator().fit(pd.DataFrame(ROWS, columns=list("abcdef")))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.transform(pd.DataFrame(ROWS, columns=list("abcdeg")))
+    with pytest.raises(ValueError, match="6 features"):
+        estimator().fit(ROWS).transform(ROWS[:, :5])
+
+
+def test_the_package_offers_its_names_and_no_others() -> None:
+    assert set(dir(dpspca)) == set(dpspca.__all__)
+    assert all(getattr(dpspca, name) is not None for name in dpspca.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'PCA'"):
+        dpspca.PCA  # noqa: B018  # asking is the test

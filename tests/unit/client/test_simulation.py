@@ -1,0 +1,201 @@
+"""One process runs the whole federation; shards, order and strategy change the noise's owners and nothing else."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from dpspca.client.simulation import Progress, simulate
+from dpspca.common.algorithms import catalogue, dps_pca
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.linalg import largest_rows, subspace_distance, thin_qr
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.protocol import Aggregate, drive
+from dpspca.common.queries import CompressedCovariance, CovarianceProduct
+from dpspca.common.question import RowQuery
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.shard import Strategy
+
+DIMENSION, SUPPORT, COMPONENTS = 60, 6, 2
+
+
+def spiked(rows: int = 4000, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    truth = np.zeros((DIMENSION, COMPONENTS))
+    truth[:SUPPORT], _ = thin_qr(rng.standard_normal((SUPPORT, COMPONENTS)))
+    scales = np.array([6.0, 4.0])
+    return rng.standard_normal((rows, COMPONENTS)) * scales @ truth.T + rng.standard_normal((rows, DIMENSION)), truth
+
+
+ROWS, TRUTH = spiked()
+
+
+def spec(**changes: Any) -> JobSpec:
+    good: dict[str, Any] = {
+        "schema": Schema(DIMENSION),
+        "unit": PrivacyUnit.ROW_REPLACE_ONE,
+        "budget": Budget(8.0, 1e-5),
+        "norm_bound": 15.0,
+        "components": COMPONENTS,
+        "options": {"sparsity": SUPPORT, "rounds": 6},
+    }
+    return JobSpec(**good | changes)
+
+
+def test_the_components_are_found_and_explained() -> None:
+    model = simulate([ROWS], spec(), noise_seed=1)
+    assert subspace_distance(model.components.T, TRUTH) < 0.1
+    assert model.support.tolist() == list(range(SUPPORT))
+    assert model.explained_variance == pytest.approx([37, 17], rel=0.15)
+    assert model.explained_variance_ratio == pytest.approx(np.array([37, 17]) / (36 + 16 + DIMENSION), rel=0.15)
+    assert model.explained_variance_std is not None
+    assert 0 < model.explained_variance_std < 5
+
+
+def test_a_seeded_run_repeats_to_the_last_bit_and_says_that_it_must_not_be_released() -> None:
+    first, second, other = [simulate([ROWS], spec(), noise_seed=seed) for seed in (1, 1, 2)]
+    assert first.to_bytes() == second.to_bytes()
+    assert first.to_bytes() != other.to_bytes()
+    assert not first.statement.releasable
+    assert first.statement.text.startswith("NOT FOR RELEASE")
+
+
+def test_without_a_seed_no_two_runs_are_alike_and_the_result_may_be_released() -> None:
+    first, second = [simulate([ROWS], spec()) for _ in range(2)]
+    assert first.statement.releasable
+    assert (first.components != second.components).any()
+
+
+def test_the_way_of_evaluation_does_not_change_a_bit() -> None:
+    stored = {simulate([ROWS], spec(), noise_seed=3, strategy=strategy).to_bytes() for strategy in Strategy}
+    assert len(stored) == 1
+
+
+def test_the_order_of_rows_within_a_shard_does_not_change_a_bit() -> None:
+    shuffled = np.random.default_rng(5).permutation(ROWS)
+    assert simulate([ROWS], spec(), noise_seed=3).to_bytes() == simulate([shuffled], spec(), noise_seed=3).to_bytes()
+
+
+def test_every_provider_draws_noise_of_its_own() -> None:
+    """The noise on a sum of N is sqrt(N) times as wide; were it one matrix for all, it would be N times."""
+    stds: dict[int, float] = {}
+    for parties in (1, 4):
+        seen: list[Progress] = []
+        simulate(np.array_split(ROWS, parties), spec(), noise_seed=4, watch=seen.append)
+        exact = ROWS.T @ (ROWS @ dps_start())
+        stds[parties] = float(np.std(seen[1].aggregate.values - exact))
+        assert seen[1].aggregate.noise_std == pytest.approx(stds[parties], rel=0.3)
+    assert stds[4] / stds[1] == pytest.approx(2, rel=0.3)
+
+
+def dps_start() -> FloatArray:
+    run = dps_pca.run(spec())
+    next(run)
+    query = run.send(Aggregate(np.array([4000.0]), 0.0, 1))
+    assert isinstance(query, CovarianceProduct)
+    return query.basis
+
+
+def test_progress_is_told_after_every_answer() -> None:
+    seen: list[Progress] = []
+    simulate([ROWS], spec(), noise_seed=0, watch=seen.append)
+    assert [(each.done, each.total) for each in seen] == [(number, 8) for number in range(1, 9)]
+    assert [each.step.name for each in seen][1] == "round 1 of 6"
+
+
+def test_sparse_shards_run_like_dense_ones() -> None:
+    sparse = [scipy.sparse.csr_array(np.where(np.abs(part) > 1.5, part, 0)) for part in np.array_split(ROWS, 2)]
+    model = simulate(sparse, spec(), noise_seed=0)
+    assert subspace_distance(model.components.T, TRUTH) < 0.5
+
+
+@pytest.mark.parametrize("unit", ["row-replace-one", "row-add-remove"])
+def test_a_private_mean_is_found_and_taken_off(unit: str) -> None:
+    shifted = ROWS + np.linspace(-20, 20, DIMENSION)
+    job = spec(unit=unit, centering="private", mean_bound=120.0)
+    model = simulate([shifted], job, noise_seed=2)
+    assert model.mean is not None
+    assert model.mean == pytest.approx(shifted.mean(axis=0), abs=1.5)
+    assert subspace_distance(model.components.T, TRUTH) < 0.3
+    assert subspace_distance(simulate([shifted], spec(), noise_seed=2).components.T, TRUTH) > 0.5
+
+
+def test_a_public_mean_costs_nothing() -> None:
+    mean = tuple(np.linspace(-20, 20, DIMENSION))
+    model = simulate([ROWS + np.array(mean)], spec(centering="public", public_mean=mean), noise_seed=2)
+    assert subspace_distance(model.components.T, TRUTH) < 0.2
+    assert model.statement.answers == simulate([ROWS], spec(), noise_seed=2).statement.answers
+
+
+def truncated_power_method(gram: FloatArray, basis: FloatArray, rounds: int) -> FloatArray:
+    """The published loop without any noise, written a second time."""
+    for _ in range(rounds):
+        direction, _ = np.linalg.qr(gram @ basis)
+        kept = largest_rows(direction, SUPPORT)
+        cut = np.zeros_like(direction)
+        cut[kept] = direction[kept]
+        basis, _ = np.linalg.qr(cut)
+    return basis
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_with_the_noise_sent_to_nothing_it_is_the_truncated_power_method(seed: int) -> None:
+    gram = ROWS.T @ ROWS
+    job = spec(seed=seed, explained_variance=False)
+
+    def ask(query: RowQuery) -> Aggregate:
+        assert isinstance(query, CovarianceProduct)
+        return Aggregate(gram @ query.basis, 0.0, 1)
+
+    start = next(dps_pca.run(job))
+    assert isinstance(start, CovarianceProduct)
+    expected = truncated_power_method(gram, start.basis, 6)
+    assert subspace_distance(drive(dps_pca.run(job), ask).components.T, expected) < 1e-9
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_largest_budget_comes_close_to_the_non_private_method_and_smaller_ones_less(seed: int) -> None:
+    short = np.minimum(1, 15 / np.linalg.norm(ROWS, axis=1))[:, None] * ROWS
+    start = next(dps_pca.run(spec(seed=seed, explained_variance=False)))
+    assert isinstance(start, CovarianceProduct)
+    limit = truncated_power_method(short.T @ short, start.basis, 6)
+    distances = []
+    for epsilon in (1.0, 48.0):
+        job = spec(budget=Budget(epsilon, 1e-5), seed=seed, explained_variance=False)
+        distances.append(subspace_distance(simulate([ROWS], job, noise_seed=seed).components.T, limit))
+    assert distances[1] < 0.03
+    assert distances[1] < distances[0]
+
+
+def test_components_are_the_principal_axes_of_what_was_released() -> None:
+    """After the last answer V^T A V is diagonal: the basis was turned, and its order is that of variance."""
+    seen: list[Progress] = []
+    model = simulate([ROWS], spec(), noise_seed=6, watch=seen.append)
+    assert seen[-1].step.question is CompressedCovariance
+    covariance = np.cov(ROWS.T, bias=True)
+    turned = model.components @ covariance @ model.components.T
+    assert abs(turned[0, 1]) < 1.0
+    assert turned[0, 0] > turned[1, 1]
+
+
+def test_no_shards_or_too_many_are_refused() -> None:
+    for shards in ([], [ROWS] * 129):
+        with pytest.raises(InvalidParameterError, match="shards"):
+            simulate(shards, spec())
+
+
+def test_a_bad_shard_is_refused_before_anything_is_asked() -> None:
+    seen: list[Progress] = []
+    with pytest.raises(DpspcaError, match="NaN"):
+        simulate([ROWS, np.full((3, DIMENSION), np.nan)], spec(), watch=seen.append)
+    assert not seen
+
+
+def test_the_catalogue_s_algorithms_plan_and_run_the_same_number_of_questions() -> None:
+    for entry in catalogue.CATALOGUE.values():
+        seen: list[Progress] = []
+        simulate([ROWS], spec(), noise_seed=0, watch=seen.append)
+        assert len(seen) == len(entry.plan(spec()))
+        assert entry.summary

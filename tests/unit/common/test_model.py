@@ -1,0 +1,146 @@
+"""A model projects, reads back from its own bytes, and states what it cost."""
+
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import CorruptModelError, InvalidDataError
+from dpspca.common.linalg import thin_qr
+from dpspca.common.model import Model, fix_signs, renamed
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.statement import PrivacyStatement
+
+SPEC = JobSpec(
+    schema=Schema(6),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=3.0,
+    components=2,
+    options={"sparsity": 4},
+)
+STATEMENT = PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=3)
+BASIS, _ = thin_qr(np.random.default_rng(0).standard_normal((6, 2)))
+MODEL = Model(
+    components=BASIS.T,
+    statement=STATEMENT,
+    mean=np.arange(6.0),
+    explained_variance=np.array([3.0, 1.0]),
+    explained_variance_ratio=np.array([0.6, 0.2]),
+    explained_variance_std=0.1,
+    feature_names=tuple("abcdef"),
+)
+
+
+def same(first: Model, second: Model) -> bool:
+    def equal(a: object, b: object) -> bool:
+        return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else a == b  # type: ignore[arg-type]
+
+    return all(equal(getattr(first, f.name), getattr(second, f.name)) for f in fields(Model))
+
+
+@pytest.mark.parametrize("model", [MODEL, Model(BASIS.T, STATEMENT), renamed(MODEL, None), replace(MODEL, mean=None)])
+def test_a_model_reads_back_from_its_bytes(model: Model) -> None:
+    assert same(Model.from_bytes(model.to_bytes()), model)
+
+
+@given(st.binary(max_size=200))
+def test_t36_arbitrary_bytes_are_refused_and_never_executed(stored: bytes) -> None:
+    with pytest.raises(CorruptModelError):
+        Model.from_bytes(stored)
+
+
+def damaged() -> list[bytes]:
+    line, body = MODEL.to_bytes().split(b"\n", 1)
+    header = json.loads(line)
+    changes = [
+        {"format": "dpspca-model-2"},
+        {"shapes": header["shapes"] | {"mean": [7]}},
+        {"shapes": header["shapes"] | {"mean": [-6]}},
+        {"shapes": header["shapes"] | {"stranger": [0]}},
+        {"shapes": {"mean": [6]}},
+        {"statement": {}},
+        {"statement": None},
+        {"feature_names": 3},
+        {"shapes": {}},
+        {"shapes": [1]},
+    ]
+    altered = [json.dumps(header | change).encode() + b"\n" + body for change in changes]
+    return [*altered, line + b"\n" + body[:-1], line + b"\n" + body + b"\0", line, b"", np.full(1, np.nan).tobytes()]
+
+
+@pytest.mark.parametrize("stored", damaged())
+def test_a_damaged_model_is_refused(stored: bytes) -> None:
+    with pytest.raises(CorruptModelError) as caught:
+        Model.from_bytes(stored)
+    assert caught.value.remedy
+
+
+def test_numbers_that_are_not_finite_are_refused() -> None:
+    stored = replace(MODEL, mean=np.full(6, np.inf)).to_bytes()
+    with pytest.raises(CorruptModelError, match="not finite"):
+        Model.from_bytes(stored)
+
+
+def test_transform_takes_the_mean_off_and_inverse_transform_puts_it_back() -> None:
+    rows = np.random.default_rng(1).standard_normal((5, 6))
+    scores = MODEL.transform(rows)
+    assert scores == pytest.approx((rows - MODEL.mean) @ BASIS)
+    back = MODEL.inverse_transform(scores)
+    assert MODEL.transform(back) == pytest.approx(scores)
+    assert MODEL.transform(scipy.sparse.csr_array(rows)) == pytest.approx(scores)
+    assert Model(BASIS.T, STATEMENT).inverse_transform(rows @ BASIS) == pytest.approx(rows @ BASIS @ BASIS.T)
+
+
+def test_rows_of_another_width_are_refused() -> None:
+    with pytest.raises(InvalidDataError, match="5 features; the model has 6"):
+        MODEL.transform(np.ones((2, 5)))
+    with pytest.raises(InvalidDataError, match="3 components; the model has 2"):
+        MODEL.inverse_transform(np.ones((2, 3)))
+
+
+def test_signs_are_fixed_by_the_largest_entry_and_the_first_among_equals() -> None:
+    rows = np.array([[0.1, -0.9, 0.3], [0.5, -0.5, 0.5], [-0.5, 0.5, 0.5], [0.0, 0.0, 0.0]])
+    assert fix_signs(rows).tolist() == [[-0.1, 0.9, -0.3], [0.5, -0.5, 0.5], [0.5, -0.5, -0.5], [0.0, 0.0, 0.0]]
+
+
+def test_the_support_lists_features_of_any_component() -> None:
+    components = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    assert Model(components, STATEMENT).support.tolist() == [0, 3]
+
+
+def test_the_statement_says_who_is_protected_by_how_much_and_under_which_bounds() -> None:
+    text = STATEMENT.text
+    for part in ("(1, 1e-06)-differentially private", PrivacyUnit.ROW_REPLACE_ONE.neighbours, "length 3", "mu = 0.2367"):
+        assert part in text
+    assert "3 provider" in text
+    assert "NOT FOR RELEASE" not in text
+
+
+def test_the_statement_warns_of_a_repeatable_run_before_all_else() -> None:
+    assert replace(STATEMENT, releasable=False).text.startswith("NOT FOR RELEASE")
+
+
+def test_the_statement_says_who_had_to_be_trusted() -> None:
+    assert "coordinator" in STATEMENT.text
+    assert "one process" in replace(STATEMENT, federated=False).text
+
+
+def test_every_number_of_the_statement_can_be_had_as_json() -> None:
+    plain = json.loads(json.dumps(STATEMENT.to_dict()))
+    assert plain["epsilon"] == 1.0
+    assert plain["unit"] == "row-replace-one"
+    assert plain["text"] == STATEMENT.text
+
+
+def test_the_published_formula_is_priced_exactly_beside_its_claim() -> None:
+    published = replace(SPEC, accounting="published", explained_variance=False)
+    statement = PrivacyStatement.of(published, catalogue.plan(published), parties=1)
+    assert statement.exact_epsilon < statement.epsilon / 3
+    assert "published formula" in statement.text

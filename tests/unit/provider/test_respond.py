@@ -1,0 +1,225 @@
+"""Gate, reserve, noise, evaluate, store, send: in that order, once for each question."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import BudgetExceededError, RefusedError
+from dpspca.common.linalg import thin_qr
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.events import Event
+from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, CovarianceProduct
+from dpspca.common.question import RowQuery
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider import gate
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.moments import Integers
+from dpspca.provider.preparation import check_rows
+from dpspca.provider.respond import Responder
+from dpspca.provider.shard import Shard
+
+DIMENSION, ROUNDS = 12, 3
+
+
+def spec(**changes: Any) -> JobSpec:
+    good: dict[str, Any] = {
+        "schema": Schema(DIMENSION),
+        "unit": PrivacyUnit.ROW_REPLACE_ONE,
+        "budget": Budget(1.0, 1e-6),
+        "norm_bound": 4.0,
+        "components": 2,
+        "explained_variance": False,
+        "options": {"sparsity": 5, "rounds": ROUNDS},
+    }
+    return JobSpec(**good | changes)
+
+
+def basis(seed: int = 0, rows: int = 5, columns: int = 2) -> np.ndarray:
+    made = np.zeros((DIMENSION, columns))
+    made[:rows], _ = thin_qr(np.random.default_rng(seed).standard_normal((rows, columns)))
+    return made
+
+
+DENSE = CovarianceProduct(basis(rows=DIMENSION))
+SPARSE = CovarianceProduct(basis(1))
+ROWS = check_rows(np.random.default_rng(7).standard_normal((40, DIMENSION)))
+
+
+def responder(
+    job: JobSpec | None = None, ledger: MemoryLedger | None = None, shard: Any = None, seed: int = 0
+) -> Responder:
+    job = job or spec()
+    words = KeyStream.repeatable(seed, "test")
+    return Responder(job, shard or Shard(ROWS, job.norm_bound), ledger or MemoryLedger(), words)
+
+
+def test_an_answer_is_the_exact_sum_plus_noise_of_the_planned_width() -> None:
+    """Mean square of 5,000 draws: a false alarm beyond 6 % has probability below 1e-6."""
+    step = catalogue.plan(spec())[0]
+    exact = Shard(ROWS, 4.0).evaluate(DENSE)
+    noise = np.concatenate([responder(seed=seed).respond(0, DENSE) - exact for seed in range(209)]).ravel()
+    assert np.sqrt(np.mean(noise.astype(float) ** 2)) == pytest.approx(step.noise_std, rel=0.06)
+    assert len(np.unique(noise)) == noise.size
+
+
+def test_t05_the_same_question_gets_the_same_bytes_and_is_charged_once() -> None:
+    ledger = MemoryLedger()
+    asked = responder(ledger=ledger)
+    first = asked.respond(0, DENSE)
+    spent = ledger.spent(spec().digest())
+    assert all((asked.respond(0, DENSE) == first).all() for _ in range(1000))
+    assert (responder(ledger=ledger, seed=99).respond(0, DENSE) == first).all()
+    assert ledger.spent(spec().digest()) == spent
+
+
+OTHER_QUESTIONS: list[tuple[int, RowQuery]] = [
+    (0, SPARSE),
+    (0, CovarianceProduct(-DENSE.basis)),
+    (0, CovarianceProduct(DENSE.basis[:, ::-1])),
+    (0, CovarianceProduct(DENSE.basis, np.zeros(DIMENSION))),
+    (0, CompressedCovariance(DENSE.basis)),
+    (0, Count()),
+]
+
+
+@pytest.mark.parametrize(("position", "query"), OTHER_QUESTIONS)
+def test_t06_another_question_at_the_same_place_is_refused_and_costs_nothing(position: int, query: RowQuery) -> None:
+    ledger = MemoryLedger()
+    asked = responder(ledger=ledger)
+    asked.respond(0, DENSE)
+    spent = ledger.spent(spec().digest())
+    with pytest.raises(RefusedError, match="other content"):
+        asked.respond(position, query)
+    assert ledger.spent(spec().digest()) == spent
+
+
+@pytest.mark.parametrize("position", [-1, ROUNDS, ROUNDS + 1, 10**9])
+def test_t08_more_questions_than_were_signed_are_refused(position: int) -> None:
+    with pytest.raises(RefusedError, match=f"has {ROUNDS} questions"):
+        responder().respond(position, DENSE)
+
+
+@pytest.mark.parametrize(
+    ("position", "query"),
+    [
+        (1, DENSE),  # only the first basis may be dense
+        (0, CovarianceProduct(basis(columns=1))),
+        (0, CovarianceProduct(np.eye(DIMENSION + 1)[:, :2])),
+        (0, CompressedCovariance(SPARSE.basis)),
+        (0, ColumnSums(DIMENSION)),
+        (0, Count()),
+        (0, CovarianceProduct(DENSE.basis, np.ones(DIMENSION))),
+    ],
+)
+def test_a_question_that_the_job_does_not_plan_is_refused_and_costs_nothing(position: int, query: RowQuery) -> None:
+    ledger = MemoryLedger()
+    with pytest.raises(RefusedError):
+        responder(ledger=ledger).respond(position, query)
+    assert ledger.spent(spec().digest()) is None
+
+
+def test_every_planned_question_fits_the_budget_exactly_once() -> None:
+    ledger = MemoryLedger()
+    asked = responder(ledger=ledger)
+    for position, query in enumerate([DENSE, SPARSE, SPARSE]):
+        asked.respond(position, query)
+    spent = ledger.spent(spec().digest())
+    assert spent is not None
+    assert spent.remaining_mu < 1e-4
+
+
+def test_a_question_beyond_the_filter_is_refused_even_where_the_plan_has_it() -> None:
+    plan = catalogue.plan(spec())
+    assert plan[0].event is not None
+    nearly_spent = Filter.for_budget(1.0, 1e-6).admit([plan[0].event] * ROUNDS)
+    with pytest.raises(BudgetExceededError):
+        gate.grant(spec(), 0, DENSE, nearly_spent)
+
+
+def test_a_centre_is_allowed_only_in_a_job_that_centres() -> None:
+    centred = CovarianceProduct(DENSE.basis, np.ones(DIMENSION))
+    public = spec(centering="public", public_mean=(1.0,) * DIMENSION)
+    assert responder(public).respond(0, centred).shape == (DIMENSION, 2)
+    with pytest.raises(RefusedError, match="does not centre"):
+        responder().respond(0, centred)
+
+
+class Recorder(MemoryLedger):
+    """A ledger that also writes down what happened, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[str] = []
+
+    def reserve(self, job: str, position: int, digest: str, spent: Filter, events: Sequence[Event]) -> None:
+        self.steps.append("reserve")
+        super().reserve(job, position, digest, spent, events)
+
+    def store(self, job: str, position: int, answer: Integers) -> None:
+        self.steps.append("store")
+        super().store(job, position, answer)
+
+
+def test_the_price_is_recorded_before_the_rows_are_looked_at_and_the_answer_before_it_leaves() -> None:
+    ledger = Recorder()
+
+    class Watched:
+        def evaluate(self, query: RowQuery) -> Integers:
+            ledger.steps.append("evaluate")
+            return Shard(ROWS, 4.0).evaluate(query)
+
+    class WatchedWords(KeyStream):
+        def words(self, count: int) -> Any:
+            if "noise" not in ledger.steps:
+                ledger.steps.append("noise")
+            return super().words(count)
+
+    Responder(spec(), Watched(), ledger, WatchedWords(bytes(32))).respond(0, DENSE)
+    assert ledger.steps == ["reserve", "noise", "evaluate", "store"]
+
+
+def test_an_answer_lost_after_it_was_paid_for_is_not_made_again() -> None:
+    """Fresh noise for a question whose first answer may have left would let noise be averaged away."""
+
+    class Broken:
+        def evaluate(self, query: RowQuery) -> Integers:
+            raise MemoryError
+
+    ledger = MemoryLedger()
+    with pytest.raises(MemoryError):
+        responder(ledger=ledger, shard=Broken()).respond(0, DENSE)
+    assert ledger.spent(spec().digest()) is not None
+    with pytest.raises(RefusedError, match="was lost"):
+        responder(ledger=ledger).respond(0, DENSE)
+
+
+def test_the_public_number_of_rows_needs_no_noise() -> None:
+    job = spec(explained_variance=True)
+    assert responder(job).respond(0, Count()).tolist() == [40]
+    hidden = spec(explained_variance=True, unit="row-add-remove")
+    counts = {int(responder(hidden, seed=seed).respond(0, Count())[0]) for seed in range(20)}
+    assert len(counts) > 5
+
+
+def test_t23_a_refusal_does_not_depend_on_the_rows() -> None:
+    messages = set()
+    for rows in (ROWS, check_rows(np.full((9, DIMENSION), 1e20))):
+        with pytest.raises(RefusedError) as caught:
+            responder(shard=Shard(rows, 4.0)).respond(1, DENSE)
+        messages.add(str(caught.value))
+    assert len(messages) == 1
+
+
+def test_t20_two_neighbouring_data_sets_have_answers_on_one_lattice() -> None:
+    """Integers whatever the rows: the low bits tell nothing about rounding. All residues modulo 16 occur in both."""
+    for rows in (np.ones((5, DIMENSION)), np.ones((5, DIMENSION)) * 0.999999):
+        noisy = np.concatenate(
+            [responder(shard=Shard(check_rows(rows), 4.0), seed=seed).respond(0, DENSE).ravel() for seed in range(30)]
+        )
+        assert noisy.dtype == np.int64
+        assert len(np.unique(noisy % 16)) == 16
