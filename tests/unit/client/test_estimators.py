@@ -43,9 +43,9 @@ def test_every_check_of_scikit_learn_passes(made: DPSPCA, check: Any) -> None:
 
 
 def test_the_defaults_construct_but_do_not_fit_without_a_bound_and_an_adjacency() -> None:
-    with pytest.raises(InvalidParameterError, match="norm_bound is not set.*never read off the data"):
+    with pytest.raises(InvalidParameterError, match=r"norm_bound is not set.*never read off the data"):
         DPSPCA(n_components=2, adjacency="replace-one").fit(ROWS)
-    with pytest.raises(InvalidParameterError, match="adjacency is None.*add-remove"):
+    with pytest.raises(InvalidParameterError, match=r"adjacency is None.*add-remove"):
         DPSPCA(n_components=2, norm_bound=3.0).fit(ROWS)
 
 
@@ -178,7 +178,9 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "rows", "kind", "reason"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+@pytest.mark.parametrize(
+    ("change", "rows", "kind", "reason"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
+)
 def test_bad_input_is_refused_with_what_and_what_to_do(
     change: dict[str, Any], rows: Any, kind: type[DpspcaError], reason: str
 ) -> None:

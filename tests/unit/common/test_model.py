@@ -117,7 +117,8 @@ def test_the_support_lists_features_of_any_component() -> None:
 
 def test_the_statement_says_who_is_protected_by_how_much_and_under_which_bounds() -> None:
     text = STATEMENT.text
-    for part in ("(1, 1e-06)-differentially private", PrivacyUnit.ROW_REPLACE_ONE.neighbours, "length 3", "mu = 0.2367"):
+    neighbours = PrivacyUnit.ROW_REPLACE_ONE.neighbours
+    for part in ("(1, 1e-06)-differentially private", neighbours, "length 3", "mu = 0.2367"):
         assert part in text
     assert "3 provider" in text
     assert "NOT FOR RELEASE" not in text

@@ -26,9 +26,7 @@ def norms_in_python(rows: np.ndarray) -> list[int]:
     scale=st.sampled_from([1e-140, 1e-9, 1e-3, 1.0, 1e3, 1e29]),
     norm_bound=st.sampled_from([1e-6, 0.37, 1.0, 74.2, 1e9]),
 )
-def test_no_integer_row_is_longer_than_the_bound(
-    seed: int, dimension: int, scale: float, norm_bound: float
-) -> None:
+def test_no_integer_row_is_longer_than_the_bound(seed: int, dimension: int, scale: float, norm_bound: float) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((20, dimension)) * scale
     rows[:5] *= norm_bound / np.linalg.norm(rows[:5], axis=1, keepdims=True)
@@ -110,7 +108,9 @@ BAD_ROWS: list[tuple[str, Any, type[DpspcaError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "kind", "reason"), [case[1:] for case in BAD_ROWS], ids=[case[0] for case in BAD_ROWS])
+@pytest.mark.parametrize(
+    ("rows", "kind", "reason"), [case[1:] for case in BAD_ROWS], ids=[case[0] for case in BAD_ROWS]
+)
 def test_rows_that_cannot_be_used_are_refused(rows: Any, kind: type[DpspcaError], reason: str) -> None:
     schema = Schema(3) if rows.ndim == 2 and rows.shape[1] in {3, 4} else None
     with pytest.raises(kind, match=reason) as caught:

@@ -37,11 +37,11 @@ fractions = st.fractions(min_value=0).filter(bool) | st.builds(
 )
 
 
-def tail(x: Any) -> Any:  # noqa: ANN401 -- mpmath publishes no types
+def tail(x: Any) -> Any:
     return mpmath.erfc(x / mpmath.sqrt(2)) / 2
 
 
-def true_delta(epsilon: float, mu: float) -> Any:  # noqa: ANN401 -- mpmath publishes no types
+def true_delta(epsilon: float, mu: float) -> Any:
     eps, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
     return tail(eps / m - m / 2) - mpmath.exp(eps) * tail(eps / m + m / 2)
 

@@ -45,7 +45,7 @@ def encoded(table: AliasTable) -> dict[int, int]:
     return {cell - table.reach: weight for cell, weight in enumerate(law)}
 
 
-def distance(law: dict[int, int], weights: dict[int, Any]) -> Any:  # noqa: ANN401 - mpmath publishes no types
+def distance(law: dict[int, int], weights: dict[int, Any]) -> Any:
     """Return the total variation distance of a law in units of 2^-192 from the one given by weights."""
     total = mp.fsum(weights.values())
     return mp.fsum(abs(mpf(law.get(x, 0)) / ONE - weights.get(x, 0) / total) for x in law.keys() | weights.keys()) / 2
@@ -62,7 +62,7 @@ def laplace(scale: Fraction, reach: int) -> dict[int, Any]:
     return {x: half[abs(x)] for x in range(-reach, reach + 1)}
 
 
-def poisson_error(std: Any) -> Any:  # noqa: ANN401
+def poisson_error(std: Any) -> Any:
     """Return a bound on how much sum_x exp(-(x - t)²/2std²) varies with t, relatively: a geometric series."""
     first = mp.exp(-2 * mp.pi**2 * std**2)
     return 2 * first / (1 - first)
@@ -176,7 +176,7 @@ def test_a_lookup_compares_the_first_bits_of_a_word_with_the_threshold() -> None
 
 
 @pytest.mark.parametrize(("offset", "kept"), [(-1, True), (0, False), (1, False)])
-def test_a_tie_is_decided_by_all_of_its_160_further_bits(offset: int, kept: bool) -> None:  # noqa: FBT001
+def test_a_tie_is_decided_by_all_of_its_160_further_bits(offset: int, kept: bool) -> None:
     table = noise._gaussian_table(Fraction(9))
     exact = thresholds(table)
     cells = [cell for cell in range(1 << table.bits) if exact[cell] % (1 << 160) > 0]
@@ -208,7 +208,7 @@ def convolution(low: dict[int, int], stride: int, top: dict[int, int]) -> dict[i
     return {z: weight >> 192 for z, weight in law.items()}
 
 
-def two_level_distance(low: int, stride: int, top: int) -> Any:  # noqa: ANN401 - as above
+def two_level_distance(low: int, stride: int, top: int) -> Any:
     variance = Fraction(low**2 + stride**2 * top**2)
     laws = [encoded(noise._gaussian_table(Fraction(std**2))) for std in (low, top)]
     return distance(convolution(laws[0], stride, laws[1]), gaussian(variance, 16 * math.isqrt(int(variance))))
