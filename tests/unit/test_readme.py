@@ -1,0 +1,22 @@
+"""What the README shows runs as it stands there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def test_the_readme_has_examples() -> None:
+    assert len(EXAMPLES) == 2
+
+
+def test_the_examples_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for example in EXAMPLES:
+        exec(compile(example, str(README), "exec"), names)  # noqa: S102  # our own text
+    printed = capsys.readouterr().out
+    assert "[0 1 2 3]" in printed
+    assert "(1, 1e-06)-differentially private" in printed
