@@ -17,7 +17,10 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidTypeError
 from dpspca.common.linalg import thin_qr
-from dpspca.common.spec import MAX_DIMENSION, check, check_whole
+from dpspca.common.spec import check, check_whole
+
+LARGEST_DIMENSION: Final = 2**14
+"""All eigenvectors are held at once: two gigabytes of them at this dimension."""
 
 LEAST_ROWS: Final = 2
 """A provider with fewer rows could show no variation, and is refused."""
@@ -37,7 +40,7 @@ class SpikedModel:
     noise_range: tuple[float, float] = (0.0, 10.0)
 
     def __post_init__(self) -> None:
-        check_whole("the dimension", self.dimension, least=1, most=MAX_DIMENSION)
+        check_whole("the dimension", self.dimension, least=1, most=LARGEST_DIMENSION)
         check_whole("the number of components", self.components, least=1, most=self.dimension)
         check_whole("the size of the support", self.support, least=self.components, most=self.dimension)
         low, high = self.noise_range
@@ -54,7 +57,7 @@ class SpikedModel:
 
     @property
     def norm_bound(self) -> float:
-        """A bound on a row's length that is known beforehand: about one row in forty is longer.
+        """A bound on a row's length that is known beforehand; a few rows in a hundred are longer.
 
         A row's squared length is a sum of independent terms, lambda_j times a chi-square of one degree of freedom, of
         mean lambda_j and variance 2 lambda_j^2. The bound squared is the mean plus two standard deviations, with the
