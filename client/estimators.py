@@ -162,7 +162,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             schema=Schema(dimension, None if names is None else tuple(names)),
             unit=_unit(self.adjacency),
             budget=Budget(self.epsilon, self.delta),
-            norm_bound=_norm_bound(self.norm_bound),
+            norm_bound=check_bound("norm_bound", self.norm_bound),
             components=_whole(self.n_components),
             algorithm=self.method,
             accounting=choice(Accounting, "accounting", self.accounting),
@@ -199,11 +199,6 @@ def _unit(adjacency: str | None) -> PrivacyUnit:
             "be there or not).",
         )
     return _UNITS[adjacency]
-
-
-def _norm_bound(value: float | None) -> float:
-    check_bound("norm_bound", value)
-    return float(value)  # type: ignore[arg-type]  # None was refused
 
 
 def _whole(value: Any) -> Any:  # noqa: ANN401  # the spec says what is wrong with anything else

@@ -57,7 +57,9 @@ def simulate(
     plan = catalogue.plan(spec)
     checked = [check_rows(rows, spec.schema) for rows in shards]
     responders = [
-        Responder(spec, _shard(rows, spec, plan, strategy), MemoryLedger(), _words(noise_seed, number))
+        Responder(
+            spec, _shard(rows, spec, plan, strategy), MemoryLedger(), _words(noise_seed, f"{spec.digest()} {number}")
+        )
         for number, rows in enumerate(checked)
     ]
     model = drive(catalogue.find(spec.algorithm).run(spec), _Federation(spec, plan, responders, watch))
@@ -93,11 +95,11 @@ def _shard(rows: CheckedRows, spec: JobSpec, plan: Sequence[Step], strategy: Str
     return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen)
 
 
-def _words(noise_seed: int | None, number: int) -> WordSource:
-    """Give every provider randomness of its own."""
+def _words(noise_seed: int | None, label: str) -> WordSource:
+    """Give every provider of every job randomness of its own."""
     if noise_seed is None:
         return SystemEntropy()
-    return KeyStream.repeatable(noise_seed, f"provider {number}")
+    return KeyStream.repeatable(noise_seed, label)
 
 
 def _state(model: Model, *, parties: int, releasable: bool) -> Model:

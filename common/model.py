@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .arrays import FloatArray
 from .errors import CorruptModelError, InvalidDataError
 from .privacy.units import PrivacyUnit
-from .spec import Accounting
+from .spec import Accounting, Centering
 from .statement import PrivacyStatement
 
 FORMAT: Final = "dpspca-model-1"
@@ -109,8 +109,8 @@ def renamed(model: Model, names: tuple[str, ...] | None) -> Model:
 
 
 def _statement(raw: dict[str, Any]) -> PrivacyStatement:
-    raw = raw | {"unit": PrivacyUnit(raw["unit"]), "accounting": Accounting(raw["accounting"])}
-    return PrivacyStatement(**raw)
+    kinds = {"unit": PrivacyUnit, "accounting": Accounting, "centering": Centering}
+    return PrivacyStatement(**raw | {name: kind(raw[name]) for name, kind in kinds.items()})
 
 
 def _arrays(shapes: dict[str, list[int]], body: bytes) -> dict[str, FloatArray]:

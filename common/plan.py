@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .privacy.accountant import calibrated_std, usable_mu
+from .errors import BudgetExceededError, InvalidParameterError
+from .privacy.accountant import Filter, calibrated_std, usable_mu
 from .privacy.calibrate import published_noise_multiplier
 from .privacy.events import GaussianEvent
 from .privacy.lattice import MAX_STD
@@ -58,8 +59,20 @@ class Step:
 
 
 def price(spec: JobSpec, intents: Sequence[Intent]) -> tuple[Step, ...]:
-    """Turn intents into steps; the shares of all that cost anything must sum to at most one."""
-    return tuple(_step(spec, intent) for intent in intents)
+    """Turn intents into steps, and refuse a plan that its own budget does not cover, before anything is spent.
+
+    Exact plans fill their budget to the last unit. The published formula is no proof for every budget: with a single
+    round and an epsilon above about 11 it promises more than its noise gives.
+    """
+    steps = tuple(_step(spec, intent) for intent in intents)
+    try:
+        Filter.for_budget(spec.budget.epsilon, spec.budget.delta).admit(events(steps))
+    except BudgetExceededError as problem:
+        raise InvalidParameterError(
+            f"This job's plan costs more than its budget. {problem.what}",
+            "Use exact accounting, a smaller epsilon, a larger delta or fewer rounds.",
+        ) from None
+    return steps
 
 
 def events(steps: Iterable[Step]) -> tuple[GaussianEvent, ...]:

@@ -20,7 +20,7 @@ import numpy as np
 from .arrays import FloatArray, finite_matrix, optional_vector, orthonormal, refuse
 from .privacy.lattice import ORTHONORMALITY, ROW_BITS, basis_gain, row_unit
 from .privacy.units import PrivacyUnit
-from .question import Extent, Query, RowQuery, SecondMomentQuery, basis_extent, check_unit, never_opposed, round_up
+from .question import Extent, Query, RowQuery, SecondMomentQuery, basis_extent, check_unit, quadratic, round_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Count(RowQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return 1.0 if unit is PrivacyUnit.ROW_ADD_REMOVE else 0.0
+        return 1.0 if unit == PrivacyUnit.ROW_ADD_REMOVE else 0.0
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
@@ -98,7 +98,7 @@ class ColumnSums(RowQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return 1.0 if unit is PrivacyUnit.ROW_ADD_REMOVE else 2.0
+        return 1.0 if unit == PrivacyUnit.ROW_ADD_REMOVE else 2.0
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
@@ -135,7 +135,7 @@ class SquaredColumns(SecondMomentQuery):
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return never_opposed(cls, unit)
+        return quadratic(cls, unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +166,7 @@ class Covariance(SecondMomentQuery):
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         # One column: xx^T - yy^T has the two eigenvalues of a difference, and in one dimension a difference of
         # squares is at most the larger square.
-        return 1.0 if extent.dimension == 1 else never_opposed(cls, unit)
+        return 1.0 if extent.dimension == 1 else quadratic(cls, unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +174,11 @@ class CovarianceProduct(SecondMomentQuery):
     """A Q for an orthonormal Q: one step of the power loop.
 
     Removing a row moves it by ||x|| ||Q^T x|| <= C^2. Replacing one moves it by at most sqrt(2) C^2 for two columns or
-    more, reached by orthonormal x and y in the span of Q; for one column by C^2 alone, as
-    -C^2 I <= xx^T - yy^T <= C^2 I. A Q that is not orthonormal would multiply all this by its spectral norm, which is
+    more, as ||(xx^T - yy^T) Q|| <= ||xx^T - yy^T|| in Frobenius norm, reached by orthonormal x and y in the span of Q;
+    for one column by C^2 alone, as -C^2 I <= xx^T - yy^T <= C^2 I. This needs bounded rows: contributions xx^T Q that
+    were clipped one by one can point apart, and a replacement then moves the sum twice as far as a removal.
+
+    A Q that is not orthonormal would multiply all this by its spectral norm, which is
     why it is refused.
     """
 
@@ -201,7 +204,7 @@ class CovarianceProduct(SecondMomentQuery):
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return 1.0 if extent.columns == 1 else never_opposed(cls, unit)
+        return 1.0 if extent.columns == 1 else quadratic(cls, unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +249,7 @@ class CompressedCovariance(SecondMomentQuery):
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return never_opposed(cls, unit)
+        return quadratic(cls, unit)
 
 
 @dataclass(frozen=True, eq=False)

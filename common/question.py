@@ -111,10 +111,14 @@ class SecondMomentQuery(RowQuery):
         return moment_unit(norm_bound)
 
 
-def never_opposed(question: type[RowQuery], unit: PrivacyUnit) -> float:
-    """Bound the distance of two contributions of norm at most one whose inner product is not negative: sqrt(2)."""
+def quadratic(question: type[RowQuery], unit: PrivacyUnit) -> float:
+    """Bound the movement of a sum of contributions that are quadratic in rows of norm at most one.
+
+    Where any two contributions u, v have norm at most one and u.v >= 0, ||u - v||^2 <= 2: replacing a row moves the
+    sum by at most sqrt(2). The same holds for their images under a map of norm at most one.
+    """
     check_unit(question, unit)
-    return 1.0 if unit is PrivacyUnit.ROW_ADD_REMOVE else round_up(math.sqrt(2))
+    return 1.0 if unit == PrivacyUnit.ROW_ADD_REMOVE else round_up(math.sqrt(2))
 
 
 def round_up(value: float) -> float:

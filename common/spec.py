@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from .errors import InvalidParameterError, InvalidTypeError
-from .privacy.calibrate import MAX_EPSILON
+from .privacy.calibrate import MAX_EPSILON, MIN_DELTA
 from .privacy.units import PrivacyUnit
 
 Scalar: TypeAlias = bool | int | float | str | None
@@ -54,10 +54,12 @@ class Budget:
             "Values up to about 1 are strong promises, 10 is a weak one.",
         )
         check(
-            _is_real(self.delta) and 0 < self.delta < 1,
+            _is_real(self.delta) and MIN_DELTA < self.delta < 1,
             f"delta is {self.delta!r}; it must lie strictly between 0 and 1.",
             "Take it well below one over the number of people.",
         )
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +114,18 @@ class JobSpec:
         put(self, "accounting", choice(Accounting, "the accounting", self.accounting))
         put(self, "centering", choice(Centering, "the centring", self.centering))
         put(self, "options", MappingProxyType(dict(self.options)))
-        check_bound("norm_bound", self.norm_bound)
+        put(self, "norm_bound", check_bound("norm_bound", self.norm_bound))
         check_whole("the number of components", self.components, least=1, most=self.schema.dimension)
         check_whole("the seed", self.seed, least=0, most=2**64 - 1)
+        if not isinstance(self.explained_variance, bool):
+            raise InvalidTypeError(
+                f"explained_variance is {self.explained_variance!r}, neither true nor false.", "Give one of these."
+            )
         self._check_mean()
 
     def _check_mean(self) -> None:
         if self.centering is Centering.PRIVATE:
-            check_bound("mean_bound", self.mean_bound)
+            object.__setattr__(self, "mean_bound", check_bound("mean_bound", self.mean_bound))
         if self.centering is Centering.PUBLIC:
             mean = self.public_mean
             check(
@@ -137,7 +143,7 @@ class JobSpec:
     def from_json(cls, text: str | bytes) -> Self:
         """Read a spec; anything unknown or missing is refused by name."""
         try:
-            raw = json.loads(text)
+            raw = json.loads(text, object_pairs_hook=_once_each)
         except ValueError as problem:
             raise InvalidParameterError(f"The job is not valid JSON: {problem}.", "Send a JSON object.") from None
         known = _known(cls, raw, "the job")
@@ -172,7 +178,7 @@ def check_whole(name: str, value: object, *, least: int, most: int) -> None:
     )
 
 
-def check_bound(name: str, value: object) -> None:
+def check_bound(name: str, value: Any) -> float:  # noqa: ANN401  # whatever was given
     """Refuse a bound that is unset, or is no positive finite number."""
     check(
         value is not None,
@@ -181,10 +187,11 @@ def check_bound(name: str, value: object) -> None:
         "a bound that depends on the rows would itself give them away.",
     )
     check(
-        _is_real(value) and 2.0**-100 <= value <= 2.0**100,  # type: ignore[operator]
+        _is_real(value) and 2.0**-100 <= value <= 2.0**100,
         f"{name} is {value!r}; it must be a positive finite number.",
         "Rows longer than it are shortened to it.",
     )
+    return float(value)
 
 
 def choice(kind: Any, name: str, value: object) -> Any:  # noqa: ANN401  # any enumeration of strings
@@ -194,6 +201,13 @@ def choice(kind: Any, name: str, value: object) -> Any:  # noqa: ANN401  # any e
     except ValueError:
         known = ", ".join(member.value for member in kind)
         raise InvalidParameterError(f"{name} is {value!r}.", f"Choose one of: {known}.") from None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key given twice: two readers might take different ones."""
+    keys = [key for key, _ in pairs]
+    check(len(set(keys)) == len(keys), f"A key is given twice among {', '.join(keys)}.", "Give every key once.")
+    return dict(pairs)
 
 
 def _is_real(value: object) -> bool:

@@ -1,7 +1,8 @@
 """The privacy statement: what was promised to whom, at what price, under which assumptions, in words and in numbers."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any, Final, Self
 
 from .plan import Step, events
 from .privacy.accountant import compose
@@ -10,7 +11,8 @@ from .spec import Accounting, Centering, JobSpec
 
 REPEATABLE = (
     "NOT FOR RELEASE. This run's noise came from a fixed seed, so that it can be repeated. Whoever knows or guesses "
-    "the seed can subtract the noise: the promise below does not hold, and the results must not leave the house."
+    "the seed can subtract the noise. What follows would hold for a run with fresh noise; for this one it does not, "
+    "and its results must not leave the house."
 )
 
 TRUST = (
@@ -19,9 +21,16 @@ TRUST = (
 )
 
 ONE_PROCESS = (
-    "All rows were in one process: whoever ran it had to be trusted with them. What the statement below covers is the "
+    "All rows were in one process: whoever ran it had to be trusted with them. What this statement covers is the "
     "model that came out, not who could look at the rows."
 )
+
+ADDING_UP = (
+    "The unit is a row. Somebody with several rows, at one provider or at several, is protected correspondingly less; "
+    "so is everybody when further jobs are run on the same rows, for the prices of jobs add up."
+)
+
+LARGE_DELTA: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class PrivacyStatement:
     accounting: Accounting
     norm_bound: float
     mean_bound: float | None
+    centering: Centering
     parties: int
     answers: int
     releasable: bool
@@ -49,9 +59,12 @@ class PrivacyStatement:
 
     @classmethod
     def of(
-        cls, spec: JobSpec, steps: tuple[Step, ...], *, parties: int, releasable: bool = True, federated: bool = True
+        cls, spec: JobSpec, steps: tuple[Step, ...], *, parties: int, releasable: bool = False, federated: bool = False
     ) -> Self:
-        """Work the statement out from the plan alone, as anybody with the spec can."""
+        """Work the statement out from the plan alone, as anybody with the spec can.
+
+        Whether the noise was fresh, and where the rows were, only the caller knows; unsaid, the worse is assumed.
+        """
         loss = compose(events(steps))
         return cls(
             unit=spec.unit,
@@ -62,6 +75,7 @@ class PrivacyStatement:
             accounting=spec.accounting,
             norm_bound=spec.norm_bound,
             mean_bound=spec.mean_bound if spec.centering is Centering.PRIVATE else None,
+            centering=spec.centering,
             parties=parties,
             answers=len(steps),
             releasable=releasable,
@@ -74,7 +88,7 @@ class PrivacyStatement:
         paragraphs = [
             None if self.releasable else REPEATABLE,
             self._promise(),
-            f"Who is protected: {self.unit.neighbours}",
+            self._who(),
             self._bounds(),
             self._price(),
             TRUST if self.federated else ONE_PROCESS,
@@ -86,27 +100,53 @@ class PrivacyStatement:
         return asdict(self) | {"text": self.text}
 
     def _promise(self) -> str:
+        epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta)
+        large = (
+            f" A delta of {delta} is large: with that probability the promise may not hold at all."
+            if self.delta > LARGE_DELTA
+            else ""
+        )
         return (
-            f"This result is ({self.epsilon:g}, {self.delta:g})-differentially private. Whatever anyone may "
-            f"conclude from it, they would have concluded almost as likely had one person's data been different: every "
-            f"probability changes by a factor of at most e^{self.epsilon:g}, apart from an additional {self.delta:g}."
+            f"This result is ({epsilon}, {delta})-differentially private. Whatever anyone may conclude from it, they "
+            f"would have concluded almost as likely had one row been different: every probability changes by a factor "
+            f"of at most e^{epsilon}, apart from an additional {delta}.{large}"
         )
 
+    def _who(self) -> str:
+        counts = (
+            " This applies to each provider's number of rows."
+            if self.parties > 1 and self.unit == PrivacyUnit.ROW_REPLACE_ONE
+            else ""
+        )
+        return f"Who is protected: {self.unit.neighbours}{counts} {ADDING_UP}"
+
     def _bounds(self) -> str:
-        mean = f" To find the mean, rows were first shortened to length {self.mean_bound:g}." if self.mean_bound else ""
+        centred = "" if self.centering is Centering.NONE else ", after the mean was taken off,"
+        mean = {
+            Centering.NONE: "",
+            Centering.PUBLIC: " The mean that was taken off must not come from these rows.",
+            Centering.PRIVATE: f" To find the mean, rows were first shortened to length {self.mean_bound}.",
+        }[self.centering]
         return (
-            f"Bounds: every row was shortened to Euclidean length {self.norm_bound:g} where it was longer.{mean} These "
-            "bounds were chosen beforehand and not read off the data."
+            f"Bounds: every row{centred} was shortened to Euclidean length {self.norm_bound} where longer.{mean} "
+            "Bounds must have been chosen from public knowledge, not read off the data."
         )
 
     def _price(self) -> str:
+        mu = rounded_up(self.mu)
         rule = (
             "The noise follows from exact Gaussian accounting."
             if self.accounting is Accounting.EXACT
             else "The noise follows the published formula; "
-            f"exact accounting prices it at epsilon {self.exact_epsilon:.4g}."
+            f"exact accounting prices it at epsilon {rounded_up(self.exact_epsilon)}."
         )
         return (
             f"Price: {self.answers} answers from each of {self.parties} provider(s); together they are "
-            f"{self.mu:.6g}-Gaussian differentially private (mu = {self.mu:.6g}). {rule}"
+            f"{mu}-Gaussian differentially private (mu = {mu}). {rule}"
         )
+
+
+def rounded_up(value: float, digits: int = 6) -> str:
+    """Write a number of privacy in a few digits, never less than it is."""
+    raised = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
+    return f"{float(raised):.{digits}g}"

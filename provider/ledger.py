@@ -3,25 +3,30 @@
 This is the ledger of one process, gone with it: enough where the rows, the analyst and the noise share that process.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Protocol
 
-from dpspca.common.privacy.accountant import Filter
-from dpspca.common.privacy.events import Event
-
+from .gate import Standing
 from .moments import Integers
 
 
 class Ledger(Protocol):
-    """Reserve, then store, then send; ``stored`` lets the same question get the same bytes again."""
+    """Reserve, then store, then send; ``stored`` lets the same question get the same bytes again.
 
-    def spent(self, job: str) -> Filter | None:
-        """Give the job's filter as it stands, None before its first question."""
+    Every ledger keeps this contract: of any number of callers that saw the same standing, ``reserve`` succeeds for
+    one. Two answers to one position, or a price paid once for two answers, cannot come about.
+    """
+
+    def standing(self, job: str) -> Standing | None:
+        """Say how far the job has come, None before its first question."""
         ...
 
-    def reserve(self, job: str, position: int, digest: str, spent: Filter, events: Sequence[Event]) -> None:
-        """Record durably that an answer is about to be made, and what it costs."""
+    def reserve(self, job: str, digest: str, before: Standing | None, after: Standing) -> bool:
+        """Record durably that the question at ``before`` is about to be answered, and what that costs.
+
+        One atomic step. False, and nothing recorded, when the job no longer stands at ``before``.
+        """
         ...
 
     def store(self, job: str, position: int, answer: Integers) -> None:
@@ -41,19 +46,26 @@ class Ledger(Protocol):
 class MemoryLedger:
     """A ledger in memory."""
 
-    _spent: dict[str, Filter] = field(default_factory=dict)
+    _standing: dict[str, Standing] = field(default_factory=dict)
     _asked: dict[tuple[str, int], str] = field(default_factory=dict)
     _answers: dict[tuple[str, int], Integers] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
-    def spent(self, job: str) -> Filter | None:
-        return self._spent.get(job)
+    def standing(self, job: str) -> Standing | None:
+        return self._standing.get(job)
 
-    def reserve(self, job: str, position: int, digest: str, spent: Filter, events: Sequence[Event]) -> None:
-        self._spent[job] = spent
-        self._asked[job, position] = digest
+    def reserve(self, job: str, digest: str, before: Standing | None, after: Standing) -> bool:
+        with self._lock:
+            if self._standing.get(job) != before:
+                return False
+            self._asked[job, after.reached - 1] = digest
+            self._standing[job] = after
+            return True
 
     def store(self, job: str, position: int, answer: Integers) -> None:
-        self._answers[job, position] = answer
+        kept = answer.copy()
+        kept.setflags(write=False)
+        self._answers[job, position] = kept
 
     def asked(self, job: str, position: int) -> str | None:
         return self._asked.get((job, position))

@@ -11,14 +11,14 @@ from typing import Protocol
 
 import numpy as np
 
-from dpspca.common.errors import RefusedError
+from dpspca.common.errors import InvalidAnswerError, RefusedError
 from dpspca.common.plan import Step
 from dpspca.common.privacy.keystream import WordSource
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.question import RowQuery
 from dpspca.common.spec import JobSpec
 
-from . import gate
+from .gate import Gate, Standing
 from .ledger import Ledger
 from .moments import Integers
 
@@ -26,13 +26,17 @@ from .moments import Integers
 class Evaluator(Protocol):
     """Rows that can be asked."""
 
+    def check(self, spec: JobSpec) -> None:
+        """Refuse a job that these rows, as they were prepared, do not fit."""
+        ...
+
     def evaluate(self, query: RowQuery) -> Integers:
         """Answer exactly; what comes back must not leave without noise."""
         ...
 
 
 class Responder:
-    """Answers one job's questions over one shard.
+    """Answers one job's questions over one shard, from any number of threads.
 
     The guarantee: for every coordinator, however it chooses its questions, all answers of a job together are
     (epsilon, delta)-differentially private for the spec's unit and budget. Each answer is a Gaussian release whose
@@ -41,7 +45,9 @@ class Responder:
     """
 
     def __init__(self, spec: JobSpec, shard: Evaluator, ledger: Ledger, words: WordSource) -> None:
-        self._spec = spec
+        shard.check(spec)
+        self._gate = Gate(spec)
+        self._start = Standing.at_start(spec)
         self._job = spec.digest()
         self._shard = shard
         self._ledger = ledger
@@ -49,24 +55,35 @@ class Responder:
 
     def respond(self, position: int, query: RowQuery) -> Integers:
         """Answer, answer again with the same bytes, or refuse at no cost."""
-        asked = self._ledger.asked(self._job, position)
-        if asked is not None:
-            return self._again(position, query, asked)
-        granted = gate.grant(self._spec, position, query, self._ledger.spent(self._job))
-        events = [granted.step.event] if granted.step.event else []
-        self._ledger.reserve(self._job, position, query.digest(), granted.spent, events)
-        answer = self._noise(granted.step) + self._shard.evaluate(query)
+        while self._ledger.asked(self._job, position) is None:
+            before = self._ledger.standing(self._job)
+            granted = self._gate.grant(position, query, before or self._start)
+            # False means that another thread went ahead: look again at what has become of the question.
+            if self._ledger.reserve(self._job, query.digest(), before, granted.after):
+                return self._answer(position, query, granted.step)
+        return self._again(position, query)
+
+    def _answer(self, position: int, query: RowQuery, step: Step) -> Integers:
+        answer = self._noise(step)
+        exact = self._shard.evaluate(query)
+        # Were the shapes to differ, one draw could be spread over many entries, and cancel in their differences.
+        if exact.shape != answer.shape or exact.dtype != answer.dtype:
+            raise InvalidAnswerError("The rows gave an answer of another form than planned.", "Report this as a bug.")
+        answer += exact
         self._ledger.store(self._job, position, answer)
         return answer
 
-    def _again(self, position: int, query: RowQuery, asked: str) -> Integers:
-        if asked != query.digest():
+    def _again(self, position: int, query: RowQuery) -> Integers:
+        if self._ledger.asked(self._job, position) != query.digest():
             raise RefusedError(
                 f"Question {position + 1} was already asked, with other content.", "A question can be asked once."
             )
         stored = self._ledger.stored(self._job, position)
         if stored is None:
-            raise RefusedError(f"Question {position + 1} was paid for but its answer was lost.", "Start a new job.")
+            raise RefusedError(
+                f"Question {position + 1} was paid for, and its answer is not there: it is being made, or was lost.",
+                "Ask again shortly; if it stays so, start a new job.",
+            )
         return stored
 
     def _noise(self, step: Step) -> Integers:

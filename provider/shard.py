@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.errors import InvalidParameterError, InvalidQueryError
 from dpspca.common.privacy.lattice import BASIS_BITS
 from dpspca.common.queries import (
     ColumnSums,
@@ -19,6 +19,7 @@ from dpspca.common.queries import (
     SquaredColumns,
 )
 from dpspca.common.question import RowQuery
+from dpspca.common.spec import Centering, JobSpec
 
 from .moments import (
     COMPRESSED_SHIFT,
@@ -75,6 +76,24 @@ class Shard:
         self._threads = threads
         self._ready: OrderedDict[bytes, Moments] = OrderedDict()
 
+    def check(self, spec: JobSpec) -> None:
+        """Refuse a job of another width or with other bounds, before anything is paid for.
+
+        A question is priced for the spec's bounds and answered under the shard's: they have to be the same.
+        """
+        mean_bound = spec.mean_bound if spec.centering is Centering.PRIVATE else None
+        if self._norm_bound != spec.norm_bound or mean_bound not in {None, self._mean_bound}:
+            raise InvalidParameterError(
+                "The rows were prepared under other bounds than the job's.", "Prepare them under the job's."
+            )
+        if self._rows.dimension != spec.schema.dimension:
+            raise InvalidParameterError(
+                f"The rows have {self._rows.dimension} columns; the job has {spec.schema.dimension}.",
+                "Give the columns that the job names, in its order.",
+            )
+        if self._rows.is_sparse and spec.centering is not Centering.NONE:
+            raise _dense_when_centred()
+
     def evaluate(self, query: RowQuery) -> Integers:  # noqa: PLR0911  # one way out for each question
         """Answer exactly, as integers on the public lattice."""
         match query:
@@ -93,7 +112,7 @@ class Shard:
             case SquaredColumns(center=center):
                 return np.diagonal(self._moments(center).gram()) >> SQUARE_SHIFT
             case _:
-                raise RefusedError(f"This provider cannot answer '{query.kind}'.", "Ask a question over rows.")
+                raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a question over rows.")
 
     def _moments(self, center: FloatArray | None) -> Moments:
         """Prepare the rows once for each centre; the last one is kept."""
@@ -112,14 +131,12 @@ class Shard:
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center))
         if center is not None:
-            raise InvalidParameterError(
-                "Centring sparse rows would make them dense.", "Leave centring out, or give dense rows."
-            )
+            raise _dense_when_centred()
         return SparseRows(integer_csr(matrix, bound))
 
     def _column_sums(self) -> Integers:
         if self._mean_bound is None:
-            raise RefusedError("This job sets no bound for the mean.", "Sign a job that centres privately.")
+            raise InvalidQueryError("This job sets no bound for the mean.", "Sign a job that centres privately.")
         rows = self._integers(self._mean_bound).rows
         return np.asarray(rows.sum(axis=0, dtype=np.int64))
 
@@ -127,6 +144,12 @@ class Shard:
         matrix: Any = self._rows.matrix
         norms: FloatArray = np.sqrt((abs(matrix) ** (2 * power)).sum(axis=1))
         return norms
+
+
+def _dense_when_centred() -> InvalidParameterError:
+    return InvalidParameterError(
+        "Centring sparse rows would make them dense.", "Leave centring out, or give dense rows."
+    )
 
 
 def _integer_basis(basis: FloatArray) -> FloatArray:

@@ -121,7 +121,7 @@ def rounds_of(spec: JobSpec) -> int:
 
 def _shares(spec: JobSpec) -> dict[str, float]:
     """Divide mu squared; what is not asked for is left to the rounds."""
-    count = _needs_count(spec) and spec.unit is PrivacyUnit.ROW_ADD_REMOVE
+    count = _needs_count(spec) and spec.unit == PrivacyUnit.ROW_ADD_REMOVE
     shares = {
         "count": COUNT_SHARE if count else 0.0,
         "mean": MEAN_SHARE if spec.centering is Centering.PRIVATE else 0.0,

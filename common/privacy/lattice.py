@@ -30,10 +30,10 @@ MAX_ROWS: Final = 2**24
 """Rows one provider may hold: 2^24 rows of 2^30 units fill 2^54."""
 
 MAX_PARTIES: Final = 128
-"""Providers in one sum: 128 answers below 2^55 stay below 2^62."""
+"""Providers in one sum: 128 answers below 2^56 stay below 2^63."""
 
 MAX_STD: Final = 2.0**50
-"""Largest noise, in units: the tails cut at 16 standard deviations stay below 2^54."""
+"""Largest noise, in units: its tails, cut within 20 standard deviations, stay below 2^55."""
 
 ORTHONORMALITY: Final = 2.0**-26
 """How far Q^T Q may be from the identity, in Frobenius norm, before a basis is refused; priced into ``basis_gain``."""

@@ -34,7 +34,8 @@ within 2^-191 of f + D(s) if s_r = 2.6. Releasing f + D(s) is therefore, up to t
 releasing f + N(0, s_c²), coordinate by coordinate: mu-GDP with mu = sensitivity/s_c exactly. ``lattice_std`` turns s_c
 into s.
 
-All draws are made in whole batches, before any data are seen; their time depends on the count and on the random words.
+All draws are made in whole batches, before any data are seen. Their time depends on the count and, in about one lookup
+in 65,000 that needs further words to be decided, on the random words; never on data.
 """
 
 import math

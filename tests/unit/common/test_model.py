@@ -14,8 +14,8 @@ from dpspca.common.errors import CorruptModelError, InvalidDataError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs, renamed
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.spec import Budget, Centering, JobSpec, Schema
+from dpspca.common.statement import PrivacyStatement, rounded_up
 
 SPEC = JobSpec(
     schema=Schema(6),
@@ -25,7 +25,7 @@ SPEC = JobSpec(
     components=2,
     options={"sparsity": 4},
 )
-STATEMENT = PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=3)
+STATEMENT = PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=3, releasable=True, federated=True)
 BASIS, _ = thin_qr(np.random.default_rng(0).standard_normal((6, 2)))
 MODEL = Model(
     components=BASIS.T,
@@ -145,3 +145,24 @@ def test_the_published_formula_is_priced_exactly_beside_its_claim() -> None:
     statement = PrivacyStatement.of(published, catalogue.plan(published), parties=1)
     assert statement.exact_epsilon < statement.epsilon / 3
     assert "published formula" in statement.text
+
+
+@given(st.floats(1e-300, 1e6))
+def test_a_printed_number_of_privacy_is_never_less_than_it_is(value: float) -> None:
+    assert value <= float(rounded_up(value)) <= value * 1.00002
+
+
+def test_a_large_delta_is_called_large() -> None:
+    assert "may not hold at all" in replace(STATEMENT, delta=0.3).text
+    assert "may not hold at all" not in STATEMENT.text
+
+
+def test_the_statement_says_what_it_does_not_cover() -> None:
+    assert "prices of jobs add up" in STATEMENT.text
+    assert "each provider's number of rows" in STATEMENT.text
+    assert "must not come from these rows" in replace(STATEMENT, centering=Centering.PUBLIC).text
+    assert "first shortened to length 9.5" in replace(STATEMENT, centering=Centering.PRIVATE, mean_bound=9.5).text
+
+
+def test_unsaid_a_result_is_not_for_release() -> None:
+    assert not PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=1).releasable

@@ -116,3 +116,19 @@ def test_the_noise_of_the_sampler_is_charged_to_delta() -> None:
 def test_t24_noise_that_would_leave_the_lattice_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="leave the lattice"):
         catalogue.plan(spec(budget=Budget(1e-7, 1e-12)))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(20.0, 0.5), (32.0, 0.3), (12.0, 0.78)])
+def test_the_published_formula_is_refused_where_it_promises_more_than_its_noise_gives(
+    epsilon: float, delta: float
+) -> None:
+    settings: dict[str, Any] = {"explained_variance": False, "options": {"sparsity": 50, "rounds": 1}}
+    job = spec(budget=Budget(epsilon, delta), accounting="published", **settings)
+    with pytest.raises(InvalidParameterError, match="more than its budget"):
+        catalogue.plan(job)
+    assert catalogue.plan(spec(budget=Budget(epsilon, delta), **settings))
+
+
+def test_a_plan_of_more_draws_than_delta_covers_is_refused_before_anything_is_spent() -> None:
+    with pytest.raises(InvalidParameterError, match="more than its budget"):
+        catalogue.plan(spec(schema=Schema(10**6), budget=Budget(48.0, 1e-15)))

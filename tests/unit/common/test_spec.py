@@ -81,6 +81,7 @@ def test_every_field_counts_in_the_digest() -> None:
         ({"centering": "public"}, InvalidParameterError, "public_mean"),
         ({"centering": "public", "public_mean": (1.0,)}, InvalidParameterError, "public_mean"),
         ({"centering": "public", "public_mean": (float("nan"),) * 8}, InvalidParameterError, "public_mean"),
+        ({"explained_variance": "no"}, InvalidTypeError, "explained_variance"),
         ({"seed": -1}, InvalidParameterError, "seed"),
         ({"seed": 2**64}, InvalidParameterError, "seed"),
         ({"seed": None}, InvalidTypeError, "seed"),
@@ -101,7 +102,11 @@ def test_an_impossible_epsilon_is_refused(epsilon: Any) -> None:
         Budget(epsilon, 1e-6)
 
 
-@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5, float("nan"), None])
+def test_equal_numbers_make_one_job_however_they_are_written() -> None:
+    assert spec(budget=Budget(1, 1e-6), norm_bound=3).digest() == spec().digest()
+
+
+@pytest.mark.parametrize("delta", [0, 1, 1e-300, -0.1, 1.5, float("nan"), None])
 def test_an_impossible_delta_is_refused(delta: Any) -> None:
     with pytest.raises(InvalidParameterError, match="delta"):
         Budget(1.0, delta)
@@ -147,6 +152,7 @@ def form(**changes: Any) -> str:
         (form(budget=None), "budget"),
         (form(schema={"dimension": "8"}), "whole number"),
         (form(unit=None), "unit"),
+        (form()[:-1] + ', "seed": 7}', "given twice"),
         ('{"schema": {"dimension": 8}, "budget": {"epsilon": 1, "delta": 0.1}}', "form"),
     ],
 )

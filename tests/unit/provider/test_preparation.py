@@ -132,3 +132,23 @@ def test_every_numeric_type_is_taken(kind: type) -> None:
 def test_constant_columns_are_rows_like_any_other() -> None:
     assert check_rows(np.zeros((5, 3))).count == 5
     assert not integer_rows(np.zeros((5, 3)), 1.0).any()
+
+
+def test_t16_rows_spoiled_after_they_were_checked_still_keep_the_bound() -> None:
+    """The bound rests on nothing that happened before: not on the check, not on the rows staying as they were."""
+    rows = np.ones((4, 3))
+    checked = check_rows(rows).matrix
+    checked[1, 1], checked[2, 0], checked[3, 2] = np.nan, np.inf, 1e200
+    with np.errstate(all="ignore"):
+        whole = integer_rows(checked, 2.0)
+    assert max(norms_in_python(whole)) <= BOUND**2
+    assert not whole[1].any()
+    sparse = scipy.sparse.csr_array(checked)
+    with np.errstate(all="ignore"):
+        assert np.abs(integer_csr(sparse, 2.0).toarray()).max() <= BOUND
+
+
+def test_t04_specks_that_would_slow_the_processor_are_gone_before_anything_is_multiplied() -> None:
+    tiny = np.array([[5e-324, 1.0], [1e-160, 0.0]])
+    assert integer_rows(tiny, 1.0).tolist() == [[0, BOUND], [0, 0]]
+    assert integer_rows(tiny, 1.0, np.array([1e-160, 0.0])).tolist() == [[0, BOUND], [0, 0]]

@@ -1,22 +1,23 @@
 """Gate, reserve, noise, evaluate, store, send: in that order, once for each question."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import BudgetExceededError, RefusedError
+from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidAnswerError, RefusedError
 from dpspca.common.linalg import thin_qr
-from dpspca.common.privacy.accountant import Filter
-from dpspca.common.privacy.events import Event
 from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.question import RowQuery
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider import gate
+from dpspca.provider.gate import Gate, Standing
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.moments import Integers
 from dpspca.provider.preparation import check_rows
@@ -71,10 +72,10 @@ def test_t05_the_same_question_gets_the_same_bytes_and_is_charged_once() -> None
     ledger = MemoryLedger()
     asked = responder(ledger=ledger)
     first = asked.respond(0, DENSE)
-    spent = ledger.spent(spec().digest())
+    spent = ledger.standing(spec().digest())
     assert all((asked.respond(0, DENSE) == first).all() for _ in range(1000))
     assert (responder(ledger=ledger, seed=99).respond(0, DENSE) == first).all()
-    assert ledger.spent(spec().digest()) == spent
+    assert ledger.standing(spec().digest()) == spent
 
 
 OTHER_QUESTIONS: list[tuple[int, RowQuery]] = [
@@ -92,10 +93,10 @@ def test_t06_another_question_at_the_same_place_is_refused_and_costs_nothing(pos
     ledger = MemoryLedger()
     asked = responder(ledger=ledger)
     asked.respond(0, DENSE)
-    spent = ledger.spent(spec().digest())
+    spent = ledger.standing(spec().digest())
     with pytest.raises(RefusedError, match="other content"):
         asked.respond(position, query)
-    assert ledger.spent(spec().digest()) == spent
+    assert ledger.standing(spec().digest()) == spent
 
 
 @pytest.mark.parametrize("position", [-1, ROUNDS, ROUNDS + 1, 10**9])
@@ -120,7 +121,7 @@ def test_a_question_that_the_job_does_not_plan_is_refused_and_costs_nothing(posi
     ledger = MemoryLedger()
     with pytest.raises(RefusedError):
         responder(ledger=ledger).respond(position, query)
-    assert ledger.spent(spec().digest()) is None
+    assert ledger.standing(spec().digest()) is None
 
 
 def test_every_planned_question_fits_the_budget_exactly_once() -> None:
@@ -128,17 +129,27 @@ def test_every_planned_question_fits_the_budget_exactly_once() -> None:
     asked = responder(ledger=ledger)
     for position, query in enumerate([DENSE, SPARSE, SPARSE]):
         asked.respond(position, query)
-    spent = ledger.spent(spec().digest())
-    assert spent is not None
-    assert spent.remaining_mu < 1e-4
+    standing = ledger.standing(spec().digest())
+    assert standing is not None
+    assert standing.reached == ROUNDS
+    assert standing.spent.remaining_mu < 1e-4
 
 
 def test_a_question_beyond_the_filter_is_refused_even_where_the_plan_has_it() -> None:
     plan = catalogue.plan(spec())
     assert plan[0].event is not None
-    nearly_spent = Filter.for_budget(1.0, 1e-6).admit([plan[0].event] * ROUNDS)
+    start = Standing.at_start(spec())
+    spent = Standing(0, start.spent.admit([plan[0].event] * ROUNDS))
     with pytest.raises(BudgetExceededError):
-        gate.grant(spec(), 0, DENSE, nearly_spent)
+        Gate(spec()).grant(0, DENSE, spent)
+
+
+@pytest.mark.parametrize("position", [1, 2])
+def test_t09_a_question_out_of_order_is_refused_and_costs_nothing(position: int) -> None:
+    ledger = MemoryLedger()
+    with pytest.raises(RefusedError, match="number 1 is next"):
+        responder(ledger=ledger).respond(position, SPARSE)
+    assert ledger.standing(spec().digest()) is None
 
 
 def test_a_centre_is_allowed_only_in_a_job_that_centres() -> None:
@@ -156,9 +167,9 @@ class Recorder(MemoryLedger):
         super().__init__()
         self.steps: list[str] = []
 
-    def reserve(self, job: str, position: int, digest: str, spent: Filter, events: Sequence[Event]) -> None:
+    def reserve(self, job: str, digest: str, before: Standing | None, after: Standing) -> bool:
         self.steps.append("reserve")
-        super().reserve(job, position, digest, spent, events)
+        return super().reserve(job, digest, before, after)
 
     def store(self, job: str, position: int, answer: Integers) -> None:
         self.steps.append("store")
@@ -169,6 +180,9 @@ def test_the_price_is_recorded_before_the_rows_are_looked_at_and_the_answer_befo
     ledger = Recorder()
 
     class Watched:
+        def check(self, job: JobSpec) -> None:
+            pass
+
         def evaluate(self, query: RowQuery) -> Integers:
             ledger.steps.append("evaluate")
             return Shard(ROWS, 4.0).evaluate(query)
@@ -187,14 +201,17 @@ def test_an_answer_lost_after_it_was_paid_for_is_not_made_again() -> None:
     """Fresh noise for a question whose first answer may have left would let noise be averaged away."""
 
     class Broken:
+        def check(self, job: JobSpec) -> None:
+            pass
+
         def evaluate(self, query: RowQuery) -> Integers:
             raise MemoryError
 
     ledger = MemoryLedger()
     with pytest.raises(MemoryError):
         responder(ledger=ledger, shard=Broken()).respond(0, DENSE)
-    assert ledger.spent(spec().digest()) is not None
-    with pytest.raises(RefusedError, match="was lost"):
+    assert ledger.standing(spec().digest()) is not None
+    with pytest.raises(RefusedError, match="not there"):
         responder(ledger=ledger).respond(0, DENSE)
 
 
@@ -210,7 +227,7 @@ def test_t23_a_refusal_does_not_depend_on_the_rows() -> None:
     messages = set()
     for rows in (ROWS, check_rows(np.full((9, DIMENSION), 1e20))):
         with pytest.raises(RefusedError) as caught:
-            responder(shard=Shard(rows, 4.0)).respond(1, DENSE)
+            responder(shard=Shard(rows, 4.0)).respond(0, CovarianceProduct(basis(columns=1)))
         messages.add(str(caught.value))
     assert len(messages) == 1
 
@@ -223,3 +240,70 @@ def test_t20_two_neighbouring_data_sets_have_answers_on_one_lattice() -> None:
         )
         assert noisy.dtype == np.int64
         assert len(np.unique(noisy % 16)) == 16
+
+
+@pytest.fixture
+def hasty_switching() -> Iterator[None]:
+    """Make threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_switching")
+def test_t11_many_threads_asking_at_once_get_one_answer_charged_once() -> None:
+    for attempt in range(20):
+        ledger = MemoryLedger()
+        asked = responder(ledger=ledger, seed=attempt)
+        barrier = Barrier(8)
+
+        def ask(query: CovarianceProduct, asked: Responder = asked, barrier: Barrier = barrier) -> bytes | None:
+            barrier.wait()
+            try:
+                return asked.respond(0, query).tobytes()
+            except RefusedError:
+                return None
+
+        queries = [DENSE, CovarianceProduct(-DENSE.basis)] * 4
+        with ThreadPoolExecutor(8) as pool:
+            answers = set(pool.map(ask, queries)) - {None}
+        assert len(answers) == 1
+        standing = ledger.standing(spec().digest())
+        assert standing is not None
+        assert standing.reached == 1
+
+
+def test_an_answer_of_another_shape_than_its_noise_never_leaves() -> None:
+    """One draw spread over many entries would cancel in their differences."""
+
+    class Wide:
+        def check(self, job: JobSpec) -> None:
+            pass
+
+        def evaluate(self, query: RowQuery) -> Integers:
+            return np.zeros((3, DIMENSION, 2), dtype=np.int64)
+
+    with pytest.raises(InvalidAnswerError, match="another form"):
+        responder(shard=Wide()).respond(0, DENSE)
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (spec(schema=Schema(DIMENSION - 1)), "columns"),
+        (spec(norm_bound=4.5), "other bounds"),
+        (spec(centering="private", mean_bound=9.0), "other bounds"),
+    ],
+)
+def test_rows_prepared_for_another_job_are_refused_before_anything_is_paid(job: JobSpec, reason: str) -> None:
+    with pytest.raises(DpspcaError, match=reason):
+        Responder(job, Shard(ROWS, 4.0), MemoryLedger(), KeyStream(bytes(32)))
+
+
+def test_stored_answers_cannot_be_changed_by_whoever_received_them() -> None:
+    asked = responder()
+    first = asked.respond(0, DENSE)
+    kept = first.copy()
+    first += 1
+    assert (asked.respond(0, DENSE) == kept).all()

@@ -8,7 +8,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.errors import InvalidParameterError, InvalidQueryError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries import (
     ColumnSums,
@@ -142,7 +142,7 @@ def test_counts_and_sums() -> None:
 
 
 def test_the_mean_needs_a_bound_of_its_own() -> None:
-    with pytest.raises(RefusedError, match="bound for the mean"):
+    with pytest.raises(InvalidQueryError, match="bound for the mean"):
         Shard(check_rows(np.ones((2, 2))), BOUND).evaluate(ColumnSums(2))
 
 
@@ -155,7 +155,7 @@ def test_a_question_that_is_not_about_rows_is_refused() -> None:
             return Extent(0)
 
     assert Shard(check_rows(np.ones((2, 2))), BOUND).evaluate(Other()).tolist() == [2]
-    with pytest.raises(RefusedError, match="cannot answer"):
+    with pytest.raises(InvalidQueryError, match="cannot answer"):
         Shard(check_rows(np.ones((2, 2))), BOUND).evaluate(RefusedQuery())  # type: ignore[arg-type]
 
 
