@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpspca.client.estimators import DPSPCA as DPSPCA
+    from dpspca.client.files import load_model as load_model
+    from dpspca.client.files import save_model as save_model
     from dpspca.client.simulation import simulate as simulate
     from dpspca.common.model import Model as Model
     from dpspca.common.privacy.units import PrivacyUnit as PrivacyUnit
@@ -18,6 +20,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "DPSPCA": "dpspca.client.estimators",
     "simulate": "dpspca.client.simulation",
+    "load_model": "dpspca.client.files",
+    "save_model": "dpspca.client.files",
     "Model": "dpspca.common.model",
     "PrivacyUnit": "dpspca.common.privacy.units",
     "Budget": "dpspca.common.spec",
@@ -25,7 +29,18 @@ _HOMES = {
     "Schema": "dpspca.common.spec",
 }
 
-__all__ = ["DPSPCA", "Budget", "JobSpec", "Model", "PrivacyUnit", "Schema", "__version__", "simulate"]
+__all__ = [
+    "DPSPCA",
+    "Budget",
+    "JobSpec",
+    "Model",
+    "PrivacyUnit",
+    "Schema",
+    "__version__",
+    "load_model",
+    "save_model",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever bears the name
