@@ -111,13 +111,9 @@ class ColumnSums(RowQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class SquaredColumns(SecondMomentQuery):
-    """The diagonal of A: the sum of the vectors (x_j^2), each clipped to norm D; D stands for C^2 here.
+class ColumnsQuery(SecondMomentQuery):
+    """A question about the second moments of all columns, around a public centre if there is one."""
 
-    The vectors have no negative entry, so two of them are never further apart than sqrt(2) D.
-    """
-
-    kind = "squared-columns"
     dimension: int
     center: FloatArray | None = None
 
@@ -128,6 +124,36 @@ class SquaredColumns(SecondMomentQuery):
     @property
     def extent(self) -> Extent:
         return Extent(self.dimension)
+
+
+@dataclass(frozen=True, eq=False)
+class BasisQuery(SecondMomentQuery):
+    """A question about second moments seen through an orthonormal basis, around a public centre if there is one."""
+
+    basis: FloatArray
+    center: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "basis", orthonormal(self.basis))
+        object.__setattr__(self, "center", optional_vector(self.center, self.basis.shape[0]))
+
+    @property
+    def extent(self) -> Extent:
+        return basis_extent(self.basis)
+
+    @classmethod
+    def gain(cls, extent: Extent) -> float:
+        return basis_gain(extent.nonzero_rows, extent.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredColumns(ColumnsQuery):
+    """The diagonal of A: the sum of the vectors (x_j^2), each clipped to norm D; D stands for C^2 here.
+
+    The vectors have no negative entry, so two of them are never further apart than sqrt(2) D.
+    """
+
+    kind = "squared-columns"
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -139,7 +165,7 @@ class SquaredColumns(SecondMomentQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class Covariance(SecondMomentQuery):
+class Covariance(ColumnsQuery):
     """A = X^T X itself, whole and symmetric.
 
     In Frobenius norm a row contributes at most C^2, and ||xx^T - yy^T||^2 = ||x||^4 + ||y||^4 - 2 (x.y)^2: the cross
@@ -147,16 +173,6 @@ class Covariance(SecondMomentQuery):
     """
 
     kind = "covariance"
-    dimension: int
-    center: FloatArray | None = None
-
-    def __post_init__(self) -> None:
-        _check_dimension(self.dimension)
-        object.__setattr__(self, "center", optional_vector(self.center, self.dimension))
-
-    @property
-    def extent(self) -> Extent:
-        return Extent(self.dimension)
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -170,7 +186,7 @@ class Covariance(SecondMomentQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class CovarianceProduct(SecondMomentQuery):
+class CovarianceProduct(BasisQuery):
     """A Q for an orthonormal Q: one step of the power loop.
 
     Removing a row moves it by ||x|| ||Q^T x|| <= C^2. Replacing one moves it by at most sqrt(2) C^2 for two columns or
@@ -178,29 +194,14 @@ class CovarianceProduct(SecondMomentQuery):
     for one column by C^2 alone, as -C^2 I <= xx^T - yy^T <= C^2 I. This needs bounded rows: contributions xx^T Q that
     were clipped one by one can point apart, and a replacement then moves the sum twice as far as a removal.
 
-    A Q that is not orthonormal would multiply all this by its spectral norm, which is
-    why it is refused.
+    A Q that is not orthonormal would multiply all this by its spectral norm, which is why it is refused.
     """
 
     kind = "covariance-product"
-    basis: FloatArray
-    center: FloatArray | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "basis", orthonormal(self.basis))
-        object.__setattr__(self, "center", optional_vector(self.center, self.basis.shape[0]))
-
-    @property
-    def extent(self) -> Extent:
-        return basis_extent(self.basis)
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
         return (extent.dimension, extent.columns)
-
-    @classmethod
-    def gain(cls, extent: Extent) -> float:
-        return basis_gain(extent.nonzero_rows, extent.columns)
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
@@ -208,7 +209,7 @@ class CovarianceProduct(SecondMomentQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class CompressedCovariance(SecondMomentQuery):
+class CompressedCovariance(BasisQuery):
     """V^T A V and what is left of the trace: the variance each component explains, and the part none does.
 
     With y = V^T x a row contributes (y y^T, r) with r = ||x||^2 - ||y||^2 >= 0. Its norm is at most
@@ -221,16 +222,6 @@ class CompressedCovariance(SecondMomentQuery):
     """
 
     kind = "compressed-covariance"
-    basis: FloatArray
-    center: FloatArray | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "basis", orthonormal(self.basis))
-        object.__setattr__(self, "center", optional_vector(self.center, self.basis.shape[0]))
-
-    @property
-    def extent(self) -> Extent:
-        return basis_extent(self.basis)
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -238,7 +229,7 @@ class CompressedCovariance(SecondMomentQuery):
 
     @classmethod
     def gain(cls, extent: Extent) -> float:
-        stretch = basis_gain(extent.nonzero_rows, extent.columns) ** 2
+        stretch = super().gain(extent) ** 2
         return (2 * stretch - 1) * stretch
 
     @classmethod
