@@ -83,24 +83,23 @@ def gram_result(dimension: int, repeats: int) -> Result:
     generator = np.random.default_rng(dimension)
     rows = generator.standard_normal((4000, dimension)) / dimension**0.5
     shard = Shard(check_rows(rows), NORM_BOUND, strategy=Strategy.GRAM)
-    sparse, dense = (basis(dimension, kept, generator) for kept in (SPARSITY, dimension))
+    sparse, dense = (CovarianceProduct(basis(dimension, kept, generator)) for kept in (SPARSITY, dimension))
     plain = rows.T @ rows
     parts = {
-        "sparse": lambda question=CovarianceProduct(sparse): shard.evaluate(question),
-        "dense": lambda question=CovarianceProduct(dense): shard.evaluate(question),
-        "plain": lambda: plain @ sparse,
+        "sparse": lambda: shard.evaluate(sparse),
+        "dense": lambda: shard.evaluate(dense),
+        "plain": lambda: plain @ sparse.basis,
         **other_parts(dimension, sparse, shard),
     }
     milliseconds = {f"{name}_ms": 1e3 * median_seconds(part, repeats) for name, part in parts.items()}
     return {"dimension": dimension, **milliseconds, **round_times(rows, repeats)}
 
 
-def other_parts(dimension: int, sparse: FloatArray, shard: Shard) -> dict[str, Callable[[], object]]:
+def other_parts(dimension: int, question: CovarianceProduct, shard: Shard) -> dict[str, Callable[[], object]]:
     """Give what else a round consists of."""
     spec = job(dimension, rounds=10)
     step = catalogue.plan(spec)[5]
     noise = DiscreteGaussian.with_std_at_least(step.noise_std)
-    question = CovarianceProduct(sparse)
     answer = shard.evaluate(question)
     words = SystemEntropy()
     rules, standing = Gate(spec), replace(Standing.at_start(spec), reached=5)
@@ -181,7 +180,7 @@ def prepared(
 ) -> tuple[Any, DenseRows | SparseRows, float]:
     """Draw rows and make them integers. Half of them or so are longer than the bound."""
     if kind == "CSR":
-        sparse = scipy.sparse.random_array((count, dimension), density=DENSITY, format="csr", rng=generator)
+        sparse: Any = scipy.sparse.random_array((count, dimension), density=DENSITY, format="csr", rng=generator)
         bound = (dimension * DENSITY / 3) ** 0.5
         return sparse, SparseRows(integer_csr(sparse, bound)), median_seconds(lambda: integer_csr(sparse, bound), 3)
     dense = generator.standard_normal((count, dimension))
@@ -240,20 +239,18 @@ def seconds(work: Callable[[], object]) -> float:
 def gram_table(results: list[Result]) -> str:
     head = "A Q from a cached Gram matrix, k = 5, s_hat = 50; and a whole round in one process (milliseconds)"
     parts = ("sparse", "dense", "plain", "gate", "noise", "combine", "next_basis", "round", "first_round")
-    lines = [head, "     d" + "".join(f"{part.replace('_', ' '):>12}" for part in parts)]
-    for result in results:
-        lines.append(f"{result['dimension']:>6}" + "".join(f"{result[f'{part}_ms']:>12.3f}" for part in parts))
-    return "\n".join(lines)
+    titles = "     d" + "".join(f"{part.replace('_', ' '):>12}" for part in parts)
+    lines = [
+        f"{result['dimension']:>6}" + "".join(f"{result[f'{part}_ms']:>12.3f}" for part in parts) for result in results
+    ]
+    return "\n".join([head, titles, *lines])
 
 
 def paper_table() -> str:
     dimensions = PAPER_TABLE_1["DPS-PCA"]
-    lines = [
-        "Table 1 of the paper (its authors' hardware)",
-        "     d" + "".join(f"{name:>12}" for name in PAPER_TABLE_1),
-    ]
-    lines += [f"{d:>6}" + "".join(f"{times[d]:>12}" for times in PAPER_TABLE_1.values()) for d in dimensions]
-    return "\n".join(lines)
+    titles = "     d" + "".join(f"{name:>12}" for name in PAPER_TABLE_1)
+    lines = [f"{d:>6}" + "".join(f"{times[d]:>12}" for times in PAPER_TABLE_1.values()) for d in dimensions]
+    return "\n".join(["Table 1 of the paper (its authors' hardware)", titles, *lines])
 
 
 def stream_table(results: list[Result]) -> str:
