@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .arrays import FloatArray
+from .arrays import MATRIX, FloatArray
 from .errors import CorruptModelError, InvalidDataError
 from .privacy.units import PrivacyUnit
 from .spec import Accounting, Centering
@@ -36,6 +36,14 @@ class Model:
     explained_variance_ratio: FloatArray | None = None
     explained_variance_std: float | None = None
     feature_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        rows, columns = _two(self.components.shape)
+        _check_shape("mean", self.mean, (columns,))
+        _check_shape("explained_variance", self.explained_variance, (rows,))
+        _check_shape("explained_variance_ratio", self.explained_variance_ratio, (rows,))
+        if self.feature_names is not None and len(self.feature_names) != columns:
+            raise _corrupt(f"There are {len(self.feature_names)} names for {columns} features.")
 
     @property
     def support(self) -> NDArray[np.intp]:
@@ -111,6 +119,17 @@ def renamed(model: Model, names: tuple[str, ...] | None) -> Model:
 def _statement(raw: dict[str, Any]) -> PrivacyStatement:
     kinds = {"unit": PrivacyUnit, "accounting": Accounting, "centering": Centering}
     return PrivacyStatement(**raw | {name: kind(raw[name]) for name, kind in kinds.items()})
+
+
+def _two(shape: tuple[int, ...]) -> tuple[int, int]:
+    if len(shape) != MATRIX or 0 in shape:
+        raise _corrupt(f"The components form an array of shape {shape}.")
+    return shape[0], shape[1]
+
+
+def _check_shape(name: str, array: FloatArray | None, shape: tuple[int, ...]) -> None:
+    if array is not None and array.shape != shape:
+        raise _corrupt(f"{name} has shape {array.shape}, where {shape} fits the components.")
 
 
 def _arrays(shapes: dict[str, list[int]], body: bytes) -> dict[str, FloatArray]:

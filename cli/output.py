@@ -1,0 +1,150 @@
+"""Where results go: the screen, plainly or with a moving display, and a folder of files.
+
+Results go to standard output and progress to standard error, so that what a program reads is never mixed with it.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from dpspca.client.report import with_noise
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.statement import rounded_up
+
+from .tally import Standing
+
+Show: TypeAlias = Callable[[Standing], None]
+
+PLAIN_WIDTH: Final = 100
+"""Columns of a table that goes to a file or a pipe."""
+
+
+class Folder:
+    """A folder that files are written to; made on the spot, so that nobody waits for a result that cannot be kept."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise _unwritable(path, problem) from None
+
+    def write(self, name: str, save: Callable[[Path], object]) -> str:
+        """Let ``save`` write a file of that name; return the path."""
+        path = self._path / name
+        try:
+            save(path)
+        except OSError as problem:
+            raise _unwritable(path, problem) from None
+        return str(path)
+
+
+def to_json(facts: dict[str, Any]) -> str:
+    """Write one JSON object; a number that JSON does not know is a mistake."""
+    return json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+@contextmanager
+def display(*, quiet: bool) -> Iterator[Show]:
+    """Show how a job stands: a bar on a terminal, a line an answer elsewhere, nothing where quiet was asked for."""
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda _: None
+    elif console.is_terminal:
+        with _bar(console) as progress:
+            task = progress.add_task("making rows", total=None, facts="")
+            yield lambda now: progress.update(
+                task, completed=now.done, total=now.total, description=now.name, facts=_brief(now)
+            )
+    else:
+        yield lambda now: typer.echo(_full(now), err=True)
+
+
+def say(text: str) -> None:
+    """Print text for people: broken between words on a terminal, left as it is elsewhere."""
+    Console(highlight=False).print(Text(text), soft_wrap=not sys.stdout.isatty())
+
+
+def print_components(model: dict[str, Any]) -> None:
+    """Print the components as a table."""
+    table = Table("component", "explained variance", "of the total", "feature", "loading", show_lines=True)
+    for component in model["components"]:
+        features = component["top_features"]
+        table.add_row(
+            str(component["number"]),
+            with_noise(component["explained_variance"], component["explained_variance_std"]),
+            f"{component['explained_variance_ratio']:.1%}",
+            Text("\n".join(feature["name"] for feature in features)),
+            "\n".join(f"{feature['loading']:+.3f}" for feature in features),
+        )
+    _print(table, "± is one standard deviation of the noise added for privacy.")
+
+
+def print_plan(plan: dict[str, Any]) -> None:
+    """Print a plan as a table, and its total."""
+    table = Table("", "question", "kind")
+    for heading in ("numbers", "noise", "mu", "of the price"):
+        table.add_column(heading, justify="right")
+    for number, question in enumerate(plan["questions"], start=1):
+        table.add_row(
+            str(number),
+            question["name"],
+            question["kind"],
+            f"{question['numbers']:,}",
+            f"{question['noise_std']:.4g}" if question["noise_std"] else "none",
+            rounded_up(question["mu"], 4),
+            f"{question['share']:.1%}",
+        )
+    total = plan["total"]
+    _print(
+        table,
+        "noise: standard deviation of each provider's, where 1 is the most that one row can add to an answer. A "
+        "question without noise asks for what the privacy unit leaves public.",
+        f"Total: mu = {rounded_up(total['mu'])}, that is epsilon = {rounded_up(total['epsilon'])} at delta = "
+        f"{total['delta']:g} for each provider's rows; the budget is epsilon = {total['budget_epsilon']:g}.",
+    )
+
+
+def _bar(console: Console) -> Progress:
+    """Make a display that fits into eighty columns."""
+    return Progress(
+        TextColumn("{task.description:<18}", markup=False),
+        BarColumn(bar_width=10),
+        TextColumn("{task.fields[facts]}", markup=False),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def _brief(now: Standing) -> str:
+    return f"{now.answers} answers, {decimal(now.bytes_moved)}, ε {rounded_up(now.epsilon, 3)} of {now.budget:g}"
+
+
+def _full(now: Standing) -> str:
+    """Say who answered, and what all answers so far have moved, cost and taken."""
+    return (
+        f"{now.done} of {now.total}  {now.name}: {now.answers} answers; so far {decimal(now.bytes_moved)} moved, "
+        f"epsilon {rounded_up(now.epsilon, 3)} of {now.budget:g} spent, {now.seconds:.1f} s"
+    )
+
+
+def _print(table: Table, *notes: str) -> None:
+    Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(table)
+    for note in notes:
+        say(note)
+
+
+def _unwritable(path: Path, problem: OSError) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"{path} cannot be written: {problem.strerror or problem}.", "Choose another folder with --out."
+    )

@@ -1,0 +1,289 @@
+"""What a person wants to see of a model: a summary in words, the same in numbers, and two plots.
+
+Everything here is computed from the model alone, which has been paid for: it costs no privacy and can be repeated at
+will. Every figure carries the promise it was made under, so that it keeps it when it is passed on. Plots need
+matplotlib (the extra ``plots``), are drawn without its global state, and work in any thread and without a display.
+"""
+
+import math
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidParameterError, MissingExtraError
+from dpspca.common.model import Model
+from dpspca.common.spec import check_whole
+from dpspca.common.statement import rounded_up
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+Destination: TypeAlias = str | PathLike[str]
+
+TOP: Final = 6
+"""How many features of a component are named, unless told otherwise."""
+
+_DOTS_PER_INCH: Final = 150
+_BAR: Final = "#0072B2"  # the blue of Okabe and Ito's palette
+_INK: Final = "#222222"
+_FAINT: Final = "#666666"
+_ROUNDS_TO_ZERO: Final = 0.005
+_DIVERGING: Final = "RdBu_r"  # blue to red through white: told apart under every common colour blindness
+_WARNING: Final = "#B03A00"
+_MOST_PLACES: Final = 6
+_MOST_LETTERS: Final = 28
+_MOST_NUMBERED_BARS: Final = 12
+_MOST_NUMBERED_ROWS: Final = 40
+_MOST_NUMBERED_COLUMNS: Final = 8
+_BAR_WIDTH: Final = 0.15  # inches
+_LINE_HEIGHT: Final = 0.19  # inches that a label needs
+
+
+# In words and numbers
+
+
+def summary(model: Model, *, top: int = TOP) -> str:
+    """Describe the model in plain text: components, what they explain, and the privacy statement."""
+    facts = to_dict(model, top=top)
+    taking_part = f"{facts['support_size']} of {facts['features']} features take part"
+    head = f"{_counted(len(facts['components']), 'component')}; {taking_part}."
+    notes = [] if model.explained_variance is None else ["± is one standard deviation of the noise added for privacy."]
+    parts = [head, *map(_component_text, facts["components"]), *notes, model.statement.text]
+    return "\n\n".join(parts)
+
+
+def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
+    """Give every number of the summary as plain values, ready for JSON."""
+    check_whole("the number of features to name", top, least=1, most=2**31)
+    statement = model.statement
+    return {
+        "features": model.components.shape[1],
+        "support_size": len(model.support),
+        "support": model.support.tolist(),
+        "components": [_component(model, index, top) for index in range(len(model.components))],
+        "price": {
+            "epsilon": statement.epsilon,
+            "delta": statement.delta,
+            "mu": statement.mu,
+            "exact_epsilon": statement.exact_epsilon,
+            "answers": statement.answers,
+            "providers": statement.parties,
+        },
+        "statement": statement.to_dict(),
+    }
+
+
+def _component(model: Model, index: int, top: int) -> dict[str, Any]:
+    loadings = model.components[index]
+    return {
+        "number": index + 1,
+        "explained_variance": _entry(model.explained_variance, index),
+        "explained_variance_std": model.explained_variance_std,
+        "explained_variance_ratio": _entry(model.explained_variance_ratio, index),
+        "support_size": int(np.count_nonzero(loadings)),
+        "top_features": [
+            _feature(model, int(place)) | {"loading": float(loadings[place])} for place in _top(loadings, top)
+        ],
+    }
+
+
+def _entry(values: FloatArray | None, index: int) -> float | None:
+    return None if values is None else float(values[index])
+
+
+def _top(loadings: FloatArray, top: int) -> Any:  # noqa: ANN401  # indices
+    """Order features by the size of their loading, the first of equals first; those without one are left out."""
+    order = np.argsort(-np.abs(loadings), kind="stable")
+    return order[: min(top, np.count_nonzero(loadings))]
+
+
+def _feature(model: Model, index: int) -> dict[str, Any]:
+    return {"index": index, "name": _name(model, index)}
+
+
+def _name(model: Model, index: int) -> str:
+    """Name a feature so that it can be printed: a stored name must not be able to steer a terminal."""
+    if model.feature_names is None:
+        return f"feature {index}"
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in model.feature_names[index]
+    )
+
+
+def _component_text(component: dict[str, Any]) -> str:
+    lines = [f"  {feature['loading']:+.3f}  {feature['name']}" for feature in component["top_features"]]
+    left_out = component["support_size"] - len(lines)
+    more = [f"  and {_counted(left_out, 'feature')} of smaller loading"] if left_out else []
+    return "\n".join([f"Component {component['number']}{_explained_text(component)}", *lines, *more])
+
+
+def _explained_text(component: dict[str, Any]) -> str:
+    variance, ratio, noise = (component[f"explained_variance{part}"] for part in ("", "_ratio", "_std"))
+    if variance is None:
+        return ""
+    share = "" if ratio is None else f", {ratio:.1%} of the total"
+    return f": variance {with_noise(variance, noise)}{share}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def with_noise(value: float, noise: float | None) -> str:
+    """Write a number with its standard deviation, both to the places that the latter leaves meaningful."""
+    if not noise:
+        return f"{value:.4g}"
+    places = 1 - math.floor(math.log10(noise))
+    if 0 <= places <= _MOST_PLACES:
+        return f"{value:.{places}f} ± {noise:.{places}f}"
+    return f"{value:.4g} ± {noise:.2g}"
+
+
+# In pictures
+
+
+def scree(model: Model, path: Destination) -> None:
+    """Write a PNG of the variance that each component explains, with the noise of each number."""
+    variances = model.explained_variance
+    if variances is None:
+        raise InvalidParameterError(
+            "This model does not say what its components explain.", "Run the job with explained_variance=True."
+        )
+    count = len(variances)
+    canvas, axes = _canvas(width=min(12.0, max(5.6, 1.8 + 0.55 * count)), height=4.2)
+    noise = 2 * (model.explained_variance_std or 0.0)
+    _draw_bars(axes, variances, noise)
+    ratios = model.explained_variance_ratio if count <= _MOST_NUMBERED_BARS else None
+    if ratios is not None:
+        _write_ratios(axes, variances + noise, ratios)
+    unit = "explained variance" if ratios is None else "explained variance (% of the total)"
+    axes.set_ylabel(unit, fontsize=10, color=_INK)
+    axes.set_xticks(_thinned(count, 24) + 1)
+    _finish(canvas, axes, "How much each component explains", model, path)
+
+
+def loadings(model: Model, path: Destination) -> None:
+    """Write a PNG of the components as a heat map, restricted to the features that take part."""
+    support = model.support
+    if not len(support):
+        raise InvalidParameterError("No feature takes part in any component.", "Plot a model that was fitted.")
+    values = model.components[:, support].T
+    rows, columns = values.shape
+    names = [_label(model, int(index)) for index in support]
+    height = min(13.0, max(3.4, 1.7 + _LINE_HEIGHT * rows))
+    width = min(12.0, max(5.6, 2.6 + 0.08 * max(map(len, names)) + 0.62 * columns))
+    canvas, axes = _canvas(width=width, height=height)
+    limit = float(np.abs(values).max())
+    lines = 0.8 if rows <= _MOST_NUMBERED_ROWS else 0.0
+    mesh = axes.pcolormesh(values, cmap=_DIVERGING, vmin=-limit, vmax=limit, edgecolors="white", linewidth=lines)
+    axes.invert_yaxis()
+    _label_rows(axes, names, room=int((height - 1.7) / _LINE_HEIGHT) + 1)
+    shown = _thinned(columns, int((width - 2) / 0.3))
+    axes.set_xticks(shown + 0.5, [str(number + 1) for number in shown])
+    axes.set_ylabel("feature" if model.feature_names else "feature (index)", fontsize=10, color=_INK)
+    if rows <= _MOST_NUMBERED_ROWS and columns <= _MOST_NUMBERED_COLUMNS:
+        _write_values(axes, values, limit)
+    bar = canvas.figure.colorbar(mesh, ax=axes, pad=0.02, aspect=(height - 1.2) / _BAR_WIDTH)
+    bar.set_label("loading", fontsize=10, color=_INK)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=_FAINT)
+    _finish(canvas, axes, "Which features make up each component", model, path)
+
+
+def _canvas(*, width: float, height: float) -> "tuple[FigureCanvasAgg, Axes]":
+    """Make a figure that no global state knows of: pyplot would keep it, and choose a backend for the whole program."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  # belongs to an extra
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as missing:
+        raise MissingExtraError(
+            "Plots need matplotlib, which is not installed.", "Install it with: pip install 'dpspca[plots]'"
+        ) from missing
+    figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained", facecolor="white")
+    return FigureCanvasAgg(figure), figure.add_subplot()
+
+
+def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, path: Destination) -> None:
+    """Add what both plots share, and write the file."""
+    axes.set_title(title, loc="left", fontsize=12, color=_INK, pad=10)
+    axes.tick_params(length=0, labelsize=8, labelcolor=_INK)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.set_xlabel("component", fontsize=10, color=_INK)
+    colour = _FAINT if model.statement.releasable else _WARNING
+    canvas.figure.supxlabel(_footer(model), x=0.01, ha="left", fontsize=7.5, color=colour)
+    canvas.figure.savefig(path, format="png")
+
+
+def _footer(model: Model) -> str:
+    """Say what was promised; on a repeatable run, first of all that it was not."""
+    statement = model.statement
+    warning = "" if statement.releasable else "NOT FOR RELEASE: noise from a fixed seed\n"
+    promise = f"({rounded_up(statement.epsilon)}, {rounded_up(statement.delta)})-differentially private"
+    return f"{warning}{promise}, unit: {statement.unit.value}"
+
+
+def _draw_bars(axes: "Axes", variances: FloatArray, noise: float) -> None:
+    """Draw bars from zero, so that their lengths can be compared, with head room for the legend."""
+    count = len(variances)
+    numbers = np.arange(1, count + 1)
+    axes.bar(numbers, variances, width=0.62, color=_BAR)
+    if noise:
+        label = "±2 standard deviations of the privacy noise"
+        axes.errorbar(numbers, variances, yerr=noise, fmt="none", ecolor=_INK, capsize=4, elinewidth=1.2, label=label)
+        axes.legend(loc="upper right", framealpha=1, edgecolor="none", fontsize=8, labelcolor=_FAINT)
+    axes.set_ylim(min(0.0, float(variances.min()) - noise), 1.22 * (float(variances.max()) + noise) or 1.0)
+    middle, reach = (count + 1) / 2, max(count, 3) / 2 + 0.2
+    axes.set_xlim(middle - reach, middle + reach)
+    axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def _write_ratios(axes: "Axes", tops: FloatArray, ratios: FloatArray) -> None:
+    for number, (top, ratio) in enumerate(zip(tops, ratios, strict=True), start=1):
+        axes.annotate(
+            f"{ratio:.1%}",
+            (number, float(top)),
+            (0, 4),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=_INK,
+        )
+
+
+def _write_values(axes: "Axes", values: FloatArray, limit: float) -> None:
+    """Write every loading into its cell, light on dark and dark on light; what rounds to zero stays blank."""
+    for row, column in np.argwhere(np.abs(values) >= _ROUNDS_TO_ZERO):
+        value = float(values[row, column])
+        colour = "white" if abs(value) > 0.6 * limit else _INK
+        axes.text(
+            column + 0.5,
+            row + 0.5,
+            f"{value:.2f}".replace("-", "\N{MINUS SIGN}"),
+            ha="center",
+            va="center",
+            fontsize=7,
+            color=colour,
+        )
+
+
+def _label_rows(axes: "Axes", names: list[str], room: int) -> None:
+    shown = _thinned(len(names), room)
+    axes.set_yticks(shown + 0.5, [names[index] for index in shown])
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)  # a dollar sign in a name is a dollar sign
+
+
+def _thinned(count: int, room: int) -> Any:  # noqa: ANN401  # indices
+    """Pick evenly spaced indices, from the first on, no more than there is room for."""
+    return np.arange(0, count, max(1, math.ceil(count / max(1, room))))
+
+
+def _label(model: Model, index: int) -> str:
+    """Name a feature briefly."""
+    name = str(index) if model.feature_names is None else _name(model, index)
+    return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…"

@@ -1,0 +1,216 @@
+"""A report says what the model says, no more and no less, and its plots are pictures of it."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.client import report
+from dpspca.client.simulation import simulate
+from dpspca.client.synthetic import SpikedModel, spiked_rows
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.model import Model
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+
+
+def fitted() -> Model:
+    population = SpikedModel(dimension=30, components=2, support=4)
+    spec = JobSpec(
+        schema=Schema.of([f"gene {number}" for number in range(30)]),
+        unit=PrivacyUnit.ROW_ADD_REMOVE,
+        budget=Budget(5.0, 1e-5),
+        norm_bound=population.norm_bound,
+        components=2,
+        options={"sparsity": 5},
+    )
+    return simulate([spiked_rows(population, 4000, np.random.default_rng(3)).rows], spec, noise_seed=3)
+
+
+MODEL = fitted()
+
+
+def handmade(*components: list[float], names: tuple[str, ...] | None = None) -> Model:
+    return Model(np.array(components), MODEL.statement, feature_names=names)
+
+
+def picture(path: Path) -> FloatArray:
+    """Read a PNG as rows x columns x (red, green, blue), between 0 and 1."""
+    pixels: FloatArray = matplotlib.image.imread(path)[:, :, :3]
+    return pixels
+
+
+def loadings_of(model: Model, folder: Path) -> FloatArray:
+    report.loadings(model, folder / "loadings.png")
+    return picture(folder / "loadings.png")
+
+
+def test_every_number_of_the_summary_is_in_the_dictionary_and_survives_json() -> None:
+    facts = report.to_dict(MODEL)
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert (facts["features"], facts["support_size"]) == (30, 5)
+    assert facts["support"] == MODEL.support.tolist()
+    assert facts["price"]["epsilon"] == 5.0
+    assert facts["price"]["mu"] == MODEL.statement.mu
+    assert facts["statement"]["text"] == MODEL.statement.text
+    for index, component in enumerate(facts["components"]):
+        assert MODEL.explained_variance is not None
+        assert component["explained_variance"] == MODEL.explained_variance[index]
+        assert component["explained_variance_std"] == MODEL.explained_variance_std
+        for feature in component["top_features"]:
+            assert feature["loading"] == MODEL.components[index, feature["index"]]
+            assert feature["name"] == f"gene {feature['index']}"
+
+
+def test_top_features_come_by_size_of_loading_the_first_of_equals_first_and_without_zeros() -> None:
+    (component,) = report.to_dict(handmade([0.0, 0.5, -0.7, -0.5, 0.1, 0.0]))["components"]
+    assert [feature["index"] for feature in component["top_features"]] == [2, 1, 3, 4]
+    assert component["support_size"] == 4
+
+
+def test_no_more_features_are_named_than_asked_for_and_the_rest_is_counted() -> None:
+    text = report.summary(handmade([0.1, 0.5, -0.7, -0.5]), top=2)
+    assert "-0.700  feature 2" in text
+    assert "+0.500  feature 1" in text
+    assert "feature 3" not in text
+    assert "and 2 features of smaller loading" in text
+
+
+def test_the_summary_states_what_is_explained_and_the_whole_privacy_statement() -> None:
+    facts, text = report.to_dict(MODEL), report.summary(MODEL)
+    first = facts["components"][0]
+    assert report.with_noise(first["explained_variance"], first["explained_variance_std"]) in text
+    assert MODEL.statement.text in text
+    assert "5 of 30 features take part" in text
+
+
+def test_a_model_that_was_not_asked_what_it_explains_says_nothing_of_it() -> None:
+    silent = handmade([0.6, 0.8])
+    assert report.to_dict(silent)["components"][0]["explained_variance"] is None
+    assert "±" not in report.summary(silent)
+
+
+def test_a_feature_name_cannot_steer_the_terminal() -> None:
+    text = report.summary(handmade([0.6, 0.8], names=("\x1b[2Jcleared", "two\nlines")))
+    assert "\x1b" not in text
+    assert "two\nlines" not in text
+
+
+@pytest.mark.parametrize("top", [0, -1])
+def test_naming_no_feature_at_all_is_refused(top: int) -> None:
+    with pytest.raises(InvalidParameterError):
+        report.to_dict(MODEL, top=top)
+
+
+@pytest.mark.parametrize(
+    ("value", "noise", "text"),
+    [
+        (98.2412, 1.4321, "98.2 ± 1.4"),
+        (98.2412, 0.0123, "98.241 ± 0.012"),
+        (98.2412, 12.3, "98 ± 12"),
+        (123456.0, 1234.0, "1.235e+05 ± 1.2e+03"),
+        (3.14159, None, "3.142"),
+        (3.14159, 0.0, "3.142"),
+    ],
+)
+def test_a_number_is_written_to_the_places_its_noise_leaves(value: float, noise: float | None, text: str) -> None:
+    assert report.with_noise(value, noise) == text
+
+
+@given(count=st.integers(1, 5000), room=st.integers(1, 100))
+def test_labels_are_thinned_to_the_room_there_is(count: int, room: int) -> None:
+    shown = report._thinned(count, room)
+    assert 1 <= len(shown) <= room
+    assert shown[0] == 0
+    assert shown[-1] < count
+
+
+def test_both_plots_are_pictures_with_something_on_them(tmp_path: Path) -> None:
+    for draw in (report.scree, report.loadings):
+        draw(MODEL, tmp_path / "plot.png")
+        pixels = picture(tmp_path / "plot.png")
+        assert min(pixels.shape[:2]) > 400
+        assert pixels.std() > 0.05
+
+
+def test_red_is_positive_and_blue_negative(tmp_path: Path) -> None:
+    positive, negative = (loadings_of(handmade([sign, 0.0]), tmp_path) for sign in (1.0, -1.0))
+    redness = [float((pixels[:, :, 0] - pixels[:, :, 2]).mean()) for pixels in (positive, negative)]
+    assert redness[0] > 0.1
+    assert redness[1] < -0.1
+
+
+def test_a_loading_of_zero_is_nearly_white_whatever_the_others_are(tmp_path: Path) -> None:
+    pixels = loadings_of(handmade([1.0, 0.0], [0.0, 0.2]), tmp_path)
+    height, width = pixels.shape[:2]
+    lower_left = pixels[int(0.62 * height), int(0.2 * width)]  # the second feature's loading on the first component
+    assert np.all(lower_left > 0.95)
+    assert np.ptp(lower_left) < 0.02
+
+
+def test_features_that_take_no_part_are_not_drawn(tmp_path: Path) -> None:
+    without = loadings_of(handmade([0.6, 0.8]), tmp_path)
+    with_zeros = loadings_of(handmade([0.6, 0.8, *([0.0] * 500)]), tmp_path)
+    assert np.array_equal(without, with_zeros)
+
+
+def test_many_features_many_components_and_odd_names_are_drawn_without_a_warning(tmp_path: Path) -> None:
+    wide = np.linalg.qr(np.random.default_rng(0).standard_normal((900, 30)))[0].T
+    names = tuple(f"cost in $ of {number}$_{{broken" for number in range(900))
+    variances = np.linspace(9, 1, 30)
+    model = replace(
+        handmade(*wide.tolist(), names=names), explained_variance=variances, explained_variance_ratio=variances / 500
+    )
+    report.loadings(model, tmp_path / "wide.png")
+    report.scree(model, tmp_path / "scree.png")
+    assert max(picture(tmp_path / "wide.png").shape) < 2200
+
+
+def test_a_plot_of_a_repeatable_run_says_that_it_is_not_for_release() -> None:
+    assert "NOT FOR RELEASE" in report._footer(MODEL)
+    released = replace(MODEL, statement=replace(MODEL.statement, releasable=True))
+    assert report._footer(released) == "(5, 1e-05)-differentially private, unit: row-add-remove"
+
+
+def test_what_cannot_be_plotted_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError, match="explained_variance=True"):
+        report.scree(handmade([0.6, 0.8]), tmp_path / "scree.png")
+    with pytest.raises(InvalidParameterError, match="No feature"):
+        report.loadings(handmade([0.0, 0.0]), tmp_path / "loadings.png")
+
+
+PLOT = """
+import sys
+from pathlib import Path
+from dpspca.client import report
+from dpspca.common.model import Model
+model = Model.from_bytes(Path(sys.argv[1]).read_bytes())
+{}
+report.scree(model, Path(sys.argv[1]).with_suffix(".png"))
+print("matplotlib.pyplot" in sys.modules)
+"""
+
+
+def in_a_fresh_process(folder: Path, preparation: str) -> subprocess.CompletedProcess[str]:
+    stored = folder / "model.dpspca"
+    stored.write_bytes(MODEL.to_bytes())
+    command = [sys.executable, "-c", PLOT.format(preparation), str(stored)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own code
+
+
+def test_plotting_touches_no_global_state_of_matplotlib(tmp_path: Path) -> None:
+    assert in_a_fresh_process(tmp_path, "").stdout == "False\n"
+
+
+def test_without_matplotlib_the_report_says_how_to_install_it(tmp_path: Path) -> None:
+    ended = in_a_fresh_process(tmp_path, "sys.modules['matplotlib'] = None")
+    assert "MissingExtraError" in ended.stderr
+    assert "pip install 'dpspca[plots]'" in ended.stderr
