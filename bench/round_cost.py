@@ -4,8 +4,9 @@
 
 First table: a question A Q answered from a cached Gram matrix, for a basis with 50 non-zero rows (all rounds but the
 first) and for a dense one, beside plain float64 ``G @ Q``; the noise; and the whole round inside one process: gate,
-ledger, noise, answer, sum, two orthonormalisations, cut, next question. Below it stands Table 1 of Ge et al. (2018),
-measured by its authors on their hardware: it says what was claimed, not what would be measured here.
+ledger, noise, answer, sum, two orthonormalisations, cut, next question. The first round comes on top once: it also
+prepares the rows, multiplies them into the Gram matrix and makes the noise tables. Below stands Table 1 of Ge et al.
+(2018), measured by its authors on their hardware: it says what was claimed, not what would be measured here.
 
 Second table: the pass over the rows beside plain float64 ``X.T @ (X @ Q)``, taking turns in the same run, with a pause
 before each so that no thread of the other still spins; and the time to read the same integers once with as many
@@ -112,7 +113,7 @@ def other_parts(dimension: int, question: CovarianceProduct, shard: Shard) -> di
 
 
 def round_times(rows: FloatArray, repeats: int) -> Result:
-    """Time whole rounds of one job. The first two also make the noise tables of their two standard deviations."""
+    """Time whole rounds of one job. Only the first two make noise tables, each for its own standard deviation."""
     moments = [time.perf_counter()]
 
     def note(_: Progress) -> None:

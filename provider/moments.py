@@ -157,7 +157,7 @@ class StreamedMoments:
 
 
 MAX_GRAM_DIMENSION: Final = 2**14
-"""Beyond this a digit would be narrower than the shift; and the matrix would fill gigabytes."""
+"""Beyond this the matrix would fill gigabytes; beyond 2^16 a digit would be narrower than the shift."""
 
 
 class GramMoments:

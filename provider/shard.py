@@ -34,8 +34,8 @@ from .moments import (
 )
 from .preparation import CheckedRows, integer_csr, integer_rows
 
-GRAM_COLUMNS_A_ROUND: Final = 25
-"""A Gram matrix pays for itself when d is below about 25 times the number of products asked (``bench/rounds.py``)."""
+GRAM_COLUMNS_A_ROUND: Final = 50
+"""A Gram matrix pays for itself when d is below 50 to 80 times the products asked (``bench/round_cost.py``)."""
 
 
 class Strategy(StrEnum):

@@ -1,0 +1,62 @@
+"""Every benchmark runs, and says in JSON what its table says. The numbers themselves depend on the machine."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHES = Path(__file__).parents[2] / "bench"
+
+pytestmark = pytest.mark.skipif(not BENCHES.is_dir(), reason="the benchmarks are not part of the wheel")
+
+
+def measured(name: str) -> Any:
+    script = BENCHES / f"{name}.py"
+    command = [sys.executable, "-W", "error", str(script), "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  # our own script
+    return json.loads(done.stdout)
+
+
+def test_the_cost_of_a_round_is_told_from_a_gram_matrix_and_from_a_pass() -> None:
+    result = measured("round_cost")
+    assert set(result) == {"gram", "stream", "paper_table_1"}
+    parts = ("sparse", "dense", "plain", "gate", "noise", "combine", "next_basis", "round", "first_round")
+    for row in result["gram"]:
+        assert all(row[f"{part}_ms"] > 0 for part in parts)
+        assert row["sparse_ms"] < row["round_ms"] < row["first_round_ms"]
+    for row in result["stream"]:
+        assert row["same_bits"] is True
+        assert row["speedup"] == pytest.approx(row["plain_seconds"] / row["ours_seconds"])
+        assert row["preparation_seconds"] > 0
+    assert [row["rows"].split()[0] for row in result["stream"]] == ["dense", "dense", "CSR"]
+    assert set(result["paper_table_1"]["DPS-PCA"].values()) == {"< 1 ms"}
+
+
+def test_the_error_against_the_rounds_is_told_for_every_budget() -> None:
+    results = measured("rounds")
+    for row in results:
+        errors = row["mean_errors"]
+        assert all(0 < error < 5**0.5 for error in errors.values())
+        assert row["rule_error"] == errors[str(row["rule_rounds"])]
+        assert errors[str(row["best_rounds"])] == min(errors.values())
+    by_mu = sorted(results, key=lambda row: row["mu"])
+    assert by_mu[0]["rule_error"] > 3 * by_mu[-1]["rule_error"]
+
+
+def test_the_thin_qr_is_compared_with_numpys() -> None:
+    results = measured("linalg")
+    assert [row["matrix"] for row in results] == ["independent", "dependent"]
+    for row in results:
+        assert row["speedup"] == pytest.approx(row["numpy_seconds"] / row["thin_qr_seconds"])
+        assert row["departure_from_orthonormal"] < 1e-12
+
+
+def test_the_noise_is_compared_with_opendps() -> None:
+    results = measured("noise")
+    for law in ("gaussian", "laplace"):
+        for row in results[law].values():
+            assert row["ratio"] == pytest.approx(row["ours"] / row["opendp"])
+            assert row["tables_ms"] > 0
