@@ -6,11 +6,11 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import numpy as np
 
 from dpspca.common.algorithms.dps_pca import rounds_of
-from dpspca.common.arrays import FloatArray
-from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
+from dpspca.common.arrays import FloatArray, column_names
+from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema, check_bound, choice
-from dpspca.provider.preparation import check_rows
+from dpspca.provider.preparation import check_rows, numeric
 
 from .simulation import Watcher, simulate
 
@@ -18,10 +18,10 @@ try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as missing:
+except ImportError:
     raise MissingExtraError(
         "The estimators need scikit-learn, which is not installed.", "Install it with: pip install 'dpspca[sklearn]'"
-    ) from missing
+    ) from None
 
 Adjacency: TypeAlias = Literal["replace-one", "add-remove"]
 
@@ -42,9 +42,10 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     sparsity : int
         How many features may take part, all components together. At or above the number of features: all of them.
     method : str
-        The algorithm.
+        The algorithm; in this version "dps-pca".
     epsilon, delta : float
-        The privacy budget of one fit. Smaller is more private.
+        The privacy budget of one fit. Smaller is more private. Every further fit on the same rows, those inside a
+        cross-validation included, costs as much again.
     norm_bound : float
         Bound on a row's Euclidean length, after centring. Never read off the data.
     adjacency : {"replace-one", "add-remove"}
@@ -78,6 +79,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Indices of the features that take part in any component.
     explained_variance_, explained_variance_ratio_ : array of shape (n_components,) or None
         With noise, by design.
+    explained_variance_std_ : float or None
+        Standard deviation of that noise: variances not well above it say nothing.
     mean_ : array of shape (n_features,) or None
         What was taken off.
     n_iter_ : int
@@ -136,6 +139,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.support_ = self.model_.support
         self.explained_variance_ = self.model_.explained_variance
         self.explained_variance_ratio_ = self.model_.explained_variance_ratio
+        self.explained_variance_std_ = self.model_.explained_variance_std
         self.mean_ = self.model_.mean
         self.n_iter_ = rounds_of(spec)
         self.privacy_ = self.model_.statement
@@ -156,24 +160,23 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _spec(self, dimension: int, seed: int) -> JobSpec:
         """Put the parameters into a job, which checks them."""
-        mean = None if self.public_mean is None else tuple(np.asarray(self.public_mean, dtype=np.float64).tolist())
         names = getattr(self, "feature_names_in_", None)
         return JobSpec(
             schema=Schema(dimension, None if names is None else tuple(names)),
             unit=_unit(self.adjacency),
             budget=Budget(self.epsilon, self.delta),
             norm_bound=check_bound("norm_bound", self.norm_bound),
-            components=_whole(self.n_components),
+            components=self.n_components,
             algorithm=self.method,
             accounting=choice(Accounting, "accounting", self.accounting),
             centering=Centering.NONE if self.center is None else choice(Centering, "center", self.center),
             mean_bound=self.mean_bound,
-            public_mean=mean,
-            explained_variance=bool(self.explained_variance),
+            public_mean=self.public_mean,
+            explained_variance=self.explained_variance,
             seed=seed,
             options={
-                "sparsity": _whole(self.sparsity),
-                "rounds": None if self.n_iter == "auto" else _whole(self.n_iter),
+                "sparsity": self.sparsity,
+                "rounds": None if self.n_iter == "auto" else self.n_iter,
                 "start": self.start,
             },
         )
@@ -182,7 +185,13 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Give a seed for the start, which is public, and one for the noise only where a run must repeat."""
         if self.random_state is None:
             return secrets.randbits(63), None
-        start, noise = check_random_state(self.random_state).randint(0, 2**31 - 1, size=2)
+        try:
+            state = check_random_state(self.random_state)
+        except ValueError as problem:
+            raise InvalidParameterError(
+                f"random_state: {problem}.", "Give None, an integer or a RandomState."
+            ) from None
+        start, noise = state.randint(0, 2**31 - 1, size=2)
         return int(start), int(noise)
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401  # scikit-learn publishes no types
@@ -192,7 +201,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
 
 def _unit(adjacency: str | None) -> PrivacyUnit:
-    if adjacency not in _UNITS:
+    if not isinstance(adjacency, str) or adjacency not in _UNITS:
         raise InvalidParameterError(
             f"adjacency is {adjacency!r}, so it is not clear what is promised to whom.",
             "Choose 'replace-one' (one row may be another; the number of rows is public) or 'add-remove' (one row may "
@@ -201,22 +210,9 @@ def _unit(adjacency: str | None) -> PrivacyUnit:
     return _UNITS[adjacency]
 
 
-def _whole(value: Any) -> Any:  # noqa: ANN401  # the spec says what is wrong with anything else
-    """Take numpy's integers for Python's."""
-    return int(value) if isinstance(value, np.integer) else value
-
-
 def _numbers(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
     """Turn an array of Python objects that are numbers into numbers; scikit-learn's callers expect it."""
-    if hasattr(rows, "tocsr"):
+    if hasattr(rows, "tocsr") or column_names(rows) or np.ma.is_masked(rows):
         return rows
     array = np.asarray(rows)
-    if array.dtype.kind != "O":
-        return array
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InvalidTypeError(
-            "The rows hold Python objects: every argument must be a string of digits or a real number.",
-            "Convert every column to a number first.",
-        ) from None
+    return numeric(array) if array.dtype.kind == "O" else array

@@ -4,12 +4,13 @@ With a seed everything repeats, noise included, and the model says that it must 
 comes from the operating system's randomness.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.arrays import column_names
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model
 from dpspca.common.plan import Step
 from dpspca.common.privacy.keystream import KeyStream, WordSource
@@ -17,7 +18,7 @@ from dpspca.common.privacy.lattice import MAX_PARTIES
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.question import RowQuery
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import JobSpec, check_whole, choice
 from dpspca.provider.entropy import SystemEntropy
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.preparation import CheckedRows, check_rows
@@ -40,30 +41,29 @@ Watcher: TypeAlias = Callable[[Progress], None]
 
 
 def simulate(
-    shards: Sequence[Any],
+    shards: Iterable[Any] | Mapping[str, Any],
     spec: JobSpec,
     *,
     noise_seed: int | None = None,
-    strategy: Strategy | None = None,
+    strategy: Strategy | str | None = None,
     watch: Watcher | None = None,
 ) -> Model:
-    """Run a job over shards (dense or sparse rows, one provider each) and return its model.
+    """Run a job over shards (dense or sparse rows, one provider each; a list, or a mapping by name).
 
     ``noise_seed`` makes the noise repeatable and the result unfit for release. ``strategy`` says how shards are
     evaluated, which changes the time and not one bit of the result; left out, what should be faster is taken.
     """
-    if not 0 < len(shards) <= MAX_PARTIES:
-        raise InvalidParameterError(f"There are {len(shards)} shards.", f"Give between 1 and {MAX_PARTIES}.")
+    tables = _tables(shards, spec)
+    seed = None if noise_seed is None else check_whole("noise_seed", noise_seed, least=0, most=2**64 - 1)
+    chosen = None if strategy is None else choice(Strategy, "the strategy", strategy)
     plan = catalogue.plan(spec)
-    checked = [check_rows(rows, spec.schema) for rows in shards]
+    checked = [_checked(rows, spec, number, len(tables)) for number, rows in enumerate(tables, start=1)]
     responders = [
-        Responder(
-            spec, _shard(rows, spec, plan, strategy), MemoryLedger(), _words(noise_seed, f"{spec.digest()} {number}")
-        )
+        Responder(spec, _shard(rows, spec, plan, chosen), MemoryLedger(), _words(seed, f"{spec.digest()} {number}"))
         for number, rows in enumerate(checked)
     ]
     model = drive(catalogue.find(spec.algorithm).run(spec), _Federation(spec, plan, responders, watch))
-    return _state(model, parties=len(shards), releasable=noise_seed is None)
+    return _state(model, parties=len(tables), releasable=seed is None)
 
 
 class _Federation:
@@ -87,6 +87,30 @@ class _Federation:
         if self._watch:
             self._watch(Progress(self._position, len(self._plan), step, aggregate))
         return aggregate
+
+
+def _tables(shards: Any, spec: JobSpec) -> list[Any]:  # noqa: ANN401  # whatever was given
+    """List the shards; tables whose columns have names have to agree on them."""
+    if not isinstance(spec, JobSpec):
+        raise InvalidTypeError(f"The job is a {type(spec).__name__}.", "Call simulate(shards, job) with a JobSpec.")
+    if hasattr(shards, "shape"):
+        raise InvalidTypeError("The shards are one table.", "Wrap it in a list: one entry for every provider.")
+    tables = list(shards.values() if isinstance(shards, Mapping) else shards)
+    if not 0 < len(tables) <= MAX_PARTIES:
+        raise InvalidParameterError(f"There are {len(tables)} shards.", f"Give between 1 and {MAX_PARTIES}.")
+    if len({names for names in map(column_names, tables) if names}) > 1:
+        raise InvalidDataError("The shards' columns have different names or orders.", "Give all the same columns.")
+    return tables
+
+
+def _checked(rows: Any, spec: JobSpec, number: int, total: int) -> CheckedRows:  # noqa: ANN401  # whatever was given
+    """Check a shard's rows, and say which shard it was."""
+    try:
+        return check_rows(rows, spec.schema)
+    except DpspcaError as problem:
+        if total == 1:
+            raise
+        raise type(problem)(f"Shard {number} of {total}: {problem.what}", problem.remedy) from None
 
 
 def _shard(rows: CheckedRows, spec: JobSpec, plan: Sequence[Step], strategy: Strategy | None) -> Shard:

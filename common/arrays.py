@@ -1,6 +1,6 @@
 """Checks that turn an array sent by somebody else into one that can be relied upon, or refuse it with the reason."""
 
-from typing import Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,3 +67,9 @@ def _real(values: ArrayLike) -> FloatArray:
     copy = np.array(array, dtype=np.float64, order="C")
     copy.setflags(write=False)
     return copy
+
+
+def column_names(table: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # a data frame, or anything else
+    """Give a data frame's column names, if it has names that are text."""
+    names = tuple(getattr(table, "columns", ()))
+    return names if names and all(isinstance(name, str) for name in names) else None

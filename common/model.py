@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .arrays import MATRIX, FloatArray
+from .arrays import MATRIX, FloatArray, column_names
 from .errors import CorruptModelError, InvalidDataError
 from .privacy.units import PrivacyUnit
 from .spec import Accounting, Centering
@@ -39,11 +39,16 @@ class Model:
 
     def __post_init__(self) -> None:
         rows, columns = _two(self.components.shape)
+        self.components.setflags(write=False)
         _check_shape("mean", self.mean, (columns,))
         _check_shape("explained_variance", self.explained_variance, (rows,))
         _check_shape("explained_variance_ratio", self.explained_variance_ratio, (rows,))
         if self.feature_names is not None and len(self.feature_names) != columns:
             raise _corrupt(f"There are {len(self.feature_names)} names for {columns} features.")
+        if not all(isinstance(name, str) for name in self.feature_names or ()):
+            raise _corrupt("A feature's name is not text.")
+        if not isinstance(self.explained_variance_std, float | None):
+            raise _corrupt("The noise of the explained variance is no number.")
 
     @property
     def support(self) -> NDArray[np.intp]:
@@ -51,7 +56,11 @@ class Model:
         return np.flatnonzero(self.components.any(axis=0))
 
     def transform(self, rows: Any) -> FloatArray:  # noqa: ANN401  # dense or sparse
-        """Project rows (dense or sparse) onto the components."""
+        """Project rows (dense or sparse) onto the components. The scores are those rows' own, without protection."""
+        names = column_names(rows)
+        if names and self.feature_names and names != self.feature_names:
+            raise InvalidDataError("The rows' columns are not the model's features.", "Give them in the model's order.")
+        rows = _numbers(rows)
         self._check_width(rows.shape[1], self.components.shape[1], "features")
         scores = rows @ self.components.T
         dense = np.asarray(scores.toarray() if isinstance(scores, scipy.sparse.csr_array) else scores)
@@ -59,9 +68,14 @@ class Model:
 
     def inverse_transform(self, scores: FloatArray) -> FloatArray:
         """Map scores back to rows of features."""
+        scores = _numbers(scores)
         self._check_width(scores.shape[1], self.components.shape[0], "components")
-        rows = np.asarray(scores) @ self.components
+        rows = np.asarray(scores @ self.components)
         return rows if self.mean is None else rows + self.mean
+
+    def __repr__(self) -> str:
+        k, d = self.components.shape
+        return f"<Model: {k} components over {d} features, {len(self.support)} in the support>"
 
     def to_bytes(self) -> bytes:
         """Write the model in its own form."""
@@ -91,7 +105,7 @@ class Model:
                 feature_names=None if names is None else tuple(names),
                 **_arrays(header["shapes"], body),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             if isinstance(problem, CorruptModelError):
                 raise
             raise _corrupt("The bytes do not hold a model.") from None
@@ -108,7 +122,7 @@ def fix_signs(components: FloatArray) -> FloatArray:
     """Make the largest entry of every row positive; among equals the first decides."""
     largest = np.argmax(np.abs(components), axis=1)
     signs = np.sign(components[np.arange(len(components)), largest])
-    return components * np.where(signs == 0, 1.0, signs)[:, None]
+    return components * np.where(signs == 0, 1.0, signs)[:, None] + 0.0  # no negative zeros
 
 
 def renamed(model: Model, names: tuple[str, ...] | None) -> Model:
@@ -118,7 +132,22 @@ def renamed(model: Model, names: tuple[str, ...] | None) -> Model:
 
 def _statement(raw: dict[str, Any]) -> PrivacyStatement:
     kinds = {"unit": PrivacyUnit, "accounting": Accounting, "centering": Centering}
-    return PrivacyStatement(**raw | {name: kind(raw[name]) for name, kind in kinds.items()})
+    made = PrivacyStatement(**raw | {name: kind(raw[name]) for name, kind in kinds.items()})
+    numbers = (made.epsilon, made.delta, made.mu, made.exact_epsilon, made.norm_bound, made.mean_bound or 0.0)
+    if not all(isinstance(number, float) for number in numbers):
+        raise _corrupt("A number of the privacy statement is none.")
+    if not (isinstance(made.parties, int) and isinstance(made.answers, int)):
+        raise _corrupt("A count of the privacy statement is none.")
+    return made
+
+
+def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
+    """Take finite numbers in two dimensions, dense or sparse."""
+    table: Any = rows if scipy.sparse.issparse(rows) else np.asarray(rows)
+    values: Any = getattr(table, "data", table) if scipy.sparse.issparse(table) else table
+    if table.ndim != MATRIX or table.dtype.kind not in "fiub" or not np.isfinite(values).all():
+        raise InvalidDataError("This is no table of finite numbers.", "Give rows and columns of finite numbers.")
+    return table
 
 
 def _two(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -7,20 +7,53 @@ share, so that neither has to take the other's word.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
-from .errors import InvalidParameterError, InvalidTypeError
+import numpy as np
+
+from .errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from .privacy.calibrate import MAX_EPSILON, MIN_DELTA
+from .privacy.lattice import MAX_PARTIES
 from .privacy.units import PrivacyUnit
 
 Scalar: TypeAlias = bool | int | float | str | None
 
 MAX_DIMENSION: Final = 2**24
+
+_REAL: Final = (int, float, np.integer, np.floating)
+
+
+class Options(Mapping[str, Scalar]):
+    """What only the algorithm knows, unchangeable: it can be hashed, copied and stored as any value."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, given: Mapping[str, Scalar] | None = None) -> None:
+        if not isinstance(given, Mapping | None):
+            raise InvalidTypeError(f"The options are {given!r}, no mapping.", "Give names and values.")
+        self._items = tuple(sorted(dict(given or {}).items()))
+
+    def __getitem__(self, key: str) -> Scalar:
+        return dict(self._items)[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self._items))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(self._items)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._items))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[dict[str, Scalar]]]:
+        return type(self), (dict(self._items),)
 
 
 class Accounting(StrEnum):
@@ -70,9 +103,12 @@ class Schema:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        check_whole("the number of columns", self.dimension, least=1, most=MAX_DIMENSION)
+        dimension = check_whole("the number of columns", self.dimension, least=1, most=MAX_DIMENSION)
+        object.__setattr__(self, "dimension", dimension)
         if self.names is not None:
             object.__setattr__(self, "names", tuple(self.names))
+            if not all(isinstance(name, str) for name in self.names):
+                raise InvalidTypeError("A column's name is not text.", "Give names as text, or none to any column.")
             check(
                 len(self.names) == self.dimension,
                 f"There are {len(self.names)} names for {self.dimension} columns.",
@@ -87,12 +123,16 @@ class Schema:
     @classmethod
     def of(cls, columns: int | Sequence[str]) -> Self:
         """Make a schema from a number of columns or from their names."""
-        return cls(columns) if isinstance(columns, int) else cls(len(columns), tuple(columns))
+        return cls(int(columns)) if isinstance(columns, int | np.integer) else cls(len(columns), tuple(columns))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSpec:
-    """One job. ``options`` belong to the algorithm, which refuses those it does not know."""
+    """One job. ``options`` belong to the algorithm, which refuses those it does not know.
+
+    ``minimum_parties`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
+    and when it gives up; in one process all providers always answer.
+    """
 
     schema: Schema
     unit: PrivacyUnit
@@ -105,18 +145,26 @@ class JobSpec:
     mean_bound: float | None = None
     public_mean: tuple[float, ...] | None = None
     explained_variance: bool = True
+    minimum_parties: int = 1
+    answer_seconds: int = 600
     seed: int = 0
-    options: Mapping[str, Scalar] = field(default_factory=dict)
+    options: Mapping[str, Scalar] = field(default_factory=Options)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "unit", choice(PrivacyUnit, "the privacy unit", self.unit))
         put(self, "accounting", choice(Accounting, "the accounting", self.accounting))
         put(self, "centering", choice(Centering, "the centring", self.centering))
-        put(self, "options", MappingProxyType(dict(self.options)))
+        put(self, "options", Options(self.options))
+        for name, kind in (("schema", Schema), ("budget", Budget), ("algorithm", str)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidTypeError(f"{name} is {getattr(self, name)!r}.", f"Give a {kind.__name__}.")
         put(self, "norm_bound", check_bound("norm_bound", self.norm_bound))
-        check_whole("the number of components", self.components, least=1, most=self.schema.dimension)
-        check_whole("the seed", self.seed, least=0, most=2**64 - 1)
+        dimension = self.schema.dimension
+        put(self, "components", check_whole("the number of components", self.components, least=1, most=dimension))
+        check_whole("the least number of providers", self.minimum_parties, least=1, most=MAX_PARTIES)
+        check_whole("the seconds for an answer", self.answer_seconds, least=1, most=86_400)
+        put(self, "seed", check_whole("the seed", self.seed, least=0, most=2**64 - 1))
         if not isinstance(self.explained_variance, bool):
             raise InvalidTypeError(
                 f"explained_variance is {self.explained_variance!r}, neither true nor false.", "Give one of these."
@@ -126,14 +174,12 @@ class JobSpec:
     def _check_mean(self) -> None:
         if self.centering is Centering.PRIVATE:
             object.__setattr__(self, "mean_bound", check_bound("mean_bound", self.mean_bound))
+        else:
+            check(self.mean_bound is None, "mean_bound is set but no private mean is asked for.", "Remove one of them.")
         if self.centering is Centering.PUBLIC:
-            mean = self.public_mean
-            check(
-                mean is not None and len(mean) == self.schema.dimension and all(map(_is_real, mean)),
-                "Centring by a public mean needs that mean: one finite number a column.",
-                "Give public_mean, known from elsewhere than these data; or centre privately, or not at all.",
-            )
-            object.__setattr__(self, "public_mean", tuple(float(value) for value in mean or ()))
+            object.__setattr__(self, "public_mean", _public_mean(self.public_mean, self.schema.dimension))
+        else:
+            check(self.public_mean is None, "public_mean is set but not asked for.", "Centre by it, or remove it.")
 
     def to_json(self) -> str:
         """Write the one canonical form: what is signed and hashed."""
@@ -144,17 +190,14 @@ class JobSpec:
         """Read a spec; anything unknown or missing is refused by name."""
         try:
             raw = json.loads(text, object_pairs_hook=_once_each)
-        except ValueError as problem:
+        except DpspcaError:
+            raise
+        except (ValueError, RecursionError) as problem:
             raise InvalidParameterError(f"The job is not valid JSON: {problem}.", "Send a JSON object.") from None
         known = _known(cls, raw, "the job")
         schema = _known(Schema, known.pop("schema", None), "the schema")
         budget = _known(Budget, known.pop("budget", None), "the budget")
-        try:
-            return cls(schema=Schema(**schema), budget=Budget(**budget), **known)
-        except TypeError as problem:
-            raise InvalidTypeError(
-                f"The job does not have the expected form: {problem}.", "Compare the docs."
-            ) from None
+        return cls(schema=Schema(**schema), budget=Budget(**budget), **known)
 
     def digest(self) -> str:
         """Name this job's content."""
@@ -167,15 +210,16 @@ def check(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads
         raise InvalidParameterError(what, remedy)
 
 
-def check_whole(name: str, value: object, *, least: int, most: int) -> None:
-    """Refuse what is not a whole number within the bounds."""
-    if isinstance(value, bool) or not isinstance(value, int):
+def check_whole(name: str, value: Any, *, least: int, most: int) -> int:  # noqa: ANN401  # whatever was given
+    """Refuse what is not a whole number within the bounds; numpy's integers are."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidTypeError(f"{name} is {value!r}, not a whole number.", "Give an integer.")
     check(
-        least <= value <= most,
+        least <= int(value) <= most,
         f"{name} is {value}; it must lie between {least} and {most}.",
         "Choose a value in that range.",
     )
+    return int(value)
 
 
 def check_bound(name: str, value: Any) -> float:  # noqa: ANN401  # whatever was given
@@ -188,7 +232,7 @@ def check_bound(name: str, value: Any) -> float:  # noqa: ANN401  # whatever was
     )
     check(
         _is_real(value) and 2.0**-100 <= value <= 2.0**100,
-        f"{name} is {value!r}; it must be a positive finite number.",
+        f"{name} is {value!r}; it must be a positive finite number, between 2^-100 and 2^100.",
         "Rows longer than it are shortened to it.",
     )
     return float(value)
@@ -211,7 +255,23 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_real(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, _REAL) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def _public_mean(given: Any, dimension: int) -> tuple[float, ...]:  # noqa: ANN401  # whatever was given
+    try:
+        mean = tuple(given)
+    except TypeError:
+        mean = ()
+    check(
+        len(mean) == dimension and all(map(_is_real, mean)),
+        "Centring by a public mean needs that mean: public_mean, one finite number a column.",
+        "Give it, known from elsewhere than these data; or centre privately, or not at all.",
+    )
+    return tuple(map(float, mean))
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
@@ -228,4 +288,7 @@ def _known(kind: type, raw: object, name: str) -> dict[str, Any]:
         raise InvalidTypeError(f"{name} is missing or no object.", "Send a JSON object.")
     unknown = sorted(set(raw) - {f.name for f in fields(kind)})
     check(not unknown, f"{name} has keys that are not known: {', '.join(unknown)}.", "Remove or correct them.")
+    needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    missing = sorted(needed - set(raw))
+    check(not missing, f"{name} lacks {', '.join(missing)}.", "Add it.")
     return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}

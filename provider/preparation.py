@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dpspca.common.arrays import MATRIX, FloatArray
+from dpspca.common.arrays import MATRIX, FloatArray, column_names
 from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
 from dpspca.common.spec import Schema
@@ -50,6 +50,9 @@ class CheckedRows:
 
 def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> CheckedRows:  # noqa: ANN401
     """Refuse rows that are no finite real matrix of at least ``least`` rows with the schema's columns."""
+    names = column_names(rows)
+    if schema and schema.names and names and names != schema.names:
+        raise InvalidDataError("The rows' columns are not those of the schema.", "Give them in the schema's order.")
     matrix = _csr(rows) if scipy.sparse.issparse(rows) else _dense(rows)
     if schema and matrix.shape[1] != schema.dimension:
         raise InvalidDataError(
@@ -126,20 +129,49 @@ def _squared_norms(rows: FloatArray) -> FloatArray:
 
 
 def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
+    if np.ma.is_masked(rows):
+        raise InvalidDataError("Some entries are masked: values are missing.", "Fill in or drop missing values first.")
     array = np.asarray(rows)
+    if array.dtype.kind == "O" and column_names(rows):  # a frame whose columns differ in type, or may miss values
+        array = numeric(rows)
     _check_kind(array.dtype)
-    if array.ndim != MATRIX:
-        raise InvalidDataError(
-            f"The rows form an array of {array.ndim} dimension(s).",
-            "Expected 2D array, got 1D array instead. Reshape your data with reshape(-1, 1) for a single column or "
-            "reshape(1, -1) for a single row.",
-        )
+    _check_two_dimensions(array.ndim)
     return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def numeric(rows: Any) -> FloatArray:  # noqa: ANN401
+    """Turn Python objects that are numbers into numbers; name the column that holds others."""
+    try:
+        return np.asarray(rows).astype(np.float64)
+    except (TypeError, ValueError):
+        bad = [name for name in column_names(rows) or () if not _is_numeric(rows[name])]
+        where = f"Column {bad[0]!r} holds" if bad else "The rows hold"
+        raise InvalidTypeError(
+            f"{where} Python objects or missing values: every argument must be a string of digits or a real number.",
+            "Convert every column to a number, and fill in or drop missing values, first.",
+        ) from None
+
+
+def _is_numeric(column: Any) -> bool:  # noqa: ANN401
+    try:
+        np.asarray(column).astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _check_two_dimensions(dimensions: int) -> None:
+    if dimensions != MATRIX:
+        raise InvalidDataError(
+            f"Expected 2D array, got {dimensions}D array instead.",
+            "Reshape your data with reshape(-1, 1) for a single column or reshape(1, -1) for a single row.",
+        )
 
 
 def _csr(rows: Any) -> scipy.sparse.csr_array:  # noqa: ANN401
     """Take sparse rows over in canonical CSR form: duplicates summed, so that a norm is a norm."""
     _check_kind(rows.dtype)
+    _check_two_dimensions(rows.ndim)
     matrix = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
     return matrix

@@ -64,11 +64,12 @@ class Options:
             "sparsity" in given, "sparsity is not set.", "Say how many features may take part, all components together."
         )
         sparsity, rounds = given["sparsity"], given.get("rounds")
-        check_whole("sparsity", sparsity, least=spec.components, most=2**31)
+        name = "sparsity (which cannot be below the number of components)"
+        kept = min(check_whole(name, sparsity, least=spec.components, most=2**31), spec.schema.dimension)
         if rounds is not None:
-            check_whole("the number of rounds", rounds, least=1, most=1000)
+            rounds = check_whole("the number of rounds", rounds, least=1, most=1000)
         start = choice(Start, "the start", given.get("start", Start.DENSE))
-        return cls(min(int(sparsity or 0), spec.schema.dimension), None if rounds is None else int(rounds), start)
+        return cls(kept, rounds, start)
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:

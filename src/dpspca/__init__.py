@@ -7,10 +7,13 @@ if TYPE_CHECKING:
     from dpspca.client.estimators import DPSPCA as DPSPCA
     from dpspca.client.files import load_model as load_model
     from dpspca.client.files import save_model as save_model
+    from dpspca.client.simulation import Progress as Progress
     from dpspca.client.simulation import simulate as simulate
+    from dpspca.common.errors import DpspcaError as DpspcaError
     from dpspca.common.model import Model as Model
     from dpspca.common.privacy.units import PrivacyUnit as PrivacyUnit
     from dpspca.common.spec import Budget as Budget
+    from dpspca.common.spec import Centering as Centering
     from dpspca.common.spec import JobSpec as JobSpec
     from dpspca.common.spec import Schema as Schema
 
@@ -19,7 +22,10 @@ __version__ = "0.1.0"
 # Loaded on first use: a provider's daemon needs no estimator, and the estimator needs packages of an extra.
 _HOMES = {
     "DPSPCA": "dpspca.client.estimators",
+    "Progress": "dpspca.client.simulation",
     "simulate": "dpspca.client.simulation",
+    "DpspcaError": "dpspca.common.errors",
+    "Centering": "dpspca.common.spec",
     "load_model": "dpspca.client.files",
     "save_model": "dpspca.client.files",
     "Model": "dpspca.common.model",
@@ -32,9 +38,12 @@ _HOMES = {
 __all__ = [
     "DPSPCA",
     "Budget",
+    "Centering",
+    "DpspcaError",
     "JobSpec",
     "Model",
     "PrivacyUnit",
+    "Progress",
     "Schema",
     "__version__",
     "load_model",

@@ -147,7 +147,13 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
     ("k > d", {"n_components": 7, "sparsity": 10}, ROWS, InvalidParameterError, "between 1 and 6"),
     ("k = 0", {"n_components": 0}, ROWS, InvalidParameterError, "between 1 and 6"),
     ("k not whole", {"n_components": 1.5}, ROWS, InvalidTypeError, "whole number"),
-    ("s < k", {"n_components": 3, "sparsity": 2}, ROWS, InvalidParameterError, "sparsity is 2"),
+    (
+        "s < k",
+        {"n_components": 3, "sparsity": 2},
+        ROWS,
+        InvalidParameterError,
+        "cannot be below the number of components. is 2",
+    ),
     ("epsilon = 0", {"epsilon": 0.0}, ROWS, InvalidParameterError, "epsilon"),
     ("epsilon < 0", {"epsilon": -1.0}, ROWS, InvalidParameterError, "epsilon"),
     ("epsilon NaN", {"epsilon": np.nan}, ROWS, InvalidParameterError, "epsilon"),
@@ -161,6 +167,12 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
     ("adjacency unset", {"adjacency": None}, ROWS, InvalidParameterError, "adjacency"),
     ("adjacency unknown", {"adjacency": "swap"}, ROWS, InvalidParameterError, "adjacency"),
     ("method unknown", {"method": "magic"}, ROWS, InvalidParameterError, "dps-pca"),
+    ("variance not bool", {"explained_variance": "no"}, ROWS, InvalidTypeError, "explained_variance"),
+    ("mean unasked", {"mean_bound": 3.0}, ROWS, InvalidParameterError, "mean_bound is set"),
+    ("mean no list", {"center": "public", "public_mean": 0}, ROWS, InvalidParameterError, "public_mean"),
+    ("adjacency a list", {"adjacency": ["a"]}, ROWS, InvalidParameterError, "adjacency"),
+    ("three dimensions", {}, ROWS[None], InvalidDataError, "got 3D"),
+    ("sparse, one dimension", {}, scipy.sparse.coo_array(np.ones(5)), InvalidDataError, "got 1D"),
     ("rounds = 0", {"n_iter": 0}, ROWS, InvalidParameterError, "rounds"),
     ("rounds text", {"n_iter": "many"}, ROWS, InvalidTypeError, "rounds"),
     ("start unknown", {"start": "warm"}, ROWS, InvalidParameterError, "start"),
@@ -188,6 +200,31 @@ def test_bad_input_is_refused_with_what_and_what_to_do(
         estimator(**change).fit(rows)
     assert caught.value.what
     assert caught.value.remedy
+
+
+def test_masked_entries_are_missing_ones() -> None:
+    with pytest.raises(InvalidDataError, match="masked"):
+        estimator().fit(np.ma.masked_greater(ROWS, 1.0))
+
+
+def test_a_column_that_is_no_number_is_named() -> None:
+    frame = pd.DataFrame(ROWS, columns=list("abcdef"))
+    frame["c"] = "text"
+    with pytest.raises(InvalidTypeError, match="Column 'c'"):
+        estimator().fit(frame)
+    nullable = pd.DataFrame(ROWS, columns=list("abcdef")).round().astype("Int64")
+    assert estimator().fit(nullable).n_features_in_ == 6
+
+
+@pytest.mark.parametrize("state", [-1, "seed", np.random.default_rng(0)])
+def test_a_random_state_that_is_none_is_refused(state: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="random_state"):
+        estimator(random_state=state).fit(ROWS)
+
+
+def test_the_noise_of_the_variances_is_told() -> None:
+    fitted = estimator().fit(ROWS)
+    assert fitted.explained_variance_std_ > 0
 
 
 def test_constant_columns_fit_like_any_other() -> None:

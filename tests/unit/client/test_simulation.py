@@ -3,13 +3,14 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
 from dpspca.client.simulation import Progress, simulate
 from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.arrays import FloatArray
-from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError
 from dpspca.common.linalg import largest_rows, subspace_distance, thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
@@ -85,7 +86,7 @@ def test_every_provider_draws_noise_of_its_own() -> None:
         seen: list[Progress] = []
         simulate(np.array_split(ROWS, parties), spec(), noise_seed=4, watch=seen.append)
         exact = ROWS.T @ (ROWS @ dps_start())
-        stds[parties] = float(np.std(seen[1].aggregate.values - exact))
+        stds[parties] = float(np.std(seen[1].aggregate.values - exact))  # noqa: PD011  # no frame
         assert seen[1].aggregate.noise_std == pytest.approx(stds[parties], rel=0.3)
     assert stds[4] / stds[1] == pytest.approx(2, rel=0.3)
 
@@ -184,6 +185,43 @@ def test_no_shards_or_too_many_are_refused() -> None:
     for shards in ([], [ROWS] * 129):
         with pytest.raises(InvalidParameterError, match="shards"):
             simulate(shards, spec())
+
+
+@pytest.mark.parametrize("shards", [ROWS, pd.DataFrame(ROWS), scipy.sparse.csr_array(ROWS)])
+def test_one_table_is_no_list_of_shards(shards: Any) -> None:
+    with pytest.raises(InvalidTypeError, match="Wrap it in a list"):
+        simulate(shards, spec())
+
+
+def test_shards_may_come_by_name_and_arguments_swapped_are_noticed() -> None:
+    by_name = simulate({"north": ROWS[:2000], "south": ROWS[2000:]}, spec(), noise_seed=1)
+    assert by_name.to_bytes() == simulate(iter([ROWS[:2000], ROWS[2000:]]), spec(), noise_seed=1).to_bytes()
+    with pytest.raises(InvalidTypeError, match="JobSpec"):
+        simulate(spec(), [ROWS])  # type: ignore[arg-type]
+
+
+def test_frames_have_to_agree_on_their_columns() -> None:
+    names = [f"f{number}" for number in range(DIMENSION)]
+    frame = pd.DataFrame(ROWS, columns=names)
+    backwards = frame[frame.columns[::-1]]
+    with pytest.raises(InvalidDataError, match="schema"):
+        simulate([backwards], spec(schema=Schema.of(names)))
+    with pytest.raises(InvalidDataError, match="different names"):
+        simulate([frame, backwards], spec())
+    model = simulate([frame, frame], spec(schema=Schema.of(names)))
+    with pytest.raises(InvalidDataError, match="not the model's"):
+        model.transform(backwards)
+
+
+@pytest.mark.parametrize("change", [{"noise_seed": -1}, {"noise_seed": True}, {"noise_seed": "a"}, {"strategy": "x"}])
+def test_odd_settings_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(DpspcaError):
+        simulate([ROWS], spec(), **change)
+
+
+def test_an_error_says_which_shard_it_was() -> None:
+    with pytest.raises(InvalidDataError, match="Shard 2 of 3"):
+        simulate([ROWS, ROWS[:1], ROWS], spec())
 
 
 def test_a_bad_shard_is_refused_before_anything_is_asked() -> None:

@@ -69,6 +69,10 @@ def damaged() -> list[bytes]:
         {"shapes": header["shapes"] | {"components": [4, 3]}},
         {"shapes": header["shapes"] | {"mean": [2, 3]}},
         {"feature_names": ["a"]},
+        {"feature_names": [1, 2, 3, 4, 5, 6]},
+        {"explained_variance_std": "x"},
+        {"statement": header["statement"] | {"epsilon": "a"}},
+        {"statement": header["statement"] | {"parties": None}},
         {"shapes": {"mean": [6]}},
         {"statement": {}},
         {"statement": None},
@@ -77,7 +81,15 @@ def damaged() -> list[bytes]:
         {"shapes": [1]},
     ]
     altered = [json.dumps(header | change).encode() + b"\n" + body for change in changes]
-    return [*altered, line + b"\n" + body[:-1], line + b"\n" + body + b"\0", line, b"", np.full(1, np.nan).tobytes()]
+    return [
+        b"[" * 200_000,
+        *altered,
+        line + b"\n" + body[:-1],
+        line + b"\n" + body + b"\0",
+        line,
+        b"",
+        np.full(1, np.nan).tobytes(),
+    ]
 
 
 @pytest.mark.parametrize("stored", damaged())
@@ -101,6 +113,20 @@ def test_transform_takes_the_mean_off_and_inverse_transform_puts_it_back() -> No
     assert MODEL.transform(back) == pytest.approx(scores)
     assert MODEL.transform(scipy.sparse.csr_array(rows)) == pytest.approx(scores)
     assert Model(BASIS.T, STATEMENT).inverse_transform(rows @ BASIS) == pytest.approx(rows @ BASIS @ BASIS.T)
+
+
+@pytest.mark.parametrize("rows", [[[1.0, "a"]], np.ones(6), np.full((2, 6), np.nan), np.ones((2, 6)) * 1j])
+def test_what_is_no_table_of_numbers_is_refused(rows: object) -> None:
+    for projection in (MODEL.transform, MODEL.inverse_transform):
+        with pytest.raises(InvalidDataError, match="no table"):
+            projection(rows)  # type: ignore[arg-type]
+
+
+def test_lists_are_tables_and_a_model_is_described_in_a_line() -> None:
+    assert MODEL.transform(np.ones((2, 6)).tolist()).shape == (2, 2)
+    assert repr(MODEL) == "<Model: 2 components over 6 features, 6 in the support>"
+    with pytest.raises(ValueError, match="read-only"):
+        MODEL.components[0, 0] = 1.0
 
 
 def test_rows_of_another_width_are_refused() -> None:

@@ -1,8 +1,12 @@
 """A spec is checked when made, reads and writes one canonical form, and refuses what it does not know."""
 
+import copy
 import json
+import pickle  # noqa: TID251  # to see that users can
+from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpspca.common.algorithms import catalogue
@@ -102,6 +106,38 @@ def test_an_impossible_epsilon_is_refused(epsilon: Any) -> None:
         Budget(epsilon, 1e-6)
 
 
+def test_numpy_s_numbers_are_numbers() -> None:
+    made = spec(norm_bound=np.float32(3), components=np.int64(2), budget=Budget(np.float64(1), 1e-6), seed=np.uint8(0))
+    assert made.digest() == spec().digest()
+    assert Schema.of(np.int64(8)) == Schema(8)
+
+
+def test_a_spec_can_be_hashed_copied_and_pickled() -> None:
+    made = spec()
+    assert {made: 1}[spec()] == 1
+    assert copy.deepcopy(made) == made
+    assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301  # our own bytes
+    assert asdict(made)["options"] == {"sparsity": 4}
+
+
+@pytest.mark.parametrize(
+    "change", [{"mean_bound": 3.0}, {"public_mean": (1.0,) * 8}, {"centering": "public", "public_mean": 0}]
+)
+def test_a_mean_that_is_not_asked_for_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError, match=r"public_mean|mean_bound"):
+        spec(**change)
+
+
+def test_a_public_mean_may_be_an_array() -> None:
+    assert spec(centering="public", public_mean=np.arange(8)).public_mean == tuple(map(float, range(8)))
+
+
+@pytest.mark.parametrize("change", [{"schema": 8}, {"budget": (1, 1e-6)}, {"options": 3}, {"algorithm": 3}])
+def test_a_value_of_another_kind_altogether_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidTypeError):
+        spec(**change)
+
+
 def test_equal_numbers_make_one_job_however_they_are_written() -> None:
     assert spec(budget=Budget(1, 1e-6), norm_bound=3).digest() == spec().digest()
 
@@ -153,7 +189,10 @@ def form(**changes: Any) -> str:
         (form(schema={"dimension": "8"}), "whole number"),
         (form(unit=None), "unit"),
         (form()[:-1] + ', "seed": 7}', "given twice"),
-        ('{"schema": {"dimension": 8}, "budget": {"epsilon": 1, "delta": 0.1}}', "form"),
+        ('{"schema": {"dimension": 8}, "budget": {"epsilon": 1, "delta": 0.1}}', "lacks components, norm_bound, unit"),
+        ("[" * 200_000, "not valid JSON"),
+        (form(algorithm={}), "algorithm"),
+        (form(norm_bound=10**400), "norm_bound"),
     ],
 )
 def test_a_form_that_is_not_a_spec_is_refused(text: str, reason: str) -> None:
