@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 CODE := src/dpspca/*
 SCRIPTS := tests bench
 
-.PHONY: help demo test test-slow lint types check package lock clean
+.PHONY: help demo test test-slow lint types check package protos lock clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,10 @@ package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
 	cd build && installed/bin/python -m pytest -m "not slow" -n auto -c ../pyproject.toml --rootdir .. ../tests
+
+protos: $(READY)  ## generate the code for the messages
+	$(BIN)/python -m grpc_tools.protoc -I dpspca/protos=protos --python_out=src --grpc_python_out=src --pyi_out=src \
+		dpspca/protos/dpspca/v1/federation.proto
 
 lock: $(READY)  ## pin every dependency by hash, for every platform
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -44,11 +44,14 @@ class Responder:
     under full adaptivity (Smith & Thakurta 2022). Trusted: this process and its source of random words.
     """
 
-    def __init__(self, spec: JobSpec, shard: Evaluator, ledger: Ledger, words: WordSource) -> None:
+    def __init__(
+        self, spec: JobSpec, shard: Evaluator, ledger: Ledger, words: WordSource, *, job: str | None = None
+    ) -> None:
+        """``job`` names what was signed; two jobs of the same content are two jobs. Unsigned, the content names it."""
         shard.check(spec)
         self._gate = Gate(spec)
         self._start = Standing.at_start(spec)
-        self._job = spec.digest()
+        self._job = job or spec.digest()
         self._shard = shard
         self._ledger = ledger
         self._words = words

@@ -26,10 +26,13 @@ def combine(spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]]) -> 
         )
     for answer in answers:
         _check(step, answer)
+    return aggregate(spec, step, sum(answers[1:], start=answers[0]), len(answers))
+
+
+def aggregate(spec: JobSpec, step: Step, total: NDArray[np.int64], parties: int) -> Aggregate:
+    """Put a sum of checked answers into the units of the data, and say how noisy it is."""
     unit = step.question.unit_value(_bound(spec, step))
-    total = sum(answers[1:], start=answers[0])
-    noise = step.noise_std * math.sqrt(len(answers)) * unit
-    return Aggregate(total.astype(np.float64) * unit, noise, len(answers))
+    return Aggregate(total.astype(np.float64) * unit, step.noise_std * math.sqrt(parties) * unit, parties)
 
 
 def _check(step: Step, answer: NDArray[np.int64]) -> None:

@@ -1,0 +1,1 @@
+"""How parties know each other, and carry signed jobs between them; the one room of common that touches files."""

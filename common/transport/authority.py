@@ -1,0 +1,194 @@
+"""The federation's authority: a folder on the operator's own machine, which needs no network and offers no service.
+
+It holds four files. ``authority.pem`` is its certificate, to be handed to every party by a way they trust;
+``authority-key.pem`` never leaves; ``index.jsonl`` records, one line an act and never rewritten, what was issued,
+revoked and published; ``revoked.pem`` is the newest revocation list, to be handed to every party again and again.
+An act is recorded, on disk, before its result is shown: the index may name a certificate that nobody received, but
+there is none that it does not name.
+
+From a request the authority takes a name and a key, nothing more. One operator at a time: two that write at the same
+moment are not kept apart.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
+
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import ReasonFlags
+
+from dpspca.common.errors import InvalidParameterError
+
+from . import files
+from .certificates import (
+    Issuer,
+    federation_of,
+    key_pem,
+    read_request,
+    whole_second,
+    write_party,
+)
+from .errors import UnsafeFileError, require_trust
+from .names import PartyName
+from .trust import write_revocations
+
+Clock: TypeAlias = Callable[[], datetime]
+
+AUTHORITY_LIFE: Final = timedelta(days=3652)
+PARTY_DAYS: Final = 30
+LIST_DAYS: Final = 30
+
+CERTIFICATE_FILE: Final = "authority.pem"
+KEY_FILE: Final = "authority-key.pem"
+INDEX_FILE: Final = "index.jsonl"
+LIST_FILE: Final = "revoked.pem"
+
+
+class Reason(StrEnum):
+    """Why a certificate no longer counts, in the words of the standard (RFC 5280)."""
+
+    KEY_COMPROMISE = "keyCompromise"
+    AFFILIATION_CHANGED = "affiliationChanged"
+    SUPERSEDED = "superseded"
+    CESSATION_OF_OPERATION = "cessationOfOperation"
+    PRIVILEGE_WITHDRAWN = "privilegeWithdrawn"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One certificate that the authority has issued."""
+
+    name: PartyName
+    serial: str
+    since: datetime
+    until: datetime
+    revoked: datetime | None = None
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """An authority's folder, opened."""
+
+    folder: Path
+    _issuer: Issuer = field(repr=False)
+    _clock: Clock = field(repr=False)
+
+    @classmethod
+    def init(cls, folder: Path, federation: str, clock: Clock) -> Self:
+        """Set up a new authority in a folder that does not exist, or is empty."""
+        issuer = Issuer.new(federation, clock(), AUTHORITY_LIFE)
+        files.make_private_folder(folder)
+        if any(folder.iterdir()):
+            raise UnsafeFileError(f"{folder} is not empty.", "An authority is never overwritten: choose a new folder.")
+        files.create(folder / KEY_FILE, key_pem(issuer.key))
+        files.create(folder / INDEX_FILE, b"")
+        made = cls(folder, issuer, clock)
+        files.create(folder / CERTIFICATE_FILE, made.certificate_pem, files.PUBLIC)
+        made.revocation_list()
+        return made
+
+    @classmethod
+    def open(cls, folder: Path, clock: Clock) -> Self:
+        """Open an authority that was set up before."""
+        files.require_private_folder(folder)
+        key = files.read(folder / KEY_FILE, private=True)
+        return cls(folder, Issuer.read(files.read(folder / CERTIFICATE_FILE), key), clock)
+
+    @property
+    def federation(self) -> str:
+        """The federation it speaks for."""
+        return federation_of(self._issuer.certificate)
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """What every party must receive by a way it trusts."""
+        return self._issuer.certificate.public_bytes(Encoding.PEM)
+
+    def sign(self, request_pem: bytes, *, days: int = PARTY_DAYS, expected: PartyName | None = None) -> bytes:
+        """Certify the key in a request. With ``expected``, a request for any other name is refused."""
+        party, public = read_request(request_pem)
+        require_trust(
+            expected in (None, party), f"The request is for {party}, not for {expected}.", "Ask who sent it, and why."
+        )
+        made = write_party(self._issuer, party, public, self._clock(), timedelta(days=days))
+        since, until = made.not_valid_before_utc.isoformat(), made.not_valid_after_utc.isoformat()
+        self._record("issued", serial=f"{made.serial_number:x}", name=party.uri, since=since, until=until)
+        return made.public_bytes(Encoding.PEM)
+
+    def list(self) -> tuple[Entry, ...]:
+        """Every certificate issued so far, in order."""
+        return tuple(self._state()[0].values())
+
+    def revoke(self, which: PartyName | str, reason: Reason = Reason.KEY_COMPROMISE) -> tuple[Entry, ...]:
+        """Revoke one certificate by its serial number as listed, or by its name all that a party has left.
+
+        The new list counts for a party once it has that list: hand out ``revoked.pem`` at once.
+        """
+        entries = [each for each in self.list() if not each.revoked and str(which) in (each.serial, each.name.uri)]
+        if not entries:
+            raise InvalidParameterError(
+                f"There is nothing to revoke under {str(which)!r:.120}.",
+                "Give a serial number or a whole name as the list of certificates shows it.",
+            )
+        for entry in entries:
+            self._record("revoked", serial=entry.serial, reason=Reason(reason).value)
+        self.revocation_list()
+        serials = {entry.serial for entry in entries}
+        return tuple(each for each in self.list() if each.serial in serials)
+
+    def revocation_list(self, *, days: int = LIST_DAYS) -> bytes:
+        """Sign a fresh list, with the next number and ``days`` to run, and keep it as ``revoked.pem``."""
+        if not 1 <= days <= AUTHORITY_LIFE.days:
+            raise InvalidParameterError(f"A list was asked for a life of {days} days.", "Give at least one.")
+        entries, number = self._state()
+        revoked = [
+            (int(each.serial, 16), each.revoked, ReasonFlags(each.reason))
+            for each in entries.values()
+            if each.revoked is not None
+        ]
+        self._record("published", number=number + 1)
+        pem = write_revocations(self._issuer, revoked, number + 1, self._clock(), timedelta(days=days))
+        files.replace(self.folder / LIST_FILE, pem, files.PUBLIC)
+        return pem
+
+    def _record(self, act: str, **details: str | int) -> None:
+        line = {"act": act, "at": whole_second(self._clock()).isoformat(), **details}
+        files.append(self.folder / INDEX_FILE, json.dumps(line).encode() + b"\n")
+
+    def _state(self) -> tuple[dict[str, Entry], int]:
+        """Read the index from its start: the certificates, and the number of the last list."""
+        try:
+            return self._replay()
+        except (ValueError, KeyError, TypeError):
+            raise UnsafeFileError(
+                f"{INDEX_FILE} is not as the authority wrote it.",
+                "Restore it from a backup; if only its last line is cut short, remove that line.",
+            ) from None
+
+    def _replay(self) -> tuple[dict[str, Entry], int]:
+        entries: dict[str, Entry] = {}
+        number = 0
+        for line in self._acts():
+            match line:
+                case {"act": "issued", "serial": serial, "name": name, "since": since, "until": until}:
+                    entries[serial] = Entry(PartyName.parse(name), serial, _time(since), _time(until))
+                case {"act": "revoked", "serial": serial, "at": at, "reason": reason}:
+                    entries[serial] = replace(entries[serial], revoked=_time(at), reason=Reason(reason))
+                case {"act": "published", "number": number}:
+                    pass
+                case _:
+                    raise ValueError
+        return entries, number
+
+    def _acts(self) -> Iterator[Any]:
+        for line in files.read(self.folder / INDEX_FILE, private=True).splitlines():
+            yield json.loads(line)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,117 @@
+"""Files that keys and certificates live in: private from the first byte, replaced whole or not at all.
+
+A private file is created by one system call that fails if anything of that name exists (a link included) and that
+gives nobody else the right to read it, not even for a moment. It is read back only while that still holds.
+"""
+
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from .errors import UnsafeFileError
+
+MAX_FILE_BYTES: Final = 1 << 24
+PRIVATE: Final = 0o600
+PUBLIC: Final = 0o644
+
+Stamp: TypeAlias = tuple[int, int, int]
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder for this user alone; one that exists must already be so."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UnsafeFileError(f"{folder} cannot be made: {problem.strerror}.", "Choose another folder.") from None
+    require_private_folder(folder)
+
+
+def require_private_folder(folder: Path) -> None:
+    """Refuse a folder in which somebody else could look, or put a file of theirs in the place of ours."""
+    try:
+        found = folder.stat()
+    except OSError as problem:
+        raise UnsafeFileError(f"{folder} cannot be used: {problem.strerror}.", "Name the right folder.") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise UnsafeFileError(f"{folder} is not a folder of this user alone.", f"Own it, and `chmod 700 {folder}`.")
+
+
+def create(path: Path, content: bytes, mode: int = PRIVATE) -> None:
+    """Write a new file; whatever bears that name already, a link included, is left alone and refused."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, mode)
+    except FileExistsError:
+        raise UnsafeFileError(f"{path} exists.", "Nothing is overwritten: move it away, or choose a folder.") from None
+    try:
+        _write(descriptor, content)
+    except BaseException:
+        path.unlink()
+        raise
+    _flush_folder(path.parent)
+
+
+def replace(path: Path, content: bytes, mode: int = PRIVATE) -> None:
+    """Replace a file in one step: a reader finds the old content or the new, after a crash too."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        create(draft, content, mode)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _flush_folder(path.parent)
+
+
+def append(path: Path, content: bytes) -> None:
+    """Add to the end of a file that exists, and wait until it is on the disk."""
+    _write(_open(path, os.O_WRONLY | os.O_APPEND), content)
+
+
+def read(path: Path, *, private: bool = False) -> bytes:
+    """Read a file of ours; a link is refused, and so is a private file that others could read."""
+    with os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
+            raise UnsafeFileError(f"{path} is no file, or too long.", "Name the right file.")
+        if private and (found.st_uid != os.geteuid() or found.st_mode & 0o077):
+            raise UnsafeFileError(
+                f"Others can read {path}, or own it.",
+                f"`chmod 600 {path}`; if anyone may have read it, have its certificate revoked and make a new key.",
+            )
+        return file.read(MAX_FILE_BYTES)
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Tell cheaply whether a file has been replaced or written to; None if it is not there."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _open(path: Path, flags: int) -> int:
+    try:  # without O_NONBLOCK, a named pipe in the file's place would hang us
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as problem:
+        raise UnsafeFileError(
+            f"{path} cannot be opened: {problem.strerror}.", "Name the right folder; links are not followed."
+        ) from None
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,111 @@
+"""gRPC with mutual TLS: credentials, limits, and who is calling. Edge: sockets live below this line.
+
+Both sides show a certificate of the federation's authority. gRPC checks the chain; ``Doorkeeper`` then reads the name
+and role from the certificate itself, checks that it is in force and not revoked, and lets a method through only for
+the role that it belongs to. A method that nobody listed is refused.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NoReturn
+
+import grpc
+import grpc.aio
+
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError, RefusedError
+
+from .errors import NotTrustedError, WrongRoleError
+from .identity import Identity
+from .names import COORDINATOR_HOST, PartyName, Role
+from .trust import RevocationList, peer_of
+from .wire import FRAME
+
+MAX_MESSAGE: Final = 4 * FRAME
+"""A frame with its envelope, or a signed job: nothing larger is ever read into memory."""
+
+_COMMON: Final = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.max_metadata_size", 8192),
+)
+_SERVER: Final = (
+    *_COMMON,
+    ("grpc.so_reuseport", 0),  # two coordinators on one port would share its callers by chance
+    ("grpc.max_concurrent_streams", 64),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5000),
+    ("grpc.http2.max_ping_strikes", 3),
+)
+_CLIENT: Final = (
+    *_COMMON,
+    ("grpc.ssl_target_name_override", COORDINATOR_HOST),
+    ("grpc.enable_retries", 0),  # what may be repeated, and how, is decided above
+)
+
+CODE_KEY: Final = "dpspca-code"
+
+
+def server(**options: Any) -> grpc.aio.Server:  # noqa: ANN401  # whatever grpc takes
+    """Make a server with our limits."""
+    return grpc.aio.server(options=_SERVER, **options)
+
+
+def server_credentials(identity: Identity) -> grpc.ServerCredentials:
+    """Show our certificate, and insist on one of the same authority."""
+    return grpc.ssl_server_credentials(
+        [(identity.key_pem, identity.certificate_pem)], identity.authority_pem, require_client_auth=True
+    )
+
+
+def dial(address: str, identity: Identity) -> grpc.aio.Channel:
+    """Connect to a coordinator: only a certificate issued for one bears the name that is checked."""
+    credentials = grpc.ssl_channel_credentials(identity.authority_pem, identity.key_pem, identity.certificate_pem)
+    return grpc.aio.secure_channel(address, credentials, options=_CLIENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Doorkeeper:
+    """Says who is calling, and whether that role may."""
+
+    authority_pem: bytes
+    revocations: Callable[[], RevocationList]
+    clock: Callable[[], datetime]
+    allowed: Mapping[str, Role]
+
+    async def admit(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
+        """Name the caller, or end the call."""
+        try:
+            return self._caller(context, method)
+        except DpspcaError as problem:
+            await abort(context, problem)
+
+    def _caller(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
+        shown = list(context.auth_context().get("x509_pem_cert", []))
+        if len(shown) != 1:
+            raise NotTrustedError("The caller showed no certificate.", "Connect with the identity of a party.")
+        caller = peer_of(shown[0], self.authority_pem, self.clock(), self.revocations())
+        if caller.role is not self.allowed.get(method):
+            raise WrongRoleError(f"The role {caller.role} may not call {method}.", "Use the identity of another role.")
+        return caller
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], problem: DpspcaError) -> NoReturn:
+    """End a call with an error of ours: the code for programs, the sentences for people."""
+    await context.abort(status_of(problem), str(problem), ((CODE_KEY, problem.code),))
+    raise AssertionError  # abort does not return
+
+
+def status_of(problem: DpspcaError) -> grpc.StatusCode:
+    """Give the gRPC status that says whose fault it was."""
+    for kind, status in _STATUSES:
+        if isinstance(problem, kind):
+            return status
+    return grpc.StatusCode.INTERNAL
+
+
+_STATUSES: Final = (
+    (NotTrustedError, grpc.StatusCode.UNAUTHENTICATED),
+    (WrongRoleError, grpc.StatusCode.PERMISSION_DENIED),
+    (RefusedError, grpc.StatusCode.FAILED_PRECONDITION),
+    ((InvalidParameterError, InvalidTypeError, InvalidDataError, ValueError), grpc.StatusCode.INVALID_ARGUMENT),
+)

@@ -1,0 +1,1 @@
+"""The messages that the parties exchange, and the code generated from them."""

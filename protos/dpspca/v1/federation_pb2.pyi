@@ -1,0 +1,187 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FromProvider(_message.Message):
+    __slots__ = ("hello", "heartbeat", "answer", "refusal")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    heartbeat: Heartbeat
+    answer: AnswerFrame
+    refusal: Refusal
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+
+class ToProvider(_message.Message):
+    __slots__ = ("welcome", "heartbeat", "ask", "frame", "farewell")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    FRAME_FIELD_NUMBER: _ClassVar[int]
+    FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    heartbeat: Heartbeat
+    ask: Ask
+    frame: Frame
+    farewell: Farewell
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("software", "data_sets")
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    DATA_SETS_FIELD_NUMBER: _ClassVar[int]
+    software: str
+    data_sets: _containers.RepeatedCompositeFieldContainer[DataSet]
+    def __init__(self, software: _Optional[str] = ..., data_sets: _Optional[_Iterable[_Union[DataSet, _Mapping]]] = ...) -> None: ...
+
+class DataSet(_message.Message):
+    __slots__ = ("name", "dimension")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    dimension: int
+    def __init__(self, name: _Optional[str] = ..., dimension: _Optional[int] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("software", "heartbeat_seconds")
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    software: str
+    heartbeat_seconds: int
+    def __init__(self, software: _Optional[str] = ..., heartbeat_seconds: _Optional[int] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("signed_job", "position", "kind", "digest", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "frames")
+    SIGNED_JOB_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    NONZERO_ROWS_FIELD_NUMBER: _ClassVar[int]
+    CENTRED_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    POWER_FIELD_NUMBER: _ClassVar[int]
+    FRAMES_FIELD_NUMBER: _ClassVar[int]
+    signed_job: bytes
+    position: int
+    kind: str
+    digest: str
+    dimension: int
+    columns: int
+    nonzero_rows: int
+    centred: bool
+    threshold: float
+    power: int
+    frames: int
+    def __init__(self, signed_job: _Optional[bytes] = ..., position: _Optional[int] = ..., kind: _Optional[str] = ..., digest: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[int] = ..., nonzero_rows: _Optional[int] = ..., centred: _Optional[bool] = ..., threshold: _Optional[float] = ..., power: _Optional[int] = ..., frames: _Optional[int] = ...) -> None: ...
+
+class Frame(_message.Message):
+    __slots__ = ("sequence", "content")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    content: bytes
+    def __init__(self, sequence: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class AnswerFrame(_message.Message):
+    __slots__ = ("job", "position", "sequence", "content")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    position: int
+    sequence: int
+    content: bytes
+    def __init__(self, job: _Optional[str] = ..., position: _Optional[int] = ..., sequence: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("job", "position", "code", "what", "remedy")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    REMEDY_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    position: int
+    code: str
+    what: str
+    remedy: str
+    def __init__(self, job: _Optional[str] = ..., position: _Optional[int] = ..., code: _Optional[str] = ..., what: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
+
+class Farewell(_message.Message):
+    __slots__ = ("job", "state")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    state: str
+    def __init__(self, job: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("signed_job",)
+    SIGNED_JOB_FIELD_NUMBER: _ClassVar[int]
+    signed_job: bytes
+    def __init__(self, signed_job: _Optional[bytes] = ...) -> None: ...
+
+class JobName(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class ListRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class JobList(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[Job]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
+
+class Job(_message.Message):
+    __slots__ = ("job", "analyst", "data_set", "state", "reason", "answered", "questions", "step", "participants", "bytes_moved")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    ANALYST_FIELD_NUMBER: _ClassVar[int]
+    DATA_SET_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    QUESTIONS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MOVED_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    analyst: str
+    data_set: str
+    state: str
+    reason: str
+    answered: int
+    questions: int
+    step: str
+    participants: _containers.RepeatedCompositeFieldContainer[Participant]
+    bytes_moved: int
+    def __init__(self, job: _Optional[str] = ..., analyst: _Optional[str] = ..., data_set: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., questions: _Optional[int] = ..., step: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., bytes_moved: _Optional[int] = ...) -> None: ...
+
+class Participant(_message.Message):
+    __slots__ = ("name", "state", "reason", "answered")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    reason: str
+    answered: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ...) -> None: ...

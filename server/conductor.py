@@ -1,0 +1,183 @@
+"""Drives one job's coroutine: each question to every provider, the exact sum of their answers back.
+
+A provider that loses its connection is waited for, until the question's deadline, and asked the same again: it sends
+the same bytes. One that refuses, answers out of form or stays away is left out from then on, by name. If part of its
+answer is in the sum already, the sum is made anew from the others' stored answers, which costs nobody any privacy.
+Below the spec's least number of providers the job fails, with the reason: it never hangs and is never done in part.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import DpspcaError
+from dpspca.common.model import Model
+from dpspca.common.protocol import Aggregate
+from dpspca.common.question import RowQuery
+from dpspca.common.spec import JobSpec
+from dpspca.common.transport import wire
+from dpspca.common.transport.signing import JobEnvelope, SignedJob
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+from .jobs import Event, Job, Participant
+from .roster import ProviderLostError, Roster
+from .rounds import LARGEST_ANSWER, aggregate
+
+
+class TooFewProvidersError(DpspcaError):
+    """Not enough providers are left to go on."""
+
+    code = "too-few-providers"
+
+
+class Conductor:
+    """One job from its first question to its model."""
+
+    def __init__(
+        self, signed: SignedJob, envelope: JobEnvelope, job: Job, roster: Roster, tell: Callable[[Job], None]
+    ) -> None:
+        self._signed = signed.to_bytes()
+        self._data_set = envelope.dataset
+        self._spec = JobSpec.from_json(envelope.spec)
+        self._plan = catalogue.plan(self._spec)
+        self._roster = roster
+        self._tell_watchers = tell
+        self._names = list(envelope.audience)
+        self.job = replace(job, participants={name: Participant() for name in self._names})
+        self.model: Model | None = None
+
+    async def run(self) -> None:
+        """Run to a final state, whatever happens."""
+        try:
+            await self._wait_for_enough()
+            self._tell(self.job.after(Event.BEGIN))
+            self.model = await self._drive()
+            self._tell(self.job.after(Event.FINISH))
+        except asyncio.CancelledError:
+            self._tell(self.job.after(Event.CANCEL, "Cancelled by the analyst."))
+        except DpspcaError as problem:
+            self._tell(self.job.after(Event.FAIL, str(problem)))
+        except Exception as problem:
+            self._tell(self.job.after(Event.FAIL, f"A fault of the coordinator's: {type(problem).__name__}."))
+            raise
+        finally:
+            for link in self._roster.links:
+                link.farewell(self.job.name, self.job.state)
+
+    async def _drive(self) -> Model:
+        """Keep the arithmetic off the event loop, and everything else on it."""
+        algorithm = catalogue.find(self._spec.algorithm).run(self._spec)
+        query = await asyncio.to_thread(next, algorithm)
+        for position in range(len(self._plan)):
+            answer = await self._ask_all(position, query)
+            following = await asyncio.to_thread(_advance, algorithm.send, answer)
+            if isinstance(following, Model):
+                return following
+            query = following
+        raise TooFewProvidersError("The algorithm asked more than it planned.", "Report this as a bug.")
+
+    async def _ask_all(self, position: int, query: RowQuery) -> Aggregate:
+        """Ask until the sum holds whole answers and nothing else."""
+        step = self._plan[position]
+        question = _question(self._signed, position, query)
+        content = await asyncio.to_thread(wire.content, query)
+        while True:
+            self._require_enough(len(self._names))
+            total = np.zeros(step.shape, dtype=np.int64)
+            if await self._gather(question, content, total):
+                break
+        self._tell(replace(self.job, answered=position + 1, step=step.name, bytes_moved=self._bytes_moved()))
+        return aggregate(self._spec, step, total, len(self._names))
+
+    async def _gather(self, question: pb.Ask, content: bytes, total: wire.Integers) -> bool:
+        """Ask everybody; false when somebody dropped out with part of an answer in the sum."""
+        readers = {name: wire.AnswerReader(total, LARGEST_ANSWER) for name in self._names}
+        outcomes = await asyncio.gather(
+            *(self._ask_one(name, question, content, reader) for name, reader in readers.items())
+        )
+        clean = True
+        for (name, reader), problem in zip(readers.items(), outcomes, strict=True):
+            record = self.job.participants[name]
+            if problem is None:
+                record = replace(record, answered=question.position + 1)
+            else:
+                self._names.remove(name)
+                record = replace(record, reason=problem)
+                clean = clean and not reader.started
+            self.job = self.job.with_participant(name, record)
+        return clean and bool(self._names)
+
+    async def _ask_one(self, name: str, question: pb.Ask, content: bytes, reader: wire.AnswerReader) -> str | None:
+        """Ask one provider; give the reason if it drops out."""
+        try:
+            async with asyncio.timeout(self._spec.answer_seconds):
+                while not reader.complete:
+                    link = await self._roster.wait_for(name, self._data_set, self._spec.schema.dimension)
+                    try:
+                        await link.ask(question, self.job.name, wire.frames(content), reader)
+                    except ProviderLostError:
+                        await asyncio.sleep(0)  # the roster learns of it on the next turn of the loop
+        except TimeoutError:
+            return f"No answer to question {question.position + 1} within {self._spec.answer_seconds} seconds."
+        except DpspcaError as problem:
+            return str(problem)
+        return None
+
+    async def _wait_for_enough(self) -> None:
+        """Wait for the whole audience until the deadline, and begin with those that are there."""
+        dimension = self._spec.schema.dimension
+        waits = [asyncio.ensure_future(self._roster.wait_for(n, self._data_set, dimension)) for n in self._names]
+        _, absent = await asyncio.wait(waits, timeout=self._spec.answer_seconds)
+        for wait in absent:
+            wait.cancel()
+        for name, wait in zip(tuple(self._names), waits, strict=True):
+            if wait in absent:
+                self._names.remove(name)
+                reason = f"Not connected with the data set '{self._data_set}' of {dimension} columns."
+                self.job = self.job.with_participant(name, Participant(reason=reason))
+        self._require_enough(len(self._names))
+
+    def _require_enough(self, count: int) -> None:
+        if count < max(1, self._spec.minimum_parties):
+            reasons = " ".join(f"{name}: {each.reason}" for name, each in self.job.participants.items() if each.reason)
+            raise TooFewProvidersError(
+                f"{count} of at least {self._spec.minimum_parties} provider(s) are left. {reasons}",
+                "Start a new job when they are back.",
+            )
+
+    def _bytes_moved(self) -> int:
+        return sum(link.bytes_moved for link in self._roster.links if link.name in self.job.participants)
+
+    def _tell(self, job: Job) -> None:
+        self.job = job
+        self._tell_watchers(job)
+
+
+def _advance(send: Callable[[Aggregate], RowQuery], answer: Aggregate) -> RowQuery | Model:
+    """Take one step of the coroutine; its end is a value here, as StopIteration cannot cross a thread."""
+    try:
+        return send(answer)
+    except StopIteration as end:
+        model: Model = end.value
+        return model
+
+
+def _question(signed: bytes, position: int, query: RowQuery) -> pb.Ask:
+    announced = wire.announce(query)
+    extent = announced.extent
+    return pb.Ask(
+        signed_job=signed,
+        position=position,
+        kind=announced.kind,
+        digest=query.digest(),
+        dimension=extent.dimension,
+        columns=extent.columns,
+        nonzero_rows=extent.nonzero_rows,
+        centred=announced.centred,
+        threshold=announced.threshold,
+        power=announced.power,
+        frames=wire.frame_count(announced.size),
+    )

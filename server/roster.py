@@ -1,0 +1,147 @@
+"""Who is connected, and one link to each: questions go out over it, answers come back into a sum."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
+from dpspca.common.transport.names import shortened
+from dpspca.common.transport.wire import AnswerReader
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+QUEUE = 8
+"""Messages that wait for one provider's connection: eight frames, so that a stalled one holds a few megabytes."""
+
+
+class ProviderLostError(DpspcaError):
+    """The connection ended before the answer; it may come back."""
+
+    code = "provider-lost"
+
+
+class ProviderRefusedError(RefusedError):
+    """The provider will not answer, and said why."""
+
+    code = "provider-refused"
+
+
+@dataclass(slots=True)
+class _Pending:
+    reader: AnswerReader
+    done: asyncio.Future[None]
+
+
+class Link:
+    """One provider's connection. Its messages are read and written by ``service.py``."""
+
+    def __init__(self, name: str, data_sets: Mapping[str, int]) -> None:
+        self.name = name
+        self.data_sets = dict(data_sets)
+        self.outbound: asyncio.Queue[pb.ToProvider] = asyncio.Queue(QUEUE)
+        self.bytes_moved = 0
+        self._turn = asyncio.Lock()
+        self._pending: dict[tuple[str, int], _Pending] = {}
+        self._closed = False
+
+    async def ask(self, question: pb.Ask, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
+        """Send a question and wait until its answer is in the sum."""
+        if self._closed:
+            raise _lost(self.name)
+        key = (job, question.position)
+        pending = self._pending[key] = _Pending(reader, asyncio.get_running_loop().create_future())
+        reader.again()
+        try:
+            async with self._turn:  # the frames of one question follow each other
+                await self._send(pb.ToProvider(ask=question))
+                for sequence, frame in enumerate(frames):
+                    await self._send(pb.ToProvider(frame=pb.Frame(sequence=sequence, content=bytes(frame))))
+            await pending.done
+        finally:
+            self._pending.pop(key, None)
+
+    def receive_answer(self, frame: pb.AnswerFrame) -> None:
+        """Add a frame to the sum it belongs to. An answer out of form ends its question, not the connection."""
+        pending = self._pending.get((frame.job, frame.position))
+        if pending is None or pending.done.done():
+            return  # late: the question was given up, or cancelled
+        self.bytes_moved += len(frame.content)
+        try:
+            pending.reader.add(frame.sequence, frame.content)
+        except InvalidAnswerError as problem:
+            pending.done.set_exception(problem)
+        else:
+            if pending.reader.complete:
+                pending.done.set_result(None)
+
+    def receive_refusal(self, refusal: pb.Refusal) -> None:
+        """End a question with the provider's own words, shortened: they are a stranger's."""
+        pending = self._pending.get((refusal.job, refusal.position))
+        if pending and not pending.done.done():
+            what = shortened(refusal.what.encode("ascii", "replace").decode())
+            pending.done.set_exception(
+                ProviderRefusedError(f"{self.name} refused ({shortened(refusal.code)}): {what}.", "Ask its operator.")
+            )
+
+    def farewell(self, job: str, state: str) -> None:
+        """Tell the provider that a job is over, if there is room to."""
+        if not self._closed and not self.outbound.full():
+            self.outbound.put_nowait(pb.ToProvider(farewell=pb.Farewell(job=job, state=state)))
+
+    def close(self) -> None:
+        """End every open question: the connection is gone."""
+        self._closed = True
+        for pending in self._pending.values():
+            if not pending.done.done():
+                pending.done.set_exception(_lost(self.name))
+
+    async def _send(self, message: pb.ToProvider) -> None:
+        self.bytes_moved += message.ByteSize()
+        await self.outbound.put(message)
+
+
+class Roster:
+    """Every provider that is connected now; somebody who joins again takes the place of the old connection."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, Link] = {}
+        self._changed = asyncio.Condition()
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Everybody connected."""
+        return tuple(self._links.values())
+
+    async def join(self, link: Link) -> None:
+        """Add a provider."""
+        old = self._links.get(link.name)
+        if old:
+            old.close()
+        self._links[link.name] = link
+        await self._tell()
+
+    async def leave(self, link: Link) -> None:
+        """Remove a provider, unless it has joined anew meanwhile."""
+        link.close()
+        if self._links.get(link.name) is link:
+            del self._links[link.name]
+        await self._tell()
+
+    def find(self, name: str, data_set: str, dimension: int) -> Link | None:
+        """Give a provider's link if it offers the data set, in that width."""
+        link = self._links.get(name)
+        return link if link and link.data_sets.get(data_set) == dimension else None
+
+    async def wait_for(self, name: str, data_set: str, dimension: int) -> Link:
+        """Wait until a provider is there with the data set."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.find(name, data_set, dimension) is not None)
+        link = self.find(name, data_set, dimension)
+        return link or await self.wait_for(name, data_set, dimension)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def _lost(name: str) -> ProviderLostError:
+    return ProviderLostError(f"The connection to {name} ended.", "It is asked again when it comes back.")

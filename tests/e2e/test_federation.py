@@ -1,0 +1,245 @@
+"""Coordinator, providers and analyst over real mutual TLS on loopback, in one event loop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError
+from dpspca.client.simulation import simulate
+from dpspca.common.algorithms import catalogue
+from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.transport import identity as identities
+from dpspca.common.transport.authority import Authority
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.trust import RevocationList
+from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.preparation import check_rows
+from dpspca.server.service import Coordinator
+
+ROWS = np.random.default_rng(0).standard_normal((900, 30)) * np.r_[5, 4, np.ones(28)]
+SHARDS = {f"site-{number}": part for number, part in enumerate(np.array_split(ROWS, 3))}
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def spec(**changes: Any) -> JobSpec:
+    good: dict[str, Any] = {
+        "schema": Schema(30),
+        "unit": PrivacyUnit.ROW_REPLACE_ONE,
+        "budget": Budget(4.0, 1e-6),
+        "norm_bound": 12.0,
+        "components": 2,
+        "answer_seconds": 10,
+        "options": {"sparsity": 6, "rounds": 4},
+    }
+    return JobSpec(**good | changes)
+
+
+@dataclass(frozen=True)
+class Town:
+    """An authority and the identities it signed."""
+
+    folder: Path
+    authority: Authority
+
+    def identity(self, role: Role, name: str) -> Identity:
+        party = PartyName("town", role, name)
+        home = self.folder / f"{role}-{name}"
+        request = identities.request(home, party)
+        return identities.install(home, self.authority.sign(request), self.authority.certificate_pem)
+
+    def revocations(self) -> RevocationList:
+        return RevocationList.read(self.authority.revocation_list(), self.authority.certificate_pem)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town(tmp_path, Authority.init(tmp_path / "authority", "town", now))
+
+
+@dataclass
+class Running:
+    """A federation that is up."""
+
+    coordinator: Coordinator
+    analyst: AsyncFederation
+    daemons: dict[str, "asyncio.Task[None]"]
+    start: Callable[[str], Coroutine[Any, Any, None]]
+
+
+@asynccontextmanager
+async def federation(town: Town, names: tuple[str, ...] = tuple(SHARDS)) -> AsyncIterator[Running]:
+    me = town.identity(Role.COORDINATOR, "hub")
+    revoked = town.revocations()
+    coordinator = Coordinator(lambda: me, lambda: revoked, now)
+    await coordinator.start("127.0.0.1:0")
+    daemons: dict[str, asyncio.Task[None]] = {}
+    known = {name: town.identity(Role.PROVIDER, name) for name in SHARDS}
+    order = list(SHARDS)
+
+    async def start(name: str) -> None:
+        seeded = spec().digest()
+        settings = Settings(
+            coordinator.address,
+            lambda: known[name],
+            lambda: revoked,
+            now,
+            {"cohort": check_rows(SHARDS[name])},
+            words=lambda: KeyStream.repeatable(5, f"{seeded} {order.index(name)}"),
+        )
+        daemon = Daemon(settings)
+        daemons[name] = asyncio.create_task(daemon.run())
+        await asyncio.wait_for(daemon.connected.wait(), 10)
+
+    for name in names:
+        await start(name)
+    async with AsyncFederation(coordinator.address, town.identity(Role.ANALYST, "ada")) as analyst:
+        try:
+            yield Running(coordinator, analyst, daemons, start)
+        finally:
+            for task in daemons.values():
+                task.cancel()
+            await asyncio.gather(*daemons.values(), return_exceptions=True)
+            await coordinator.stop(grace=0)
+
+
+def test_over_the_wire_the_model_is_byte_by_byte_what_it_is_in_process(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town) as running:
+            job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
+            model = await job.result()
+            inside = simulate(list(SHARDS.values()), spec(), noise_seed=5)
+            assert model.components.tobytes() == inside.components.tobytes()
+            assert model.explained_variance is not None
+            assert inside.explained_variance is not None
+            assert model.explained_variance.tobytes() == inside.explained_variance.tobytes()
+            assert model.statement.federated
+            assert model.statement.parties == 3
+
+    asyncio.run(scenario())
+
+
+def test_watching_tells_every_step_and_who_answered(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town) as running:
+            job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
+            states = [state async for state in job.watch()]
+            assert states[-1].state == "done"
+            assert states[-1].answered == states[-1].questions == len(catalogue.plan(spec()))
+            assert {each.name: each.answered for each in states[-1].participants} == dict.fromkeys(SHARDS, 6)
+            assert states[-1].bytes_moved > 0
+            assert [listed.job for listed in await running.analyst.jobs()] == [job.name]
+
+    asyncio.run(scenario())
+
+
+def test_a_provider_that_vanishes_and_comes_back_costs_nothing_but_time(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, ("site-0", "site-1")) as running:
+            job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
+            await running.start("site-2")
+            assert (await job.result()).statement.parties == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_provider_that_stays_away_is_named_and_the_others_go_on(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, ("site-0", "site-1")) as running:
+            job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
+            model = await job.result()
+            assert model.statement.parties == 2
+            states = [state async for state in job.watch()]
+            reasons = {each.name: each.reason for each in states[-1].participants}
+            assert "Not connected" in reasons["site-2"]
+
+    asyncio.run(scenario())
+
+
+def test_below_the_minimum_the_job_fails_with_the_reason(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, ("site-0",)) as running:
+            job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
+            with pytest.raises(JobFailedError, match="1 of at least 2"):
+                await job.result()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_can_be_cancelled_while_it_waits(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, ()) as running:
+            job = await running.analyst.submit(spec(answer_seconds=600), "cohort", list(SHARDS))
+            assert (await job.cancel()).state == "cancelled"
+            with pytest.raises(JobFailedError, match="cancelled"):
+                await job.result()
+            assert (await job.cancel()).state == "cancelled"
+
+    asyncio.run(scenario())
+
+
+def test_a_data_set_that_nobody_has_fails_by_name(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town) as running:
+            job = await running.analyst.submit(spec(answer_seconds=1), "other", list(SHARDS))
+            with pytest.raises(JobFailedError, match="'other'"):
+                await job.result()
+
+    asyncio.run(scenario())
+
+
+def test_t33_roles_are_read_from_certificates_and_enforced(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, ()) as running:
+            provider = town.identity(Role.PROVIDER, "intruder")
+            async with AsyncFederation(running.coordinator.address, provider) as wrong:
+                with pytest.raises(FederationError, match="PERMISSION_DENIED"):
+                    await wrong.jobs()
+
+    asyncio.run(scenario())
+
+
+def test_another_authority_s_certificate_does_not_get_in(town: Town, tmp_path: Path) -> None:
+    other = Town(tmp_path / "elsewhere", Authority.init(tmp_path / "elsewhere" / "authority", "town", now))
+
+    async def scenario() -> None:
+        async with federation(town, ()) as running:
+            stranger = other.identity(Role.ANALYST, "ada")
+            trusting = Identity(
+                stranger.name,
+                stranger.key_pem,
+                stranger.certificate_pem,
+                town.authority.certificate_pem,
+                now() + timedelta(days=1),
+            )
+            async with AsyncFederation(running.coordinator.address, trusting) as wrong:
+                with pytest.raises(FederationError, match="UNAVAILABLE"):
+                    await wrong.jobs()
+
+    asyncio.run(scenario())
+
+
+def test_without_a_certificate_nobody_gets_in(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, ()) as running:
+            credentials = grpc.ssl_channel_credentials(town.authority.certificate_pem)
+            options = [("grpc.ssl_target_name_override", "coordinator.dpspca")]
+            async with grpc.aio.secure_channel(running.coordinator.address, credentials, options) as channel:
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await channel.unary_unary("/dpspca.v1.AnalystService/List")(b"")
+                assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+    asyncio.run(scenario())

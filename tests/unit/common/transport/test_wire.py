@@ -1,0 +1,196 @@
+"""What is sent arrives as it was; what is not of the form that the plan fixes is refused when it shows."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidAnswerError, InvalidQueryError
+from dpspca.common.linalg import thin_qr
+from dpspca.common.plan import Step
+from dpspca.common.queries import (
+    ColumnSums,
+    CompressedCovariance,
+    Count,
+    CountAbove,
+    Covariance,
+    CovarianceProduct,
+    SquaredColumns,
+)
+from dpspca.common.question import Extent, RowQuery
+from dpspca.common.transport import wire
+
+LARGEST = 2**56 - 1
+
+
+def basis(rows: int, columns: int, kept: int, seed: int = 0) -> FloatArray:
+    rng = np.random.default_rng(seed)
+    made = np.zeros((rows, columns))
+    made[np.sort(rng.choice(rows, kept, replace=False))], _ = thin_qr(rng.standard_normal((kept, columns)))
+    return made
+
+
+def step_for(query: RowQuery) -> Step:
+    return Step("a step", type(query), query.extent, None)
+
+
+def read(query: RowQuery, step: Step | None = None) -> RowQuery:
+    reader = wire.QuestionReader(wire.announce(query), step or step_for(query))
+    for sequence, frame in enumerate(wire.frames(wire.content(query))):
+        reader.add(sequence, bytes(frame))
+    return reader.query()
+
+
+QUESTIONS: list[RowQuery] = [
+    Count(),
+    CountAbove(2.5, 2),
+    ColumnSums(7),
+    Covariance(3),
+    Covariance(3, np.arange(3.0)),
+    SquaredColumns(3, np.arange(3.0)),
+    CovarianceProduct(basis(40, 3, 5)),
+    CovarianceProduct(basis(40, 3, 40), np.linspace(-1, 1, 40)),
+    CompressedCovariance(basis(40, 3, 5)),
+    CovarianceProduct(basis(60_000, 4, 60_000), np.zeros(60_000)),
+]
+
+
+@pytest.mark.parametrize("query", QUESTIONS, ids=lambda query: query.kind)
+def test_a_question_arrives_bit_by_bit_as_it_was_sent(query: RowQuery) -> None:
+    assert read(query) == query
+    assert len(wire.content(query)) == wire.announce(query).size
+
+
+@given(rows=st.integers(1, 30), data=st.data())
+def test_any_sparse_basis_arrives_as_it_was_sent(rows: int, data: st.DataObject) -> None:
+    columns = data.draw(st.integers(1, rows))
+    query = CovarianceProduct(
+        basis(rows, columns, data.draw(st.integers(columns, rows)), data.draw(st.integers(0, 99)))
+    )
+    assert read(query) == query
+
+
+def test_a_sparse_basis_costs_only_its_rows() -> None:
+    query = CovarianceProduct(basis(100_000, 5, 50))
+    assert len(wire.content(query)) == 50 * (4 + 5 * 8)
+
+
+PRODUCT = CovarianceProduct(basis(40, 3, 5))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step("other", CompressedCovariance, Extent(40, 3, 5), None),
+        Step("fewer rows", CovarianceProduct, Extent(40, 3, 4), None),
+        Step("other columns", CovarianceProduct, Extent(40, 4, 5), None),
+        Step("other dimension", CovarianceProduct, Extent(41, 3, 5), None),
+    ],
+)
+def test_what_the_plan_does_not_have_is_refused_before_a_frame_is_taken(step: Step) -> None:
+    with pytest.raises(InvalidQueryError):
+        wire.QuestionReader(wire.announce(PRODUCT), step)
+
+
+@pytest.mark.parametrize("change", [-1, 1, 8, -140, 2**20])
+def test_t35_a_frame_of_another_length_is_refused(change: int) -> None:
+    whole = wire.content(PRODUCT)
+    reader = wire.QuestionReader(wire.announce(PRODUCT), step_for(PRODUCT))
+    frame = whole[:change] if change < 0 else whole + bytes(change)
+    with pytest.raises(InvalidQueryError, match="does not follow"):
+        reader.add(0, frame)
+    with pytest.raises(InvalidQueryError, match="0 of 140 bytes"):
+        reader.query()
+
+
+def test_frames_out_of_order_or_twice_are_refused() -> None:
+    query = CovarianceProduct(basis(60_000, 4, 60_000))
+    parts = [bytes(frame) for frame in wire.frames(wire.content(query))]
+    assert len(parts) == wire.frame_count(wire.announce(query).size) == 3
+    reader = wire.QuestionReader(wire.announce(query), step_for(query))
+    with pytest.raises(InvalidQueryError):
+        reader.add(1, parts[1])
+    reader.add(0, parts[0])
+    with pytest.raises(InvalidQueryError):
+        reader.add(0, parts[0])
+    reader.add(1, parts[1])
+    reader.add(2, parts[2])
+    with pytest.raises(InvalidQueryError):
+        reader.add(3, b"")
+    assert reader.query() == query
+
+
+@pytest.mark.parametrize("rows", [[1, 0, 2, 3, 4], [0, 0, 2, 3, 4], [0, 1, 2, 3, 40], [0, 1, 2, 3, 2**32 - 1]])
+def test_t34_rows_of_a_basis_have_one_order_only(rows: list[int]) -> None:
+    whole = np.array(rows, dtype="<u4").tobytes() + wire.content(PRODUCT)[20:]
+    reader = wire.QuestionReader(wire.announce(PRODUCT), step_for(PRODUCT))
+    reader.add(0, whole)
+    with pytest.raises(InvalidQueryError, match="ascending"):
+        reader.query()
+
+
+@given(noise=st.binary(min_size=140, max_size=140))
+def test_arbitrary_content_is_a_question_or_refused(noise: bytes) -> None:
+    reader = wire.QuestionReader(wire.announce(PRODUCT), step_for(PRODUCT))
+    reader.add(0, noise)
+    with pytest.raises(InvalidQueryError):
+        reader.query()
+
+
+def test_t35_an_absurd_announcement_allocates_nothing() -> None:
+    absurd = wire.Announcement("covariance-product", Extent(2**32 - 1, 2**32 - 1, 2**32 - 1), centred=True)
+    tracemalloc.start()
+    with pytest.raises(InvalidQueryError):
+        wire.QuestionReader(absurd, step_for(PRODUCT))
+    assert tracemalloc.get_traced_memory()[1] < 100_000
+    tracemalloc.stop()
+
+
+def send(reader: wire.AnswerReader, answer: Any) -> None:
+    for sequence, frame in enumerate(wire.frames(wire.answer_content(answer))):
+        reader.add(sequence, bytes(frame))
+
+
+def test_answers_are_added_frame_by_frame_in_any_order_of_providers() -> None:
+    rng = np.random.default_rng(0)
+    answers = [rng.integers(-(2**55), 2**55, (50_000, 5)) for _ in range(3)]
+    total = np.zeros((50_000, 5), dtype=np.int64)
+    readers = [wire.AnswerReader(total, LARGEST) for _ in answers]
+    parts = [[bytes(frame) for frame in wire.frames(wire.answer_content(answer))] for answer in answers]
+    for sequence in range(len(parts[0])):
+        for reader, frames in zip(readers, parts, strict=True):
+            reader.add(sequence, frames[sequence])
+    assert all(reader.complete for reader in readers)
+    assert (total == sum(answers)).all()
+
+
+@pytest.mark.parametrize("value", [LARGEST + 1, -LARGEST - 1, 2**63 - 1, -(2**63)])
+def test_t34_numbers_off_the_lattice_s_range_are_refused_and_add_nothing(value: int) -> None:
+    total = np.zeros((2, 3), dtype=np.int64)
+    answer = np.zeros((2, 3), dtype=np.int64)
+    answer[1, 1] = value
+    reader = wire.AnswerReader(total, LARGEST)
+    with pytest.raises(InvalidAnswerError, match="range"):
+        send(reader, answer)
+    assert not total.any()
+    assert not reader.started
+
+
+@pytest.mark.parametrize("size", [0, 1, 47, 49, 56, 2**20])
+def test_t34_an_answer_has_one_length_only(size: int) -> None:
+    reader = wire.AnswerReader(np.zeros((2, 3), dtype=np.int64), LARGEST)
+    with pytest.raises(InvalidAnswerError, match="does not follow"):
+        reader.add(0, bytes(size))
+
+
+def test_a_frame_after_the_last_is_refused() -> None:
+    reader = wire.AnswerReader(np.zeros((2, 3), dtype=np.int64), LARGEST)
+    reader.add(0, bytes(48))
+    assert reader.complete
+    for sequence in (0, 1):
+        with pytest.raises(InvalidAnswerError):
+            reader.add(sequence, bytes(48))
