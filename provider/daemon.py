@@ -55,6 +55,16 @@ class _OpenJob:
 
 
 @dataclass(slots=True)
+class _Question:
+    """A question whose frames are arriving."""
+
+    name: str
+    ask: pb.Ask
+    job: _OpenJob
+    reader: wire.QuestionReader
+
+
+@dataclass(slots=True)
 class Settings:
     """What a daemon is told at its start. ``words`` makes noise; other than the default is for tests alone."""
 
@@ -103,18 +113,23 @@ class Daemon:
         outbound: "asyncio.Queue[pb.FromProvider]",
         answers: asyncio.TaskGroup,
     ) -> None:
-        """Take messages in order: a question's frames follow its announcement with nothing between them."""
+        """Take messages in order. A question's frames follow its announcement; another announcement abandons it."""
+        question: _Question | None = None
         async for message in stream:
             match message.WhichOneof("message"):
                 case "welcome":
                     self.connected.set()
                 case "ask":
-                    frames = [await anext(stream) for _ in range(self._frames_of(message.ask))]
-                    answers.create_task(self._answer(message.ask, frames, outbound))
+                    question = await self._begin(message.ask, outbound)
+                case "frame" if question:
+                    question = await self._take(question, message.frame, outbound)
                 case "farewell":
                     self._jobs.pop(message.farewell.job, None)
                 case _:
                     pass
+            if question and question.reader.complete:
+                answers.create_task(self._answer(question, outbound))
+                question = None
 
     def _greeting(self) -> pb.Hello:
         offered = [
@@ -122,36 +137,51 @@ class Daemon:
         ]
         return pb.Hello(software=SOFTWARE, data_sets=offered)
 
-    @staticmethod
-    def _frames_of(ask: pb.Ask) -> int:
-        """Bound what is read before anything is believed, by what was announced; the plan decides after that."""
-        return min(ask.frames, wire.frame_count(_announced(ask).size), MAX_FRAMES)
-
-    async def _answer(
-        self, ask: pb.Ask, messages: list[pb.ToProvider], outbound: "asyncio.Queue[pb.FromProvider]"
-    ) -> None:
-        """Answer or refuse; either way in words that do not depend on a row."""
-        job = SignedJob.from_bytes(ask.signed_job).job_id if ask.signed_job else ""
+    async def _begin(self, ask: pb.Ask, outbound: "asyncio.Queue[pb.FromProvider]") -> "_Question | None":
+        """Verify the job, and hold the announcement against its plan, before a frame is kept."""
         try:
-            answer = await asyncio.to_thread(self._respond, ask, messages)
+            return await asyncio.to_thread(self._expect, ask)
         except DpspcaError as problem:
-            _log.warning("refused question %d of job %.12s: %s", ask.position + 1, job, problem)
-            refusal = pb.Refusal(job=job, position=ask.position, code=problem.code, what=problem.what)
-            await outbound.put(pb.FromProvider(refusal=refusal))
+            await self._refuse(ask, problem, outbound)
+            return None
+
+    async def _take(
+        self, question: "_Question", frame: pb.Frame, outbound: "asyncio.Queue[pb.FromProvider]"
+    ) -> "_Question | None":
+        try:
+            question.reader.add(frame.sequence, frame.content)
+        except DpspcaError as problem:
+            await self._refuse(question.ask, problem, outbound)
+            return None
+        return question
+
+    async def _answer(self, question: "_Question", outbound: "asyncio.Queue[pb.FromProvider]") -> None:
+        """Answer or refuse; either way in words that do not depend on a row."""
+        position = question.ask.position
+        try:
+            answer = await asyncio.to_thread(lambda: question.job.responder.respond(position, question.reader.query()))
+        except DpspcaError as problem:
+            await self._refuse(question.ask, problem, outbound)
             return
         for sequence, frame in enumerate(wire.frames(wire.answer_content(answer))):
-            piece = pb.AnswerFrame(job=job, position=ask.position, sequence=sequence, content=bytes(frame))
+            piece = pb.AnswerFrame(job=question.name, position=position, sequence=sequence, content=bytes(frame))
             await outbound.put(pb.FromProvider(answer=piece))
 
-    def _respond(self, ask: pb.Ask, messages: list[pb.ToProvider]) -> wire.Integers:
+    @staticmethod
+    async def _refuse(ask: pb.Ask, problem: DpspcaError, outbound: "asyncio.Queue[pb.FromProvider]") -> None:
+        job = _job_name(ask)
+        _log.warning("refused question %d of job %.12s: %s", ask.position + 1, job, problem)
+        refusal = pb.Refusal(job=job, position=ask.position, code=problem.code, what=problem.what)
+        await outbound.put(pb.FromProvider(refusal=refusal))
+
+    def _expect(self, ask: pb.Ask) -> "_Question":
         signed = SignedJob.from_bytes(ask.signed_job)
         job = self._jobs.get(signed.job_id) or self._open(signed)
         if ask.position >= len(job.plan):
             raise RefusedError(f"This job has {len(job.plan)} questions.", "Sign a new job.")
-        reader = wire.QuestionReader(_announced(ask), job.plan[ask.position])
-        for message in messages:
-            reader.add(message.frame.sequence, message.frame.content)
-        return job.responder.respond(ask.position, reader.query())
+        extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows)
+        announced = wire.Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
+        return _Question(signed.job_id, ask, job, wire.QuestionReader(announced, job.plan[ask.position]))
 
     def _open(self, signed: SignedJob) -> _OpenJob:
         """Verify a job, once, and make the rows ready for it."""
@@ -172,13 +202,12 @@ class Daemon:
         return opened
 
 
-MAX_FRAMES: Final = 2**12
-"""Four gigabytes: a basis of 2^24 rows and 30 columns."""
-
-
-def _announced(ask: pb.Ask) -> wire.Announcement:
-    extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows)
-    return wire.Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
+def _job_name(ask: pb.Ask) -> str:
+    """Name the job that a question claims to be of, if it can be read at all."""
+    try:
+        return SignedJob.from_bytes(ask.signed_job).job_id
+    except DpspcaError:
+        return ""
 
 
 async def _drained(queue: "asyncio.Queue[pb.FromProvider]") -> AsyncIterator[pb.FromProvider]:

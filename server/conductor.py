@@ -9,6 +9,7 @@ Below the spec's least number of providers the job fails, with the reason: it ne
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from .jobs import Event, Job, Participant
 from .roster import ProviderLostError, Roster
 from .rounds import LARGEST_ANSWER, aggregate
+
+CANCELLED: Final = "Cancelled by the analyst."
 
 
 class TooFewProvidersError(DpspcaError):
@@ -57,7 +60,7 @@ class Conductor:
             self.model = await self._drive()
             self._tell(self.job.after(Event.FINISH))
         except asyncio.CancelledError:
-            self._tell(self.job.after(Event.CANCEL, "Cancelled by the analyst."))
+            self._tell(self.job.after(Event.CANCEL, CANCELLED))
         except DpspcaError as problem:
             self._tell(self.job.after(Event.FAIL, str(problem)))
         except Exception as problem:
@@ -66,6 +69,11 @@ class Conductor:
         finally:
             for link in self._roster.links:
                 link.farewell(self.job.name, self.job.state)
+
+    def cancel(self) -> None:
+        """Record the end of a job that was cancelled before it began to run."""
+        if not self.job.state.is_final:
+            self._tell(self.job.after(Event.CANCEL, CANCELLED))
 
     async def _drive(self) -> Model:
         """Keep the arithmetic off the event loop, and everything else on it."""
@@ -90,7 +98,7 @@ class Conductor:
             if await self._gather(question, content, total):
                 break
         self._tell(replace(self.job, answered=position + 1, step=step.name, bytes_moved=self._bytes_moved()))
-        return aggregate(self._spec, step, total, len(self._names))
+        return await asyncio.to_thread(aggregate, self._spec, step, total, len(self._names))
 
     async def _gather(self, question: pb.Ask, content: bytes, total: wire.Integers) -> bool:
         """Ask everybody; false when somebody dropped out with part of an answer in the sum."""

@@ -50,13 +50,13 @@ class Link:
         key = (job, question.position)
         pending = self._pending[key] = _Pending(reader, asyncio.get_running_loop().create_future())
         reader.again()
+        sending = asyncio.ensure_future(self._send_question(question, frames))
         try:
-            async with self._turn:  # the frames of one question follow each other
-                await self._send(pb.ToProvider(ask=question))
-                for sequence, frame in enumerate(frames):
-                    await self._send(pb.ToProvider(frame=pb.Frame(sequence=sequence, content=bytes(frame))))
+            # A connection that ends takes nothing more: its answer's failure must not wait for the sending.
+            await asyncio.wait({sending, pending.done}, return_when=asyncio.FIRST_COMPLETED)
             await pending.done
         finally:
+            sending.cancel()
             self._pending.pop(key, None)
 
     def receive_answer(self, frame: pb.AnswerFrame) -> None:
@@ -93,6 +93,12 @@ class Link:
         for pending in self._pending.values():
             if not pending.done.done():
                 pending.done.set_exception(_lost(self.name))
+
+    async def _send_question(self, question: pb.Ask, frames: Iterable[memoryview]) -> None:
+        async with self._turn:  # the frames of one question follow each other
+            await self._send(pb.ToProvider(ask=question))
+            for sequence, frame in enumerate(frames):
+                await self._send(pb.ToProvider(frame=pb.Frame(sequence=sequence, content=bytes(frame))))
 
     async def _send(self, message: pb.ToProvider) -> None:
         self.bytes_moved += message.ByteSize()

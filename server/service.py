@@ -91,7 +91,8 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         """Start a job; the same signed bytes are the same job."""
         analyst = await self._door.admit(context, "Submit")
         try:
-            return _as_message(self._start(request.signed_job, analyst))
+            conductor = await asyncio.to_thread(self._believe, request.signed_job, analyst)
+            return _as_message(self._start(conductor))
         except DpspcaError as problem:
             await rpc.abort(context, problem)
 
@@ -122,6 +123,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         task = self._tasks[request.job]
         task.cancel()
         await asyncio.wait([task])
+        conductor.cancel()
         return _as_message(conductor.job)
 
     async def Result(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Frame]:  # noqa: N802
@@ -139,23 +141,27 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _start(self, content: bytes, caller: PartyName) -> Job:
+    def _believe(self, content: bytes, caller: PartyName) -> Conductor:
+        """Verify a job and plan it; off the event loop, for that takes a while."""
         signed = SignedJob.from_bytes(content)
-        if signed.job_id in self._conductors:
-            return self._conductors[signed.job_id].job
         me = self._identity()
         door = self._door
         envelope, analyst = verify(signed, me.authority_pem, me=me.name, now=door.clock(), revoked=door.revocations())
         if analyst != caller:
             raise RefusedError("The job was signed by another analyst.", "Submit it with the identity that signed it.")
-        if sum(not task.done() for task in self._tasks.values()) >= MAX_JOBS:
-            raise RefusedError(f"{MAX_JOBS} jobs are running.", "Wait until one is over.")
         questions = len(catalogue.plan(JobSpec.from_json(envelope.spec)))
         job = Job(signed.job_id, analyst.uri, envelope.dataset, questions)
-        conductor = Conductor(signed, envelope, job, self._roster, lambda _: self._wake())
-        self._conductors[signed.job_id] = conductor
-        self._tasks[signed.job_id] = asyncio.create_task(conductor.run())
-        return conductor.job
+        return Conductor(signed, envelope, job, self._roster, lambda _: self._wake())
+
+    def _start(self, conductor: Conductor) -> Job:
+        """Start a job, unless it has been: the same signed bytes are the same job."""
+        name = conductor.job.name
+        if name not in self._conductors:
+            if sum(not task.done() for task in self._tasks.values()) >= MAX_JOBS:
+                raise RefusedError(f"{MAX_JOBS} jobs are running.", "Wait until one is over.")
+            self._conductors[name] = conductor
+            self._tasks[name] = asyncio.create_task(conductor.run())
+        return self._conductors[name].job
 
     def _wake(self) -> None:
         self._waking = asyncio.ensure_future(self._tell())

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
-from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError
+from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError, JobHandle
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.keystream import KeyStream
@@ -22,6 +22,7 @@ from dpspca.common.transport import identity as identities
 from dpspca.common.transport.authority import Authority
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.signing import JobEnvelope, sign
 from dpspca.common.transport.trust import RevocationList
 from dpspca.provider.daemon import Daemon, Settings
 from dpspca.provider.preparation import check_rows
@@ -175,6 +176,67 @@ def test_below_the_minimum_the_job_fails_with_the_reason(town: Town) -> None:
             job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
             with pytest.raises(JobFailedError, match="1 of at least 2"):
                 await job.result()
+
+    asyncio.run(scenario())
+
+
+def test_the_same_signed_job_is_the_same_job(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town) as running:
+            ada = town.identity(Role.ANALYST, "ada-again")
+            async with AsyncFederation(running.coordinator.address, ada) as analyst:
+                audience = [PartyName("town", Role.PROVIDER, name) for name in SHARDS]
+                envelope = JobEnvelope.draw(
+                    spec().to_json().encode(), audience, "cohort", now=now(), life=timedelta(hours=1)
+                )
+                signed = sign(envelope, ada)
+                first = await analyst.submit_signed(signed, spec())
+                again = await analyst.submit_signed(signed, spec())
+                assert first.name == again.name
+                assert (await first.result()).to_bytes() == (await again.result()).to_bytes()
+                assert len(await analyst.jobs()) == 1
+            with pytest.raises(FederationError, match="another analyst"):
+                await running.analyst.submit_signed(signed, spec())
+            with pytest.raises(FederationError, match="no such job"):
+                await JobHandle(first.name, spec(), running.analyst).result()
+
+    asyncio.run(scenario())
+
+
+def test_t07_a_job_tampered_with_is_refused(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, ()) as running:
+            audience = [PartyName("town", Role.PROVIDER, "site-0")]
+            content = spec().to_json().encode()
+            envelope = JobEnvelope.draw(content, audience, "cohort", now=now(), life=timedelta(hours=1))
+            signed = sign(envelope, town.identity(Role.ANALYST, "bea"))
+            looser = replace(signed, payload=signed.payload.replace(b'"epsilon":4.0', b'"epsilon":9.0'))
+            assert looser.payload != signed.payload
+            with pytest.raises(FederationError, match="signature"):
+                await running.analyst.submit_signed(looser, spec())
+
+    asyncio.run(scenario())
+
+
+def test_daemons_come_back_when_the_coordinator_does(town: Town) -> None:
+    async def scenario() -> None:
+        me = town.identity(Role.COORDINATOR, "hub")
+        revoked = town.revocations()
+        first = Coordinator(lambda: me, lambda: revoked, now)
+        await first.start("127.0.0.1:0")
+        home = town.identity(Role.PROVIDER, "site-0")
+        rows = {"cohort": check_rows(SHARDS["site-0"])}
+        daemon = Daemon(Settings(first.address, lambda: home, lambda: revoked, now, rows))
+        task = asyncio.create_task(daemon.run())
+        await asyncio.wait_for(daemon.connected.wait(), 10)
+        await first.stop(grace=0)
+        second = Coordinator(lambda: me, lambda: revoked, now)
+        await second.start(first.address)
+        async with AsyncFederation(second.address, town.identity(Role.ANALYST, "ada")) as analyst:
+            assert (await analyst.fit(spec(), "cohort", ["site-0"])).statement.parties == 1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await second.stop(grace=0)
 
     asyncio.run(scenario())
 

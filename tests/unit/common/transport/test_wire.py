@@ -194,3 +194,20 @@ def test_a_frame_after_the_last_is_refused() -> None:
     for sequence in (0, 1):
         with pytest.raises(InvalidAnswerError):
             reader.add(sequence, bytes(48))
+
+
+def test_an_answer_that_comes_again_after_a_lost_connection_is_added_once() -> None:
+    rng = np.random.default_rng(1)
+    answer = rng.integers(-(2**55), 2**55, (150_000, 3))
+    parts = [bytes(frame) for frame in wire.frames(wire.answer_content(answer))]
+    total = np.zeros_like(answer)
+    reader = wire.AnswerReader(total, LARGEST)
+    reader.add(0, parts[0])
+    reader.add(1, parts[1])
+    assert reader.started
+    assert not reader.complete
+    reader.again()
+    for sequence, part in enumerate(parts):
+        reader.add(sequence, part)
+    assert reader.complete
+    assert (total == answer).all()
