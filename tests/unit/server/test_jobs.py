@@ -24,7 +24,7 @@ def in_state(state: State) -> Job:
     return job
 
 
-@pytest.mark.parametrize(("state", "event"), itertools.product(State, Event))
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
 def test_t09_every_pair_of_state_and_event_is_in_the_table_or_refused(state: State, event: Event) -> None:
     job = in_state(state)
     if (state, event) in TRANSITIONS:
