@@ -1,0 +1,141 @@
+"""The programs as an operator runs them: real processes, real certificates, real signals, on loopback."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpspca import load_model
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+
+ROWS = np.random.default_rng(0).standard_normal((4000, 20)) * np.r_[5, 4, np.ones(18)]
+JOB = JobSpec(
+    schema=Schema(20),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(4.0, 1e-6),
+    norm_bound=12.0,
+    components=2,
+    answer_seconds=30,
+    minimum_parties=2,
+    options={"sparsity": 4},
+)
+COMMAND = [sys.executable, "-m", "dpspca.cli.main"]
+
+
+def dpspca(*words: object, folder: Path, code: int = 0) -> str:
+    done = subprocess.run(  # noqa: S603  # our own program
+        [*COMMAND, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+@contextmanager
+def started(*words: object, folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(  # noqa: S603  # our own program
+        [*COMMAND, *map(str, words)], cwd=folder, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            assert process.stderr is not None
+            process.stderr.close()
+
+
+def enrol(folder: Path, role: str, name: str) -> None:
+    party = f"dpspca://town/{role}/{name}"
+    dpspca("identity", "request", name, party, "--out", f"{name}.csr", folder=folder)
+    dpspca("ca", "sign", "authority", f"{name}.csr", "--out", f"{name}.crt", "--expected", party, folder=folder)
+    assert party in dpspca("identity", "install", name, f"{name}.crt", folder=folder)
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("town")
+    dpspca("ca", "init", "authority", "town", folder=folder)
+    for role, name in (("coordinator", "hub"), ("provider", "north"), ("provider", "south"), ("analyst", "ada")):
+        enrol(folder, role, name)
+    dpspca("ca", "publish", "authority", "--out", "revoked.pem", folder=folder)
+    hub = 'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\n'
+    (folder / "hub.toml").write_text(hub)
+    for name, rows in zip(("north", "south"), np.array_split(ROWS, 2), strict=True):
+        np.save(folder / f"{name}.npy", rows)
+    (folder / "job.json").write_text(JOB.to_json())
+    return folder
+
+
+def configure(folder: Path, address: str) -> None:
+    for name in ("north", "south"):
+        (folder / f"{name}.toml").write_text(
+            f'coordinator = "{address}"\nidentity = "{name}"\nrevocations = "revoked.pem"\n'
+            f'[data_sets]\ncohort = "{name}.npy"\n'
+        )
+    (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "ada"\n')
+
+
+def test_a_federation_of_processes_runs_a_job_and_stops_when_told(town: Path) -> None:
+    with started("coordinator", "start", "--config", "hub.toml", folder=town) as hub:
+        assert hub.stderr is not None
+        configure(town, hub.stderr.readline().split()[-1])
+        with (
+            started("provider", "start", "--config", "north.toml", folder=town),
+            started("provider", "start", "--config", "south.toml", folder=town),
+        ):
+            order = ["run", "job.json", "--config", "ada.toml", "--data-set", "cohort"]
+            told = dpspca(*order, "--provider", "north", "--provider", "south", folder=town)
+    model = load_model(town / "model.dpspca")
+    assert {0, 1} <= set(model.support)
+    assert model.statement.parties == 2
+    assert model.statement.federated
+    assert "Nobody else had to be trusted" in told
+
+
+def test_keys_are_private_and_listed_certificates_can_be_revoked(town: Path) -> None:
+    for name in ("hub", "north", "ada"):
+        assert (town / name).stat().st_mode & 0o077 == 0
+    enrol(town, "provider", "west")
+    assert "dpspca://town/provider/west" in dpspca("ca", "list", "authority", folder=town)
+    assert "revoked" in dpspca("ca", "revoke", "authority", "dpspca://town/provider/west", folder=town)
+    listed = dpspca("ca", "list", "authority", folder=town)
+    assert next(line for line in listed.splitlines() if "west" in line).split()[1] == "revoked"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("listen = 3", "listen is 3"),
+        ('colour = "red"', "does not know colour"),
+        ("", "lacks identity, listen, revocations"),
+        ("listen = ", "not valid TOML"),
+    ],
+)
+def test_settings_that_are_not_understood_are_refused(town: Path, text: str, reason: str) -> None:
+    more = 'identity = "hub"\nrevocations = "revoked.pem"\n' if text == "listen = 3" else ""
+    (town / "bad.toml").write_text(f"{text}\n{more}")
+    assert reason in dpspca("coordinator", "start", "--config", "bad.toml", folder=town, code=2)
+
+
+def test_rows_that_cannot_be_used_stop_a_provider_before_it_connects(town: Path) -> None:
+    np.save(town / "bad.npy", np.full((4, 20), np.nan))
+    (town / "bad-rows.toml").write_text(
+        'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\n'
+        '[data_sets]\ncohort = "bad.npy"\n'
+    )
+    assert "NaN" in dpspca("provider", "start", "--config", "bad-rows.toml", folder=town, code=2)
+
+
+def test_a_job_that_nobody_can_take_ends_with_the_reason(town: Path) -> None:
+    (town / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada"\n')
+    order = ["run", "job.json", "--config", "ada.toml", "--data-set", "cohort", "--provider", "north"]
+    assert "UNAVAILABLE" in dpspca(*order, folder=town, code=2)
