@@ -8,15 +8,16 @@ import typer
 from dpspca import __version__
 from dpspca.client import report
 from dpspca.client.files import load_model
-from dpspca.common.errors import DpspcaError, InvalidDataError
-from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.errors import DpspcaError
+from dpspca.common.spec import Centering, check
 
-from . import demo, output, questions
+from . import demo, network, output, questions
+from .reading import reading
 
 FAILURE: Final = 2
 EXIT_CODES: Final = (
     "Exit codes: 0 done; 2 a flag, job, file or package is wrong or missing, two sentences on standard error say what "
-    "and what to do; 1 a fault of the program itself."
+    "and what to do; 130 interrupted; 1 a fault of the program itself, or nobody reads on to the end of what it prints."
 )
 
 app = typer.Typer(
@@ -85,39 +86,59 @@ def _demo(  # noqa: PLR0913  # a command's flags are its parameters
         delta=delta,
         seed=seed,
     )
-    folder = output.Folder(out)
+    folder = output.Folder(out, demo.FILES)
     if not (quiet or as_json):
         output.say(settings.introduction + "\n")
     outcome = demo.run(settings, output.display(quiet=quiet))
-    facts = demo.write(outcome, folder)
+    numbers = demo.write(outcome, folder)
     if as_json:
-        typer.echo(output.to_json(facts))
+        typer.echo(output.to_json(numbers))
     elif not quiet:
-        output.print_components(facts["model"])
-        output.say(f"\n{demo.verdict(facts)}\n\n{outcome.model.statement.text}\n\nWritten:")
+        output.print_components(numbers["model"])
+        output.say(f"\n{demo.verdict(numbers)}\n\n{outcome.model.statement.text}\n\nWritten:")
     if not as_json:
-        typer.echo("\n".join(facts["files"].values()))
+        typer.echo("\n".join(numbers["files"].values()))
 
 
 @app.command("plan", epilog=EXIT_CODES)
 def _plan(  # noqa: PLR0913  # a command's flags are its parameters
     job: Annotated[
-        Path | None, typer.Argument(help="A job as JSON. Left out: the flags describe it.", show_default=False)
+        Path | None,
+        typer.Argument(help="A job as JSON, or a plan with one. Left out: the flags describe it.", show_default=False),
     ] = None,
     *,
     dimension: Annotated[int | None, typer.Option(help="How many features a row has.")] = None,
     components: Annotated[int | None, typer.Option(help="How many components to look for.")] = None,
     sparsity: Annotated[int | None, typer.Option(help="How many features may take part.")] = None,
     norm_bound: Annotated[float | None, typer.Option(help="Bound on a row's length, known beforehand.")] = None,
-    unit: Annotated[PrivacyUnit | None, typer.Option(help="Which data sets count as neighbours.")] = None,
+    unit: Annotated[questions.RowUnit | None, typer.Option(help="Which data sets count as neighbours.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget.")] = None,
     delta: Annotated[float | None, typer.Option(help="Privacy budget.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds; left out, the budget decides.")] = None,
+    center: Annotated[Centering | None, typer.Option(help="Which mean is taken off the rows; left out, none.")] = None,
+    mean_bound: Annotated[float | None, typer.Option(help="Bound on a row's length, for a private mean.")] = None,
+    public_mean: Annotated[Path | None, typer.Option(help="A public mean: a JSON array of a number a column.")] = None,
+    write_job: Annotated[Path | None, typer.Option(help="Write the job to this file, to plan or run it later.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print which questions a job would ask, with the noise and the price of each. Nothing is asked."""
-    flags = questions.Flags(dimension, components, sparsity, norm_bound, unit, epsilon, delta, rounds)
-    facts = questions.facts(questions.from_file(job, flags) if job else questions.from_flags(flags))
+    flags = questions.Flags(
+        dimension=dimension,
+        components=components,
+        sparsity=sparsity,
+        norm_bound=norm_bound,
+        unit=unit,
+        epsilon=epsilon,
+        delta=delta,
+        rounds=rounds,
+        center=center,
+        mean_bound=mean_bound,
+        public_mean=public_mean,
+    )
+    spec = questions.from_file(job, flags) if job else questions.from_flags(flags)
+    facts = questions.facts(spec)
+    if write_job:
+        output.write_text(write_job, spec.to_json() + "\n")
     if as_json:
         typer.echo(output.to_json(facts))
     else:
@@ -132,11 +153,16 @@ def _show(
     as_json: AsJson = False,
 ) -> None:
     """Print what a stored model says, and what was promised about it."""
-    try:
+    check(top > 0, f"--top is {top}, which leaves no feature to name.", "Give 1 or more.")
+    with reading(model, "a model"):
         stored = load_model(model)
-    except OSError as problem:
-        raise InvalidDataError(f"{model} cannot be read: {problem.strerror}.", "Give the path of a model.") from None
+        text = output.to_json(report.to_dict(stored, top=top)) if as_json else report.summary(stored, top=top)
     if as_json:
-        typer.echo(output.to_json(report.to_dict(stored, top=top)))
+        typer.echo(text)
     else:
-        output.say(report.summary(stored, top=top))
+        output.say(text)
+
+
+for part in (network.ca, network.identity, network.coordinator, network.provider):
+    app.add_typer(part)
+app.command("run", epilog=EXIT_CODES)(network.run)

@@ -27,11 +27,16 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema, check, check_whole
 
 from .output import Folder, Show, to_json
+from .questions import check_sparsity
 from .tally import Standing, Tally
 
 LARGEST_DATA: Final = 2**28
 """Numbers that the made-up rows may consist of; together with their integer copies they take three gigabytes."""
+LARGEST_DIMENSION: Final = 4000
+"""Making rows takes time that grows with the cube of this: at 4000 features some ten seconds."""
 SMALLEST_SUPPORT: Final = 10
+
+FILES: Final = ("model.dpspca", "scree.png", "loadings.png", "result.json")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,12 +55,19 @@ class Settings:
     def __post_init__(self) -> None:
         check_whole("the number of rows", self.rows, least=LEAST_ROWS, most=2**31)
         check(
+            self.dimension <= LARGEST_DIMENSION,
+            f"--dimension is {self.dimension}; a demonstration makes rows of up to {LARGEST_DIMENSION} features, for "
+            "the time it takes grows with the cube of their number.",
+            f"Choose at most {LARGEST_DIMENSION}; rows of your own may have more.",
+        )
+        check(
             self.rows * self.dimension <= LARGEST_DATA,
             f"{self.rows} rows of {self.dimension} features are more than a demonstration holds.",
             f"Choose --rows and --dimension whose product is at most {LARGEST_DATA}.",
         )
         most = min(MAX_PARTIES, self.rows // LEAST_ROWS)
         check_whole("the number of providers", self.providers, least=1, most=most)
+        check_sparsity(self.sparsity, self.components)
         catalogue.plan(self.job(start_seed=self.seed or 0))
 
     @property
@@ -120,11 +132,12 @@ def run(settings: Settings, display: AbstractContextManager[Show]) -> Outcome:
 def write(outcome: Outcome, folder: Folder) -> dict[str, Any]:
     """Write the plots, the model and the numbers, and return the numbers. Without matplotlib there are no plots."""
     model = outcome.model
-    files = {"model": folder.write("model.dpspca", lambda path: save_model(model, path))}
+    stored, scree, loadings, result = FILES
+    files = {"model": folder.write(stored, lambda path: save_model(model, path))}
     notes: list[str] = []
     try:
-        files["scree"] = folder.write("scree.png", lambda path: report.scree(model, path))
-        files["loadings"] = folder.write("loadings.png", lambda path: report.loadings(model, path))
+        files["scree"] = folder.write(scree, lambda path: report.scree(model, path))
+        files["loadings"] = folder.write(loadings, lambda path: report.loadings(model, path))
     except MissingExtraError as problem:
         notes.append(str(problem))
     numbers = facts(outcome) | {"notes": notes}
@@ -133,7 +146,7 @@ def write(outcome: Outcome, folder: Folder) -> dict[str, Any]:
         numbers["files"] = files | {"result": str(path)}
         path.write_text(to_json(numbers) + "\n", encoding="utf-8")
 
-    folder.write("result.json", save)
+    folder.write(result, save)
     return numbers
 
 

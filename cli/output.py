@@ -4,8 +4,10 @@ Results go to standard output and progress to standard error, so that what a pro
 """
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -17,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from dpspca.client.report import with_noise
+from dpspca.client.report import WITHIN_NOISE, remarks, with_noise
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.statement import rounded_up
 
@@ -30,14 +32,19 @@ PLAIN_WIDTH: Final = 100
 
 
 class Folder:
-    """A folder that files are written to; made on the spot, so that nobody waits for a result that cannot be kept."""
+    """A folder that files are written to; made and tried on the spot, so that nobody waits for what cannot be kept."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
         self._path = path
         try:
             path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
+                pass
         except OSError as problem:
-            raise _unwritable(path, problem) from None
+            raise _unwritable(path, problem.strerror or str(problem)) from None
+        for file in (path / name for name in names):
+            if file.exists() and not (file.is_file() and os.access(file, os.W_OK)):
+                raise _unwritable(file, "something else of that name is in the way, or may not be changed")
 
     def write(self, name: str, save: Callable[[Path], object]) -> str:
         """Let ``save`` write a file of that name; return the path."""
@@ -45,8 +52,18 @@ class Folder:
         try:
             save(path)
         except OSError as problem:
-            raise _unwritable(path, problem) from None
+            raise _unwritable(path, problem.strerror or str(problem)) from None
         return str(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that a flag names."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise InvalidParameterError(
+            f"{path} cannot be written: {problem.strerror or problem}.", "Choose another file."
+        ) from None
 
 
 def to_json(facts: dict[str, Any]) -> str:
@@ -83,11 +100,11 @@ def print_components(model: dict[str, Any]) -> None:
         table.add_row(
             str(component["number"]),
             with_noise(component["explained_variance"], component["explained_variance_std"]),
-            f"{component['explained_variance_ratio']:.1%}",
+            WITHIN_NOISE if component["within_noise"] else f"{component['explained_variance_ratio']:.1%}",
             Text("\n".join(feature["name"] for feature in features)),
             "\n".join(f"{feature['loading']:+.3f}" for feature in features),
         )
-    _print(table, "± is one standard deviation of the noise added for privacy.")
+    _print(table, *remarks(model))
 
 
 def print_plan(plan: dict[str, Any]) -> None:
@@ -144,7 +161,5 @@ def _print(table: Table, *notes: str) -> None:
         say(note)
 
 
-def _unwritable(path: Path, problem: OSError) -> InvalidParameterError:
-    return InvalidParameterError(
-        f"{path} cannot be written: {problem.strerror or problem}.", "Choose another folder with --out."
-    )
+def _unwritable(path: Path, why: str) -> InvalidParameterError:
+    return InvalidParameterError(f"{path} cannot be written: {why}.", "Choose another folder with --out.")

@@ -3,20 +3,37 @@
 import json
 import math
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Step, events
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema, check
+from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check
+
+from .reading import reading
 
 NEEDED: Final = ("dimension", "components", "sparsity", "norm_bound", "unit", "epsilon", "delta")
+A_JOB: Final = "a job as JSON"
 
 
-@dataclass(frozen=True, slots=True)
+class RowUnit(StrEnum):
+    """The units that rows can have, by their own names and by the estimator's."""
+
+    ROW_REPLACE_ONE = "row-replace-one"
+    ROW_ADD_REMOVE = "row-add-remove"
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE = "add-remove"
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Give the unit that the name stands for."""
+        return PrivacyUnit(f"row-{self.value.removeprefix('row-')}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Flags:
     """A job as the command line describes it; what was not given is None."""
 
@@ -24,22 +41,23 @@ class Flags:
     components: int | None
     sparsity: int | None
     norm_bound: float | None
-    unit: PrivacyUnit | None
+    unit: RowUnit | None
     epsilon: float | None
     delta: float | None
     rounds: int | None
+    center: Centering | None
+    mean_bound: float | None
+    public_mean: Path | None
 
 
 def from_file(path: Path, flags: Flags) -> JobSpec:
     """Read a job; flags beside it would leave open which of the two counts."""
     given = [_flag(name) for name, value in asdict(flags).items() if value is not None]
     check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job, or leave it out.")
-    try:
-        return JobSpec.from_json(path.read_bytes())
-    except OSError as problem:
-        raise InvalidParameterError(
-            f"{path} cannot be read: {problem.strerror}.", "Give the path of a job as JSON."
-        ) from None
+    with reading(path, A_JOB):
+        spec = JobSpec.from_json(_job_in(path.read_bytes()))
+        catalogue.plan(spec)  # an algorithm reads its options only now
+        return spec
 
 
 def from_flags(flags: Flags) -> JobSpec:
@@ -47,13 +65,28 @@ def from_flags(flags: Flags) -> JobSpec:
     values: dict[str, Any] = asdict(flags)
     missing = [_flag(name) for name in NEEDED if values[name] is None]
     check(not missing, f"Without a job, these flags are needed: {', '.join(missing)}.", "Give them, or a job as JSON.")
+    check_sparsity(values["sparsity"], values["components"])
+    _check_center(flags)
     return JobSpec(
         schema=Schema(values["dimension"]),
-        unit=values["unit"],
+        unit=values["unit"].unit,
         budget=Budget(values["epsilon"], values["delta"]),
         norm_bound=values["norm_bound"],
         components=values["components"],
+        centering=flags.center or Centering.NONE,
+        mean_bound=flags.mean_bound,
+        public_mean=_public_mean(flags.public_mean) if flags.public_mean else None,
         options={"sparsity": values["sparsity"], "rounds": values["rounds"]},
+    )
+
+
+def check_sparsity(sparsity: int, components: int) -> None:
+    """Refuse fewer features than components, in the words of the flags."""
+    check(
+        sparsity >= components,
+        f"--sparsity is {sparsity} and --components is {components}: that many components cannot be at right angles to "
+        "one another on fewer features than there are components.",
+        f"Give a --sparsity of at least {components}, or fewer components.",
     )
 
 
@@ -72,6 +105,38 @@ def facts(spec: JobSpec) -> dict[str, Any]:
             "budget_epsilon": spec.budget.epsilon,
         },
     }
+
+
+def _job_in(text: bytes) -> str | bytes:
+    """Take the job out of a plan, as `plan --json` prints it; anything else stays as it is, byte for byte."""
+    try:
+        raw = json.loads(text, object_pairs_hook=_once_each)
+    except ValueError:
+        return text  # the reader of jobs says what is wrong
+    return json.dumps(raw["job"]) if isinstance(raw, dict) and "job" in raw else text
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Read no object that gives a key twice: written anew, it would seem to have given it once."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key is given twice")
+    return dict(pairs)
+
+
+def _check_center(flags: Flags) -> None:
+    """Refuse a mean or a bound on it that the centring asked for would not use, or lacks."""
+    for center, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
+        given = getattr(flags, name) is not None
+        check(
+            given == (flags.center is center),
+            f"{_flag(name)} goes with --center {center.value}, and only one of the two is given.",
+            "Give both or neither.",
+        )
+
+
+def _public_mean(path: Path) -> tuple[float, ...]:
+    with reading(path, "a mean: a JSON array of one number a column"):
+        return tuple(json.loads(path.read_bytes()))
 
 
 def _question(step: Step, total_mu: float) -> dict[str, Any]:

@@ -1,26 +1,59 @@
 """Models in files: written whole or not at all, read without executing anything."""
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
+from typing import Final
 
+from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.common.model import Model
+
+_NEW: Final = 0o666  # less what the umask takes away, as for any new file
+_PERMISSIONS: Final = 0o777
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model; a file of that name is replaced in one step, and stays as it was if anything fails."""
+    """Write a model; a file of that name is replaced in one step, and stays as it was if anything fails.
+
+    Who may read a new file is for the umask to say; a file that is replaced keeps its permissions.
+    """
+    if not isinstance(model, Model):
+        raise InvalidTypeError(
+            f"What is to be stored is a {type(model).__name__}, not a model.",
+            "Pass the model_ of a fitted estimator, or what simulate returned.",
+        )
     target = Path(path)
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as draft:
-        try:
-            draft.write(model.to_bytes())
-            draft.flush()
-            os.fsync(draft.fileno())
-            Path(draft.name).replace(target)
-        except BaseException:
-            Path(draft.name).unlink(missing_ok=True)
-            raise
+    draft = target.parent / f".dpspca-{secrets.token_hex(8)}"
+    descriptor = _open_new(draft, target)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123  # the descriptor is open already
+            _keep_permissions(descriptor, target)
+            file.write(model.to_bytes())
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model; anything that is not one is refused."""
     return Model.from_bytes(Path(path).read_bytes())
+
+
+def _open_new(draft: Path, target: Path) -> int:
+    """Create the draft; if that fails, say so of the file that was asked for."""
+    try:
+        return os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _NEW)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidDataError(
+            f"There is no folder {target.parent} to store {target.name} in.", "Create it, or choose another folder."
+        ) from None
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, str(target)) from None
+
+
+def _keep_permissions(descriptor: int, target: Path) -> None:
+    if target.exists():
+        os.fchmod(descriptor, target.stat().st_mode & _PERMISSIONS)

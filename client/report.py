@@ -26,6 +26,14 @@ Destination: TypeAlias = str | PathLike[str]
 TOP: Final = 6
 """How many features of a component are named, unless told otherwise."""
 
+WITHIN_NOISE: Final = "within the noise"
+
+_NOISE_LIMIT: Final = 3
+"""Standard deviations of its noise that a variance has to reach before anything is said to be explained."""
+
+_FULL: Final = 0.9
+"""Share of the squared norm bound above which rows of the mean squared length have hardly any room left."""
+
 _DOTS_PER_INCH: Final = 150
 _BAR: Final = "#0072B2"  # the blue of Okabe and Ito's palette
 _INK: Final = "#222222"
@@ -50,9 +58,22 @@ def summary(model: Model, *, top: int = TOP) -> str:
     facts = to_dict(model, top=top)
     taking_part = f"{facts['support_size']} of {facts['features']} features take part"
     head = f"{_counted(len(facts['components']), 'component')}; {taking_part}."
-    notes = [] if model.explained_variance is None else ["± is one standard deviation of the noise added for privacy."]
-    parts = [head, *map(_component_text, facts["components"]), *notes, model.statement.text]
+    parts = [head, *map(_component_text, facts["components"]), *remarks(facts), model.statement.text]
     return "\n\n".join(parts)
+
+
+def remarks(facts: dict[str, Any]) -> list[str]:
+    """Say what has to be known to read the numbers of ``to_dict``."""
+    explained = [part for part in facts["components"] if part["explained_variance"] is not None]
+    drowned = any(part["within_noise"] for part in explained)
+    said = {
+        "± is one standard deviation of the noise added for privacy.": bool(explained),
+        f"{WITHIN_NOISE.capitalize()}: less than {_NOISE_LIMIT} standard deviations of the noise. Such a variance, and "
+        "the component with it, may be nothing but noise.": drowned,
+        "Most rows were probably shortened: the norm bound may be too small. The mean squared length of a row, noise "
+        f"included, is above {_FULL:.0%} of the squared bound.": facts["norm_bound_may_be_small"],
+    }
+    return [sentence for sentence, holds in said.items() if holds]
 
 
 def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
@@ -63,6 +84,7 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
         "features": model.components.shape[1],
         "support_size": len(model.support),
         "support": model.support.tolist(),
+        "norm_bound_may_be_small": _bound_may_be_small(model),
         "components": [_component(model, index, top) for index in range(len(model.components))],
         "price": {
             "epsilon": statement.epsilon,
@@ -83,11 +105,30 @@ def _component(model: Model, index: int, top: int) -> dict[str, Any]:
         "explained_variance": _entry(model.explained_variance, index),
         "explained_variance_std": model.explained_variance_std,
         "explained_variance_ratio": _entry(model.explained_variance_ratio, index),
+        "within_noise": bool(_within_noise(model)[index]),
         "support_size": int(np.count_nonzero(loadings)),
         "top_features": [
             _feature(model, int(place)) | {"loading": float(loadings[place])} for place in _top(loadings, top)
         ],
     }
+
+
+def _within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth values
+    """Tell which components explain too little to be told from the noise; where nothing was asked, none is marked."""
+    if model.explained_variance is None:
+        return np.zeros(len(model.components), dtype=bool)
+    return model.explained_variance < _NOISE_LIMIT * (model.explained_variance_std or 0.0)
+
+
+def _bound_may_be_small(model: Model) -> bool:
+    """Compare the mean squared length of the shortened rows, as far as the noise lets it be known, with its bound.
+
+    Each share is a variance over that total. It costs nothing: all of it was released.
+    """
+    variances, ratios, bound = model.explained_variance, model.explained_variance_ratio, model.statement.norm_bound
+    if variances is None or ratios is None or ratios[0] <= 0 or _within_noise(model)[0]:
+        return False
+    return bool(variances[0] > _FULL * bound**2 * ratios[0])
 
 
 def _entry(values: FloatArray | None, index: int) -> float | None:
@@ -125,6 +166,7 @@ def _explained_text(component: dict[str, Any]) -> str:
     if variance is None:
         return ""
     share = "" if ratio is None else f", {ratio:.1%} of the total"
+    share = f", {WITHIN_NOISE}" if component["within_noise"] else share
     return f": variance {with_noise(variance, noise)}{share}"
 
 
@@ -158,10 +200,13 @@ def scree(model: Model, path: Destination) -> None:
     _draw_bars(axes, variances, noise)
     ratios = model.explained_variance_ratio if count <= _MOST_NUMBERED_BARS else None
     if ratios is not None:
-        _write_ratios(axes, variances + noise, ratios)
-    unit = "explained variance" if ratios is None else "explained variance (% of the total)"
+        _write_ratios(axes, variances + noise, ratios, _within_noise(model))
+    unit = (
+        "explained variance" if ratios is None or _within_noise(model).all() else "explained variance (% of the total)"
+    )
     axes.set_ylabel(unit, fontsize=10, color=_INK)
-    axes.set_xticks(_thinned(count, 24) + 1)
+    shown = _thinned(count, 24)
+    axes.set_xticks(shown + 1, _numbered(model, shown))
     _finish(canvas, axes, "How much each component explains", model, path)
 
 
@@ -182,7 +227,7 @@ def loadings(model: Model, path: Destination) -> None:
     axes.invert_yaxis()
     _label_rows(axes, names, room=int((height - 1.7) / _LINE_HEIGHT) + 1)
     shown = _thinned(columns, int((width - 2) / 0.3))
-    axes.set_xticks(shown + 0.5, [str(number + 1) for number in shown])
+    axes.set_xticks(shown + 0.5, _numbered(model, shown))
     axes.set_ylabel("feature" if model.feature_names else "feature (index)", fontsize=10, color=_INK)
     if rows <= _MOST_NUMBERED_ROWS and columns <= _MOST_NUMBERED_COLUMNS:
         _write_values(axes, values, limit)
@@ -212,7 +257,8 @@ def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, p
     axes.tick_params(length=0, labelsize=8, labelcolor=_INK)
     for side in axes.spines.values():
         side.set_visible(False)
-    axes.set_xlabel("component", fontsize=10, color=_INK)
+    starred = f" (*: {WITHIN_NOISE})" if _within_noise(model).any() else ""
+    axes.set_xlabel(f"component{starred}", fontsize=10, color=_INK)
     colour = _FAINT if model.statement.releasable else _WARNING
     canvas.figure.supxlabel(_footer(model), x=0.01, ha="left", fontsize=7.5, color=colour)
     canvas.figure.savefig(path, format="png")
@@ -235,17 +281,24 @@ def _draw_bars(axes: "Axes", variances: FloatArray, noise: float) -> None:
         label = "±2 standard deviations of the privacy noise"
         axes.errorbar(numbers, variances, yerr=noise, fmt="none", ecolor=_INK, capsize=4, elinewidth=1.2, label=label)
         axes.legend(loc="upper right", framealpha=1, edgecolor="none", fontsize=8, labelcolor=_FAINT)
-    axes.set_ylim(min(0.0, float(variances.min()) - noise), 1.22 * (float(variances.max()) + noise) or 1.0)
+    bottom, top = min(0.0, float(variances.min()) - noise), float(variances.max()) + noise
+    axes.set_ylim(bottom, top + 0.22 * (top - bottom) or 1.0)
     middle, reach = (count + 1) / 2, max(count, 3) / 2 + 0.2
     axes.set_xlim(middle - reach, middle + reach)
     axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
     axes.set_axisbelow(True)
 
 
-def _write_ratios(axes: "Axes", tops: FloatArray, ratios: FloatArray) -> None:
-    for number, (top, ratio) in enumerate(zip(tops, ratios, strict=True), start=1):
+def _numbered(model: Model, shown: Any) -> list[str]:  # noqa: ANN401  # indices
+    """Name components by number, starred where they may be noise."""
+    drowned = _within_noise(model)
+    return [f"{index + 1}{'*' if drowned[index] else ''}" for index in shown]
+
+
+def _write_ratios(axes: "Axes", tops: FloatArray, ratios: FloatArray, drowned: Any) -> None:  # noqa: ANN401  # an array
+    for number, (top, ratio, noise) in enumerate(zip(tops, ratios, drowned, strict=True), start=1):
         axes.annotate(
-            f"{ratio:.1%}",
+            WITHIN_NOISE.replace(" ", "\n", 1) if noise else f"{ratio:.1%}",
             (number, float(top)),
             (0, 4),
             textcoords="offset points",

@@ -1,19 +1,28 @@
 """The `dpspca` command as people run it: real processes, their files, their exit codes."""
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dpspca import __version__
+from dpspca import __version__, load_model, save_model
+from dpspca.cli.main import main
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 
 Ended = subprocess.CompletedProcess[str]
+JOB = [
+    *("--dimension", "40", "--components", "3", "--sparsity", "9", "--norm-bound", "5", "--unit", "add-remove"),
+    *("--epsilon", "1", "--delta", "1e-6"),
+]
 SMALL = ["demo", "--rows", "8000", "--dimension", "40", "--components", "2", "--sparsity", "12", "--epsilon", "4"]
 
 
@@ -39,6 +48,22 @@ def refusal_of(ended: Ended) -> str:
     assert "Traceback" not in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
     return ended.stderr
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Run the command in this process, for tables of cases: a process each would take most of a second."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)  # typer puts another in its place
+
+    def run_here(*arguments: str) -> Ended:
+        monkeypatch.setattr("sys.argv", ["dpspca", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        written = capsys.readouterr()
+        return Ended(arguments, int(ended.value.code or 0), written.out, written.err)
+
+    return run_here
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +172,9 @@ def test_a_plan_lists_every_question_and_its_shares_make_up_the_total(tmp_path: 
     assert sum(question["share"] for question in from_flags["questions"]) == pytest.approx(1)
     assert from_flags["total"]["epsilon"] == pytest.approx(1, abs=1e-6)
     assert from_flags["total"]["epsilon"] <= 1
-    (tmp_path / "job.json").write_text(json.dumps(from_flags["job"]))
-    assert object_of(run(tmp_path, "plan", "job.json", "--json")) == from_flags
+    for stored in (from_flags["job"], from_flags):  # a job, and what printed it
+        (tmp_path / "job.json").write_text(json.dumps(stored))
+        assert object_of(run(tmp_path, "plan", "job.json", "--json")) == from_flags
 
 
 def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path) -> None:
@@ -173,15 +199,23 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path) -> None:
     [
         (["demo", "--epsilon", "-1"], "epsilon is -1.0; it must be above 0"),
         (["demo", "--rows", "2000000000"], "more than a demonstration holds"),
+        (["demo", "--rows", "100", "--dimension", "4001"], "Choose at most 4000"),
+        (["demo", "--components", "4", "--sparsity", "3"], "Give a --sparsity of at least 4"),
         (["plan", "--dimension", "5"], "these flags are needed: --components"),
         (["plan", "job.json", "--epsilon", "1"], "Both a job and flags are given: --epsilon"),
+        (["plan", *JOB, "--sparsity", "2"], "--sparsity is 2 and --components is 3"),
+        (["plan", *JOB, "--center", "private"], "--mean-bound goes with --center private"),
+        (["plan", *JOB, "--mean-bound", "5"], "--mean-bound goes with --center private"),
+        (["plan", *JOB, "--center", "public"], "--public-mean goes with --center public"),
+        (["plan", *JOB, "--write-job", "no/folder"], "no/folder cannot be written"),
         (["show", "nowhere"], "nowhere cannot be read"),
+        (["show", "nowhere", "--top", "0"], "--top is 0, which leaves no feature to name"),
     ],
 )
 def test_a_mistake_is_told_in_a_line_without_a_traceback_and_exits_with_2(
-    arguments: list[str], said: str, tmp_path: Path
+    arguments: list[str], said: str, here: Callable[..., Ended]
 ) -> None:
-    assert said in refusal_of(run(tmp_path, *arguments))
+    assert said in refusal_of(here(*arguments))
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_any_work(tmp_path: Path) -> None:
@@ -189,9 +223,206 @@ def test_a_folder_that_cannot_be_made_is_told_before_any_work(tmp_path: Path) ->
     assert "cannot be written" in refusal_of(run(tmp_path, *SMALL, "--out", "file/demo"))
 
 
-def test_bytes_that_are_no_model_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "model").write_bytes(b"\x80\x04no model")
-    assert "do not hold a model" in refusal_of(run(tmp_path, "show", "model"))
+@pytest.mark.parametrize("name", ["model.dpspca", "loadings.png", "result.json"])
+def test_a_file_that_cannot_be_written_is_told_before_any_work(
+    name: str, tmp_path: Path, here: Callable[..., Ended]
+) -> None:
+    (tmp_path / "there" / name).mkdir(parents=True)
+    assert f"{name} cannot be written" in refusal_of(here(*SMALL, "--out", "there"))
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that not even root can write to")
+def test_a_folder_that_is_there_and_takes_no_files_is_told_before_any_work(here: Callable[..., Ended]) -> None:
+    assert "/proc cannot be written" in refusal_of(here(*SMALL, "--out", "/proc"))
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"\x80\x04no model",
+        b"[" * 200_000,
+        b'{"format": {}}\n',
+        b'{"format": "dpspca-model-1", "feature_names": 3, "shapes": []}\n',
+        b"9" * 5000,
+        b"",
+    ],
+)
+def test_bytes_that_are_no_model_are_refused(stored: bytes, tmp_path: Path, here: Callable[..., Ended]) -> None:
+    (tmp_path / "model").write_bytes(stored)
+    assert "model" in refusal_of(here("show", "model"))
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        (b'"mu": ', b'"mu": "x", "old_mu": '),
+        (b'"mu": ', b'"mu": 1e999, "releasable": '),
+        (b'"parties": 4', b'"parties": "four"'),
+        (b'"explained_variance_std": ', b'"explained_variance_std": "little", "more": '),
+        (b'"explained_variance_std": ', b'"explained_variance_std": 1e999, "more": '),
+        (b'"centering": "none"', b'"centering": []'),
+        (b'"shapes": {', b'"shapes": {"components": "2, 40", "more": {}}, "old": {'),
+    ],
+)
+def test_an_altered_model_is_refused(
+    was: bytes, becomes: bytes, seeded: tuple[Path, Ended], tmp_path: Path, here: Callable[..., Ended]
+) -> None:
+    folder, ended = seeded
+    whole = (folder / object_of(ended)["files"]["model"]).read_bytes()
+    assert was in whole
+    (tmp_path / "model").write_bytes(whole.replace(was, becomes, 1))
+    refusal_of(here("show", "model", "--json"))
+
+
+A_JOB = {
+    "schema": {"dimension": 4},
+    "unit": "row-add-remove",
+    "budget": {"epsilon": 1, "delta": 1e-6},
+    "norm_bound": 1,
+    "components": 2,
+    "options": {"sparsity": 3},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"algorithm": {}},
+        {"algorithm": None},
+        {"options": 7},
+        {"options": {"sparsity": [3]}},
+        {"options": {"sparsity": 3, "start": {}}},
+        {"norm_bound": 10**400},
+        {"components": 10**4000},
+        {"budget": {"epsilon": 10**400, "delta": 1e-6}},
+        {"budget": []},
+        {"public_mean": {"a": 1}},
+        {"unit": {}},
+        {"job": {}},
+        {"job": 3},
+    ],
+)
+def test_a_job_of_the_wrong_form_is_refused(change: dict[str, Any], tmp_path: Path, here: Callable[..., Ended]) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(A_JOB))
+    assert here("plan", "job.json").returncode == 0
+    (tmp_path / "job.json").write_text(json.dumps(A_JOB | change))
+    refusal_of(here("plan", "job.json"))
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"seed": ' + "9" * 5000 + "}", "", "\x00", "null", "{" * 3])
+def test_what_is_no_job_at_all_is_refused(text: str, tmp_path: Path, here: Callable[..., Ended]) -> None:
+    (tmp_path / "job.json").write_text(text)
+    refusal_of(here("plan", "job.json"))
+
+
+def test_a_key_given_twice_is_refused_inside_a_plan_too(tmp_path: Path, here: Callable[..., Ended]) -> None:
+    twice = json.dumps(A_JOB)[:-1] + ', "components": 1}'
+    (tmp_path / "job.json").write_text(f'{{"job": {twice}}}')
+    assert "given twice" in refusal_of(here("plan", "job.json"))
+
+
+def test_a_job_is_written_for_later_and_plans_the_same(tmp_path: Path, here: Callable[..., Ended]) -> None:
+    planned = object_of(here("plan", *JOB, "--write-job", "job.json", "--json"))
+    assert JobSpec.from_json((tmp_path / "job.json").read_text()).digest() == planned["digest"]
+    assert object_of(here("plan", "job.json", "--json")) == planned
+
+
+def test_a_plan_prices_the_mean_that_is_taken_off(tmp_path: Path, here: Callable[..., Ended]) -> None:
+    private = object_of(here("plan", *JOB, "--center", "private", "--mean-bound", "9", "--json"))
+    assert [question["name"] for question in private["questions"]][1] == "mean"
+    assert private["job"]["mean_bound"] == 9
+    (tmp_path / "mean.json").write_text(json.dumps([0.5] * 40))
+    public = object_of(here("plan", *JOB, "--center", "public", "--public-mean", "mean.json", "--json"))
+    assert public["job"]["public_mean"] == [0.5] * 40
+    (tmp_path / "mean.json").write_text("17")
+    refusal = refusal_of(here("plan", *JOB, "--center", "public", "--public-mean", "mean.json"))
+    assert "mean.json is not a mean" in refusal
+
+
+@pytest.mark.parametrize("word", ["replace-one", "add-remove"])
+def test_the_estimators_words_name_the_units_of_rows_too(word: str, here: Callable[..., Ended]) -> None:
+    by_word, by_name = (object_of(here("plan", *JOB, "--unit", unit, "--json")) for unit in (word, f"row-{word}"))
+    assert by_word == by_name
+    assert by_name["job"]["unit"] == f"row-{word}"
+
+
+@pytest.mark.parametrize("unit", ["entry", "spectral"])
+def test_units_that_no_row_can_have_are_not_offered(unit: str, here: Callable[..., Ended]) -> None:
+    ended = here("plan", *JOB, "--unit", unit)
+    assert ended.returncode == 2
+    assert "'replace-one'" in ended.stderr
+    assert "'spectral'," not in ended.stderr
+
+
+def test_noise_is_not_presented_as_a_finding(
+    seeded: tuple[Path, Ended], tmp_path: Path, here: Callable[..., Ended]
+) -> None:
+    folder, ended = seeded
+    model = load_model(folder / object_of(ended)["files"]["model"])
+    save_model(replace(model, explained_variance=np.array([9.0, 2.9]), explained_variance_std=1.0), tmp_path / "model")
+    words, numbers = here("show", "model").stdout, object_of(here("show", "model", "--json"))
+    assert words.count(", within the noise\n") == 1
+    assert [component["within_noise"] for component in numbers["components"]] == [False, True]
+
+
+def test_a_demo_whose_noise_drowns_everything_says_so_instead_of_a_share(here: Callable[..., Ended]) -> None:
+    """Deterministic (fixed seed): a hundred rows at epsilon 0.01 leave nothing but noise."""
+    flags = ["--rows", "100", "--epsilon", "0.01", "--components", "1", "--seed", "1"]
+    ended = here(*SMALL, *flags)
+    assert ended.returncode == 0, ended.stderr
+    table = ended.stdout.partition("of the total")[2].partition("Distance")[0]
+    assert "within the noise" in table
+    assert "%" not in table
+    assert "may be nothing but noise" in table
+
+
+INTERRUPTED = {
+    "while typer is imported": """
+class Key:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Key())
+""",
+    "while the job runs": """
+import os, signal
+import dpspca.cli.demo
+dpspca.cli.demo.run = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+""",
+}
+
+
+@pytest.mark.parametrize("moment", INTERRUPTED)
+def test_an_interrupt_at_any_moment_is_told_in_a_line_and_exits_with_130(moment: str, tmp_path: Path) -> None:
+    arguments = f"import sys\nsys.argv = {['dpspca', *SMALL, '--quiet']!r}\n"
+    ended = python(tmp_path, "-c", arguments + INTERRUPTED[moment] + "from dpspca.cli.main import main\nmain()")
+    assert (ended.returncode, ended.stderr) == (130, "Interrupted.\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["show", "{}"], ["show", "{}", "--json"], ["--version"], ["--help"]])
+def test_output_that_finds_no_room_is_told_and_exits_with_2(arguments: list[str], seeded: tuple[Path, Ended]) -> None:
+    folder, ended = seeded
+    stored = object_of(ended)["files"]["model"]
+    command = [sys.executable, "-m", "dpspca", *(argument.format(stored) for argument in arguments)]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=folder, check=False)  # noqa: S603  # our own code
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("Reading or writing failed: No space left on device. Check")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_terminal_that_lacks_a_letter_gets_the_rest(seeded: tuple[Path, Ended]) -> None:
+    folder, ended = seeded
+    command = [sys.executable, "-m", "dpspca", "show", object_of(ended)["files"]["model"]]
+    plain = os.environ | {"PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, env=plain)  # noqa: S603  # our own code
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "? is one standard deviation of the noise" in shown.stdout
+
+
+def test_the_package_runs_as_the_command(tmp_path: Path) -> None:
+    assert python(tmp_path, "-m", "dpspca", "--version").stdout == f"dpspca {__version__}\n"
 
 
 def test_an_unknown_flag_exits_with_2(tmp_path: Path) -> None:

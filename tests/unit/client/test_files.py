@@ -1,12 +1,15 @@
 """A model in a file is whole or not there."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpspca import DPSPCA, load_model, save_model
-from dpspca.common.errors import CorruptModelError
+from dpspca.common.errors import CorruptModelError, InvalidDataError, InvalidTypeError
 
 ROWS = np.random.default_rng(0).standard_normal((100, 6))
 MODEL = DPSPCA(n_components=2, norm_bound=5.0, adjacency="add-remove").fit(ROWS).model_
@@ -41,3 +44,56 @@ def test_a_file_that_holds_no_model_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"something else")
     with pytest.raises(CorruptModelError):
         load_model(path)
+
+
+@pytest.fixture(params=[0o022, 0o027, 0o077], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_who_may_read_a_new_file_is_for_the_umask_to_say(umask: int, tmp_path: Path) -> None:
+    save_model(MODEL, tmp_path / "model.dpspca")
+    assert mode_of(tmp_path / "model.dpspca") == 0o666 & ~umask
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_replaced_file_keeps_its_permissions(mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "model.dpspca"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    save_model(MODEL, path)
+    assert mode_of(path) == mode
+    assert load_model(path).to_bytes() == MODEL.to_bytes()
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for folder in ("missing", "file"):
+        with pytest.raises(InvalidDataError) as refused:
+            save_model(MODEL, tmp_path / folder / "model.dpspca")
+        assert refused.value.what == f"There is no folder {tmp_path / folder} to store model.dpspca in."
+        assert refused.value.remedy == "Create it, or choose another folder."
+
+
+def test_a_failure_to_open_names_the_file_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> int:
+        raise PermissionError(13, "Permission denied", "some draft")
+
+    monkeypatch.setattr("os.open", forbidden)
+    with pytest.raises(PermissionError) as refused:
+        save_model(MODEL, tmp_path / "model.dpspca")
+    assert refused.value.filename == str(tmp_path / "model.dpspca")
+
+
+def test_what_is_no_model_is_not_stored_and_the_estimators_model_is_pointed_to(tmp_path: Path) -> None:
+    estimator: Any = DPSPCA(n_components=2, norm_bound=5.0, adjacency="add-remove")
+    with pytest.raises(InvalidTypeError, match=r"is a DPSPCA, not a model\. Pass the model_ of a fitted estimator"):
+        save_model(estimator, tmp_path / "model.dpspca")
+    assert list(tmp_path.iterdir()) == []

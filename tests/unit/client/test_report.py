@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
@@ -102,6 +103,96 @@ def test_a_feature_name_cannot_steer_the_terminal() -> None:
     text = report.summary(handmade([0.6, 0.8], names=("\x1b[2Jcleared", "two\nlines")))
     assert "\x1b" not in text
     assert "two\nlines" not in text
+
+
+def of_variances(*variances: float, std: float | None, total: float = 100.0, bound: float = 100.0) -> Model:
+    """Make a model of as many components, which says that they explain this."""
+    return replace(
+        handmade(*np.eye(len(variances)).tolist()),
+        statement=replace(MODEL.statement, norm_bound=bound),
+        explained_variance=np.array(variances),
+        explained_variance_ratio=np.array(variances) / total,
+        explained_variance_std=std,
+    )
+
+
+def test_what_is_below_three_standard_deviations_of_its_noise_is_marked_and_loses_its_percentage() -> None:
+    model = of_variances(40.0, 3.0, 2.99, 0.0, std=1.0)
+    components = report.to_dict(model)["components"]
+    assert [component["within_noise"] for component in components] == [False, False, True, True]
+    paragraphs = report.summary(model).split("\n\n")[1:5]
+    assert ["within the noise" in paragraph for paragraph in paragraphs] == [False, False, True, True]
+    assert ["% of the total" in paragraph for paragraph in paragraphs] == [True, True, False, False]
+    assert "may be nothing but noise" in report.summary(model)
+
+
+def test_nothing_is_marked_where_nothing_is_lost_in_noise_or_nothing_was_asked() -> None:
+    for model in (MODEL, of_variances(40.0, 3.0, std=0.0), of_variances(40.0, 0.0, std=None), handmade([0.6, 0.8])):
+        assert not any(component["within_noise"] for component in report.to_dict(model)["components"])
+        assert "within the noise" not in report.summary(model).lower()
+
+
+@pytest.mark.parametrize(
+    ("total", "std", "small"),
+    [(100.0, 1.0, True), (90.1, 1.0, True), (89.9, 1.0, False), (50.0, 1.0, False), (100.0, 20.0, False)],
+)
+def test_rows_that_fill_their_bound_raise_the_suspicion_that_it_is_too_small(
+    *, total: float, std: float, small: bool
+) -> None:
+    model = of_variances(40.0, 30.0, std=std, total=total, bound=10.0)
+    assert report.to_dict(model)["norm_bound_may_be_small"] is small
+    assert ("the norm bound may be too small" in report.summary(model)) is small
+
+
+@pytest.mark.parametrize(("share", "small"), [(0.5, True), (2.0, False)])
+def test_the_suspicion_is_right_about_rows_that_were_shortened(*, share: float, small: bool) -> None:
+    """Deterministic (fixed seeds). At half the usual bound nearly every row is longer; at twice, none."""
+    population = SpikedModel(dimension=30, components=2, support=4)
+    spec = JobSpec(
+        schema=Schema(30),
+        unit=PrivacyUnit.ROW_REPLACE_ONE,
+        budget=Budget(5.0, 1e-5),
+        norm_bound=share * population.norm_bound,
+        components=2,
+        options={"sparsity": 5},
+    )
+    rows = spiked_rows(population, 4000, np.random.default_rng(3)).rows
+    longer = float((np.linalg.norm(rows, axis=1) > spec.norm_bound).mean())
+    assert (longer > 0.5) is small
+    assert report.to_dict(simulate([rows], spec, noise_seed=3))["norm_bound_may_be_small"] is small
+
+
+def test_a_total_of_nothing_raises_no_suspicion() -> None:
+    model = replace(of_variances(0.0, 0.0, std=0.0), explained_variance_ratio=np.zeros(2))
+    assert report.to_dict(model)["norm_bound_may_be_small"] is False
+
+
+def labels_of(model: Model, monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[list[str]]:
+    """Draw both plots and collect what is written next to the components and the axis below them."""
+    seen: list[list[str]] = []
+    finish = report._finish
+
+    def look(canvas: Any, axes: Any, *others: Any) -> None:
+        finish(canvas, axes, *others)
+        ticks = [label.get_text() for label in axes.get_xticklabels()]
+        seen.append([*ticks, *(text.get_text() for text in axes.texts), axes.get_xlabel()])
+
+    monkeypatch.setattr(report, "_finish", look)
+    report.scree(model, folder / "scree.png")
+    report.loadings(model, folder / "loadings.png")
+    return seen
+
+
+def test_the_plots_mark_what_is_within_the_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scree, loadings = labels_of(of_variances(40.0, 2.0, std=1.0), monkeypatch, tmp_path)
+    assert scree == ["1", "2*", "40.0%", "within\nthe noise", "component (*: within the noise)"]
+    assert [loadings[0], loadings[1], loadings[-1]] == ["1", "2*", "component (*: within the noise)"]
+
+
+def test_the_plots_mark_nothing_where_nothing_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scree, loadings = labels_of(of_variances(40.0, 20.0, std=1.0), monkeypatch, tmp_path)
+    assert scree == ["1", "2", "40.0%", "20.0%", "component"]
+    assert [loadings[0], loadings[1], loadings[-1]] == ["1", "2", "component"]
 
 
 @pytest.mark.parametrize("top", [0, -1])
