@@ -68,8 +68,8 @@ def remarks(facts: dict[str, Any]) -> list[str]:
     drowned = any(part["within_noise"] for part in explained)
     said = {
         "± is one standard deviation of the noise added for privacy.": bool(explained),
-        f"{WITHIN_NOISE.capitalize()}: less than {_NOISE_LIMIT} standard deviations of the noise. Such a variance, and "
-        "the component with it, may be nothing but noise.": drowned,
+        f"{WITHIN_NOISE.capitalize()}: less than noise alone may give the largest of so many components. Such a "
+        "variance, and the component with it, may be nothing but noise.": drowned,
         "Most rows were probably shortened: the norm bound may be too small. The mean squared length of a row, noise "
         f"included, is above {_FULL:.0%} of the squared bound.": facts["norm_bound_may_be_small"],
     }
@@ -114,10 +114,16 @@ def _component(model: Model, index: int, top: int) -> dict[str, Any]:
 
 
 def _within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth values
-    """Tell which components explain too little to be told from the noise; where nothing was asked, none is marked."""
+    """Tell which components explain too little to be told from the noise; where nothing was asked, none is marked.
+
+    Variances are eigenvalues of a k x k matrix. Noise alone gives the largest of them about sqrt(2k) standard
+    deviations (the edge of Wigner's semicircle), which is why the limit grows with k. For one component it is three.
+    """
+    count = len(model.components)
     if model.explained_variance is None:
-        return np.zeros(len(model.components), dtype=bool)
-    return model.explained_variance < _NOISE_LIMIT * (model.explained_variance_std or 0.0)
+        return np.zeros(count, dtype=bool)
+    limit = _NOISE_LIMIT + math.sqrt(2 * count) - math.sqrt(2)
+    return model.explained_variance < limit * (model.explained_variance_std or 0.0)
 
 
 def _bound_may_be_small(model: Model) -> bool:

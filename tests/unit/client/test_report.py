@@ -116,8 +116,9 @@ def of_variances(*variances: float, std: float | None, total: float = 100.0, bou
     )
 
 
-def test_what_is_below_three_standard_deviations_of_its_noise_is_marked_and_loses_its_percentage() -> None:
-    model = of_variances(40.0, 3.0, 2.99, 0.0, std=1.0)
+def test_what_noise_alone_may_give_is_marked_and_loses_its_percentage() -> None:
+    """For four components the limit is 3 + sqrt(8) - sqrt(2) = 4.414 standard deviations."""
+    model = of_variances(40.0, 4.42, 4.41, 0.0, std=1.0)
     components = report.to_dict(model)["components"]
     assert [component["within_noise"] for component in components] == [False, False, True, True]
     paragraphs = report.summary(model).split("\n\n")[1:5]
@@ -305,3 +306,27 @@ def test_without_matplotlib_the_report_says_how_to_install_it(tmp_path: Path) ->
     ended = in_a_fresh_process(tmp_path, "sys.modules['matplotlib'] = None")
     assert "MissingExtraError" in ended.stderr
     assert "pip install 'dpspca[plots]'" in ended.stderr
+
+
+@pytest.mark.parametrize("components", [1, 3, 8, 20])
+def test_pure_noise_is_called_noise_however_many_components_there_are(components: int) -> None:
+    """The largest eigenvalue of noise alone, 200 draws: more than four beyond the limit has probability below 1e-4.
+
+    A draw exceeds the limit with probability at most 0.0015 (seen in simulation): 0.3 of 200 are expected.
+    """
+    rng = np.random.default_rng(components)
+    beyond = 0
+    for _ in range(200):
+        square = rng.standard_normal((components, components))
+        values = np.sort(np.linalg.eigvalsh((square + square.T) / 2))[::-1]
+        noisy = replace(
+            MODEL,
+            components=np.eye(components, 30),
+            mean=None,
+            feature_names=None,
+            explained_variance=np.maximum(values, 0.0),
+            explained_variance_ratio=np.full(components, 1 / components),
+            explained_variance_std=1.0,
+        )
+        beyond += not report.to_dict(noisy)["components"][0]["within_noise"]
+    assert beyond <= 4
