@@ -154,7 +154,7 @@ def test_the_coordinator_alone_may_be_a_server(north: Any) -> None:
         (request_by_hand(names(OSLO.uri, OSLO.uri)), "several names"),
         (request_by_hand(x509.SubjectAlternativeName([x509.DNSName(COORDINATOR_HOST)])), "0 URIs"),
         (request_by_hand(names("https://north/provider/oslo")), "not the name of a party"),
-        (request_by_hand(names("dpspca://north/root/oslo")), "not the name of a party"),
+        (request_by_hand(names("dpspca://north/admin/oslo")), "not the name of a party"),
         (request_by_hand(names("dpspca://south/provider/oslo")), "not of the federation"),
         (
             request_by_hand(
