@@ -7,6 +7,7 @@ averaging re-asked answers yields nothing.
 """
 
 import math
+from threading import Lock
 from typing import Protocol
 
 import numpy as np
@@ -55,13 +56,21 @@ class Responder:
         self._shard = shard
         self._ledger = ledger
         self._words = words
+        self._turn = Lock()
 
     def respond(self, position: int, query: RowQuery) -> Integers:
-        """Answer, answer again with the same bytes, or refuse at no cost."""
+        """Answer, answer again with the same bytes, or refuse at no cost.
+
+        One question at a time: whoever lost a connection and asks again waits for the answer that is being made.
+        """
+        with self._turn:
+            return self._respond(position, query)
+
+    def _respond(self, position: int, query: RowQuery) -> Integers:
         while self._ledger.asked(self._job, position) is None:
             before = self._ledger.standing(self._job)
             granted = self._gate.grant(position, query, before or self._start)
-            # False means that another thread went ahead: look again at what has become of the question.
+            # False: another responder on this ledger went ahead. Look again at what has become of the question.
             if self._ledger.reserve(self._job, query.digest(), before, granted.after):
                 return self._answer(position, query, granted.step)
         return self._again(position, query)
@@ -84,7 +93,8 @@ class Responder:
         stored = self._ledger.stored(self._job, position)
         if stored is None:
             raise RefusedError(
-                f"Question {position + 1} was paid for, and its answer is not there: it is being made, or was lost.",
+                f"Question {position + 1} was paid for, and its answer is not there: another process makes it, or it "
+                "was lost.",
                 "Ask again shortly; if it stays so, start a new job.",
             )
         return stored

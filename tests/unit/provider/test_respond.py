@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import numpy as np
@@ -307,3 +307,26 @@ def test_stored_answers_cannot_be_changed_by_whoever_received_them() -> None:
     kept = first.copy()
     first += 1
     assert (asked.respond(0, DENSE) == kept).all()
+
+
+def test_whoever_asks_again_while_the_answer_is_being_made_waits_for_it() -> None:
+    """As after a lost connection: the same bytes, not a refusal, and one price."""
+    begun, go_on = Event(), Event()
+    shard = Shard(ROWS, 4.0)
+
+    class Slow:
+        def check(self, job: JobSpec) -> None:
+            shard.check(job)
+
+        def evaluate(self, query: RowQuery) -> Integers:
+            begun.set()
+            assert go_on.wait(20)
+            return shard.evaluate(query)
+
+    asked = responder(shard=Slow())
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(asked.respond, 0, DENSE)
+        assert begun.wait(20)
+        second = pool.submit(asked.respond, 0, DENSE)
+        go_on.set()
+        assert (first.result(20) == second.result(20)).all()
