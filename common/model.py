@@ -5,7 +5,7 @@ anything.
 """
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
 import numpy as np
@@ -123,11 +123,6 @@ def fix_signs(components: FloatArray) -> FloatArray:
     largest = np.argmax(np.abs(components), axis=1)
     signs = np.sign(components[np.arange(len(components)), largest])
     return components * np.where(signs == 0, 1.0, signs)[:, None] + 0.0  # no negative zeros
-
-
-def renamed(model: Model, names: tuple[str, ...] | None) -> Model:
-    """Give the features other names."""
-    return replace(model, feature_names=names)
 
 
 def _statement(raw: dict[str, Any]) -> PrivacyStatement:

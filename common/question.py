@@ -13,7 +13,7 @@ from .errors import InvalidParameterError
 from .privacy.lattice import MOMENT_BITS, moment_unit
 from .privacy.units import PrivacyUnit
 
-ROW_UNITS = frozenset({PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.ROW_REPLACE_ONE})
+ROW_UNITS = frozenset(unit for unit in PrivacyUnit if unit.is_row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,12 +180,10 @@ def _question(signed: bytes, position: int, query: RowQuery) -> pb.Ask:
         signed_job=signed,
         position=position,
         kind=announced.kind,
-        digest=query.digest(),
         dimension=extent.dimension,
         columns=extent.columns,
         nonzero_rows=extent.nonzero_rows,
         centred=announced.centred,
         threshold=announced.threshold,
         power=announced.power,
-        frames=wire.frame_count(announced.size),
     )

@@ -84,11 +84,6 @@ def frames(whole: bytes | memoryview) -> Iterator[memoryview]:
     return (view[start : start + FRAME] for start in range(0, len(view), FRAME))
 
 
-def frame_count(size: int) -> int:
-    """Say how many frames a size takes."""
-    return -(-size // FRAME)
-
-
 class QuestionReader:
     """Collects the frames of one announced question that the plan has a step for."""
 

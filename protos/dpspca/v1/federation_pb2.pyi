@@ -61,30 +61,26 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("signed_job", "position", "kind", "digest", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "frames")
+    __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power")
     SIGNED_JOB_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
-    DIGEST_FIELD_NUMBER: _ClassVar[int]
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     NONZERO_ROWS_FIELD_NUMBER: _ClassVar[int]
     CENTRED_FIELD_NUMBER: _ClassVar[int]
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     POWER_FIELD_NUMBER: _ClassVar[int]
-    FRAMES_FIELD_NUMBER: _ClassVar[int]
     signed_job: bytes
     position: int
     kind: str
-    digest: str
     dimension: int
     columns: int
     nonzero_rows: int
     centred: bool
     threshold: float
     power: int
-    frames: int
-    def __init__(self, signed_job: _Optional[bytes] = ..., position: _Optional[int] = ..., kind: _Optional[str] = ..., digest: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[int] = ..., nonzero_rows: _Optional[int] = ..., centred: _Optional[bool] = ..., threshold: _Optional[float] = ..., power: _Optional[int] = ..., frames: _Optional[int] = ...) -> None: ...
+    def __init__(self, signed_job: _Optional[bytes] = ..., position: _Optional[int] = ..., kind: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[int] = ..., nonzero_rows: _Optional[int] = ..., centred: _Optional[bool] = ..., threshold: _Optional[float] = ..., power: _Optional[int] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("sequence", "content")
@@ -175,13 +171,11 @@ class Job(_message.Message):
     def __init__(self, job: _Optional[str] = ..., analyst: _Optional[str] = ..., data_set: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., questions: _Optional[int] = ..., step: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., bytes_moved: _Optional[int] = ...) -> None: ...
 
 class Participant(_message.Message):
-    __slots__ = ("name", "state", "reason", "answered")
+    __slots__ = ("name", "reason", "answered")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     name: str
-    state: str
     reason: str
     answered: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ...) -> None: ...

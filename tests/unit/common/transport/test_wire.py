@@ -110,7 +110,7 @@ def test_t35_a_frame_of_another_length_is_refused(change: int) -> None:
 def test_frames_out_of_order_or_twice_are_refused() -> None:
     query = CovarianceProduct(basis(60_000, 4, 60_000))
     parts = [bytes(frame) for frame in wire.frames(wire.content(query))]
-    assert len(parts) == wire.frame_count(wire.announce(query).size) == 3
+    assert len(parts) == 3
     reader = wire.QuestionReader(wire.announce(query), step_for(query))
     with pytest.raises(InvalidQueryError):
         reader.add(1, parts[1])
