@@ -1,120 +1,28 @@
 """Coordinator, providers and analyst over real mutual TLS on loopback, in one event loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import grpc
-import numpy as np
 import pytest
+from town import NOISE_SEED, SHARDS, Town, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError, JobHandle
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.privacy.keystream import KeyStream
-from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.transport import identity as identities
-from dpspca.common.transport.authority import Authority
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.signing import JobEnvelope, sign
-from dpspca.common.transport.trust import RevocationList
 from dpspca.provider.daemon import Daemon, Settings
 from dpspca.provider.preparation import check_rows
 from dpspca.server.service import Coordinator
 
-ROWS = np.random.default_rng(0).standard_normal((900, 30)) * np.r_[5, 4, np.ones(28)]
-SHARDS = {f"site-{number}": part for number, part in enumerate(np.array_split(ROWS, 3))}
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
-
-
-def spec(**changes: Any) -> JobSpec:
-    good: dict[str, Any] = {
-        "schema": Schema(30),
-        "unit": PrivacyUnit.ROW_REPLACE_ONE,
-        "budget": Budget(4.0, 1e-6),
-        "norm_bound": 12.0,
-        "components": 2,
-        "answer_seconds": 10,
-        "options": {"sparsity": 6, "rounds": 4},
-    }
-    return JobSpec(**good | changes)
-
-
-@dataclass(frozen=True)
-class Town:
-    """An authority and the identities it signed."""
-
-    folder: Path
-    authority: Authority
-
-    def identity(self, role: Role, name: str) -> Identity:
-        party = PartyName("town", role, name)
-        home = self.folder / f"{role}-{name}"
-        request = identities.request(home, party)
-        return identities.install(home, self.authority.sign(request), self.authority.certificate_pem)
-
-    def revocations(self) -> RevocationList:
-        return RevocationList.read(self.authority.revocation_list(), self.authority.certificate_pem)
-
 
 @pytest.fixture
 def town(tmp_path: Path) -> Town:
-    return Town(tmp_path, Authority.init(tmp_path / "authority", "town", now))
-
-
-@dataclass
-class Running:
-    """A federation that is up."""
-
-    coordinator: Coordinator
-    analyst: AsyncFederation
-    daemons: dict[str, "asyncio.Task[None]"]
-    start: Callable[[str], Coroutine[Any, Any, None]]
-
-
-@asynccontextmanager
-async def federation(town: Town, names: tuple[str, ...] = tuple(SHARDS)) -> AsyncIterator[Running]:
-    me = town.identity(Role.COORDINATOR, "hub")
-    revoked = town.revocations()
-    coordinator = Coordinator(lambda: me, lambda: revoked, now)
-    await coordinator.start("127.0.0.1:0")
-    daemons: dict[str, asyncio.Task[None]] = {}
-    known = {name: town.identity(Role.PROVIDER, name) for name in SHARDS}
-    order = list(SHARDS)
-
-    async def start(name: str) -> None:
-        seeded = spec().digest()
-        settings = Settings(
-            coordinator.address,
-            lambda: known[name],
-            lambda: revoked,
-            now,
-            {"cohort": check_rows(SHARDS[name])},
-            words=lambda: KeyStream.repeatable(5, f"{seeded} {order.index(name)}"),
-        )
-        daemon = Daemon(settings)
-        daemons[name] = asyncio.create_task(daemon.run())
-        await asyncio.wait_for(daemon.connected.wait(), 10)
-
-    for name in names:
-        await start(name)
-    async with AsyncFederation(coordinator.address, town.identity(Role.ANALYST, "ada")) as analyst:
-        try:
-            yield Running(coordinator, analyst, daemons, start)
-        finally:
-            for task in daemons.values():
-                task.cancel()
-            await asyncio.gather(*daemons.values(), return_exceptions=True)
-            await coordinator.stop(grace=0)
+    return Town.found(tmp_path)
 
 
 def test_over_the_wire_the_model_is_byte_by_byte_what_it_is_in_process(town: Town) -> None:
@@ -122,7 +30,7 @@ def test_over_the_wire_the_model_is_byte_by_byte_what_it_is_in_process(town: Tow
         async with federation(town) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
             model = await job.result()
-            inside = simulate(list(SHARDS.values()), spec(), noise_seed=5)
+            inside = simulate(list(SHARDS.values()), spec(), noise_seed=NOISE_SEED)
             assert model.components.tobytes() == inside.components.tobytes()
             assert model.explained_variance is not None
             assert inside.explained_variance is not None
@@ -275,7 +183,7 @@ def test_t33_roles_are_read_from_certificates_and_enforced(town: Town) -> None:
 
 
 def test_another_authority_s_certificate_does_not_get_in(town: Town, tmp_path: Path) -> None:
-    other = Town(tmp_path / "elsewhere", Authority.init(tmp_path / "elsewhere" / "authority", "town", now))
+    other = Town.found(tmp_path / "elsewhere")
 
     async def scenario() -> None:
         async with federation(town, ()) as running:

@@ -1,0 +1,141 @@
+"""A small federation for tests: an authority, identities it signed, and parties over real mutual TLS on loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpspca.client.federation import AsyncFederation
+from dpspca.common.privacy.keystream import KeyStream, WordSource
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.transport import identity as identities
+from dpspca.common.transport.authority import Authority
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
+from dpspca.common.transport.trust import RevocationList
+from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.preparation import check_rows
+from dpspca.server.service import Coordinator
+
+ROWS = np.random.default_rng(0).standard_normal((900, 30)) * np.r_[5, 4, np.ones(28)]
+SHARDS = {f"site-{number}": part for number, part in enumerate(np.array_split(ROWS, 3))}
+NOISE_SEED = 5
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def spec(**changes: Any) -> JobSpec:
+    good: dict[str, Any] = {
+        "schema": Schema(30),
+        "unit": PrivacyUnit.ROW_REPLACE_ONE,
+        "budget": Budget(4.0, 1e-6),
+        "norm_bound": 12.0,
+        "components": 2,
+        "answer_seconds": 10,
+        "options": {"sparsity": 6, "rounds": 4},
+    }
+    return JobSpec(**good | changes)
+
+
+@dataclass(frozen=True)
+class Town:
+    """An authority and the identities it signed."""
+
+    folder: Path
+    authority: Authority
+
+    @classmethod
+    def found(cls, folder: Path, name: str = "town", clock: Callable[[], datetime] = now) -> "Town":
+        return cls(folder, Authority.init(folder / "authority", name, clock))
+
+    def identity(self, role: Role, name: str, days: int = 30) -> Identity:
+        party = PartyName(self.authority.federation, role, name)
+        home = self.folder / f"{role}-{name}"
+        request = identities.request(home, party)
+        return identities.install(home, self.authority.sign(request, days=days), self.authority.certificate_pem)
+
+    def revocations(self) -> RevocationList:
+        return RevocationList.read(self.authority.revocation_list(), self.authority.certificate_pem)
+
+    def job(
+        self, what: JobSpec, analyst: Identity, providers: Sequence[str], data_set: str = "cohort", **times: Any
+    ) -> SignedJob:
+        audience = [PartyName(self.authority.federation, Role.PROVIDER, name) for name in providers]
+        drawn = {"now": now(), "life": timedelta(hours=1)} | times
+        return sign(JobEnvelope.draw(what.to_json().encode(), audience, data_set, **drawn), analyst)
+
+
+@dataclass
+class Running:
+    """A federation that is up."""
+
+    town: Town
+    coordinator: Coordinator
+    analyst: AsyncFederation
+    revoked: list[RevocationList]
+    """The last one is in force at every party."""
+    shards: Mapping[str, Any]
+    words: Callable[[int], WordSource]
+    known: dict[str, Identity] = field(default_factory=dict)
+    daemons: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
+
+    async def start(self, name: str) -> Daemon:
+        """Start a provider and wait until it is connected."""
+        number = list(self.shards).index(name)
+        home = self.known.setdefault(name, self.town.identity(Role.PROVIDER, name))
+        rows = {"cohort": check_rows(self.shards[name])}
+        daemon = Daemon(
+            Settings(
+                self.coordinator.address,
+                lambda: home,
+                lambda: self.revoked[-1],
+                now,
+                rows,
+                words=lambda: self.words(number),
+            )
+        )
+        self.daemons[name] = asyncio.create_task(daemon.run())
+        await asyncio.wait_for(daemon.connected.wait(), 10)
+        return daemon
+
+    async def stop(self) -> None:
+        for task in self.daemons.values():
+            task.cancel()
+        await asyncio.gather(*self.daemons.values(), return_exceptions=True)
+        await self.coordinator.stop(grace=0)
+
+
+def seeded(number: int) -> WordSource:
+    """Make the noise that ``simulate(..., noise_seed=NOISE_SEED)`` gives provider ``number`` of the default job."""
+    return KeyStream.repeatable(NOISE_SEED, f"{spec().digest()} {number}")
+
+
+@asynccontextmanager
+async def federation(
+    town: Town,
+    names: Sequence[str] | None = None,
+    shards: Mapping[str, Any] = SHARDS,
+    words: Callable[[int], WordSource] = seeded,
+) -> AsyncIterator[Running]:
+    """Run a coordinator, the providers ``names`` (left out: all) and an analyst, and stop them."""
+    me = town.identity(Role.COORDINATOR, "hub")
+    revoked = [town.revocations()]
+    coordinator = Coordinator(lambda: me, lambda: revoked[-1], now)
+    await coordinator.start("127.0.0.1:0")
+    async with AsyncFederation(coordinator.address, town.identity(Role.ANALYST, "ada")) as analyst:
+        running = Running(town, coordinator, analyst, revoked, shards, words)
+        try:
+            for name in shards if names is None else names:
+                await running.start(name)
+            yield running
+        finally:
+            await running.stop()
