@@ -1,11 +1,16 @@
 """A real federation from the analyst's side: sign a job, submit it, watch it, fetch its model.
 
-The coordinator is not believed: the privacy statement is worked out here, from the job that was signed.
+The coordinator is not believed: the privacy statement is worked out here, from the job that was signed, and what it
+sends is held to the size and shape that the job allows. That a model is the right one, only the coordinator's honesty
+vouches for. ``client/blocking.py`` is the same without ``await``.
 """
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -13,18 +18,25 @@ import grpc
 import grpc.aio
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.errors import DpspcaError, InvalidParameterError, RefusedError
 from dpspca.common.model import Model
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.transport import rpc
+from dpspca.common.transport.config import AnalystConfig, read_config
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
+from .jobs import JobStatus, Offer, providers_of
+
 LIFE: Final = timedelta(hours=12)
+PATIENCE: Final = 60.0
+"""Seconds for an answer that should come at once."""
+
+_HEADER: Final = 2**20
 
 
 class FederationError(DpspcaError):
@@ -40,36 +52,46 @@ class JobFailedError(FederationError):
 
 
 @dataclass(frozen=True, slots=True)
-class JobHandle:
+class AsyncJob:
     """A submitted job."""
 
     name: str
     spec: JobSpec
-    federation: "AsyncFederation"
+    stub: pb_grpc.AnalystServiceStub = field(repr=False)
 
-    async def watch(self) -> AsyncIterator[pb.Job]:
+    async def watch(self) -> AsyncIterator[JobStatus]:
         """Give the job's state now and after every change, until it is over."""
-        async for job in _asked(self.federation.stub.Watch(pb.JobName(job=self.name))):
-            yield job
+        async for message in _asked(self.stub.Watch(pb.JobName(job=self.name))):
+            yield JobStatus.of(message)
 
-    async def cancel(self) -> pb.Job:
+    async def status(self) -> JobStatus:
+        """Give the job's state now."""
+        return JobStatus.of(await _ask(self.stub.Get(pb.JobName(job=self.name), timeout=PATIENCE)))
+
+    async def cancel(self) -> JobStatus:
         """End the job; one that is over stays as it is."""
-        return await _ask(self.federation.stub.Cancel(pb.JobName(job=self.name)))
+        return JobStatus.of(await _ask(self.stub.Cancel(pb.JobName(job=self.name), timeout=PATIENCE)))
 
     async def result(self) -> Model:
         """Wait for the end, and give the model with a statement of our own making."""
-        last = pb.Job()
-        async for job in self.watch():
-            last = job
+        last = [state async for state in self.watch()][-1]
         if last.state != "done":
             raise JobFailedError(f"The job is {last.state}: {last.reason}", "See the reason, and submit a new job.")
-        frames = [frame.content async for frame in _asked(self.federation.stub.Result(pb.JobName(job=self.name)))]
-        model = Model.from_bytes(b"".join(frames))
+        model = await asyncio.to_thread(_model, self.spec, await self._content())
         parties = sum(each.answered == last.questions for each in last.participants)
         statement = PrivacyStatement.of(
             self.spec, catalogue.plan(self.spec), parties=parties, releasable=True, federated=True
         )
-        return replace(model, statement=statement)
+        return replace(model, statement=statement, feature_names=self.spec.schema.names)
+
+    async def _content(self) -> bytearray:
+        most = _largest_model(self.spec)
+        content = bytearray()
+        async for frame in _asked(self.stub.Result(pb.JobName(job=self.name))):
+            content += frame.content
+            if len(content) > most:
+                raise FederationError("The coordinator sends more than a model of this job.", "Do not trust it.")
+        return content
 
 
 class AsyncFederation:
@@ -81,27 +103,60 @@ class AsyncFederation:
         self._channel = rpc.dial(address, identity)
         self.stub = pb_grpc.AnalystServiceStub(self._channel)
 
-    async def submit(self, spec: JobSpec, data_set: str, providers: Sequence[str]) -> JobHandle:
-        """Sign a job for these providers and submit it."""
+    @classmethod
+    def connect(cls, where: str | PathLike[str], identity: str | PathLike[str] | None = None) -> Self:
+        """Connect as a settings file says (see docs/federation.md), or to an address with an identity's folder."""
+        return cls(*settings(where, identity))
+
+    async def data_sets(self) -> list[Offer]:
+        """List what the providers that are connected now offer."""
+        return [Offer.of(message) async for message in _asked(self.stub.DataSets(pb.DataSetsRequest()))]
+
+    async def submit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> AsyncJob:
+        """Sign a job for these providers, or for all that offer the data set now, and submit it."""
         federation = self._identity.name.federation
-        audience = [PartyName(federation, Role.PROVIDER, name) for name in providers]
+        names = await self._offering(data_set) if providers is None else providers
+        audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=LIFE)
         return await self.submit_signed(sign(envelope, self._identity), spec)
 
-    async def submit_signed(self, signed: SignedJob, spec: JobSpec) -> JobHandle:
+    async def submit_signed(self, signed: SignedJob, spec: JobSpec) -> AsyncJob:
         """Submit a job that was signed before; the same bytes are the same job."""
-        job = await _ask(self.stub.Submit(pb.SubmitRequest(signed_job=signed.to_bytes())))
+        job = await _ask(self.stub.Submit(pb.SubmitRequest(signed_job=signed.to_bytes()), timeout=PATIENCE))
         if job.job != signed.job_id:
             raise RefusedError("The coordinator speaks of another job.", "Do not trust it.")
-        return JobHandle(job.job, spec, self)
+        return AsyncJob(job.job, spec, self.stub)
 
-    async def fit(self, spec: JobSpec, data_set: str, providers: Sequence[str]) -> Model:
+    async def fit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> Model:
         """Submit a job and wait for its model."""
         return await (await self.submit(spec, data_set, providers)).result()
 
-    async def jobs(self) -> list[pb.Job]:
-        """List this analyst's jobs."""
-        return list((await _ask(self.stub.List(pb.ListRequest()))).jobs)
+    async def jobs(self) -> list[JobStatus]:
+        """List this analyst's jobs, oldest first."""
+        listed = await _ask(self.stub.List(pb.ListRequest(), timeout=PATIENCE))
+        return sorted(map(JobStatus.of, listed.jobs), key=lambda job: job.submitted)
+
+    async def job(self, name: str) -> AsyncJob:
+        """Take up a job that was submitted before; its name is the digest of what was signed, which is checked."""
+        told = await _ask(self.stub.Get(pb.JobName(job=name), timeout=PATIENCE))
+        signed = SignedJob.from_bytes(told.signed_job)
+        if signed.job_id != told.job or not told.job.startswith(name):
+            raise RefusedError("The coordinator speaks of another job.", "Do not trust it.")
+        return AsyncJob(told.job, JobSpec.from_json(JobEnvelope.from_bytes(signed.payload).spec), self.stub)
+
+    async def close(self) -> None:
+        """End the connection. Jobs go on."""
+        await self._channel.close(None)
+
+    async def _offering(self, data_set: str) -> list[str]:
+        offers = await self.data_sets()
+        if not providers_of(offers, data_set):
+            known = ", ".join(sorted({offer.data_set for offer in offers})) or "none"
+            raise InvalidParameterError(
+                f"Nobody who is connected offers the data set {data_set!r}; on offer: {known}.",
+                "Name one of these, or see that the providers are up.",
+            )
+        return providers_of(offers, data_set)
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,7 +164,15 @@ class AsyncFederation:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._channel.close(None)
+        await self.close()
+
+
+def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -> tuple[str, Identity]:
+    """Read a settings file, or take an address and the folder of an identity."""
+    if identity is not None:
+        return str(where), Identity.load(Path(identity))
+    read = read_config(AnalystConfig, Path(where))
+    return read.coordinator, Identity.load(read.identity)
 
 
 Reply = TypeVar("Reply")
@@ -132,6 +195,25 @@ async def _asked(call: AsyncIterable[Reply]) -> AsyncIterator[Reply]:
 
 def _told(problem: grpc.aio.AioRpcError) -> FederationError:
     """Pass on what the coordinator said; it is a stranger's word."""
+    if problem.code() is grpc.StatusCode.UNAVAILABLE:
+        return FederationError(
+            f"The coordinator cannot be reached (UNAVAILABLE: {problem.details()}).",
+            "Check the address and that it runs; `dpspca doctor` says what is wrong with a certificate.",
+        )
     return FederationError(
         f"The coordinator answered {problem.code().name}: {problem.details()}", "See what it says, and try again."
     )
+
+
+def _model(spec: JobSpec, content: bytearray) -> Model:
+    """Read a model, and hold it to the job."""
+    model = Model.from_bytes(bytes(content))
+    if model.components.shape != (spec.components, spec.schema.dimension):
+        raise FederationError("The coordinator sent a model of another shape than the job's.", "Do not trust it.")
+    return model
+
+
+def _largest_model(spec: JobSpec) -> int:
+    """Bound the bytes of a job's model: components, a mean, two rows of variances, names and a header."""
+    k, d = spec.components, spec.schema.dimension
+    return 8 * (k * d + d + 2 * k) + 8 * len(spec.to_json()) + _HEADER

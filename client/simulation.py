@@ -29,12 +29,16 @@ from dpspca.server.rounds import combine
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a job stands: ``done`` of ``total`` questions, ``step`` being the one just answered."""
+    """Where a job stands: ``done`` of ``total`` questions, ``step`` being the one that ``parties`` just answered.
+
+    ``aggregate`` is the sum itself; over a network, where it stays with the coordinator, there is none.
+    """
 
     done: int
     total: int
     step: Step
-    aggregate: Aggregate
+    parties: int
+    aggregate: Aggregate | None = None
 
 
 Watcher: TypeAlias = Callable[[Progress], None]
@@ -85,7 +89,7 @@ class _Federation:
         step = self._plan[position]
         aggregate = combine(self._spec, step, answers)
         if self._watch:
-            self._watch(Progress(self._position, len(self._plan), step, aggregate))
+            self._watch(Progress(self._position, len(self._plan), step, len(answers), aggregate))
         return aggregate
 
 

@@ -7,7 +7,7 @@ pauses; the same question then gets the same bytes.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from secrets import randbelow
@@ -37,6 +37,13 @@ from .respond import Responder
 from .shard import Shard, Strategy
 
 SOFTWARE: Final = "dpspca"
+HEARTBEAT_SECONDS: Final = 20
+"""Between words of the coordinator at most, until it says how often it speaks."""
+MISSED: Final = 3
+"""Heartbeats without a word after which the coordinator is taken for lost."""
+SLOWEST_HEARTBEAT: Final = 300
+MOST_COLUMN_LETTERS: Final = 2**18
+"""Of the names of a data set's columns; longer lists are not told."""
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
 MAX_OPEN_JOBS: Final = 64
@@ -92,7 +99,11 @@ class Daemon:
             try:
                 await self._serve()
             except* grpc.aio.AioRpcError as problems:
-                _log.warning("connection ended: %s", "; ".join(str(each) for each in problems.exceptions))
+                _log.warning("The connection ended: %s", "; ".join(map(_ending, _leaves(problems))))
+            except* TimeoutError:
+                _log.warning("The connection ended: the coordinator has fallen silent.")
+            except* DpspcaError as problems:
+                _log.error("No connection: %s", "; ".join(map(str, _leaves(problems))))
             pause = FIRST_PAUSE if self.connected.is_set() else min(2 * pause, LONGEST_PAUSE)
             self.connected.clear()
             # All providers lose a coordinator at once; they should not all come back at once.
@@ -115,10 +126,19 @@ class Daemon:
     ) -> None:
         """Take messages in order. A question's frames follow its announcement; another announcement abandons it."""
         question: _Question | None = None
-        async for message in stream:
+        patience = MISSED * HEARTBEAT_SECONDS
+        while True:
+            async with asyncio.timeout(patience):
+                message = await anext(stream, None)
+            if message is None:
+                return
             match message.WhichOneof("message"):
                 case "welcome":
+                    patience = MISSED * min(max(1, message.welcome.heartbeat_seconds), SLOWEST_HEARTBEAT)
                     self.connected.set()
+                    _log.info("Connected to %s.", self._settings.address)
+                case "heartbeat" if not outbound.full():
+                    outbound.put_nowait(pb.FromProvider(heartbeat=pb.Heartbeat()))
                 case "ask":
                     question = await self._begin(message.ask, outbound)
                 case "frame" if question:
@@ -132,9 +152,7 @@ class Daemon:
                 question = None
 
     def _greeting(self) -> pb.Hello:
-        offered = [
-            pb.DataSet(name=name, dimension=rows.dimension) for name, rows in sorted(self._settings.data_sets.items())
-        ]
+        offered = [_offer(name, rows) for name, rows in sorted(self._settings.data_sets.items())]
         return pb.Hello(software=SOFTWARE, data_sets=offered)
 
     async def _begin(self, ask: pb.Ask, outbound: "asyncio.Queue[pb.FromProvider]") -> "_Question | None":
@@ -158,20 +176,27 @@ class Daemon:
     async def _answer(self, question: "_Question", outbound: "asyncio.Queue[pb.FromProvider]") -> None:
         """Answer or refuse; either way in words that do not depend on a row."""
         position = question.ask.position
+
+        def content() -> bytes:
+            return wire.answer_content(question.job.responder.respond(position, question.reader.query()))
+
         try:
-            answer = await asyncio.to_thread(lambda: question.job.responder.respond(position, question.reader.query()))
+            answer = await asyncio.to_thread(content)
         except DpspcaError as problem:
             await self._refuse(question.ask, problem, outbound)
             return
-        for sequence, frame in enumerate(wire.frames(wire.answer_content(answer))):
+        _log.info("Answered question %d of %d of job %.12s.", position + 1, len(question.job.plan), question.name)
+        for sequence, frame in enumerate(wire.frames(answer)):
             piece = pb.AnswerFrame(job=question.name, position=position, sequence=sequence, content=bytes(frame))
             await outbound.put(pb.FromProvider(answer=piece))
 
     @staticmethod
     async def _refuse(ask: pb.Ask, problem: DpspcaError, outbound: "asyncio.Queue[pb.FromProvider]") -> None:
         job = _job_name(ask)
-        _log.warning("refused question %d of job %.12s: %s", ask.position + 1, job, problem)
-        refusal = pb.Refusal(job=job, position=ask.position, code=problem.code, what=problem.what)
+        _log.warning("Refused question %d of job %.12s: %s", ask.position + 1, job, problem)
+        refusal = pb.Refusal(
+            job=job, position=ask.position, code=problem.code, what=problem.what, remedy=problem.remedy
+        )
         await outbound.put(pb.FromProvider(refusal=refusal))
 
     def _expect(self, ask: pb.Ask) -> "_Question":
@@ -187,7 +212,9 @@ class Daemon:
         """Verify a job, once, and make the rows ready for it."""
         settings = self._settings
         me = settings.identity()
-        envelope, _ = verify(signed, me.authority_pem, me=me.name, now=settings.clock(), revoked=settings.revocations())
+        envelope, analyst = verify(
+            signed, me.authority_pem, me=me.name, now=settings.clock(), revoked=settings.revocations()
+        )
         rows = settings.data_sets.get(envelope.dataset)
         if rows is None:
             raise RefusedError("There is no such data set here.", "Ask for one that this provider offers.")
@@ -199,7 +226,35 @@ class Daemon:
         shard = Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=Strategy.for_rounds(rows, products))
         responder = Responder(spec, shard, settings.ledger, settings.words(), job=signed.job_id)
         opened = self._jobs[signed.job_id] = _OpenJob(spec, plan, responder)
+        _log.info(
+            "Opened job %.12s of %s over '%s': epsilon %g, delta %g.",
+            signed.job_id,
+            analyst.name,
+            envelope.dataset,
+            spec.budget.epsilon,
+            spec.budget.delta,
+        )
         return opened
+
+
+def _offer(name: str, rows: CheckedRows) -> pb.DataSet:
+    letters = sum(map(len, rows.names or ()))
+    columns = rows.names if rows.names and letters <= MOST_COLUMN_LETTERS else ()
+    return pb.DataSet(name=name, dimension=rows.dimension, columns=columns)
+
+
+def _leaves(problems: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
+    """List what a group, and the groups in it, hold."""
+    for each in problems.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+def _ending(problem: BaseException) -> str:
+    """Say in a line how a call ended."""
+    return f"{problem.code().name}, {problem.details()}" if isinstance(problem, grpc.aio.AioRpcError) else str(problem)
 
 
 def _job_name(ask: pb.Ask) -> str:

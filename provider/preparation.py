@@ -31,6 +31,8 @@ class CheckedRows:
     """Rows that were found usable once, before any job: nothing about them can fail later."""
 
     matrix: FloatArray | scipy.sparse.csr_array
+    names: tuple[str, ...] | None = None
+    """What the columns are called, where that is known."""
 
     @property
     def count(self) -> int:
@@ -51,8 +53,8 @@ class CheckedRows:
 def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> CheckedRows:  # noqa: ANN401
     """Refuse rows that are no finite real matrix of at least ``least`` rows with the schema's columns."""
     names = column_names(rows)
-    if schema and schema.names and names and names != schema.names:
-        raise InvalidDataError("The rows' columns are not those of the schema.", "Give them in the schema's order.")
+    if schema:
+        check_names(names, schema)
     matrix = _csr(rows) if scipy.sparse.issparse(rows) else _dense(rows)
     if schema and matrix.shape[1] != schema.dimension:
         raise InvalidDataError(
@@ -65,7 +67,13 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
         raise InvalidDataError("The rows contain NaN or infinity.", "Fill in or drop missing values first.")
     if np.abs(values).max(initial=0.0) > LARGEST:
         raise InvalidDataError(f"An entry is larger than {LARGEST:.0e}.", "Rescale the columns.")
-    return CheckedRows(matrix)
+    return CheckedRows(matrix, names)
+
+
+def check_names(names: tuple[str, ...] | None, schema: Schema) -> None:
+    """Refuse columns that are called otherwise, or stand in another order, than the schema says."""
+    if schema.names and names and names != schema.names:
+        raise InvalidDataError("The rows' columns are not those of the schema.", "Give them in the schema's order.")
 
 
 def integer_rows(rows: FloatArray, norm_bound: float, center: FloatArray | None = None) -> IntegerRows:

@@ -32,7 +32,7 @@ from .moments import (
     SparseRows,
     StreamedMoments,
 )
-from .preparation import CheckedRows, integer_csr, integer_rows
+from .preparation import CheckedRows, check_names, integer_csr, integer_rows
 
 GRAM_COLUMNS_A_ROUND: Final = 50
 """A Gram matrix pays for itself when d is below 50 to 80 times the products asked (``bench/round_cost.py``)."""
@@ -91,6 +91,7 @@ class Shard:
                 f"The rows have {self._rows.dimension} columns; the job has {spec.schema.dimension}.",
                 "Give the columns that the job names, in its order.",
             )
+        check_names(self._rows.names, spec.schema)
         if self._rows.is_sparse and spec.centering is not Centering.NONE:
             raise _dense_when_centred()
 

@@ -9,6 +9,7 @@ Below the spec's least number of providers the job fails, with the reason: it ne
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 import numpy as np
@@ -20,11 +21,12 @@ from dpspca.common.protocol import Aggregate
 from dpspca.common.question import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport import wire
+from dpspca.common.transport.names import PartyName
 from dpspca.common.transport.signing import JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .jobs import Event, Job, Participant
-from .roster import ProviderLostError, Roster
+from .roster import Link, ProviderLostError, Roster
 from .rounds import LARGEST_ANSWER, aggregate
 
 CANCELLED: Final = "Cancelled by the analyst."
@@ -39,41 +41,55 @@ class TooFewProvidersError(DpspcaError):
 class Conductor:
     """One job from its first question to its model."""
 
-    def __init__(
-        self, signed: SignedJob, envelope: JobEnvelope, job: Job, roster: Roster, tell: Callable[[Job], None]
+    def __init__(  # noqa: PLR0913, PLR0917  # a job, and all that it meets
+        self,
+        signed: SignedJob,
+        envelope: JobEnvelope,
+        analyst: PartyName,
+        roster: Roster,
+        clock: Callable[[], datetime],
+        tell: Callable[[Job], None],
     ) -> None:
-        self._signed = signed.to_bytes()
+        self.signed = signed.to_bytes()
         self._data_set = envelope.dataset
         self._spec = JobSpec.from_json(envelope.spec)
         self._plan = catalogue.plan(self._spec)
         self._roster = roster
         self._tell_watchers = tell
+        self._clock = clock
         self._names = list(envelope.audience)
-        self.job = replace(job, participants={name: Participant() for name in self._names})
+        self.job = Job(
+            signed.job_id,
+            analyst.uri,
+            envelope.dataset,
+            len(self._plan),
+            submitted=clock().timestamp(),
+            participants={name: Participant() for name in self._names},
+        )
         self.model: Model | None = None
 
     async def run(self) -> None:
         """Run to a final state, whatever happens."""
         try:
             await self._wait_for_enough()
-            self._tell(self.job.after(Event.BEGIN))
+            self._enter(Event.BEGIN)
             self.model = await self._drive()
-            self._tell(self.job.after(Event.FINISH))
+            self._enter(Event.FINISH)
         except asyncio.CancelledError:
-            self._tell(self.job.after(Event.CANCEL, CANCELLED))
+            self._enter(Event.CANCEL, CANCELLED)
         except DpspcaError as problem:
-            self._tell(self.job.after(Event.FAIL, str(problem)))
+            self._enter(Event.FAIL, str(problem))
         except Exception as problem:
-            self._tell(self.job.after(Event.FAIL, f"A fault of the coordinator's: {type(problem).__name__}."))
+            self._enter(Event.FAIL, f"A fault of the coordinator's: {type(problem).__name__}.")
             raise
         finally:
-            for link in self._roster.links:
+            for link in self._links():
                 link.farewell(self.job.name, self.job.state)
 
     def cancel(self) -> None:
         """Record the end of a job that was cancelled before it began to run."""
         if not self.job.state.is_final:
-            self._tell(self.job.after(Event.CANCEL, CANCELLED))
+            self._enter(Event.CANCEL, CANCELLED)
 
     async def _drive(self) -> Model:
         """Keep the arithmetic off the event loop, and everything else on it."""
@@ -90,14 +106,15 @@ class Conductor:
     async def _ask_all(self, position: int, query: RowQuery) -> Aggregate:
         """Ask until the sum holds whole answers and nothing else."""
         step = self._plan[position]
-        question = _question(self._signed, position, query)
+        question = _question(self.signed, position, query)
         content = await asyncio.to_thread(wire.content, query)
         while True:
             self._require_enough(len(self._names))
             total = np.zeros(step.shape, dtype=np.int64)
             if await self._gather(question, content, total):
                 break
-        self._tell(replace(self.job, answered=position + 1, step=step.name, bytes_moved=self._bytes_moved()))
+        moved = len(self._names) * (question.ByteSize() + len(content) + total.nbytes)
+        self._tell(replace(self.job, answered=position + 1, step=step.name, bytes_moved=self.job.bytes_moved + moved))
         return await asyncio.to_thread(aggregate, self._spec, step, total, len(self._names))
 
     async def _gather(self, question: pb.Ask, content: bytes, total: wire.Integers) -> bool:
@@ -108,14 +125,12 @@ class Conductor:
         )
         clean = True
         for (name, reader), problem in zip(readers.items(), outcomes, strict=True):
-            record = self.job.participants[name]
             if problem is None:
-                record = replace(record, answered=question.position + 1)
+                self._record(name, answered=question.position + 1)
             else:
                 self._names.remove(name)
-                record = replace(record, reason=problem)
+                self._record(name, reason=problem)
                 clean = clean and not reader.started
-            self.job = self.job.with_participant(name, record)
         return clean and bool(self._names)
 
     async def _ask_one(self, name: str, question: pb.Ask, content: bytes, reader: wire.AnswerReader) -> str | None:
@@ -124,6 +139,7 @@ class Conductor:
             async with asyncio.timeout(self._spec.answer_seconds):
                 while not reader.complete:
                     link = await self._roster.wait_for(name, self._data_set, self._spec.schema.dimension)
+                    self._record(name, asked=question.position + 1)
                     try:
                         await link.ask(question, self.job.name, wire.frames(content), reader)
                     except ProviderLostError:
@@ -145,7 +161,7 @@ class Conductor:
             if wait in absent:
                 self._names.remove(name)
                 reason = f"Not connected with the data set '{self._data_set}' of {dimension} columns."
-                self.job = self.job.with_participant(name, Participant(reason=reason))
+                self._record(name, reason=reason)
         self._require_enough(len(self._names))
 
     def _require_enough(self, count: int) -> None:
@@ -156,8 +172,15 @@ class Conductor:
                 "Start a new job when they are back.",
             )
 
-    def _bytes_moved(self) -> int:
-        return sum(link.bytes_moved for link in self._roster.links if link.name in self.job.participants)
+    def _record(self, name: str, **changes: int | str) -> None:
+        changed: Participant = replace(self.job.participants[name], **changes)  # type: ignore[arg-type]
+        self.job = self.job.with_participant(name, changed)
+
+    def _links(self) -> list[Link]:
+        return [link for link in self._roster.links if link.name in self.job.participants]
+
+    def _enter(self, event: Event, reason: str = "") -> None:
+        self._tell(self.job.after(event, reason, now=self._clock().timestamp()))
 
     def _tell(self, job: Job) -> None:
         self.job = job

@@ -47,8 +47,9 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One provider in one job: how many of its answers count, and why it dropped out if it did."""
+    """One provider in one job: what it was asked, what of its answers counts, and why it dropped out if it did."""
 
+    asked: int = 0
     answered: int = 0
     reason: str = ""
 
@@ -66,14 +67,16 @@ class Job:
     answered: int = 0
     step: str = ""
     bytes_moved: int = 0
+    submitted: float = 0.0
+    ended: float = 0.0
     participants: Mapping[str, Participant] = field(default_factory=dict)
 
-    def after(self, event: Event, reason: str = "") -> "Job":
-        """Give the job after an event; one that cannot happen raises, and nothing happened."""
+    def after(self, event: Event, reason: str = "", *, now: float = 0.0) -> "Job":
+        """Give the job after an event at ``now``; one that cannot happen raises, and nothing happened."""
         following = TRANSITIONS.get((self.state, event))
         if following is None:
             raise RefusedError(f"A job that is {self.state} cannot {event}.", "Look at the job's state first.")
-        return replace(self, state=following, reason=reason)
+        return replace(self, state=following, reason=reason, ended=now if following.is_final else 0.0)
 
     def with_participant(self, name: str, participant: Participant) -> "Job":
         """Give the job with one participant's record replaced."""

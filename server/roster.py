@@ -5,12 +5,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
-from dpspca.common.transport.names import shortened
+from dpspca.common.spec import Schema
 from dpspca.common.transport.wire import AnswerReader
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 QUEUE = 8
 """Messages that wait for one provider's connection: eight frames, so that a stalled one holds a few megabytes."""
+
+
+LONGEST_REASON = 300
+"""Letters of a provider's reason that are passed on."""
 
 
 class ProviderLostError(DpspcaError):
@@ -32,20 +36,43 @@ class _Pending:
 
 
 class Link:
-    """One provider's connection. Its messages are read and written by ``service.py``."""
+    """One provider's connection. Its messages are read and written by ``streams.py``."""
 
-    def __init__(self, name: str, data_sets: Mapping[str, int]) -> None:
+    def __init__(self, name: str, data_sets: Mapping[str, Schema]) -> None:
         self.name = name
         self.data_sets = dict(data_sets)
-        self.outbound: asyncio.Queue[pb.ToProvider] = asyncio.Queue(QUEUE)
-        self.bytes_moved = 0
+        self.ended_by: DpspcaError | None = None
+        self._outbound: asyncio.Queue[pb.ToProvider] = asyncio.Queue(QUEUE)
         self._turn = asyncio.Lock()
         self._pending: dict[tuple[str, int], _Pending] = {}
-        self._closed = False
+        self._closing = asyncio.Event()
+        self.heard()
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether the connection is over."""
+        return self._closing.is_set()
+
+    def heard(self) -> None:
+        """Note a sign of life."""
+        self.heard_at = asyncio.get_running_loop().time()
+
+    async def next_message(self, patience: float) -> pb.ToProvider | None:
+        """Wait for something to send; None where nothing came in time, or the link was closed."""
+        if not self._outbound.empty():
+            return self._outbound.get_nowait()
+        waiting = asyncio.ensure_future(self._outbound.get())
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            await asyncio.wait({waiting, closing}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            return waiting.result() if waiting.done() else None
+        finally:
+            waiting.cancel()
+            closing.cancel()
 
     async def ask(self, question: pb.Ask, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
         """Send a question and wait until its answer is in the sum."""
-        if self._closed:
+        if self.closed:
             raise _lost(self.name)
         key = (job, question.position)
         pending = self._pending[key] = _Pending(reader, asyncio.get_running_loop().create_future())
@@ -64,7 +91,6 @@ class Link:
         pending = self._pending.get((frame.job, frame.position))
         if pending is None or pending.done.done():
             return  # late: the question was given up, or cancelled
-        self.bytes_moved += len(frame.content)
         try:
             pending.reader.add(frame.sequence, frame.content)
         except InvalidAnswerError as problem:
@@ -74,35 +100,30 @@ class Link:
                 pending.done.set_result(None)
 
     def receive_refusal(self, refusal: pb.Refusal) -> None:
-        """End a question with the provider's own words, shortened: they are a stranger's."""
+        """End a question with the provider's own words, escaped and cut: they are a stranger's."""
         pending = self._pending.get((refusal.job, refusal.position))
         if pending and not pending.done.done():
-            what = shortened(refusal.what.encode("ascii", "replace").decode())
-            pending.done.set_exception(
-                ProviderRefusedError(f"{self.name} refused ({shortened(refusal.code)}): {what}.", "Ask its operator.")
-            )
+            what, remedy = _quoted(refusal.what), _quoted(refusal.remedy)
+            pending.done.set_exception(ProviderRefusedError(f"Refused: {what}", remedy or "Ask its operator."))
 
     def farewell(self, job: str, state: str) -> None:
         """Tell the provider that a job is over, if there is room to."""
-        if not self._closed and not self.outbound.full():
-            self.outbound.put_nowait(pb.ToProvider(farewell=pb.Farewell(job=job, state=state)))
+        if not self.closed and not self._outbound.full():
+            self._outbound.put_nowait(pb.ToProvider(farewell=pb.Farewell(job=job, state=state)))
 
-    def close(self) -> None:
-        """End every open question: the connection is gone."""
-        self._closed = True
+    def close(self, reason: DpspcaError | None = None) -> None:
+        """End every open question: the connection is gone, or is to end for a reason that its provider is told."""
+        self.ended_by = self.ended_by or reason
+        self._closing.set()
         for pending in self._pending.values():
             if not pending.done.done():
                 pending.done.set_exception(_lost(self.name))
 
     async def _send_question(self, question: pb.Ask, frames: Iterable[memoryview]) -> None:
         async with self._turn:  # the frames of one question follow each other
-            await self._send(pb.ToProvider(ask=question))
+            await self._outbound.put(pb.ToProvider(ask=question))
             for sequence, frame in enumerate(frames):
-                await self._send(pb.ToProvider(frame=pb.Frame(sequence=sequence, content=bytes(frame))))
-
-    async def _send(self, message: pb.ToProvider) -> None:
-        self.bytes_moved += message.ByteSize()
-        await self.outbound.put(message)
+                await self._outbound.put(pb.ToProvider(frame=pb.Frame(sequence=sequence, content=bytes(frame))))
 
 
 class Roster:
@@ -121,7 +142,7 @@ class Roster:
         """Add a provider."""
         old = self._links.get(link.name)
         if old:
-            old.close()
+            old.close(RefusedError("You connected again.", "Run one daemon for each identity."))
         self._links[link.name] = link
         await self._tell()
 
@@ -132,10 +153,16 @@ class Roster:
             del self._links[link.name]
         await self._tell()
 
+    async def dismiss(self) -> None:
+        """Close every link: the coordinator stops."""
+        for link in self.links:
+            link.close(RefusedError("The coordinator stops.", "Connect again when it is back."))
+
     def find(self, name: str, data_set: str, dimension: int) -> Link | None:
         """Give a provider's link if it offers the data set, in that width."""
         link = self._links.get(name)
-        return link if link and link.data_sets.get(data_set) == dimension else None
+        offered = link.data_sets.get(data_set) if link else None
+        return link if offered and offered.dimension == dimension else None
 
     async def wait_for(self, name: str, data_set: str, dimension: int) -> Link:
         """Wait until a provider is there with the data set."""
@@ -147,6 +174,11 @@ class Roster:
     async def _tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _quoted(words: str) -> str:
+    """Quote a stranger: one line of printable letters, not too long."""
+    return "".join(letter if letter.isprintable() else "?" for letter in words[:LONGEST_REASON])
 
 
 def _lost(name: str) -> ProviderLostError:

@@ -5,10 +5,12 @@ and role from the certificate itself, checks that it is in force and not revoked
 the role that it belongs to. A method that nobody listed is refused.
 """
 
+import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 import grpc
 import grpc.aio
@@ -35,25 +37,68 @@ _SERVER: Final = (
     ("grpc.max_concurrent_streams", 64),
     ("grpc.http2.min_ping_interval_without_data_ms", 5000),
     ("grpc.http2.max_ping_strikes", 3),
+    ("grpc.server_handshake_timeout_ms", 10_000),  # who opens a socket and says nothing does not keep it
+    ("grpc.keepalive_time_ms", 30_000),  # a peer whose machine is gone is noticed
+    ("grpc.keepalive_timeout_ms", 10_000),
 )
 _CLIENT: Final = (
     *_COMMON,
     ("grpc.ssl_target_name_override", COORDINATOR_HOST),
     ("grpc.enable_retries", 0),  # what may be repeated, and how, is decided above
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
 )
+
+MAX_CALLS: Final = 4096
+"""Calls that a server has open at once; the next is told to come back."""
 
 CODE_KEY: Final = "dpspca-code"
 
+CONNECTED: Final = "dpspca.v1.ProviderService/"
+"""With a provider's name after it, the name under which the health service tells whether that one is connected."""
 
-def server(**options: Any) -> grpc.aio.Server:  # noqa: ANN401  # whatever grpc takes
+_log = logging.getLogger(__name__)
+
+
+def server() -> grpc.aio.Server:
     """Make a server with our limits."""
-    return grpc.aio.server(options=_SERVER, **options)
+    return grpc.aio.server(options=_SERVER, maximum_concurrent_rpcs=MAX_CALLS)
 
 
-def server_credentials(identity: Identity) -> grpc.ServerCredentials:
-    """Show our certificate, and insist on one of the same authority."""
-    return grpc.ssl_server_credentials(
-        [(identity.key_pem, identity.certificate_pem)], identity.authority_pem, require_client_auth=True
+def server_credentials(identity: Callable[[], Identity]) -> grpc.ServerCredentials:
+    """Show our certificate, the one in force at each handshake, and insist on one of the same authority."""
+    require_new_tls()
+    shown = identity()
+
+    def current() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal shown
+        try:
+            now = identity()
+        except DpspcaError as problem:  # half a renewal must not end the service
+            _log.warning("The identity cannot be read anew: %s", problem)
+            return None
+        if now == shown:
+            return None
+        shown = now
+        return _configuration(now)
+
+    # The published types do not know that None stands for no change.
+    fetch = cast("Callable[[], grpc.ServerCertificateConfiguration]", current)
+    return grpc.dynamic_ssl_server_credentials(_configuration(shown), fetch, require_client_authentication=True)
+
+
+def require_new_tls() -> None:
+    """Refuse to serve where gRPC was loaded too early to be held to TLS 1.3: see ``dpspca/__init__.py``."""
+    suites = os.environ.get("GRPC_SSL_CIPHER_SUITES", "ECDSA")
+    if "ECDSA" in suites:
+        raise InvalidParameterError(
+            "gRPC was imported before dpspca, so that TLS 1.2 would be accepted.", "Import dpspca first."
+        )
+
+
+def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(identity.key_pem, identity.certificate_pem)], identity.authority_pem
     )
 
 
@@ -70,21 +115,22 @@ class Doorkeeper:
     authority_pem: bytes
     revocations: Callable[[], RevocationList]
     clock: Callable[[], datetime]
-    allowed: Mapping[str, Role]
+    allowed: Mapping[str, frozenset[Role]]
 
     async def admit(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
         """Name the caller, or end the call."""
         try:
-            return self._caller(context, method)
+            return self.judge(context, method)
         except DpspcaError as problem:
             await abort(context, problem)
 
-    def _caller(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
+    def judge(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
+        """Name the caller, or refuse; a call that lasts is judged again while it does."""
         shown = list(context.auth_context().get("x509_pem_cert", []))
         if len(shown) != 1:
             raise NotTrustedError("The caller showed no certificate.", "Connect with the identity of a party.")
         caller = peer_of(shown[0], self.authority_pem, self.clock(), self.revocations())
-        if caller.role is not self.allowed.get(method):
+        if caller.role not in self.allowed.get(method, frozenset()):
             raise WrongRoleError(f"The role {caller.role} may not call {method}.", "Use the identity of another role.")
         return caller
 

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from town import NOISE_SEED, SHARDS, Town, federation, now, spec
 
-from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError, JobHandle
+from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.transport.identity import Identity
@@ -50,7 +50,7 @@ def test_watching_tells_every_step_and_who_answered(town: Town) -> None:
             assert states[-1].answered == states[-1].questions == len(catalogue.plan(spec()))
             assert {each.name: each.answered for each in states[-1].participants} == dict.fromkeys(SHARDS, 6)
             assert states[-1].bytes_moved > 0
-            assert [listed.job for listed in await running.analyst.jobs()] == [job.name]
+            assert [listed.name for listed in await running.analyst.jobs()] == [job.name]
 
     asyncio.run(scenario())
 
@@ -106,7 +106,7 @@ def test_the_same_signed_job_is_the_same_job(town: Town) -> None:
             with pytest.raises(FederationError, match="another analyst"):
                 await running.analyst.submit_signed(signed, spec())
             with pytest.raises(FederationError, match="no such job"):
-                await JobHandle(first.name, spec(), running.analyst).result()
+                await AsyncJob(first.name, spec(), running.analyst.stub).result()
 
     asyncio.run(scenario())
 

@@ -127,7 +127,8 @@ def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]]) -> None:
         stage = Stage(puppet, identity(Role.ANALYST, "ada"))
         server = rpc.server()
         pb_grpc.add_ProviderServiceServicer_to_server(puppet, server)
-        port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(identity(Role.COORDINATOR, "hub")))
+        hub = identity(Role.COORDINATOR, "hub")
+        port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
         await server.start()
         home = identity(Role.PROVIDER, "north")
         rows = {"cohort": check_rows(np.random.default_rng(2).standard_normal((50, DIMENSION)))}

@@ -41,12 +41,14 @@ class Hello(_message.Message):
     def __init__(self, software: _Optional[str] = ..., data_sets: _Optional[_Iterable[_Union[DataSet, _Mapping]]] = ...) -> None: ...
 
 class DataSet(_message.Message):
-    __slots__ = ("name", "dimension")
+    __slots__ = ("name", "dimension", "columns")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     name: str
     dimension: int
-    def __init__(self, name: _Optional[str] = ..., dimension: _Optional[int] = ...) -> None: ...
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("software", "heartbeat_seconds")
@@ -147,7 +149,7 @@ class JobList(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("job", "analyst", "data_set", "state", "reason", "answered", "questions", "step", "participants", "bytes_moved")
+    __slots__ = ("job", "analyst", "data_set", "state", "reason", "answered", "questions", "step", "participants", "bytes_moved", "submitted", "ended", "signed_job")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ANALYST_FIELD_NUMBER: _ClassVar[int]
     DATA_SET_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +160,9 @@ class Job(_message.Message):
     STEP_FIELD_NUMBER: _ClassVar[int]
     PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_MOVED_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_JOB_FIELD_NUMBER: _ClassVar[int]
     job: str
     analyst: str
     data_set: str
@@ -168,14 +173,31 @@ class Job(_message.Message):
     step: str
     participants: _containers.RepeatedCompositeFieldContainer[Participant]
     bytes_moved: int
-    def __init__(self, job: _Optional[str] = ..., analyst: _Optional[str] = ..., data_set: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., questions: _Optional[int] = ..., step: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., bytes_moved: _Optional[int] = ...) -> None: ...
+    submitted: float
+    ended: float
+    signed_job: bytes
+    def __init__(self, job: _Optional[str] = ..., analyst: _Optional[str] = ..., data_set: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., questions: _Optional[int] = ..., step: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., bytes_moved: _Optional[int] = ..., submitted: _Optional[float] = ..., ended: _Optional[float] = ..., signed_job: _Optional[bytes] = ...) -> None: ...
 
 class Participant(_message.Message):
-    __slots__ = ("name", "reason", "answered")
+    __slots__ = ("name", "reason", "answered", "asked")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     name: str
     reason: str
     answered: int
-    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ...) -> None: ...
+    asked: int
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., asked: _Optional[int] = ...) -> None: ...
+
+class DataSetsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Offer(_message.Message):
+    __slots__ = ("provider", "data_set")
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    DATA_SET_FIELD_NUMBER: _ClassVar[int]
+    provider: str
+    data_set: DataSet
+    def __init__(self, provider: _Optional[str] = ..., data_set: _Optional[_Union[DataSet, _Mapping]] = ...) -> None: ...

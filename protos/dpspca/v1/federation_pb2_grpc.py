@@ -139,6 +139,11 @@ class AnalystServiceStub:
                 request_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.JobName.SerializeToString,
                 response_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Frame.FromString,
                 _registered_method=True)
+        self.DataSets = channel.unary_stream(
+                '/dpspca.v1.AnalystService/DataSets',
+                request_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.DataSetsRequest.SerializeToString,
+                response_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Offer.FromString,
+                _registered_method=True)
 
 
 class AnalystServiceServicer:
@@ -180,6 +185,12 @@ class AnalystServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DataSets(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AnalystServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -212,6 +223,11 @@ def add_AnalystServiceServicer_to_server(servicer, server):
                     servicer.Result,
                     request_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.JobName.FromString,
                     response_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Frame.SerializeToString,
+            ),
+            'DataSets': grpc.unary_stream_rpc_method_handler(
+                    servicer.DataSets,
+                    request_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.DataSetsRequest.FromString,
+                    response_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Offer.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -376,6 +392,33 @@ class AnalystService:
             '/dpspca.v1.AnalystService/Result',
             dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.JobName.SerializeToString,
             dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Frame.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DataSets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dpspca.v1.AnalystService/DataSets',
+            dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.DataSetsRequest.SerializeToString,
+            dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Offer.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,148 @@
+"""The federation without ``await``: the same calls, each waiting for its answer. For scripts and notebooks.
+
+One thread of its own runs the connection, so that it also works where an event loop is running already.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from os import PathLike
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from dpspca.common.model import Model
+from dpspca.common.spec import JobSpec
+
+from .federation import AsyncFederation, AsyncJob, FederationError, settings
+from .jobs import JobStatus, Offer
+
+Result = TypeVar("Result")
+
+
+class _Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="dpspca-federation", daemon=True)
+        self._thread.start()
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether it was stopped."""
+        return self._loop.is_closed()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run to the end and give the result; interrupted, the work is cancelled."""
+        if self.closed:
+            work.close()
+            raise FederationError("The connection was closed.", "Connect anew.")
+        running: Future[Result] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return running.result()
+        except CancelledError:
+            raise FederationError("The connection was closed meanwhile.", "Connect anew.") from None
+        except BaseException:
+            running.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A submitted job."""
+
+    _job: AsyncJob
+    _loop: _Loop = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Name the job: the digest of what was signed."""
+        return self._job.name
+
+    @property
+    def spec(self) -> JobSpec:
+        """Give what was signed."""
+        return self._job.spec
+
+    def watch(self) -> Iterator[JobStatus]:
+        """Give the job's state now and after every change, until it is over."""
+        states = self._job.watch()
+        while (state := self._loop.run(_next(states))) is not None:
+            yield state
+
+    def status(self) -> JobStatus:
+        """Give the job's state now."""
+        return self._loop.run(self._job.status())
+
+    def cancel(self) -> JobStatus:
+        """End the job; one that is over stays as it is."""
+        return self._loop.run(self._job.cancel())
+
+    def result(self) -> Model:
+        """Wait for the end, and give the model."""
+        return self._loop.run(self._job.result())
+
+
+class Federation:
+    """A connection to a coordinator; close it, or use it in a ``with`` statement."""
+
+    def __init__(self, federation: AsyncFederation, loop: _Loop) -> None:
+        self._federation = federation
+        self._loop = loop
+
+    @classmethod
+    def connect(cls, where: str | PathLike[str], identity: str | PathLike[str] | None = None) -> Self:
+        """Connect as a settings file says (see docs/federation.md), or to an address with an identity's folder."""
+        told = settings(where, identity)
+        loop = _Loop()
+
+        async def connected() -> AsyncFederation:
+            return AsyncFederation(*told)
+
+        return cls(loop.run(connected()), loop)
+
+    def data_sets(self) -> list[Offer]:
+        """List what the providers that are connected now offer."""
+        return self._loop.run(self._federation.data_sets())
+
+    def submit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> Job:
+        """Sign a job for these providers, or for all that offer the data set now, and submit it."""
+        return Job(self._loop.run(self._federation.submit(spec, data_set, providers)), self._loop)
+
+    def fit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> Model:
+        """Submit a job and wait for its model."""
+        return self.submit(spec, data_set, providers).result()
+
+    def jobs(self) -> list[JobStatus]:
+        """List this analyst's jobs, oldest first."""
+        return self._loop.run(self._federation.jobs())
+
+    def job(self, name: str) -> Job:
+        """Take up a job that was submitted before."""
+        return Job(self._loop.run(self._federation.job(name)), self._loop)
+
+    def close(self) -> None:
+        """End the connection. Jobs go on."""
+        if not self._loop.closed:
+            self._loop.run(self._federation.close())
+            self._loop.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _next(states: Any) -> JobStatus | None:  # noqa: ANN401  # an asynchronous generator
+    return await anext(states, None)

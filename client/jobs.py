@@ -1,0 +1,123 @@
+"""What the coordinator tells of jobs and data sets, as plain values. It is a stranger's word: nothing rests on it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import compose
+from dpspca.common.spec import JobSpec, Schema
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+FINAL: Final = frozenset({"done", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A data set at one provider that is connected now."""
+
+    provider: str
+    data_set: str
+    schema: Schema
+
+    @classmethod
+    def of(cls, message: pb.Offer) -> "Offer":
+        """Read the coordinator's message."""
+        told = message.data_set
+        return cls(message.provider, told.name, Schema(told.dimension, tuple(told.columns) or None))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain values."""
+        return {
+            "provider": self.provider,
+            "data_set": self.data_set,
+            "dimension": self.schema.dimension,
+            "columns": self.schema.names,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantStatus:
+    """One provider in one job: what it was asked, what of its answers counts, and why it dropped out if it did."""
+
+    name: str
+    asked: int
+    answered: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """Where a job stands."""
+
+    name: str
+    analyst: str
+    data_set: str
+    state: str
+    reason: str
+    questions: int
+    answered: int
+    step: str
+    bytes_moved: int
+    submitted: datetime
+    ended: datetime | None
+    participants: tuple[ParticipantStatus, ...]
+
+    @classmethod
+    def of(cls, message: pb.Job) -> "JobStatus":
+        """Read the coordinator's message."""
+        return cls(
+            name=message.job,
+            analyst=message.analyst,
+            data_set=message.data_set,
+            state=message.state,
+            reason=message.reason,
+            questions=message.questions,
+            answered=message.answered,
+            step=message.step,
+            bytes_moved=message.bytes_moved,
+            submitted=datetime.fromtimestamp(message.submitted, UTC),
+            ended=datetime.fromtimestamp(message.ended, UTC) if message.ended else None,
+            participants=tuple(
+                ParticipantStatus(each.name, each.asked, each.answered, each.reason) for each in message.participants
+            ),
+        )
+
+    @property
+    def is_final(self) -> bool:
+        """Tell whether nothing more will happen."""
+        return self.state in FINAL
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain values; times in ISO 8601."""
+        times = {"submitted": self.submitted.isoformat(), "ended": self.ended.isoformat() if self.ended else None}
+        return asdict(self) | times
+
+
+@lru_cache(maxsize=1024)
+def spent(spec: JobSpec, questions: int) -> float:
+    """Give the epsilon, at the job's delta, that a job's first questions cost a provider that answered them.
+
+    How many questions there are and how noisy each is was fixed beforehand, so composing those asked is right.
+    """
+    paid = catalogue.plan(spec)[:questions]
+    return compose(events(paid)).epsilon(spec.budget.delta) if events(paid) else 0.0
+
+
+def common_schema(offers: Sequence[Offer], data_set: str) -> Schema | None:
+    """Give the columns that all providers of a data set agree on; None where they do not, or nobody offers it."""
+    schemas = {offer.schema for offer in offers if offer.data_set == data_set}
+    return schemas.pop() if len(schemas) == 1 else None
+
+
+def providers_of(offers: Sequence[Offer], data_set: str) -> list[str]:
+    """Name the providers that offer a data set."""
+    return sorted(offer.provider for offer in offers if offer.data_set == data_set)
+
+
+def data_sets_of(offers: Sequence[Offer]) -> Mapping[str, list[str]]:
+    """Name every data set, with its providers."""
+    return {name: providers_of(offers, name) for name in sorted({offer.data_set for offer in offers})}

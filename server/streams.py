@@ -1,0 +1,134 @@
+"""The providers' side of the coordinator: one stream for each, questions out, answers in, watched while it is open.
+
+A certificate is judged when its party connects and, because streams last for weeks, again every few seconds: one that
+was revoked or has run out meanwhile ends its stream, and so does a silence of three heartbeats.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final, Self
+
+import grpc.aio
+
+from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.spec import Schema
+from dpspca.common.transport import rpc
+from dpspca.common.transport.names import PartyName, check_name
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+
+from .roster import Link, Roster
+
+HEARTBEAT_SECONDS: Final = 20
+MISSED: Final = 3
+"""Heartbeats without a word after which the other side is taken for lost."""
+MAX_DATA_SETS: Final = 256
+SOFTWARE: Final = "dpspca"
+
+
+class ProviderService(pb_grpc.ProviderServiceServicer):
+    """Holds one stream for every provider."""
+
+    def __init__(self, door: rpc.Doorkeeper, roster: Roster, heartbeat_seconds: int = HEARTBEAT_SECONDS) -> None:
+        self._door = door
+        self._roster = roster
+        self._heartbeat = heartbeat_seconds
+
+    async def Connect(  # noqa: N802  # the name of the rpc
+        self,
+        request_iterator: AsyncIterator[pb.FromProvider],
+        context: grpc.aio.ServicerContext[pb.FromProvider, pb.ToProvider],
+    ) -> AsyncIterator[pb.ToProvider]:
+        """Greet, then carry questions out and answers in until either side ends."""
+        name = await self._door.admit(context, "Connect")
+        try:
+            async with asyncio.timeout(MISSED * self._heartbeat):
+                link = await _greet(name, request_iterator)
+        except TimeoutError:
+            await rpc.abort(context, _impolite())
+        except DpspcaError as problem:
+            await rpc.abort(context, problem)
+        yield pb.ToProvider(welcome=pb.Welcome(software=SOFTWARE, heartbeat_seconds=self._heartbeat))
+        await self._roster.join(link)
+        async with _Company(_read(link, request_iterator), self._patrol(link, context)) as watching:
+            try:
+                async for message in _outbound(link, self._heartbeat):
+                    yield message
+            finally:
+                await self._roster.leave(link)
+                watching.stop()
+        if link.ended_by:
+            await rpc.abort(context, link.ended_by)
+
+    async def _patrol(self, link: Link, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Judge the certificate again and again, and listen for a sign of life."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(self._heartbeat)
+            try:
+                self._door.judge(context, "Connect")
+                if clock() - link.heard_at > MISSED * self._heartbeat:
+                    raise RefusedError(f"Nothing was heard for {MISSED * self._heartbeat} seconds.", "Connect again.")
+            except DpspcaError as problem:
+                link.close(problem)
+                return
+
+
+class _Company:
+    """Tasks that accompany a stream, and end with it."""
+
+    def __init__(self, *work: Any) -> None:  # noqa: ANN401  # coroutines
+        self._tasks = [asyncio.ensure_future(each) for each in work]
+
+    def stop(self) -> None:
+        """End the tasks."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _greet(name: PartyName, messages: AsyncIterator[pb.FromProvider]) -> Link:
+    """Take a provider's first message, which has to be its greeting."""
+    async for message in messages:
+        if message.WhichOneof("message") != "hello" or len(message.hello.data_sets) > MAX_DATA_SETS:
+            break
+        return Link(name.name, {check_name("a data set", each.name): _schema(each) for each in message.hello.data_sets})
+    raise _impolite()
+
+
+def _schema(told: pb.DataSet) -> Schema:
+    return Schema(told.dimension, tuple(told.columns) or None)
+
+
+def _impolite() -> RefusedError:
+    return RefusedError("A provider greets first, with the data sets it offers.", "Use a matching version.")
+
+
+async def _read(link: Link, messages: AsyncIterator[pb.FromProvider]) -> None:
+    """Take in what comes, until the provider has said all."""
+    async for message in messages:
+        link.heard()
+        match message.WhichOneof("message"):
+            case "answer":
+                link.receive_answer(message.answer)
+            case "refusal":
+                link.receive_refusal(message.refusal)
+            case _:
+                pass
+    link.close()
+
+
+async def _outbound(link: Link, heartbeat_seconds: float) -> AsyncIterator[pb.ToProvider]:
+    """Give what is to be sent, and a heartbeat where there is nothing, until the link is closed."""
+    while not link.closed:
+        message = await link.next_message(heartbeat_seconds)
+        if message is not None:
+            yield message
+        elif not link.closed:
+            yield pb.ToProvider(heartbeat=pb.Heartbeat())
