@@ -1,0 +1,302 @@
+"""One contract: a job gives the same model, byte by byte, in one process and over mutual TLS.
+
+It holds for every algorithm of the catalogue, however many providers there are, in whatever order they connect and
+their answers arrive, and whatever else they are asked at the same time. An algorithm joins with a table of examples.
+"""
+
+import asyncio
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+import scipy.sparse
+from town import NOISE_SEED, Running, Town, federation, now, spec
+
+from dpspca.client.simulation import simulate
+from dpspca.common.algorithms import catalogue
+from dpspca.common.model import Model
+from dpspca.common.plan import Step
+from dpspca.common.privacy.keystream import KeyStream, WordSource
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.transport import wire
+from dpspca.common.transport.names import Role
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.preparation import check_rows
+from dpspca.server.roster import Link
+
+# For every algorithm. The first example goes through every test: it takes sparse rows, and begins with a short answer.
+EXAMPLES: dict[str, dict[str, JobSpec]] = {
+    "dps-pca": {
+        "plain": spec(),
+        "one component": spec(components=1),
+        "every column in the support": spec(options={"sparsity": 30, "rounds": 2}),
+        "as many rounds as the budget affords": spec(budget=Budget(0.5, 1e-6), options={"sparsity": 6}),
+        "published start": spec(options={"sparsity": 6, "rounds": 2, "start": "published"}, seed=7),
+        "published accounting": spec(accounting=Accounting.PUBLISHED, options={"sparsity": 6, "rounds": 3}),
+        "nothing but rounds": spec(explained_variance=False),
+        "noisy count": spec(unit=PrivacyUnit.ROW_ADD_REMOVE),
+        "named columns": spec(schema=Schema.of([f"gene {number}" for number in range(30)])),
+        "rows streamed and not squared": spec(schema=Schema(120), options={"sparsity": 6, "rounds": 2}),
+        "public mean": spec(centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
+        "private mean": spec(centering=Centering.PRIVATE, mean_bound=9.0),
+        "private mean by a noisy count": spec(
+            unit=PrivacyUnit.ROW_ADD_REMOVE, centering=Centering.PRIVATE, mean_bound=9.0, explained_variance=False
+        ),
+    }
+}
+NAMED = {f"{algorithm}: {name}": what for algorithm, table in EXAMPLES.items() for name, what in table.items()}
+ALL = [pytest.param(what, id=name) for name, what in NAMED.items()]
+SPARSE = [pytest.param(what, id=name) for name, what in NAMED.items() if what.centering is Centering.NONE]
+FIRST = [pytest.param(next(iter(table.values())), id=algorithm) for algorithm, table in EXAMPLES.items()]
+
+CUTS: Mapping[int, Sequence[int]] = {1: [], 2: [41], 3: [2, 41], 5: [2, 5, 41, 160]}
+"""Where rows are divided, by the number of providers: as unequally as it gets, since two rows are the fewest."""
+
+LONG = spec(schema=Schema(33_000), components=8, options={"sparsity": 40, "rounds": 2})
+"""An answer takes three frames, and so does a question."""
+
+Sender: TypeAlias = tuple[str, str]
+"""A job and a provider."""
+Order: TypeAlias = Callable[[int, Counter[Sender]], Sequence[Sender]]
+"""Says in which order the frames of the answers to a question go, given how many each sender has."""
+
+
+def dense(dimension: int) -> Any:
+    return np.random.default_rng(dimension).standard_normal((300, dimension)) * np.r_[5, 4, np.ones(dimension - 2)]
+
+
+def sparse(dimension: int) -> Any:
+    made = scipy.sparse.random_array((300, dimension), density=0.1, rng=np.random.default_rng(dimension))
+    return scipy.sparse.csr_array(made)
+
+
+def divided(rows: Any, parties: int) -> dict[str, Any]:
+    edges = [0, *CUTS[parties], rows.shape[0]]
+    return {f"site-{number}": rows[edges[number] : edges[number + 1]] for number in range(parties)}
+
+
+def noise(what: JobSpec, number: int) -> WordSource:
+    """Make the noise that ``simulate`` gives the provider of that number."""
+    return KeyStream.repeatable(NOISE_SEED, f"{what.digest()} {number}")
+
+
+def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any]) -> None:
+    """Check every byte against the model made in one process, but for what its statement has to say differently."""
+    inside = simulate(shards, what, noise_seed=NOISE_SEED)
+    assert (model.statement.federated, model.statement.releasable) == (True, True)
+    assert (inside.statement.federated, inside.statement.releasable) == (False, False)
+    statement = replace(model.statement, federated=False, releasable=False)
+    assert parts(replace(model, statement=statement)) == parts(inside)
+
+
+def parts(model: Model) -> dict[str, Any]:
+    """Take a model apart, numbers as bytes; not by ``Model.to_bytes``, which is how the model came over the wire."""
+    values = {each.name: getattr(model, each.name) for each in fields(model)}
+    return {
+        name: (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+    }
+
+
+def forward(_: int, frames: Counter[Sender]) -> list[Sender]:
+    return sorted(frames.elements())
+
+
+def backward(_: int, frames: Counter[Sender]) -> list[Sender]:
+    return sorted(frames.elements(), reverse=True)
+
+
+def in_turns(_: int, frames: Counter[Sender]) -> list[Sender]:
+    """Let everybody's first frame go before anybody's second."""
+    return [sender for turn in range(max(frames.values())) for sender in sorted(frames) if turn < frames[sender]]
+
+
+def shuffled(seed: int) -> Order:
+    """Draw another order for every question."""
+
+    def order(question: int, frames: Counter[Sender]) -> list[Sender]:
+        places = np.random.default_rng([seed, question]).permutation(frames.total())
+        return [forward(question, frames)[place] for place in places]
+
+    return order
+
+
+@dataclass
+class Post:
+    """Holds answers back until all are there, then hands their frames to the coordinator in the order of a test.
+
+    One sender's frames stay in order, as they do in a stream. ``sizes`` says how many frames make a delivery.
+    """
+
+    sizes: Sequence[int]
+    order: Order
+    delivered: int = 0
+    arrivals: "asyncio.Queue[Sender]" = field(default_factory=asyncio.Queue)
+    held: dict[Sender, deque[Callable[[], None]]] = field(default_factory=lambda: defaultdict(deque))
+
+    @classmethod
+    def of(cls, order: Order, *jobs: JobSpec, parties: int) -> "Post":
+        """Deliver when all providers have answered the next question of every job."""
+        plans = [[frames_of(step) * parties for step in catalogue.plan(what)] for what in jobs]
+        return cls(list(map(sum, zip(*plans, strict=True))), order)
+
+    def take(self, sender: Sender, hand_on: Callable[[], None]) -> None:
+        self.held[sender].append(hand_on)
+        self.arrivals.put_nowait(sender)
+        frames = Counter({each: len(waiting) for each, waiting in self.held.items() if waiting})
+        if frames.total() == self.sizes[self.delivered]:
+            self.delivered += 1
+            for each in self.order(self.delivered, frames):
+                asyncio.get_running_loop().call_soon(self.held[each].popleft())
+
+
+def frames_of(step: Step) -> int:
+    """Count the frames of an answer."""
+    return math.ceil(8 * math.prod(step.shape) / wire.FRAME)
+
+
+@contextmanager
+def through(post: Post) -> Iterator[Post]:
+    """Have every answer go through ``post`` before the coordinator has it."""
+    receive = Link.receive_answer
+
+    def hold(link: Link, frame: pb.AnswerFrame) -> None:
+        post.take((frame.job, link.name), partial(receive, link, frame))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Link, "receive_answer", hold)
+        yield post
+    assert post.delivered == len(post.sizes)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+def check_over_the_wire(town: Town, what: JobSpec, shards: Mapping[str, Any], order: Order | None = None) -> None:
+    """Run a job over mutual TLS, answers arriving as they come or in an order, and hold its model against its twin."""
+
+    async def scenario() -> None:
+        async with federation(town, shards=shards, words=partial(noise, what)) as running:
+            with through(Post.of(order, what, parties=len(shards))) if order else nullcontext():
+                check_twin(await running.analyst.fit(what, "cohort", list(shards)), what, shards)
+
+    asyncio.run(scenario())
+
+
+def test_every_algorithm_of_the_catalogue_has_examples_here() -> None:
+    assert {name: bool(table) for name, table in EXAMPLES.items()} == dict.fromkeys(catalogue.CATALOGUE, True)
+    assert all(what.algorithm == name for name, table in EXAMPLES.items() for what in table.values())
+
+
+@pytest.mark.parametrize("parties", [1, 2, 5])
+@pytest.mark.parametrize("what", ALL)
+def test_over_dense_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec, parties: int) -> None:
+    check_over_the_wire(town, what, divided(dense(what.schema.dimension), parties))
+
+
+@pytest.mark.parametrize("parties", [1, 2, 5])
+@pytest.mark.parametrize("what", SPARSE)
+def test_over_sparse_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec, parties: int) -> None:
+    check_over_the_wire(town, what, divided(sparse(what.schema.dimension), parties))
+
+
+@pytest.mark.parametrize(
+    "order",
+    [forward, backward, shuffled(0), shuffled(1), shuffled(2)],
+    ids=["forward", "backward", "shuffled 0", "shuffled 1", "shuffled 2"],
+)
+@pytest.mark.parametrize("what", FIRST)
+def test_in_whatever_order_answers_arrive_the_model_is_the_same_bytes(town: Town, what: JobSpec, order: Order) -> None:
+    shards = divided(dense(what.schema.dimension), 5)
+    shards["site-3"] = scipy.sparse.csr_array(shards["site-3"])
+    check_over_the_wire(town, what, shards, order)
+
+
+@pytest.mark.parametrize("order", [backward, in_turns, shuffled(3)], ids=["backward", "frame by frame", "shuffled"])
+def test_however_the_frames_of_long_answers_mingle_the_model_is_the_same_bytes(town: Town, order: Order) -> None:
+    assert max(map(frames_of, catalogue.plan(LONG))) == 3
+    check_over_the_wire(town, LONG, divided(sparse(LONG.schema.dimension), 3), order)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("what", FIRST)
+def test_in_whatever_order_providers_connect_the_model_is_the_same_bytes(town: Town, what: JobSpec, seed: int) -> None:
+    shards = divided(dense(what.schema.dimension), 5)
+    connecting, named = (np.random.default_rng([seed, draw]).permutation(list(shards)).tolist() for draw in range(2))
+
+    async def scenario() -> None:
+        async with federation(town, (), shards, partial(noise, what)) as running:
+            job = await running.analyst.submit(what, "cohort", named)
+            for name in connecting:
+                await running.start(name)
+            check_twin(await job.result(), what, shards)
+
+    asyncio.run(scenario())
+
+
+async def start_with(running: Running, name: str, data_sets: Mapping[str, Any], noises: Sequence[WordSource]) -> None:
+    """Start a provider of several data sets; ``noises`` are for its jobs, in the order in which it hears of them."""
+    home = running.town.identity(Role.PROVIDER, name)
+    rows = {data_set: check_rows(given) for data_set, given in data_sets.items()}
+    words = iter(noises)
+    settings = Settings(
+        running.coordinator.address, lambda: home, lambda: running.revoked[-1], now, rows, words=lambda: next(words)
+    )
+    daemon = Daemon(settings)
+    running.daemons[name] = asyncio.create_task(daemon.run())
+    await asyncio.wait_for(daemon.connected.wait(), 10)
+
+
+def check_at_once(
+    town: Town, jobs: Sequence[tuple[str, JobSpec]], shards: Mapping[str, Mapping[str, Any]], order: Order
+) -> None:
+    """Run jobs, each over one data set, at once and over the same providers, and hold their models against twins.
+
+    A question's answers arrive when those of all jobs are there, so that the jobs stay side by side to their ends.
+    """
+    names = list(next(iter(shards.values())))
+
+    async def scenario() -> None:
+        async with federation(town, ()) as running:
+            for number, name in enumerate(names):
+                offered = {data_set: sites[name] for data_set, sites in shards.items()}
+                await start_with(running, name, offered, [noise(what, number) for _, what in jobs])
+            with through(Post.of(order, *(what for _, what in jobs), parties=len(names))) as post:
+                models = await asyncio.gather(*[await begun(running, post, job, names) for job in jobs])
+            for model, (data_set, what) in zip(models, jobs, strict=True):
+                check_twin(model, what, shards[data_set])
+
+    asyncio.run(scenario())
+
+
+async def begun(running: Running, post: Post, job: tuple[str, JobSpec], names: Sequence[str]) -> "asyncio.Task[Model]":
+    """Submit a job and wait until every provider has answered its first question, in one frame."""
+    data_set, what = job
+    handle = await running.analyst.submit(what, data_set, names)
+    for _ in names:
+        await asyncio.wait_for(post.arrivals.get(), 10)
+    return asyncio.create_task(handle.result())
+
+
+@pytest.mark.parametrize("order", [forward, shuffled(4)], ids=["job after job", "shuffled"])
+@pytest.mark.parametrize("second", ["cohort", "trial"], ids=["one data set", "two data sets"])
+@pytest.mark.parametrize("what", FIRST)
+def test_two_jobs_at_once_leave_each_other_s_bytes_alone(town: Town, what: JobSpec, second: str, order: Order) -> None:
+    shards = {"cohort": divided(dense(what.schema.dimension), 3), "trial": divided(sparse(what.schema.dimension), 3)}
+    check_at_once(town, [("cohort", what), (second, replace(what, seed=1))], shards, order)
+
+
+def test_the_frames_of_long_questions_and_answers_of_several_jobs_may_mingle(town: Town) -> None:
+    shards = {"cohort": divided(sparse(LONG.schema.dimension), 2)}
+    check_at_once(town, [("cohort", replace(LONG, seed=seed)) for seed in range(3)], shards, in_turns)
