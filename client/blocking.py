@@ -12,11 +12,13 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import JobSpec, Schema
 
 from .federation import AsyncFederation, AsyncJob, FederationError, settings
 from .jobs import JobStatus, Offer
+from .simulation import Progress
 
 Result = TypeVar("Result")
 
@@ -113,6 +115,10 @@ class Federation:
         """List what the providers that are connected now offer."""
         return self._loop.run(self._federation.data_sets())
 
+    def describe(self, data_set: str, providers: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
+        """Give the columns of a data set, and the providers to ask: those named, or all that offer it now."""
+        return self._loop.run(self._federation.describe(data_set, providers))
+
     def submit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> Job:
         """Sign a job for these providers, or for all that offer the data set now, and submit it."""
         return Job(self._loop.run(self._federation.submit(spec, data_set, providers)), self._loop)
@@ -142,6 +148,17 @@ class Federation:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def progress_of(job: Job) -> Iterator[Progress]:
+    """Give a job's progress as a simulation tells it, once for every question; an end without a model is left out."""
+    plan = catalogue.plan(job.spec)
+    told = 0
+    for status in job.watch():
+        for done in range(told + 1, status.answered + 1):
+            parties = sum(each.answered >= done for each in status.participants)
+            yield Progress(done, len(plan), plan[done - 1], parties)
+        told = status.answered
 
 
 async def _next(states: Any) -> JobStatus | None:  # noqa: ANN401  # an asynchronous generator

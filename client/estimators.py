@@ -1,6 +1,8 @@
-"""A scikit-learn estimator: the whole federation in one process, behind ``fit`` and ``transform``."""
+"""A scikit-learn estimator: a federation behind ``fit`` and ``transform``, in one process or over a network."""
 
 import secrets
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, Self, TypeAlias
 
 import numpy as np
@@ -9,9 +11,10 @@ from dpspca.common.algorithms.dps_pca import rounds_of
 from dpspca.common.arrays import FloatArray, column_names
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema, check_bound, choice
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema, check, check_bound, choice
 from dpspca.provider.preparation import check_rows, numeric
 
+from .blocking import Federation, progress_of
 from .simulation import Watcher, simulate
 
 try:
@@ -128,23 +131,68 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.watch = watch
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ANN401  # scikit-learn's signature
-        """Fit to the rows of X, dense or sparse, at the price of (epsilon, delta)."""
-        rows = check_rows(_numbers(X)).matrix
-        validate_data(self, X, skip_check_array=True)
-        start_seed, noise_seed = self._seeds()
-        spec = self._spec(rows.shape[1], start_seed)
-        self.model_ = simulate([rows], spec, noise_seed=noise_seed, watch=self.watch)
+    def fit(
+        self,
+        X: Any = None,  # noqa: ANN401  # scikit-learn's signature
+        y: Any = None,  # noqa: ANN401
+        *,
+        federation: Federation | None = None,
+        dataset: str | None = None,
+        providers: Sequence[str] | None = None,
+    ) -> Self:
+        """Fit to the rows of X, dense or sparse, or to a federation's data set, at the price of (epsilon, delta).
+
+        Over a federation there is no X: ``dataset`` names what the providers offer, and ``providers`` those that are
+        asked, all of whom have to answer; left out, whoever offers it now. Noise is made by the providers, so
+        ``random_state`` makes nothing repeatable but the start.
+        """
+        if federation is None:
+            self._fit_rows(X)
+        else:
+            self._fit_federation(X, federation, dataset, providers)
         self.components_ = self.model_.components
         self.support_ = self.model_.support
         self.explained_variance_ = self.model_.explained_variance
         self.explained_variance_ratio_ = self.model_.explained_variance_ratio
         self.explained_variance_std_ = self.model_.explained_variance_std
         self.mean_ = self.model_.mean
-        self.n_iter_ = rounds_of(spec)
         self.privacy_ = self.model_.statement
         self._n_features_out = len(self.components_)
         return self
+
+    def _fit_rows(self, X: Any) -> None:  # noqa: ANN401  # whatever was given
+        rows = check_rows(_numbers(X)).matrix
+        validate_data(self, X, skip_check_array=True)
+        start_seed, noise_seed = self._seeds()
+        names = getattr(self, "feature_names_in_", None)
+        spec = self._spec(Schema(rows.shape[1], None if names is None else tuple(names)), start_seed)
+        self.model_ = simulate([rows], spec, noise_seed=noise_seed, watch=self.watch)
+        self.n_iter_ = rounds_of(spec)
+
+    def _fit_federation(
+        self,
+        X: Any,  # noqa: ANN401  # nothing
+        federation: Federation,
+        dataset: str | None,
+        providers: Sequence[str] | None,
+    ) -> None:
+        check(X is None, "Rows and a federation are given.", "Leave X out: the providers hold the rows.")
+        check(dataset is not None, "No data set is named.", "Give dataset=, one of federation.data_sets().")
+        assert dataset is not None
+        schema, names = federation.describe(dataset, providers)
+        start_seed, _ = self._seeds()
+        spec = replace(self._spec(schema, start_seed), minimum_parties=len(names))
+        job = federation.submit(spec, dataset, names)
+        for progress in progress_of(job):
+            if self.watch:
+                self.watch(progress)
+        self.model_ = job.result()
+        self.n_iter_ = rounds_of(spec)
+        self.n_features_in_ = schema.dimension
+        if schema.names:
+            self.feature_names_in_ = np.array(schema.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
         """Project rows onto the components. It spends nothing, and protects nobody whose rows are in X."""
@@ -158,11 +206,10 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self.model_.inverse_transform(np.asarray(X, dtype=np.float64))
 
-    def _spec(self, dimension: int, seed: int) -> JobSpec:
+    def _spec(self, schema: Schema, seed: int) -> JobSpec:
         """Put the parameters into a job, which checks them."""
-        names = getattr(self, "feature_names_in_", None)
         return JobSpec(
-            schema=Schema(dimension, None if names is None else tuple(names)),
+            schema=schema,
             unit=_unit(self.adjacency),
             budget=Budget(self.epsilon, self.delta),
             norm_bound=check_bound("norm_bound", self.norm_bound),

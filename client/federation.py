@@ -20,7 +20,7 @@ import grpc.aio
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError, RefusedError
 from dpspca.common.model import Model
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import JobSpec, Schema, check
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.transport import rpc
 from dpspca.common.transport.config import AnalystConfig, read_config
@@ -30,7 +30,7 @@ from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
-from .jobs import JobStatus, Offer, providers_of
+from .jobs import JobStatus, Offer
 
 LIFE: Final = timedelta(hours=12)
 PATIENCE: Final = 60.0
@@ -112,10 +112,27 @@ class AsyncFederation:
         """List what the providers that are connected now offer."""
         return [Offer.of(message) async for message in _asked(self.stub.DataSets(pb.DataSetsRequest()))]
 
+    async def describe(self, data_set: str, providers: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
+        """Give the columns of a data set, and the providers to ask: those named, or all that offer it now."""
+        offers = await self.data_sets()
+        chosen = {each.provider: each.schema for each in offers if each.data_set == data_set}
+        if not chosen:
+            known = ", ".join(sorted({offer.data_set for offer in offers})) or "none"
+            raise InvalidParameterError(
+                f"Nobody who is connected offers the data set {data_set!r}; on offer: {known}.",
+                "Name one of these, or see that the providers are up.",
+            )
+        names = sorted(chosen) if providers is None else list(providers)
+        absent = [name for name in names if name not in chosen]
+        check(not absent, f"{', '.join(absent)} do not offer {data_set!r} now.", "Leave them out, or wait for them.")
+        schemas = {chosen[name] for name in names}
+        check(len(schemas) == 1, "The providers' columns differ.", "Name providers that agree, or have them agree.")
+        return schemas.pop(), names
+
     async def submit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> AsyncJob:
         """Sign a job for these providers, or for all that offer the data set now, and submit it."""
         federation = self._identity.name.federation
-        names = await self._offering(data_set) if providers is None else providers
+        names = (await self.describe(data_set))[1] if providers is None else providers
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=LIFE)
         return await self.submit_signed(sign(envelope, self._identity), spec)
@@ -147,16 +164,6 @@ class AsyncFederation:
     async def close(self) -> None:
         """End the connection. Jobs go on."""
         await self._channel.close(None)
-
-    async def _offering(self, data_set: str) -> list[str]:
-        offers = await self.data_sets()
-        if not providers_of(offers, data_set):
-            known = ", ".join(sorted({offer.data_set for offer in offers})) or "none"
-            raise InvalidParameterError(
-                f"Nobody who is connected offers the data set {data_set!r}; on offer: {known}.",
-                "Name one of these, or see that the providers are up.",
-            )
-        return providers_of(offers, data_set)
 
     async def __aenter__(self) -> Self:
         return self

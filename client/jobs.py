@@ -1,6 +1,5 @@
 """What the coordinator tells of jobs and data sets, as plain values. It is a stranger's word: nothing rests on it."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -105,19 +104,3 @@ def spent(spec: JobSpec, questions: int) -> float:
     """
     paid = catalogue.plan(spec)[:questions]
     return compose(events(paid)).epsilon(spec.budget.delta) if events(paid) else 0.0
-
-
-def common_schema(offers: Sequence[Offer], data_set: str) -> Schema | None:
-    """Give the columns that all providers of a data set agree on; None where they do not, or nobody offers it."""
-    schemas = {offer.schema for offer in offers if offer.data_set == data_set}
-    return schemas.pop() if len(schemas) == 1 else None
-
-
-def providers_of(offers: Sequence[Offer], data_set: str) -> list[str]:
-    """Name the providers that offer a data set."""
-    return sorted(offer.provider for offer in offers if offer.data_set == data_set)
-
-
-def data_sets_of(offers: Sequence[Offer]) -> Mapping[str, list[str]]:
-    """Name every data set, with its providers."""
-    return {name: providers_of(offers, name) for name in sorted({offer.data_set for offer in offers})}

@@ -12,7 +12,9 @@ if "grpc" not in sys.modules:
     os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-RSA-AES128-GCM-SHA256"
 
 if TYPE_CHECKING:
+    from dpspca.client.blocking import Federation as Federation
     from dpspca.client.estimators import DPSPCA as DPSPCA
+    from dpspca.client.federation import AsyncFederation as AsyncFederation
     from dpspca.client.files import load_model as load_model
     from dpspca.client.files import save_model as save_model
     from dpspca.client.simulation import Progress as Progress
@@ -30,6 +32,8 @@ __version__ = "0.1.0"
 # Loaded on first use: a provider's daemon needs no estimator, and the estimator needs packages of an extra.
 _HOMES = {
     "DPSPCA": "dpspca.client.estimators",
+    "AsyncFederation": "dpspca.client.federation",
+    "Federation": "dpspca.client.blocking",
     "Progress": "dpspca.client.simulation",
     "simulate": "dpspca.client.simulation",
     "DpspcaError": "dpspca.common.errors",
@@ -45,9 +49,11 @@ _HOMES = {
 
 __all__ = [
     "DPSPCA",
+    "AsyncFederation",
     "Budget",
     "Centering",
     "DpspcaError",
+    "Federation",
     "JobSpec",
     "Model",
     "PrivacyUnit",

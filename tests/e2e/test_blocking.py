@@ -1,0 +1,123 @@
+"""The federation without ``await``: from scripts and notebooks, and behind the estimator."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from town import NOISE_SEED, SHARDS, Town, federation, seeded, spec
+
+from dpspca import DPSPCA, Budget, Federation, JobSpec, PrivacyUnit, Schema, simulate
+from dpspca.client.blocking import _Loop
+from dpspca.client.federation import FederationError
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.privacy.keystream import KeyStream
+
+NAMED = {name: pd.DataFrame(rows, columns=[f"gene {number}" for number in range(30)]) for name, rows in SHARDS.items()}
+
+
+@contextmanager
+def connected(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded) -> Iterator[Federation]:
+    """Run a federation in one thread and connect to it from this one."""
+    loop, town = _Loop(), Town.found(folder)
+    running = federation(town, shards=shards, words=words)
+    up = loop.run(running.__aenter__())
+    try:
+        with Federation.connect(up.coordinator.address, folder / "analyst-ada") as fed:
+            yield fed
+    finally:
+        loop.run(running.__aexit__(None, None, None))
+        loop.stop()
+
+
+def test_a_job_runs_and_gives_what_it_gives_in_process(tmp_path: Path) -> None:
+    with connected(tmp_path) as fed:
+        assert {(offer.provider, offer.data_set, offer.schema) for offer in fed.data_sets()} == {
+            (name, "cohort", Schema(30)) for name in SHARDS
+        }
+        job = fed.submit(spec(), "cohort")
+        states = list(job.watch())
+        assert states[-1].state == "done"
+        assert job.status() == states[-1]
+        assert [each.asked for each in states[-1].participants] == [states[-1].questions] * 3
+        inside = simulate(list(SHARDS.values()), spec(), noise_seed=NOISE_SEED)
+        assert job.result().components.tobytes() == inside.components.tobytes()
+        assert [each.name for each in fed.jobs()] == [job.name]
+        again = fed.job(job.name[:12])
+        assert again.spec == spec()
+        assert again.result().statement == job.result().statement
+        assert job.cancel().state == "done"
+
+
+def test_the_estimator_is_the_same_over_the_wire(tmp_path: Path) -> None:
+    parameters: dict[str, Any] = {
+        "n_components": 2,
+        "sparsity": 6,
+        "epsilon": 4.0,
+        "norm_bound": 12.0,
+        "adjacency": "replace-one",
+        "n_iter": 4,
+        "random_state": 3,
+    }
+    seen: list[tuple[int, int, int]] = []
+    over = DPSPCA(**parameters, watch=lambda now: seen.append((now.done, now.total, now.parties)))
+    with connected(tmp_path, NAMED, words=lambda number: KeyStream.repeatable(9, str(number))) as fed:
+        over.fit(federation=fed, dataset="cohort")
+        assert seen == [(done, 6, 3) for done in range(1, 7)]
+        assert list(over.feature_names_in_) == list(NAMED["site-0"].columns)
+        assert over.privacy_.federated
+        assert over.privacy_.parties == 3
+        assert over.n_iter_ == 4
+        assert over.transform(NAMED["site-1"]).shape == (300, 2)
+        with pytest.raises(InvalidParameterError, match="on offer: cohort"):
+            over.fit(federation=fed, dataset="other")
+        with pytest.raises(InvalidParameterError, match="Leave X out"):
+            over.fit(SHARDS["site-0"], federation=fed, dataset="cohort")
+        with pytest.raises(InvalidParameterError, match="No data set"):
+            over.fit(federation=fed)
+        with pytest.raises(InvalidParameterError, match="west do not offer"):
+            over.fit(federation=fed, dataset="cohort", providers=["site-0", "west"])
+    here = DPSPCA(**parameters).fit(pd.concat(NAMED.values()))
+    assert set(here.support_[:2]) == set(over.support_[:2])
+    assert over.get_params().keys() == here.get_params().keys()
+
+
+def test_columns_called_otherwise_are_refused_by_their_provider(tmp_path: Path) -> None:
+    schema = Schema.of([f"gene {number}" for number in reversed(range(30))])
+    asked = JobSpec(
+        schema=schema,
+        unit=PrivacyUnit.ROW_REPLACE_ONE,
+        budget=Budget(4.0, 1e-6),
+        norm_bound=12.0,
+        components=2,
+        answer_seconds=10,
+        options={"sparsity": 6, "rounds": 2},
+    )
+    with connected(tmp_path, NAMED) as fed:
+        job = fed.submit(asked, "cohort", list(NAMED))
+        with pytest.raises(FederationError, match="columns are not those of the schema"):
+            job.result()
+        last = job.status()
+        assert last.state == "failed"
+        assert all("schema's order" in each.reason for each in last.participants)
+
+
+def test_a_closed_connection_says_so(tmp_path: Path) -> None:
+    with connected(tmp_path) as fed:
+        fed.close()
+        with pytest.raises(FederationError, match="was closed"):
+            fed.jobs()
+        fed.close()
+
+
+def test_it_works_inside_a_running_event_loop(tmp_path: Path) -> None:
+    with connected(tmp_path) as fed:
+
+        async def cell() -> np.ndarray:
+            return fed.fit(spec(), "cohort").components
+
+        assert asyncio.run(cell()).shape == (2, 30)
