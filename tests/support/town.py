@@ -70,7 +70,7 @@ class Town:
         self, what: JobSpec, analyst: Identity, providers: Sequence[str], data_set: str = "cohort", **times: Any
     ) -> SignedJob:
         audience = [PartyName(self.authority.federation, Role.PROVIDER, name) for name in providers]
-        drawn = {"now": now(), "life": timedelta(hours=1)} | times
+        drawn: dict[str, Any] = {"now": now(), "life": timedelta(hours=1)} | times
         return sign(JobEnvelope.draw(what.to_json().encode(), audience, data_set, **drawn), analyst)
 
 

@@ -60,3 +60,22 @@ def test_the_noise_is_compared_with_opendps() -> None:
         for row in results[law].values():
             assert row["ratio"] == pytest.approx(row["ours"] / row["opendp"])
             assert row["tables_ms"] > 0
+
+
+def test_a_federation_is_compared_with_the_least_that_its_messages_cost() -> None:
+    result = measured("federation")
+    assert set(result) == {"parts", "small", "large", "idle", "many"}
+    for row in result["small"].values():
+        assert row["ratio"] == pytest.approx(row["job_ms"] / row["floor_ms"])
+        assert row["ratio_without_commits"] == pytest.approx(row["job_ms"] / row["floor_without_commits_ms"])
+        assert row["floor_without_commits_ms"] < row["job_ms"]
+    calls = {part["part"]: part["calls"] for part in result["parts"]}
+    providers, rounds = 2, 4
+    assert calls["sign"] == 1
+    assert calls["verify"] == 1 + providers
+    assert calls["product"] == calls["noise"] == providers * rounds
+    for row in result["large"].values():
+        assert row["ratio"] == pytest.approx(row["round_seconds"] / row["floor_round_seconds"])
+        assert row["coordinator_peak_megabytes"] > row["answer_megabytes"]
+    assert result["idle"]["share_of_a_core"] >= 0
+    assert result["many"]["job_ms"] > 0

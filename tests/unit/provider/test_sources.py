@@ -55,3 +55,26 @@ def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([[{}, 1], [2, 3]], dtype=object), allow_pickle=True)
     with pytest.raises(DpspcaError, match="table of numbers"):
         read_rows(tmp_path / "a.npy")
+
+
+def test_a_table_s_columns_keep_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("age,bmi\n1,2\n3,4\n")
+    assert read_rows(path).names == ("age", "bmi")
+    np.save(tmp_path / "rows.npy", np.eye(3))
+    assert read_rows(tmp_path / "rows.npy").names is None
+
+
+def test_a_first_line_of_numbers_is_not_taken_for_names(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("1,2\n3,4\n5,6\n")
+    with pytest.raises(DpspcaError, match="not the names"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize(("text", "reason"), [("a,a\n1,2\n3,4\n", "same name"), ("", "table of numbers")])
+def test_names_that_name_nothing_are_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(text)
+    with pytest.raises(DpspcaError, match=reason):
+        read_rows(path)

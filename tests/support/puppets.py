@@ -1,0 +1,103 @@
+"""Peers that no honest program would be: providers whose every message a test chooses, certificates nobody would sign.
+
+A puppet speaks over the same mutual TLS as a daemon, with no limit of its own on what it sends.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import grpc
+import grpc.aio
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from town import Town, now
+
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import COORDINATOR_HOST
+from dpspca.common.transport.signing import SignedJob
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+
+OFFER = pb.DataSet(name="cohort", dimension=30)
+
+_OPTIONS = [
+    ("grpc.ssl_target_name_override", COORDINATOR_HOST),
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each channel
+    ("grpc.max_send_message_length", -1),
+]
+
+
+def line(address: str, identity: Identity) -> grpc.aio.Channel:
+    """Connect as anybody, with no limits of our own."""
+    credentials = grpc.ssl_channel_credentials(identity.authority_pem, identity.key_pem, identity.certificate_pem)
+    return grpc.aio.secure_channel(address, credentials, _OPTIONS)
+
+
+class Puppet:
+    """One stream to the coordinator, as a provider that says whatever a test wants said."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.call = pb_grpc.ProviderServiceStub(channel).Connect()
+
+    async def say(self, **message: Any) -> None:
+        await self.call.write(pb.FromProvider(**message))
+
+    async def greet(self, *data_sets: pb.DataSet) -> None:
+        """Greet as a daemon does, and wait until we are welcome and on the roster."""
+        await self.say(hello=pb.Hello(data_sets=data_sets or (OFFER,)))
+        assert (await self.call.read()).HasField("welcome")
+
+    async def question(self) -> pb.Ask:
+        """Wait for the next question; its content does not matter to a liar."""
+        while True:
+            message = await self.call.read()
+            if message.HasField("ask"):
+                return message.ask
+
+    async def answer(self, ask: pb.Ask, *frames: tuple[int, bytes], **changes: Any) -> None:
+        """Answer a question with these numbered frames."""
+        for sequence, content in frames:
+            fields = {"job": SignedJob.from_bytes(ask.signed_job).job_id, "position": ask.position} | changes
+            await self.say(answer=pb.AnswerFrame(sequence=sequence, content=content, **fields))
+
+    async def ending(self) -> tuple[grpc.StatusCode, str]:
+        """Hear everything out, and say how the stream ended."""
+        try:
+            while await self.call.read() is not grpc.aio.EOF:
+                pass
+        except grpc.aio.AioRpcError:
+            pass
+        return await self.call.code(), await self.call.details()
+
+
+@asynccontextmanager
+async def puppet(address: str, identity: Identity) -> AsyncIterator[Puppet]:
+    """Connect a puppet; it has not greeted yet."""
+    async with line(address, identity) as channel:
+        yield Puppet(channel)
+
+
+def reissued(
+    town: Town, identity: Identity, further: Sequence[str] = (), since: datetime | None = None, days: int = 1
+) -> Identity:
+    """Have the true authority sign what it never would: the same certificate for further names, or at another time."""
+    honest = x509.load_pem_x509_certificate(identity.certificate_pem)
+    start = since or now() - timedelta(minutes=1)
+    names = honest.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    every = [*names.value, *map(x509.UniformResourceIdentifier, further)]
+    longer = x509.Extension(names.oid, names.critical, x509.SubjectAlternativeName(every))
+    builder = x509.CertificateBuilder(
+        honest.issuer,
+        honest.subject,
+        honest.public_key(),
+        x509.random_serial_number(),
+        start,
+        start + timedelta(days=days),
+        [longer if each.oid == names.oid else each for each in honest.extensions],
+    )
+    signed = builder.sign(town.authority._issuer.key, SHA256()).public_bytes(Encoding.PEM)
+    return replace(identity, certificate_pem=signed)

@@ -1,0 +1,81 @@
+import asyncio
+
+import numpy as np
+import pytest
+
+from dpspca.common.errors import RefusedError
+from dpspca.common.spec import Schema
+from dpspca.common.transport.wire import AnswerReader
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server.roster import LONGEST_REASON, QUEUE, Link, ProviderLostError, ProviderRefusedError, Roster
+
+
+def reader() -> AnswerReader:
+    return AnswerReader(np.zeros(1, dtype=np.int64), 100)
+
+
+def ask(link: Link, job: str, frames: int = 1) -> "asyncio.Task[None]":
+    content = [memoryview(job.encode())] * frames
+    return asyncio.ensure_future(link.ask(pb.Ask(position=0, kind=job), job, content, reader()))
+
+
+def test_two_questions_at_once_do_not_mix_their_frames() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        asked = [ask(link, "a", 3 * QUEUE), ask(link, "b", 3 * QUEUE)]
+        messages = [await link.next_message(5) for _ in range(2 + 6 * QUEUE)]
+        kinds = [message.ask.kind or message.frame.content.decode() for message in messages if message]
+        assert kinds == ["a"] * (3 * QUEUE + 1) + ["b"] * (3 * QUEUE + 1)
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_stranger_s_reason_is_one_line_and_not_too_long() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        task = ask(link, "a")
+        await asyncio.sleep(0)
+        link.receive_refusal(pb.Refusal(job="a", position=0, what="\x1b[2J\n" + "x" * 5000, remedy="Wait."))
+        with pytest.raises(ProviderRefusedError) as caught:
+            await task
+        assert caught.value.what.isprintable()
+        assert len(caught.value.what) <= LONGEST_REASON + 20
+        assert caught.value.remedy == "Wait."
+
+    asyncio.run(scenario())
+
+
+def test_whoever_connects_again_takes_the_place_of_the_old_link() -> None:
+    async def scenario() -> None:
+        roster = Roster()
+        first, second = Link("north", {"cohort": Schema(3)}), Link("north", {"cohort": Schema(3)})
+        await roster.join(first)
+        task = ask(first, "a")
+        await asyncio.sleep(0)
+        await roster.join(second)
+        with pytest.raises(ProviderLostError):
+            await task
+        assert isinstance(first.ended_by, RefusedError)
+        await roster.leave(first)  # late: it takes nothing of the new one
+        assert roster.find("north", "cohort", 3) is second
+        assert roster.find("north", "cohort", 4) is None
+        await roster.dismiss()
+        assert second.closed
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_link_sends_nothing_and_takes_no_question() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        link.close()
+        assert await link.next_message(5) is None
+        with pytest.raises(ProviderLostError):
+            await ask(link, "a")
+        link.farewell("a", "done")
+        assert await link.next_message(5) is None
+
+    asyncio.run(scenario())
