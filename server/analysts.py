@@ -4,7 +4,6 @@ A job is known by the digest of what was signed. Another analyst's job does not 
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
@@ -48,7 +47,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         self._identity = identity
         self._conductors: dict[str, Conductor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._watching: Counter[PartyName] = Counter()
+        self._watches = rpc.Quota(MAX_WATCHES, f"You watch {MAX_WATCHES} jobs already.")
         self._changed = asyncio.Condition()
 
     async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.Job:  # noqa: N802
@@ -63,17 +62,13 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
     async def Watch(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
         """Tell the job now and after every change, until it is over."""
         caller, conductor = await self._own(request, context, "Watch")
-        if self._watching[caller] >= MAX_WATCHES:
-            await rpc.abort(context, RefusedError(f"You watch {MAX_WATCHES} jobs already.", "Close some of these."))
-        self._watching[caller] += 1
-        try:
-            async for job in self._states(conductor):
-                self._door.judge(context, "Watch")  # who was revoked meanwhile is told no more
-                yield _as_message(job)
-        except RefusedError as problem:
-            await rpc.abort(context, problem)
-        finally:
-            self._watching[caller] -= 1
+        async with self._watches.one_of(caller, context):
+            try:
+                async for job in self._states(conductor):
+                    self._door.judge(context, "Watch")  # who was revoked meanwhile is told no more
+                    yield _as_message(job)
+            except RefusedError as problem:
+                await rpc.abort(context, problem)
 
     async def List(self, request: pb.ListRequest, context: Context) -> pb.JobList:  # noqa: N802
         """Tell an analyst's own jobs."""

@@ -37,6 +37,9 @@ ALLOWED: Final = MappingProxyType(
 )
 """Who may call what. What is not listed is refused to everybody."""
 
+MAX_HEALTH_WATCHES: Final = 16
+"""Streams on which one party watches the coordinator's health at once."""
+
 SERVICES: Final = ("dpspca.v1.ProviderService", "dpspca.v1.AnalystService")
 
 
@@ -84,6 +87,7 @@ class _Health(health.HealthServicer):
         super().__init__()
         self._door = door
         self._roster = roster
+        self._watches = rpc.Quota(MAX_HEALTH_WATCHES, "You watch already.")
 
     async def open(self) -> None:
         """Say that everything is served from now on."""
@@ -105,5 +109,6 @@ class _Health(health.HealthServicer):
         self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> None:
         """Answer now and after every change."""
-        await self._door.admit(context, "Health.Watch")
-        await super().Watch(request, context)
+        caller = await self._door.admit(context, "Health.Watch")
+        async with self._watches.one_of(caller, context):
+            await super().Watch(request, context)

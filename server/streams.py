@@ -23,6 +23,8 @@ HEARTBEAT_SECONDS: Final = 20
 MISSED: Final = 3
 """Heartbeats without a word after which the other side is taken for lost."""
 MAX_DATA_SETS: Final = 256
+MAX_UNGREETED: Final = 8
+"""Streams of one provider that have not begun with a greeting yet."""
 SOFTWARE: Final = "dpspca"
 
 
@@ -33,6 +35,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         self._door = door
         self._roster = roster
         self._heartbeat = heartbeat_seconds
+        self._waiting = rpc.Quota(MAX_UNGREETED, "You have opened several streams without a greeting.")
 
     async def Connect(  # noqa: N802  # the name of the rpc
         self,
@@ -42,7 +45,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         """Greet, then carry questions out and answers in until either side ends."""
         name = await self._door.admit(context, "Connect")
         try:
-            async with asyncio.timeout(MISSED * self._heartbeat):
+            async with self._waiting.one_of(name, context), asyncio.timeout(MISSED * self._heartbeat):
                 link = await _greet(name, request_iterator)
         except TimeoutError:
             await rpc.abort(context, _impolite())

@@ -7,7 +7,9 @@ the role that it belongs to. A method that nobody listed is refused.
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NoReturn, cast
@@ -23,7 +25,7 @@ from .names import COORDINATOR_HOST, PartyName, Role
 from .trust import RevocationList, peer_of
 from .wire import FRAME
 
-MAX_MESSAGE: Final = 4 * FRAME
+MAX_MESSAGE: Final = 3 * FRAME
 """A frame with its envelope, or a signed job: nothing larger is ever read into memory."""
 
 _COMMON: Final = (
@@ -49,7 +51,7 @@ _CLIENT: Final = (
     ("grpc.keepalive_timeout_ms", 10_000),
 )
 
-MAX_CALLS: Final = 4096
+MAX_CALLS: Final = 2048
 """Calls that a server has open at once; the next is told to come back."""
 
 CODE_KEY: Final = "dpspca-code"
@@ -133,6 +135,26 @@ class Doorkeeper:
         if caller.role not in self.allowed.get(method, frozenset()):
             raise WrongRoleError(f"The role {caller.role} may not call {method}.", "Use the identity of another role.")
         return caller
+
+
+class Quota:
+    """So many calls of a kind may one party have open at once: none takes the places of the others."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self._most = most
+        self._what = what
+        self._open: Counter[PartyName] = Counter()
+
+    @asynccontextmanager
+    async def one_of(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
+        """Take one of the caller's places for a while, or end the call."""
+        if self._open[caller] >= self._most:
+            await abort(context, RefusedError(self._what, "Close some of your streams."))
+        self._open[caller] += 1
+        try:
+            yield
+        finally:
+            self._open[caller] -= 1
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], problem: DpspcaError) -> NoReturn:

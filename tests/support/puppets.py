@@ -3,10 +3,14 @@
 A puppet speaks over the same mutual TLS as a daemon, with no limit of its own on what it sends.
 """
 
+import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,13 +18,17 @@ import grpc.aio
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
-from town import Town, now
+from town import SHARDS, Town, now, spec
 
+from dpspca.client.federation import AsyncFederation
+from dpspca.common.model import Model
 from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import COORDINATOR_HOST
+from dpspca.common.transport.names import COORDINATOR_HOST, Role
 from dpspca.common.transport.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.preparation import check_rows
 
 OFFER = pb.DataSet(name="cohort", dimension=30)
 
@@ -64,6 +72,10 @@ class Puppet:
             fields = {"job": SignedJob.from_bytes(ask.signed_job).job_id, "position": ask.position} | changes
             await self.say(answer=pb.AnswerFrame(sequence=sequence, content=content, **fields))
 
+    async def refuse(self, ask: pb.Ask, what: str) -> None:
+        job = SignedJob.from_bytes(ask.signed_job).job_id
+        await self.say(refusal=pb.Refusal(job=job, position=ask.position, what=what))
+
     async def ending(self) -> tuple[grpc.StatusCode, str]:
         """Hear everything out, and say how the stream ended."""
         try:
@@ -101,3 +113,64 @@ def reissued(
     )
     signed = builder.sign(town.authority._issuer.key, SHA256()).public_bytes(Encoding.PEM)
     return replace(identity, certificate_pem=signed)
+
+
+@dataclass(frozen=True)
+class Siege:
+    """A coordinator in a process of its own, whose memory can be read, with honest providers and an honest analyst."""
+
+    address: str
+    process: int
+    analyst: AsyncFederation
+
+    async def fit(self) -> Model:
+        """Run an honest job."""
+        return await self.analyst.fit(spec(), "cohort", list(SHARDS))
+
+    def most_memory(self) -> int:
+        """Give the most memory that the coordinator has had so far, in bytes."""
+        told = Path(f"/proc/{self.process}/status").read_text(encoding="ascii")
+        return 1024 * int(next(row for row in told.splitlines() if row.startswith("VmHWM")).split()[1])
+
+
+@asynccontextmanager
+async def besieged(town: Town) -> AsyncIterator[Siege]:
+    """Run a coordinator as an operator does, and everybody honest beside it."""
+    async with coordinator_process(town) as (address, process), AsyncExitStack() as open_things:
+        analyst = AsyncFederation(address, town.identity(Role.ANALYST, "ada"))
+        await open_things.enter_async_context(analyst)
+        for name, rows in SHARDS.items():
+            home, revoked = town.identity(Role.PROVIDER, name), town.revocations()
+            daemon = Daemon(Settings(address, lambda h=home: h, lambda r=revoked: r, now, {"cohort": check_rows(rows)}))
+            task = asyncio.create_task(daemon.run())
+            open_things.push_async_callback(ended, task)
+            await asyncio.wait_for(daemon.connected.wait(), 10)
+        yield Siege(address, process, analyst)
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def coordinator_process(town: Town) -> AsyncIterator[tuple[str, int]]:
+    """Start the program; give its address and number."""
+    town.identity(Role.COORDINATOR, "hub")
+    (town.folder / "revoked.pem").write_bytes(town.authority.revocation_list())
+    settings = town.folder / "hub.toml"
+    settings.write_text('listen = "127.0.0.1:0"\nidentity = "coordinator-hub"\nrevocations = "revoked.pem"\n')
+    command = (sys.executable, "-m", "dpspca.cli.main", "coordinator", "start", "--config", settings)
+    frugal = os.environ | {"MALLOC_ARENA_MAX": "2"}  # else glibc keeps what each of gRPC's threads has freed
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=town.folder, env=frugal, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr
+    address = (await process.stderr.readline()).decode().split()[-1]
+    rest = asyncio.create_task(process.stderr.read())  # or it would stand still when the pipe is full
+    try:
+        yield address, process.pid
+    finally:
+        process.terminate()
+        await rest
+        assert await process.wait() == 0

@@ -1,0 +1,392 @@
+"""Analysts and providers with true certificates and bad intentions, at a real coordinator beside honest daemons.
+
+What they send is refused or ignored and nothing of it is kept; the job goes on without whoever lied, and its model is
+byte by byte what it would have been had the liar never been there.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from puppets import OFFER, Puppet, besieged, line, puppet
+from scipy import sparse
+from town import NOISE_SEED, SHARDS, Running, Town, federation, now, spec
+
+from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.client.jobs import JobStatus, ParticipantStatus
+from dpspca.client.simulation import simulate
+from dpspca.common.model import Model
+from dpspca.common.privacy.keystream import KeyStream, WordSource
+from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.transport.certificates import read_key
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.rpc import MAX_MESSAGE
+from dpspca.common.transport.signing import MAX_JOB_BYTES, JobEnvelope, SignedJob
+from dpspca.common.transport.wire import FRAME
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+from dpspca.server.analysts import MAX_WATCHES
+from dpspca.server.rounds import LARGEST_ANSWER
+
+HONEST = ("site-0", "site-1")
+LIAR = "site-2"
+COUNT = (0, bytes(8))
+"""The answer to a job's first question of a provider without rows: it leaves the sum as it is."""
+ANSWER = bytes(30 * 2 * 8)
+WIDE = spec(schema=Schema(70_000), answer_seconds=2)
+"""A job whose answers take two frames each."""
+WIDE_ANSWER = 70_000 * 2 * 8
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+Case = Callable[[Town, Identity], SignedJob]
+
+
+def by_hand(identity: Identity, **changes: Any) -> SignedJob:
+    """Sign an envelope that the library would not sign."""
+    audience = [PartyName("town", Role.PROVIDER, "site-0")]
+    envelope = JobEnvelope.draw(spec().to_json().encode(), audience, "cohort", now=now(), life=timedelta(hours=1))
+    payload = replace(envelope, **changes).to_bytes()
+    signature = read_key(identity.key_pem).sign(payload, ec.ECDSA(SHA256()))
+    return SignedJob(payload, signature, identity.certificate_pem)
+
+
+def foreign(town: Town) -> SignedJob:
+    other = Town.found(town.folder / "other", "other")
+    return by_hand(other.identity(Role.ANALYST, "bea"), federation="other")
+
+
+def borrowed(town: Town, identity: Identity) -> SignedJob:
+    signed = by_hand(town.identity(Role.ANALYST, "eve"))
+    return replace(signed, certificate_pem=identity.certificate_pem)
+
+
+def tampered(signed: SignedJob) -> SignedJob:
+    looser = replace(signed, payload=signed.payload.replace(b'"epsilon":4.0', b'"epsilon":9.0'))
+    assert looser != signed
+    return looser
+
+
+JOBS: dict[str, tuple[Case, str]] = {
+    "tampered with": (lambda town, bea: tampered(town.job(spec(), bea, HONEST)), "signature"),
+    "not signed": (lambda town, bea: replace(town.job(spec(), bea, HONEST), signature=bytes(70)), "signature"),
+    "signed by another key": (borrowed, "signature"),
+    "of another federation's analyst": (lambda town, _: foreign(town), "not issued by this federation"),
+    "for another federation": (lambda _, bea: by_hand(bea, federation="other"), "for the federation other"),
+    "expired": (lambda town, bea: town.job(spec(), bea, HONEST, now=now() - timedelta(hours=2)), "Sign a new one"),
+    "not yet valid": (lambda town, bea: town.job(spec(), bea, HONEST, now=now() + timedelta(hours=2)), "clock"),
+    "signed by a provider": (lambda town, _: by_hand(town.identity(Role.PROVIDER, "eve")), "is no analyst"),
+    "signed by the coordinator": (lambda town, _: by_hand(town.identity(Role.COORDINATOR, "eve")), "no analyst"),
+    "signed by somebody else": (
+        lambda town, _: town.job(spec(), town.identity(Role.ANALYST, "eve"), HONEST),
+        "another analyst",
+    ),
+    "of an unreadable spec": (lambda _, bea: by_hand(bea, spec=b'{"version":'), "INVALID_ARGUMENT"),
+}
+
+
+@pytest.mark.parametrize(("case", "reason"), JOBS.values(), ids=JOBS.keys())
+def test_a_job_that_is_not_the_caller_s_true_job_is_refused_and_not_kept(town: Town, case: Case, reason: str) -> None:
+    async def scenario() -> None:
+        bea = town.identity(Role.ANALYST, "bea")
+        signed = case(town, bea)
+        async with federation(town, ()) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
+            with pytest.raises(FederationError, match=reason):
+                await analyst.submit_signed(signed, spec())
+            assert await analyst.jobs() == []
+
+    asyncio.run(scenario())
+
+
+def test_bytes_that_are_no_job_are_refused_and_not_kept(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, ()) as running:
+            true = town.job(spec(), town.identity(Role.ANALYST, "bea"), HONEST).to_bytes()
+            for nonsense in (b"", b"nonsense", true[:-1], true + b"\0", bytes(MAX_JOB_BYTES + 1)):
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await running.analyst.stub.Submit(pb.SubmitRequest(signed_job=nonsense))
+                assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+            assert await running.analyst.jobs() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_job_shown_again_when_it_is_over_is_not_run_again(town: Town) -> None:
+    async def scenario() -> None:
+        bea = town.identity(Role.ANALYST, "bea")
+        signed = town.job(spec(), bea, HONEST)
+        async with federation(town, HONEST) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
+            job = await analyst.submit_signed(signed, spec())
+            model, after = await job.result(), await job.status()
+            again = await analyst.submit_signed(signed, spec())
+            assert await again.status() == after
+            assert (await again.result()).to_bytes() == model.to_bytes()
+            assert len(await analyst.jobs()) == 1
+
+    asyncio.run(scenario())
+
+
+def participant(status: JobStatus, name: str) -> ParticipantStatus:
+    return next(each for each in status.participants if each.name == name)
+
+
+def require_same(model: Model, inside: Model) -> None:
+    """Hold a model to the one of the honest providers alone, byte by byte."""
+    assert model.statement.parties == 2
+    assert model.components.tobytes() == inside.components.tobytes()
+    assert model.explained_variance is not None
+    assert inside.explained_variance is not None
+    assert model.explained_variance.tobytes() == inside.explained_variance.tobytes()
+
+
+Lie = Callable[[Puppet, pb.Ask], Awaitable[None]]
+
+
+async def perform(running: Running, what: JobSpec, lie: Lie) -> tuple[Model, JobStatus]:
+    """Run a job in which a liar joins two honest providers, counts no rows, and lies at the second question."""
+    liar = running.town.identity(Role.PROVIDER, LIAR)
+    async with puppet(running.coordinator.address, liar) as site:
+        await site.greet(pb.DataSet(name="cohort", dimension=what.schema.dimension))
+        job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
+        await site.answer(await site.question(), COUNT)
+        await lie(site, await site.question())
+        return await job.result(), await job.status()
+
+
+def numbers(*values: int) -> bytes:
+    return np.resize(np.array(values, dtype="<i8"), 60).tobytes()
+
+
+LIES: dict[str, tuple[Lie, str]] = {
+    "in no order": (lambda site, ask: site.answer(ask, (1, ANSWER)), "does not follow"),
+    "too short": (lambda site, ask: site.answer(ask, (0, ANSWER[:-8])), "does not follow"),
+    "no bytes": (lambda site, ask: site.answer(ask, (0, b"")), "does not follow"),
+    "too long": (lambda site, ask: site.answer(ask, (0, ANSWER + bytes(8))), "does not follow"),
+    "a broken number": (lambda site, ask: site.answer(ask, (0, ANSWER[:-3])), "does not follow"),
+    "too large": (lambda site, ask: site.answer(ask, (0, numbers(0, LARGEST_ANSWER + 1))), "lattice"),
+    "too small": (lambda site, ask: site.answer(ask, (0, numbers(0, -LARGEST_ANSWER - 1))), "lattice"),
+    "the smallest of all": (lambda site, ask: site.answer(ask, (0, numbers(-(2**63)))), "lattice"),
+    "the last number": (lambda site, ask: site.answer(ask, (2**32 - 1, ANSWER)), "does not follow"),
+    "a refusal": (lambda site, ask: site.refuse(ask, "\n\x1b[2J" + "x" * 9999), "Refused: "),
+}
+
+
+@pytest.mark.parametrize(("lie", "reason"), LIES.values(), ids=LIES.keys())
+def test_a_lie_costs_the_liar_its_place_and_the_others_nothing(town: Town, lie: Lie, reason: str) -> None:
+    async def scenario() -> None:
+        async with federation(town, HONEST) as running:
+            model, status = await perform(running, spec(), lie)
+        liar = participant(status, LIAR)
+        assert (liar.asked, liar.answered) == (2, 1)
+        assert reason in liar.reason
+        assert liar.reason.isprintable()
+        assert len(liar.reason) < 400
+        assert {participant(status, name).answered for name in HONEST} == {status.questions}
+        require_same(model, simulate([SHARDS[name] for name in HONEST], spec(), noise_seed=NOISE_SEED))
+
+    asyncio.run(scenario())
+
+
+def test_answers_that_nobody_asked_for_are_not_heard(town: Town) -> None:
+    async def lie(site: Puppet, ask: pb.Ask) -> None:
+        for change in ({"job": "0" * 64}, {"job": ""}, {"position": 0}, {"position": 2}, {"position": 2**32 - 1}):
+            await site.answer(ask, (0, numbers(LARGEST_ANSWER)), **change)
+        await site.say(refusal=pb.Refusal(job="0" * 64, position=1, what="Another job's."))
+        await site.answer(ask, COUNT, COUNT, (0, ANSWER[:-1]), position=0)
+        await site.answer(ask, (0, ANSWER[:-1]))
+
+    async def scenario() -> None:
+        async with federation(town, HONEST) as running:
+            model, status = await perform(running, spec(), lie)
+        assert "479 bytes does not follow" in participant(status, LIAR).reason
+        require_same(model, simulate([SHARDS[name] for name in HONEST], spec(), noise_seed=NOISE_SEED))
+
+    asyncio.run(scenario())
+
+
+def test_a_message_that_is_too_large_ends_the_connection_that_it_came_by(town: Town) -> None:
+    async def lie(site: Puppet, ask: pb.Ask) -> None:
+        await site.answer(ask, (0, bytes(MAX_MESSAGE + 1)))
+        code, _ = await site.ending()
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    async def scenario() -> None:
+        what = spec(answer_seconds=1)
+        async with federation(town, HONEST, words=words_for(what)) as running:
+            model, status = await perform(running, what, lie)
+        assert "within 1 seconds" in participant(status, LIAR).reason
+        require_same(model, simulate([SHARDS[name] for name in HONEST], what, noise_seed=NOISE_SEED))
+
+    asyncio.run(scenario())
+
+
+def words_for(what: JobSpec) -> Callable[[int], WordSource]:
+    """Make the noise that the simulation of a job makes."""
+    return lambda number: KeyStream.repeatable(NOISE_SEED, f"{what.digest()} {number}")
+
+
+def few_rows(columns: int, seed: int) -> Any:
+    return sparse.random_array((40, columns), density=20 / columns, format="csr", rng=np.random.default_rng(seed))
+
+
+async def stall(site: Puppet, ask: pb.Ask) -> None:
+    """Send the first of two frames, and say no more."""
+    await site.answer(ask, (0, numbers(LARGEST_ANSWER) * (FRAME // 480) + bytes(FRAME % 480)))
+
+
+async def vanish(site: Puppet, ask: pb.Ask) -> None:
+    await stall(site, ask)
+    site.call.cancel()
+
+
+async def stutter(site: Puppet, ask: pb.Ask) -> None:
+    await stall(site, ask)
+    await stall(site, ask)
+
+
+async def lie_last(site: Puppet, ask: pb.Ask) -> None:
+    await stall(site, ask)
+    await site.answer(ask, (1, b"\xff" * (WIDE_ANSWER - FRAME - 8) + b"\x7f" * 8))
+
+
+UNFINISHED = {
+    "stalls": (stall, "within 2 seconds"),
+    "vanishes": (vanish, "within 2 seconds"),
+    "repeats itself": (stutter, "Frame 0 of 1048576 bytes does not follow"),
+    "lies at the end": (lie_last, "lattice"),
+}
+
+
+@pytest.mark.parametrize(("lie", "reason"), UNFINISHED.values(), ids=UNFINISHED.keys())
+def test_half_an_answer_is_taken_out_of_the_sum_again(town: Town, lie: Lie, reason: str) -> None:
+    shards = {name: few_rows(70_000, number) for number, name in enumerate(HONEST)}
+
+    async def scenario() -> None:
+        async with federation(town, HONEST, shards, words_for(WIDE)) as running:
+            model, status = await perform(running, WIDE, lie)
+        assert (participant(status, LIAR).asked, participant(status, LIAR).answered) == (2, 1)
+        assert reason in participant(status, LIAR).reason
+        require_same(model, simulate(list(shards.values()), WIDE, noise_seed=NOISE_SEED))
+
+    asyncio.run(scenario())
+
+
+Flood = Callable[[AsyncExitStack, Town, str], Awaitable[None]]
+
+
+async def many_streams(held: AsyncExitStack, town: Town, address: str) -> None:
+    """Connect with one certificate again and again, over several connections."""
+    intruder = town.identity(Role.PROVIDER, "intruder")
+    lines = [await held.enter_async_context(line(address, intruder)) for _ in range(5)]
+    streams = [Puppet(lines[number % len(lines)]) for number in range(200)]
+    await asyncio.gather(*(stream.say(hello=pb.Hello(data_sets=[OFFER])) for stream in streams))
+    endings = [asyncio.ensure_future(stream.ending()) for stream in streams]
+    for _, over in zip(streams[1:], asyncio.as_completed(endings), strict=False):  # all but one, whichever it is
+        assert "connected again" in (await over)[1]
+
+
+async def many_watches(held: AsyncExitStack, town: Town, address: str) -> None:
+    """Watch one job that never begins five hundred times at once."""
+    mallory = town.identity(Role.ANALYST, "mallory")
+    analyst = await held.enter_async_context(AsyncFederation(address, mallory))
+    job = await analyst.submit(spec(answer_seconds=600), "cohort", ["nobody"])
+    lines = [await held.enter_async_context(line(address, mallory)) for _ in range(10)]
+    calls = [pb_grpc.AnalystServiceStub(lines[number % 10]).Watch(pb.JobName(job=job.name)) for number in range(500)]
+    outcomes = await asyncio.gather(*(call.read() for call in calls), return_exceptions=True)
+    refused = [each for each in outcomes if isinstance(each, grpc.aio.AioRpcError)]
+    assert {each.code() for each in refused} == {grpc.StatusCode.FAILED_PRECONDITION}
+    assert len(refused) == 500 - MAX_WATCHES
+
+
+async def many_unknowns(held: AsyncExitStack, town: Town, address: str) -> None:
+    """Say five thousand things that no version knows."""
+    site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
+    await site.greet()
+    unknown = pb.FromProvider.FromString(b"\xfa\x01\x80\x08" + bytes(1024))  # a field number 31, of bytes
+    for _ in range(5000):
+        await site.call.write(unknown)
+
+
+async def much_junk(held: AsyncExitStack, town: Town, address: str) -> None:
+    """Send the largest messages that are taken, of a job that nobody runs."""
+    site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
+    await site.greet()
+    for _ in range(100):
+        await site.say(answer=pb.AnswerFrame(job="0" * 64, content=bytes(MAX_MESSAGE - 80)))
+
+
+async def many_sockets(held: AsyncExitStack, _: Town, address: str) -> None:
+    """Open sockets and say nothing."""
+    host, _, port = address.rpartition(":")
+    for _ in range(300):
+        _, writer = await asyncio.open_connection(host, int(port))
+        held.callback(writer.close)
+
+
+FLOODS: list[Flood] = [many_streams, many_watches, many_unknowns, much_junk, many_sockets]
+MOST_GROWTH = 64 * 2**20
+"""Bytes by which a coordinator under a flood may outgrow one that ran the same honest job before."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_neither_stops_an_honest_job_nor_fills_the_memory(town: Town, flood: Flood) -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(60), besieged(town) as siege, AsyncExitStack() as held:
+            await siege.fit()
+            before = siege.most_memory()
+            flooding = asyncio.create_task(flood(held, town, siege.address))
+            await siege.fit()
+            await flooding
+            await siege.fit()
+            assert siege.most_memory() - before < MOST_GROWTH
+
+    asyncio.run(scenario())
+
+
+LONGEST_TURN = 0.05
+"""Seconds of its own processor time that the event loop's thread may spend on one callback."""
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
+    """Note what every callback of the event loop costs; waiting, and the neighbours of a busy machine, do not count."""
+    noted: list[tuple[float, str]] = []
+    run = asyncio.events.Handle._run
+
+    def timed(handle: asyncio.Handle) -> None:
+        start = time.thread_time()
+        run(handle)
+        noted.append((time.thread_time() - start, repr(handle)))
+
+    monkeypatch.setattr(asyncio.events.Handle, "_run", timed)
+    return noted
+
+
+@pytest.mark.slow
+def test_a_wide_job_never_keeps_the_event_loop_for_long(town: Town, turns: list[tuple[float, str]]) -> None:
+    shards = {name: few_rows(200_000, number) for number, name in enumerate(HONEST)}
+    what = spec(schema=Schema(200_000), components=10, answer_seconds=60, options={"sparsity": 40, "rounds": 3})
+
+    async def scenario() -> None:
+        async with federation(town, HONEST, shards) as running:
+            turns.clear()
+            assert (await running.analyst.fit(what, "cohort", list(HONEST))).statement.parties == 2
+
+    asyncio.run(scenario())
+    assert max(turns)[0] < LONGEST_TURN, sorted(turns)[-5:]

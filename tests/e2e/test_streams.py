@@ -1,0 +1,347 @@
+"""Who gets in at the coordinator, who is shown out again, and with what words: real sockets, real mutual TLS."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+import town as towns
+from puppets import OFFER, Puppet, line, puppet, reissued
+from town import Running, Town, federation, now
+
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import COORDINATOR_HOST, Role
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server.service import ALLOWED, MAX_HEALTH_WATCHES, Coordinator
+from dpspca.server.streams import MAX_UNGREETED
+
+REFUSED = grpc.StatusCode.FAILED_PRECONDITION
+UNKNOWN_CALLER = grpc.StatusCode.UNAUTHENTICATED
+LIST = "/dpspca.v1.AnalystService/List"
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let coordinators expect a word every second."""
+    monkeypatch.setattr(towns, "Coordinator", partial(Coordinator, heartbeat_seconds=1))
+
+
+def among(town: Town, scene: Callable[[Running], Awaitable[None]]) -> None:
+    """Play a scene at a coordinator that nobody has connected to yet."""
+
+    async def scenario() -> None:
+        async with asyncio.timeout(20), federation(town, ()) as running:
+            await scene(running)
+
+    asyncio.run(scenario())
+
+
+def paths() -> dict[str, str]:
+    """List every method that the coordinator's services describe, by the name that the door knows it under."""
+    ours = {
+        method.name: f"/{service.full_name}/{method.name}"
+        for service in pb.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    health = {f"Health.{name}": f"/grpc.health.v1.Health/{name}" for name in ("Check", "Watch")}
+    return ours | health
+
+
+async def code_of(channel: grpc.aio.Channel, path: str, request: bytes = b"") -> grpc.StatusCode:
+    """Call a method, and say how it began: with a reply, or with a refusal."""
+    call = channel.unary_stream(path)(request)
+    try:
+        await call.read()
+    except grpc.aio.AioRpcError as problem:
+        return problem.code()
+    call.cancel()
+    return grpc.StatusCode.OK
+
+
+async def judged(running: Running, identity: Identity, path: str = LIST) -> grpc.StatusCode:
+    async with line(running.coordinator.address, identity) as channel:
+        return await code_of(channel, path)
+
+
+def test_every_method_that_exists_is_listed_at_the_door() -> None:
+    assert set(paths()) == set(ALLOWED)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_t33_a_method_is_for_its_roles_and_for_nobody_else(town: Town, role: Role) -> None:
+    async def scene(running: Running) -> None:
+        async with line(running.coordinator.address, town.identity(role, "caller")) as channel:
+            codes = {name: await code_of(channel, path) for name, path in paths().items()}
+            refused = {name for name, code in codes.items() if code is grpc.StatusCode.PERMISSION_DENIED}
+            assert refused == {name for name, roles in ALLOWED.items() if role not in roles}
+            assert set(codes.values()) <= {grpc.StatusCode.OK, grpc.StatusCode.PERMISSION_DENIED, REFUSED}
+            assert not running.coordinator.roster.links
+
+    among(town, scene)
+
+
+@pytest.mark.parametrize("path", ["/dpspca.v1.AnalystService/Everything", "/grpc.health.v1.Health/List", "/x/y", "/"])
+def test_a_method_that_nobody_wrote_is_none(town: Town, path: str) -> None:
+    async def scene(running: Running) -> None:
+        code = await judged(running, town.identity(Role.ANALYST, "bea"), path)
+        assert code is grpc.StatusCode.UNIMPLEMENTED
+
+    among(town, scene)
+
+
+def test_a_certificate_that_is_not_in_force_does_not_get_in(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        true = town.identity(Role.ANALYST, "bea")
+        for since in (now() - timedelta(days=3), now() + timedelta(hours=1)):
+            assert await judged(running, reissued(town, true, since=since)) is grpc.StatusCode.UNAVAILABLE
+        assert await judged(running, reissued(town, true)) is grpc.StatusCode.OK
+
+    among(town, scene)
+
+
+def test_a_certificate_of_two_parties_or_of_too_long_a_life_is_nobody_s(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        true = town.identity(Role.ANALYST, "bea")
+        for forged in (
+            reissued(town, true, ["dpspca://town/provider/site-0"]),
+            reissued(town, true, ["dpspca://town/analyst/bea"]),
+            reissued(town, true, ["https://elsewhere.example"]),
+            reissued(town, true, days=4000),
+        ):
+            assert await judged(running, forged) is UNKNOWN_CALLER
+
+    among(town, scene)
+
+
+def test_who_was_revoked_before_does_not_get_in(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        home = town.identity(Role.PROVIDER, "site-0")
+        town.authority.revoke(home.name)
+        running.revoked.append(town.revocations())
+        async with puppet(running.coordinator.address, home) as site:
+            code, words = await site.ending()
+        assert (code, "was revoked" in words) == (UNKNOWN_CALLER, True)
+        assert not running.coordinator.roster.links
+
+    among(town, scene)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_who_is_revoked_while_connected_is_shown_out_within_a_heartbeat(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        homes = [town.identity(Role.PROVIDER, name) for name in ("site-0", "site-1")]
+        address = running.coordinator.address
+        async with puppet(address, homes[0]) as revoked, puppet(address, homes[1]) as other:
+            await revoked.greet()
+            await other.greet()
+            town.authority.revoke(homes[0].name)
+            running.revoked.append(town.revocations())
+            code, words = await asyncio.wait_for(revoked.ending(), 3)
+            assert (code, "was revoked" in words) == (UNKNOWN_CALLER, True)
+            assert [link.name for link in running.coordinator.roster.links] == ["site-1"]
+            assert [offer.provider for offer in await running.analyst.data_sets()] == ["site-1"]
+
+    among(town, scene)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_whose_certificate_runs_out_while_connected_is_shown_out(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = [timedelta()]
+    monkeypatch.setattr(towns, "now", lambda: now() + later[-1])
+
+    async def scene(running: Running) -> None:
+        short = reissued(town, town.identity(Role.PROVIDER, "site-0"), days=1)
+        async with puppet(running.coordinator.address, short) as site:
+            await site.greet()
+            later.append(timedelta(days=1))
+            code, words = await asyncio.wait_for(site.ending(), 3)
+            assert (code, "holds from" in words) == (REFUSED, True)
+            assert not running.coordinator.roster.links
+
+    among(town, scene)
+
+
+def test_a_stranger_s_certificate_is_not_even_shaken_hands_with(town: Town, tmp_path: Path) -> None:
+    elsewhere = Town.found(tmp_path / "elsewhere").identity(Role.PROVIDER, "site-0")
+
+    async def scene(running: Running) -> None:
+        stranger = replace(elsewhere, authority_pem=town.authority.certificate_pem)
+        async with puppet(running.coordinator.address, stranger) as site:
+            assert (await site.ending())[0] is grpc.StatusCode.UNAVAILABLE
+        assert not running.coordinator.roster.links
+
+    among(town, scene)
+
+
+def handshake(town: Town, address: str, home: Path, **limits: ssl.TLSVersion) -> tuple[str | None, bytes | None]:
+    """Shake hands by Python's own TLS; give its version, and the certificate shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=town.authority.certificate_pem.decode())
+    context.load_cert_chain(home)
+    context.set_alpn_protocols(["h2"])
+    for name, version in limits.items():
+        setattr(context, name, version)
+    host, _, port = address.rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname=COORDINATOR_HOST) as secure,
+    ):
+        return secure.version(), secure.getpeercert(binary_form=True)
+
+
+@pytest.fixture
+def home(town: Town) -> Path:
+    """Give the file of a true identity: Python's TLS takes key and certificate from files alone."""
+    town.identity(Role.ANALYST, "cleo")
+    return town.folder / "analyst-cleo" / "identity.pem"
+
+
+def test_tls_1_2_is_refused_and_1_3_is_spoken(town: Town, home: Path) -> None:
+    async def scene(running: Running) -> None:
+        shake = partial(asyncio.to_thread, handshake, town, running.coordinator.address, home)
+        assert (await shake())[0] == "TLSv1.3"
+        with pytest.raises(ssl.SSLError):
+            await shake(maximum_version=ssl.TLSVersion.TLSv1_2)
+
+    among(town, scene)
+
+
+def test_a_renewed_identity_is_shown_at_the_next_handshake(town: Town, home: Path) -> None:
+    async def scenario() -> None:
+        first = town.identity(Role.COORDINATOR, "hub")
+        shown = [first]
+        revoked = town.revocations()
+        coordinator = Coordinator(lambda: shown[-1], lambda: revoked, now)
+        await coordinator.start("127.0.0.1:0")
+        try:
+            for renewed in (first, reissued(town, first), reissued(town, first)):
+                shown.append(renewed)
+                _, seen = await asyncio.to_thread(handshake, town, coordinator.address, home)
+                assert seen == ssl.PEM_cert_to_DER_cert(renewed.certificate_pem.decode())
+        finally:
+            await coordinator.stop(grace=0)
+
+    asyncio.run(scenario())
+
+
+Opening = Callable[[Puppet], Awaitable[None]]
+
+OPENINGS: dict[str, Opening] = {
+    "an answer": lambda site: site.say(answer=pb.AnswerFrame(job="x")),
+    "a heartbeat": lambda site: site.say(heartbeat=pb.Heartbeat()),
+    "nothing known": lambda site: site.say(),
+    "257 data sets": lambda site: site.say(
+        hello=pb.Hello(data_sets=[pb.DataSet(name=f"d{number}", dimension=3) for number in range(257)])
+    ),
+    "the end": lambda site: site.call.done_writing(),
+}
+ILL_NAMED = ["", "Cohort", "../cohort", "x" * 64, "cohort\n", "сohort"]
+
+
+@pytest.mark.parametrize("opening", OPENINGS.values(), ids=OPENINGS.keys())
+def test_who_does_not_greet_properly_is_told_so(town: Town, opening: Opening) -> None:
+    async def scene(running: Running) -> None:
+        async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
+            await opening(site)
+            code, words = await site.ending()
+        assert (code, "greets first" in words) == (REFUSED, True)
+        assert not running.coordinator.roster.links
+
+    among(town, scene)
+
+
+def test_a_data_set_of_a_bad_name_or_shape_is_refused(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        address, site = running.coordinator.address, town.identity(Role.PROVIDER, "site-0")
+        offers = [pb.DataSet(name=name, dimension=3) for name in ILL_NAMED]
+        offers += [pb.DataSet(name="cohort"), pb.DataSet(name="cohort", dimension=3, columns=["a", "b"])]
+        for offer in offers:
+            async with puppet(address, site) as liar:
+                await liar.say(hello=pb.Hello(data_sets=[offer]))
+                code, words = await liar.ending()
+            assert code is grpc.StatusCode.INVALID_ARGUMENT, offer
+            assert len(words) < 500
+            assert words.isprintable()
+        assert not running.coordinator.roster.links
+
+    among(town, scene)
+
+
+def test_a_second_greeting_changes_nothing(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
+            await site.greet()
+            (link,) = running.coordinator.roster.links
+            await site.say(hello=pb.Hello(data_sets=[pb.DataSet(name="other", dimension=5)]))
+            await site.call.done_writing()
+            assert (await site.ending())[0] is grpc.StatusCode.OK
+            assert list(link.data_sets) == ["cohort"]
+
+    among(town, scene)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_who_never_greets_is_not_waited_for(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
+            assert "greets first" in (await asyncio.wait_for(site.ending(), 5))[1]
+
+    among(town, scene)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_who_falls_silent_is_given_up_after_three_heartbeats(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
+            await site.greet(OFFER)
+            started = asyncio.get_running_loop().time()
+            code, words = await site.ending()
+            assert (code, "Nothing was heard" in words) == (REFUSED, True)
+            assert 2.9 < asyncio.get_running_loop().time() - started < 6
+            assert not running.coordinator.roster.links
+
+    among(town, scene)
+
+
+def test_who_connects_twice_has_one_connection(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        address, home = running.coordinator.address, town.identity(Role.PROVIDER, "site-0")
+        async with puppet(address, home) as first, puppet(address, home) as second:
+            await first.greet()
+            await second.greet(pb.DataSet(name="other", dimension=4))
+            code, words = await first.ending()
+            assert (code, "connected again" in words) == (REFUSED, True)
+            assert [offer.data_set for offer in await running.analyst.data_sets()] == ["other"]
+
+    among(town, scene)
+
+
+def test_one_party_cannot_take_the_places_of_all(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        intruder = town.identity(Role.PROVIDER, "intruder")
+        async with line(running.coordinator.address, intruder) as channel:
+            watches = [channel.unary_stream(paths()["Health.Watch"])(b"") for _ in range(MAX_HEALTH_WATCHES)]
+            await asyncio.gather(*(watch.read() for watch in watches))
+            assert await code_of(channel, paths()["Health.Watch"]) is REFUSED
+            watches.pop().cancel()
+            assert await code_of(channel, paths()["Health.Check"]) is grpc.StatusCode.OK
+            silent = [Puppet(channel) for _ in range(MAX_UNGREETED + 1)]
+            ended = [asyncio.ensure_future(each.call.code()) for each in silent]
+            done, _ = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+            assert {task.result() for task in done} == {REFUSED}
+            for task in ended:
+                task.cancel()
+
+    among(town, scene)
