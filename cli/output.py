@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,8 +19,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from dpspca.client import report
 from dpspca.client.report import WITHIN_NOISE, remarks, with_noise
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.errors import InvalidParameterError, MissingExtraError
+from dpspca.common.model import Model
 from dpspca.common.statement import rounded_up
 
 from .tally import Standing
@@ -29,6 +31,8 @@ Show: TypeAlias = Callable[[Standing], None]
 
 PLAIN_WIDTH: Final = 100
 """Columns of a table that goes to a file or a pipe."""
+
+PLOTS: Final = ("scree.png", "loadings.png")
 
 
 class Folder:
@@ -46,6 +50,17 @@ class Folder:
             if file.exists() and not (file.is_file() and os.access(file, os.W_OK)):
                 raise _unwritable(file, "something else of that name is in the way, or may not be changed")
 
+    def write_plots(self, model: Model) -> tuple[dict[str, str], list[str]]:
+        """Draw both plots; give their paths, and why there are none where matplotlib is missing."""
+        scree, loadings = PLOTS
+        try:
+            return {
+                "scree": self.write(scree, lambda path: report.scree(model, path)),
+                "loadings": self.write(loadings, lambda path: report.loadings(model, path)),
+            }, []
+        except MissingExtraError as problem:
+            return {}, [str(problem)]
+
     def write(self, name: str, save: Callable[[Path], object]) -> str:
         """Let ``save`` write a file of that name; return the path."""
         path = self._path / name
@@ -56,14 +71,23 @@ class Folder:
         return str(path)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_file(path: Path, content: str | bytes) -> None:
     """Write a file that a flag names."""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as problem:
         raise InvalidParameterError(
             f"{path} cannot be written: {problem.strerror or problem}.", "Choose another file."
         ) from None
+
+
+def tell(facts: dict[str, Any], *lines: str, as_json: bool) -> None:
+    """Print a result: for programs as one JSON object, for people as lines."""
+    if as_json:
+        typer.echo(to_json(facts))
+    else:
+        for line in lines:
+            typer.echo(line)
 
 
 def to_json(facts: dict[str, Any]) -> str:
@@ -72,24 +96,40 @@ def to_json(facts: dict[str, Any]) -> str:
 
 
 @contextmanager
-def display(*, quiet: bool) -> Iterator[Show]:
+def display(
+    *, quiet: bool, first: str = "making rows", line: Callable[[Standing], str] | None = None
+) -> Iterator[Show]:
     """Show how a job stands: a bar on a terminal, a line an answer elsewhere, nothing where quiet was asked for."""
+    written = line or _full
     console = Console(stderr=True)
     if quiet:
         yield lambda _: None
     elif console.is_terminal:
         with _bar(console) as progress:
-            task = progress.add_task("making rows", total=None, facts="")
+            task = progress.add_task(first, total=None, facts="")
             yield lambda now: progress.update(
                 task, completed=now.done, total=now.total, description=now.name, facts=_brief(now)
             )
     else:
-        yield lambda now: typer.echo(_full(now), err=True)
+        yield lambda now: typer.echo(written(now), err=True)
 
 
 def say(text: str) -> None:
     """Print text for people: broken between words on a terminal, left as it is elsewhere."""
     Console(highlight=False).print(Text(text), soft_wrap=not sys.stdout.isatty())
+
+
+def printable(text: str) -> str:
+    """Show what a stranger said: on one line, and unable to steer a terminal."""
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table of what strangers may have said."""
+    table = Table(*headings)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    _print(table)
 
 
 def print_components(model: dict[str, Any]) -> None:
@@ -149,10 +189,13 @@ def _brief(now: Standing) -> str:
 
 def _full(now: Standing) -> str:
     """Say who answered, and what all answers so far have moved, cost and taken."""
-    return (
-        f"{now.done} of {now.total}  {now.name}: {now.answers} answers; so far {decimal(now.bytes_moved)} moved, "
-        f"epsilon {rounded_up(now.epsilon, 3)} of {now.budget:g} spent, {now.seconds:.1f} s"
-    )
+    return f"{now.done} of {now.total}  {now.name}: {now.answers} answers; {so_far(now)}"
+
+
+def so_far(now: Standing) -> str:
+    """Say what all answers so far have moved, cost and taken."""
+    spent = f"epsilon {rounded_up(now.epsilon, 3)} of {now.budget:g} spent"
+    return f"so far {decimal(now.bytes_moved)} moved, {spent}, {now.seconds:.1f} s"
 
 
 def _print(table: Table, *notes: str) -> None:

@@ -5,18 +5,24 @@ import math
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import DpspcaError
 from dpspca.common.plan import Step, events
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check
+from dpspca.common.transport.config import read_toml
 
 from .reading import reading
 
 NEEDED: Final = ("dimension", "components", "sparsity", "norm_bound", "unit", "epsilon", "delta")
-A_JOB: Final = "a job as JSON"
+ROWS: Final = ("data_set", "providers")
+"""What a job's file may say besides the job: of which rows, and whose."""
+A_JOB: Final = "a job as JSON or TOML"
 
 
 class RowUnit(StrEnum):
@@ -33,42 +39,55 @@ class RowUnit(StrEnum):
         return PrivacyUnit(f"row-{self.value.removeprefix('row-')}")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Flags:
-    """A job as the command line describes it; what was not given is None."""
+    """A job as the command line describes it; what was not given is None. ``flags.spread`` makes options of them."""
 
-    dimension: int | None
-    components: int | None
-    sparsity: int | None
-    norm_bound: float | None
-    unit: RowUnit | None
-    epsilon: float | None
-    delta: float | None
-    rounds: int | None
-    center: Centering | None
-    mean_bound: float | None
-    public_mean: Path | None
+    dimension: Annotated[int | None, typer.Option(help="How many features a row has.")] = None
+    components: Annotated[int | None, typer.Option(help="How many components to look for.")] = None
+    sparsity: Annotated[int | None, typer.Option(help="How many features may take part.")] = None
+    norm_bound: Annotated[float | None, typer.Option(help="Bound on a row's length, known beforehand.")] = None
+    unit: Annotated[RowUnit | None, typer.Option(help="Which data sets count as neighbours.")] = None
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget.")] = None
+    delta: Annotated[float | None, typer.Option(help="Privacy budget.")] = None
+    rounds: Annotated[int | None, typer.Option(help="Rounds; left out, the budget decides.")] = None
+    center: Annotated[Centering | None, typer.Option(help="Which mean is taken off the rows; left out, none.")] = None
+    mean_bound: Annotated[float | None, typer.Option(help="Bound on a row's length, for a private mean.")] = None
+    public_mean: Annotated[Path | None, typer.Option(help="A public mean: a JSON array of a number a column.")] = None
+    minimum_parties: Annotated[int | None, typer.Option(help="Go on while so many providers are left.")] = None
+    answer_seconds: Annotated[int | None, typer.Option(help="How long to wait for a provider's answer.")] = None
 
 
-def from_file(path: Path, flags: Flags) -> JobSpec:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a file asks for: a job, and, where it says so, of which rows."""
+
+    spec: JobSpec
+    data_set: str | None = None
+    providers: tuple[str, ...] | None = None
+
+
+def from_file(path: Path, flags: Flags) -> Order:
     """Read a job; flags beside it would leave open which of the two counts."""
     given = [_flag(name) for name, value in asdict(flags).items() if value is not None]
     check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job, or leave it out.")
     with reading(path, A_JOB):
-        spec = JobSpec.from_json(_job_in(path.read_bytes()))
+        job, rows = _job_in(path)
+        spec = JobSpec.from_json(job)
         catalogue.plan(spec)  # an algorithm reads its options only now
-        return spec
+        return Order(spec, *_names(path, rows))
 
 
-def from_flags(flags: Flags) -> JobSpec:
-    """Make a job of the flags. None of those needed has a default: each is part of what is promised or paid for."""
+def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
+    """Make a job of the flags. None of those needed has a default: each is part of what is promised or paid for.
+
+    ``schema`` stands in for the number of columns, where a federation has told them.
+    """
+    check_given(flags, columns_known=schema is not None)
     values: dict[str, Any] = asdict(flags)
-    missing = [_flag(name) for name in NEEDED if values[name] is None]
-    check(not missing, f"Without a job, these flags are needed: {', '.join(missing)}.", "Give them, or a job as JSON.")
-    check_sparsity(values["sparsity"], values["components"])
-    _check_center(flags)
+    patience = {name: values[name] for name in ("minimum_parties", "answer_seconds") if values[name] is not None}
     return JobSpec(
-        schema=Schema(values["dimension"]),
+        schema=schema or Schema(values["dimension"]),
         unit=values["unit"].unit,
         budget=Budget(values["epsilon"], values["delta"]),
         norm_bound=values["norm_bound"],
@@ -77,7 +96,17 @@ def from_flags(flags: Flags) -> JobSpec:
         mean_bound=flags.mean_bound,
         public_mean=_public_mean(flags.public_mean) if flags.public_mean else None,
         options={"sparsity": values["sparsity"], "rounds": values["rounds"]},
+        **patience,
     )
+
+
+def check_given(flags: Flags, *, columns_known: bool) -> None:
+    """Refuse flags that make no job; the number of columns may come from elsewhere."""
+    values = asdict(flags)
+    missing = [_flag(name) for name in NEEDED if values[name] is None and not (columns_known and name == "dimension")]
+    check(not missing, f"Without a job, these flags are needed: {', '.join(missing)}.", "Give them, or a job.")
+    check_sparsity(values["sparsity"], values["components"])
+    _check_center(flags)
 
 
 def check_sparsity(sparsity: int, components: int) -> None:
@@ -107,13 +136,30 @@ def facts(spec: JobSpec) -> dict[str, Any]:
     }
 
 
-def _job_in(text: bytes) -> str | bytes:
-    """Take the job out of a plan, as `plan --json` prints it; anything else stays as it is, byte for byte."""
+def _job_in(path: Path) -> tuple[str | bytes, dict[str, Any]]:
+    """Take a job out of TOML, or of a plan as `plan --json` prints it, and what it says of rows.
+
+    Any other job stays as it is, byte for byte.
+    """
+    text = path.read_bytes()
     try:
-        raw = json.loads(text, object_pairs_hook=_once_each)
+        raw = read_toml(path) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=_once_each)
+    except DpspcaError:
+        raise
     except ValueError:
-        return text  # the reader of jobs says what is wrong
-    return json.dumps(raw["job"]) if isinstance(raw, dict) and "job" in raw else text
+        return text, {}  # the reader of jobs says what is wrong
+    if not isinstance(raw, dict) or not (path.suffix == ".toml" or raw.keys() & {*ROWS, "job"}):
+        return text, {}
+    rows = {name: raw.pop(name) for name in ROWS if name in raw}
+    return json.dumps(raw.get("job", raw)), rows
+
+
+def _names(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:
+    data_set, providers = map(rows.get, ROWS)
+    check(isinstance(data_set, str | None), f"{path}: data_set is {data_set!r:.120}.", "Give a name.")
+    named = providers is None or (isinstance(providers, list) and all(isinstance(each, str) for each in providers))
+    check(named, f"{path}: providers is {providers!r:.120}.", "Give a list of names, or leave it out to ask all.")
+    return data_set, None if providers is None else tuple(providers)
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

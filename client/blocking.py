@@ -51,7 +51,8 @@ class _Loop:
             raise
 
     def stop(self) -> None:
-        """End the thread."""
+        """Cancel what still runs, and end the thread."""
+        self.run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -159,6 +160,13 @@ def progress_of(job: Job) -> Iterator[Progress]:
             parties = sum(each.answered >= done for each in status.participants)
             yield Progress(done, len(plan), plan[done - 1], parties)
         told = status.answered
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _next(states: Any) -> JobStatus | None:  # noqa: ANN401  # an asynchronous generator

@@ -1,18 +1,58 @@
 """Settings of the programs, in TOML. A key that is not known is refused, and paths are taken from the file's folder."""
 
+import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from dpspca.common.errors import InvalidParameterError
+
+_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?):([0-9]{1,5})")
+_LAST_PORT: Final = 65_535
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared with, not listened on
+_SAMPLES: Final = "deploy/samples shows what belongs there."
+
+
+class Address(str):
+    """Where a coordinator listens: a host and a port, HOST:PORT; an IPv6 address stands in brackets."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Check the form of an address; whether anybody is there is another question."""
+        found = _ADDRESS.fullmatch(text)
+        if not found or int(found[3]) > _LAST_PORT:
+            raise InvalidParameterError(
+                f"{text!r:.120} is no address.",
+                f"Write HOST:PORT, as in 127.0.0.1:7443 or [::1]:7443, with a port of at most {_LAST_PORT}.",
+            )
+        return cls(text)
+
+    @property
+    def host(self) -> str:
+        """The host; an IPv6 address without its brackets."""
+        return self.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The port; 0 stands for any that is free."""
+        return int(self.rpartition(":")[2])
+
+    @property
+    def from_here(self) -> "Address":
+        """Where the machine that listens there reaches it itself."""
+        host, _, port = self.rpartition(":")
+        return Address(f"{_EVERYWHERE.get(host, host)}:{port}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoordinatorConfig:
     """What a coordinator is told."""
 
-    listen: str
+    listen: Address
     identity: Path
     revocations: Path
 
@@ -21,7 +61,7 @@ class CoordinatorConfig:
 class ProviderConfig:
     """What a provider is told; ``data_sets`` maps the names that jobs use to files."""
 
-    coordinator: str
+    coordinator: Address
     identity: Path
     revocations: Path
     data_sets: dict[str, Path]
@@ -31,39 +71,72 @@ class ProviderConfig:
 class AnalystConfig:
     """What an analyst's commands are told."""
 
-    coordinator: str
+    coordinator: Address
     identity: Path
 
 
 Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)
+AnyConfig: TypeAlias = CoordinatorConfig | ProviderConfig | AnalystConfig
 
 
 def read_config(kind: type[Config], path: Path) -> Config:
     """Read a program's settings, or say what is wrong with which key."""
+    raw = read_toml(path)
+    for fault in faults(kind, path, raw):
+        raise fault
+    return kind(**{each.name: _value(path, each, raw[each.name]) for each in fields(kind) if each.name in raw})
+
+
+def read_any_config(path: Path) -> AnyConfig:
+    """Read the settings of whichever program they are for."""
+    read: AnyConfig = read_config(kind_of(read_toml(path)), path)
+    return read
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file of settings as it is, unchecked."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InvalidParameterError(f"{path} cannot be read: {problem.strerror}.", "Give the path of a file.") from None
     except ValueError as problem:
         raise InvalidParameterError(f"{path} is not valid TOML: {problem}.", "Mend that line.") from None
+
+
+def kind_of(raw: dict[str, Any]) -> type[Any]:
+    """Tell by its keys which program a file of settings is for."""
+    if "listen" in raw:
+        return CoordinatorConfig
+    return ProviderConfig if raw.keys() & {"data_sets", "revocations"} else AnalystConfig
+
+
+def faults(kind: type[AnyConfig], path: Path, raw: dict[str, Any]) -> Iterator[InvalidParameterError]:
+    """Give everything that is wrong with a program's settings."""
     known = {each.name: each for each in fields(kind)}
-    _check_keys(path, set(raw), known)
-    return kind(**{name: _value(path, known[name], value) for name, value in raw.items()})
-
-
-def _check_keys(path: Path, given: set[str], known: dict[str, "Field[Any]"]) -> None:
-    unknown = sorted(given - set(known))
-    missing = sorted(name for name, each in known.items() if name not in given and each.default is MISSING)
+    unknown = sorted(set(raw) - set(known))
+    missing = sorted(name for name, each in known.items() if name not in raw and each.default is MISSING)
     for keys, what, remedy in ((unknown, "does not know", "Remove or correct"), (missing, "lacks", "Add")):
         if keys:
-            raise InvalidParameterError(f"{path} {what} {', '.join(keys)}.", f"{remedy} it: see the sample file.")
+            yield InvalidParameterError(f"{path} {what} {', '.join(keys)}.", f"{remedy} it: {_SAMPLES}")
+    for each in (each for name, each in known.items() if name in raw):
+        try:
+            _value(path, each, raw[each.name])
+        except InvalidParameterError as problem:
+            yield problem
 
 
-def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN401  # text, a path, or a table of paths
-    if each.type is str and isinstance(value, str):
-        return value
+def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN401  # an address, a path, or paths
+    if each.type is Address and isinstance(value, str):
+        return _address(path, each.name, value)
     if each.type is Path and isinstance(value, str):
         return path.parent / value
     if each.type == dict[str, Path] and isinstance(value, dict) and all(isinstance(v, str) for v in value.values()):
         return {name: path.parent / place for name, place in value.items()}
-    raise InvalidParameterError(f"{path}: {each.name} is {value!r}.", "See the sample file for what belongs there.")
+    raise InvalidParameterError(f"{path}: {each.name} is {value!r}.", _SAMPLES)
+
+
+def _address(path: Path, key: str, text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except InvalidParameterError as problem:
+        raise InvalidParameterError(f"{path}: {key}: {problem.what}", problem.remedy) from None

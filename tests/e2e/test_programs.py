@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dpspca import load_model
+from dpspca.cli.app import app
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 
@@ -53,20 +54,25 @@ def started(*words: object, folder: Path) -> Iterator["subprocess.Popen[str]"]:
             process.stderr.close()
 
 
+def here(*words: object) -> None:
+    """Run a command in this process: starting the dozen that found a town would take longer than all the tests."""
+    app([str(word) for word in words], standalone_mode=False)
+
+
 def enrol(folder: Path, role: str, name: str) -> None:
-    party = f"dpspca://town/{role}/{name}"
-    dpspca("identity", "request", name, party, "--out", f"{name}.csr", folder=folder)
-    dpspca("ca", "sign", "authority", f"{name}.csr", "--out", f"{name}.crt", "--expected", party, folder=folder)
-    assert party in dpspca("identity", "install", name, f"{name}.crt", folder=folder)
+    party, request, certificate = f"dpspca://town/{role}/{name}", folder / f"{name}.csr", folder / f"{name}.crt"
+    here("identity", "request", folder / name, party, "--out", request)
+    here("ca", "sign", folder / "authority", request, "--out", certificate, "--expected", party)
+    here("identity", "install", folder / name, certificate)
 
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("town")
-    dpspca("ca", "init", "authority", "town", folder=folder)
+    here("ca", "init", folder / "authority", "town")
     for role, name in (("coordinator", "hub"), ("provider", "north"), ("provider", "south"), ("analyst", "ada")):
         enrol(folder, role, name)
-    dpspca("ca", "publish", "authority", "--out", "revoked.pem", folder=folder)
+    here("ca", "publish", folder / "authority", "--out", folder / "revoked.pem")
     hub = 'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\n'
     (folder / "hub.toml").write_text(hub)
     for name, rows in zip(("north", "south"), np.array_split(ROWS, 2), strict=True):
@@ -104,7 +110,10 @@ def test_a_federation_of_processes_runs_a_job_and_stops_when_told(town: Path) ->
 def test_keys_are_private_and_listed_certificates_can_be_revoked(town: Path) -> None:
     for name in ("hub", "north", "ada"):
         assert (town / name).stat().st_mode & 0o077 == 0
-    enrol(town, "provider", "west")
+    party = "dpspca://town/provider/west"
+    dpspca("identity", "request", "west", party, "--out", "west.csr", folder=town)
+    dpspca("ca", "sign", "authority", "west.csr", "--out", "west.crt", "--expected", party, folder=town)
+    assert party in dpspca("identity", "install", "west", "west.crt", folder=town)
     assert "dpspca://town/provider/west" in dpspca("ca", "list", "authority", folder=town)
     assert "revoked" in dpspca("ca", "revoke", "authority", "dpspca://town/provider/west", folder=town)
     listed = dpspca("ca", "list", "authority", folder=town)

@@ -1,0 +1,72 @@
+"""Commands that say whether a program is well, and if not, what is wrong with it."""
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from dpspca.common.errors import DpspcaError
+from dpspca.common.transport.config import ProviderConfig, faults, kind_of, read_any_config, read_toml
+from dpspca.common.transport.identity import Identity
+
+from . import probe
+from .examination import examine
+from .flags import CHECK_CODES, AsJson, ConfigFile
+from .output import printable, tell
+
+UNWELL: Final = 1
+_MARKS: Final = {True: "well   ", False: "WRONG  ", None: "skipped"}
+
+config = typer.Typer(name="config", no_args_is_help=True, help="Files of settings.")
+
+
+@config.callback()
+def _config() -> None:
+    pass
+
+
+@config.command("check", epilog=CHECK_CODES)
+def _check(
+    file: Annotated[Path, typer.Argument(help="Settings of any of the programs.", show_default=False)],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Say for which program settings are, and everything that is wrong with them."""
+    raw = read_toml(file)
+    kind = kind_of(raw)
+    program = kind.__name__.removesuffix("Config").lower()
+    problems = [str(fault) for fault in faults(kind, file, raw)]
+    lines = problems or ["Nothing is wrong with them. `dpspca doctor` also looks at what they name."]
+    facts = {"file": str(file), "program": program, "well": not problems, "problems": problems}
+    tell(facts, f"{file}: settings of the {program}.", *map(printable, lines), as_json=as_json)
+    _leave(well=not problems)
+
+
+def doctor(config: ConfigFile, *, as_json: AsJson = False) -> None:
+    """Look, one after the other, at all that a program needs, and say what is wrong."""
+    checks = list(examine(config))
+    well = all(each.well for each in checks)
+    lines = [printable(f"{_MARKS[each.well]}  {each.name}: {each.said}") for each in checks]
+    tell({"well": well, "checks": [asdict(each) for each in checks]}, *lines, as_json=as_json)
+    _leave(well=well)
+
+
+def health(config: ConfigFile, *, as_json: AsJson = False) -> None:
+    """Say quickly whether the coordinator serves, or the provider is connected: for whatever keeps them running."""
+    try:
+        settings = read_any_config(config)
+        me = Identity.load(settings.identity)
+        asyncio.run(probe.ask(probe.address_of(settings), me, probe.service_of(settings, me)))
+    except DpspcaError as problem:
+        well, said = False, str(problem)
+    else:
+        well, said = True, "connected" if isinstance(settings, ProviderConfig) else "serving"
+    tell({"well": well, "said": said}, printable(said), as_json=as_json)
+    _leave(well=well)
+
+
+def _leave(*, well: bool) -> None:
+    if not well:
+        raise typer.Exit(UNWELL)

@@ -1,0 +1,192 @@
+"""What a program needs in order to work, looked at one thing after the other: settings, files, time, and the way out.
+
+A check that rests on one that failed is skipped, so that the first fault told is the one to mend.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from cryptography.x509 import Certificate
+
+from dpspca.common.errors import DpspcaError, InvalidDataError
+from dpspca.common.transport.certificates import federation_of, read_authority, read_certificate
+from dpspca.common.transport.config import (
+    Address,
+    AnalystConfig,
+    AnyConfig,
+    CoordinatorConfig,
+    ProviderConfig,
+    read_any_config,
+)
+from dpspca.common.transport.errors import NotNowError
+from dpspca.common.transport.identity import Identity, load_revocations
+from dpspca.common.transport.names import Role, check_name
+from dpspca.common.transport.trust import RevocationList, peer_of, require_role
+from dpspca.provider.sources import read_rows
+
+from . import probe
+from .flags import now
+
+SOON: Final = timedelta(days=7)
+"""Before its end, when a certificate should be renewed."""
+
+_ROLES: Final = {
+    CoordinatorConfig: Role.COORDINATOR,
+    ProviderConfig: Role.PROVIDER,
+    AnalystConfig: Role.ANALYST,
+}
+
+Work: TypeAlias = Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at, whether all is well with it (None: it was skipped), and why."""
+
+    name: str
+    well: bool | None
+    said: str
+
+
+def examine(path: Path) -> Iterator[Check]:
+    """Look at settings, and at all that they name."""
+    try:
+        settings = read_any_config(path)
+    except DpspcaError as problem:
+        yield Check("settings", well=False, said=str(problem))
+        return
+    yield Check("settings", well=True, said=f"{path} is understood.")
+    unwell: set[str] = set()
+    for name, needs, work in Patient(settings).checks():
+        found = _try(name, work) if unwell.isdisjoint(needs) else Check(name, None, "What it rests on is not well.")
+        if not found.well:
+            unwell.add(name)
+        yield found
+
+
+def _try(name: str, work: Work) -> Check:
+    try:
+        return Check(name, well=True, said=work())
+    except DpspcaError as problem:
+        return Check(name, well=False, said=str(problem))
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A program's settings. Each method looks at one thing, and says what it found or raises what is wrong."""
+
+    settings: AnyConfig
+
+    def checks(self) -> Iterator[tuple[str, tuple[str, ...], Work]]:
+        """Give each check: its name, what it rests on, and what does it."""
+        settings = self.settings
+        yield "identity", (), self.identity
+        yield "clock", ("identity",), self.clock
+        yield "certificate", ("identity", "clock"), self.certificate
+        yield "authority", ("identity",), self.authority
+        if not isinstance(settings, AnalystConfig):
+            yield "revocation list", ("identity", "clock"), self.revocation_list
+            yield "not revoked", ("certificate", "revocation list"), self.not_revoked
+        if isinstance(settings, ProviderConfig):
+            for name, file in settings.data_sets.items():
+                yield f"data set {name}", (), partial(_data_set, name, file)
+        yield "port", (), self.port
+        yield "coordinator", ("identity", "port"), self.coordinator
+        if isinstance(settings, ProviderConfig):
+            yield "connection", ("coordinator",), self.connection
+
+    @cached_property
+    def me(self) -> Identity:
+        """Whose settings they are."""
+        return Identity.load(self.settings.identity)
+
+    @cached_property
+    def revoked(self) -> RevocationList:
+        """The list that the settings name."""
+        assert not isinstance(self.settings, AnalystConfig)
+        return load_revocations(self.settings.revocations, self.me.authority_pem)
+
+    @property
+    def own_certificate(self) -> Certificate:
+        """What this party shows to others."""
+        return read_certificate(self.me.certificate_pem)
+
+    def identity(self) -> str:
+        """Look whether the files are whole, private, and of a party that may do this."""
+        require_role(self.me.name, _ROLES[type(self.settings)])
+        return f"{self.me.name}, for its owner's eyes alone."
+
+    def clock(self) -> str:
+        """Hold the clock against the certificate: nobody's is issued in the future."""
+        time, since = now(), self.own_certificate.not_valid_before_utc
+        if time < since:
+            raise NotNowError(f"It says {time:%Y-%m-%d %H:%M} UTC; the certificate is of {since}.", "Set the clock.")
+        return f"{time:%Y-%m-%d %H:%M} UTC, which is after the certificate was issued."
+
+    def certificate(self) -> str:
+        """Look whether it is in force."""
+        until = self.me.not_after
+        left = until - now()
+        if left <= timedelta():
+            raise NotNowError(f"It ended at {until}.", "Renew it: `dpspca identity renew`.")
+        soon = " Renew it soon: `dpspca identity renew`." if left < SOON else ""
+        return f"It holds until {until:%Y-%m-%d}, {left.days} days more.{soon}"
+
+    def authority(self) -> str:
+        """Look whether the authority's own certificate is in force."""
+        trusted = read_authority(self.me.authority_pem)
+        until = trusted.not_valid_after_utc
+        if not trusted.not_valid_before_utc <= now() < until:
+            raise NotNowError(f"Its certificate ended at {until}.", "The operator has to found the federation anew.")
+        return f"That of {federation_of(trusted)}, until {until:%Y-%m-%d}."
+
+    def revocation_list(self) -> str:
+        """Look whether the list is the authority's, and in force."""
+        self.revoked.require_current(now())
+        return f"Number {self.revoked.number}; it holds until {self.revoked.next_update:%Y-%m-%d}."
+
+    def not_revoked(self) -> str:
+        """Judge ourselves as others do."""
+        peer_of(self.me.certificate_pem, self.me.authority_pem, now(), self.revoked)
+        return "The certificate is not on that list."
+
+    def port(self) -> str:
+        """Look whether anybody listens at the coordinator's address."""
+        address = probe.address_of(self.settings)
+        _reach(address)
+        return f"Somebody listens at {address}."
+
+    def coordinator(self) -> str:
+        """Shake hands with the coordinator, and ask how it is."""
+        self._ask("")
+        return "It serves, and each side believes the other's certificate."
+
+    def connection(self) -> str:
+        """Ask the coordinator whether our daemon is connected."""
+        self._ask(probe.service_of(self.settings, self.me))
+        return "This provider is connected."
+
+    def _ask(self, service: str) -> None:
+        asyncio.run(probe.ask(probe.address_of(self.settings), self.me, service))
+
+
+def _data_set(name: str, file: Path) -> str:
+    check_name("The data set", name)
+    rows = read_rows(file)
+    return f"{file}: {rows.count} rows of {rows.dimension} columns."
+
+
+def _reach(address: Address) -> None:
+    try:
+        socket.create_connection((address.host, address.port), probe.PATIENCE).close()
+    except OSError as problem:
+        raise InvalidDataError(
+            f"{address} cannot be reached: {problem.strerror or problem}.",
+            "Check the address, the firewall, and that the coordinator runs.",
+        ) from None

@@ -1,0 +1,59 @@
+"""Flags that commands share, and what all of them promise about their exit codes."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from . import questions
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 2 a flag, job, file or package is wrong or missing, or the federation says no: two sentences "
+    "on standard error say what and what to do; 130 interrupted; 1 a fault of the program itself, or nobody reads on "
+    "to the end of what it prints."
+)
+CHECK_CODES: Final = (
+    "Exit codes: 0 all is well; 1 something is not, and is told; 2 a flag is wrong, or there are no settings to check; "
+    "130 interrupted."
+)
+DAEMON_CODES: Final = (
+    "Exit codes: 0 stopped by SIGTERM or SIGINT; 2 a flag, file or address is wrong, told before anything is served; "
+    "1 a fault of the program itself."
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+ConfigFile = Annotated[Path, typer.Option("--config", help="Settings in TOML.", show_default=False)]
+Plots = Annotated[
+    Path | None, typer.Option("--plots", help="Draw how much each component explains, and of what, into this folder.")
+]
+ModelFile = Annotated[Path, typer.Option("--out", help="Where to write the model.")]
+
+Command = Callable[..., None]
+
+
+def now() -> datetime:
+    """Tell the time, for those that must be told it."""
+    return datetime.now(UTC)
+
+
+def spread(command: Command) -> Command:
+    """Give a command whose parameter ``flags`` describes a job each of these flags as an option of its own."""
+    signature = inspect.signature(command)
+    own = [each for name, each in signature.parameters.items() if name != "flags"]
+    given = [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+        for each in fields(questions.Flags)
+    ]
+
+    @wraps(command)
+    def spread_out(**values: Any) -> None:  # noqa: ANN401  # whatever the options hold
+        flags = questions.Flags(**{each.name: values.pop(each.name) for each in given})
+        command(**values, flags=flags)
+
+    spread_out.__signature__ = signature.replace(parameters=[*own, *given])  # type: ignore[attr-defined]
+    return spread_out

@@ -1,0 +1,251 @@
+"""Commands of an analyst: run a job, look after jobs that were submitted, and see which data sets are on offer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
+from dpspca.client.jobs import JobStatus, Offer
+from dpspca.common.algorithms import catalogue
+from dpspca.common.spec import check
+
+from . import progress, questions
+from .flags import EXIT_CODES, AsJson, ConfigFile, ModelFile, Plots, spread
+from .output import print_table, printable, tell, to_json
+
+jobs = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs that were submitted: list, follow, end, fetch.")
+
+Name = Annotated[str, typer.Argument(metavar="JOB", help="Its name, or the beginning of it.", show_default=False)]
+Reply = TypeVar("Reply")
+
+SHORT: Final = 12
+"""Letters of a job's name that tell it from others well enough."""
+MOST_NAMED: Final = 8
+"""Columns of a data set that are named to people; programs are told all."""
+
+
+@spread
+def run(  # noqa: PLR0913  # a command's flags are its parameters
+    job: Annotated[
+        Path | None,
+        typer.Argument(help="The job as JSON or TOML. Left out: the flags describe it.", show_default=False),
+    ] = None,
+    *,
+    config: ConfigFile,
+    flags: questions.Flags,
+    data_set: Annotated[str | None, typer.Option(help="The name under which providers offer their rows.")] = None,
+    provider: Annotated[
+        list[str] | None, typer.Option(help="A provider to ask; once for each. Left out: all that offer the data set.")
+    ] = None,
+    out: ModelFile = Path("model.dpspca"),
+    plots: Plots = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Print the job's name and do not wait for it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a job, have it run by the federation, and write its model."""
+    order = questions.from_file(job, flags) if job else None
+    if order is None:
+        questions.check_given(flags, columns_known=True)
+    where = _one_of("--data-set", data_set, order.data_set if order else None)
+    check(where is not None, "No data set is named.", "Name one with --data-set; `dpspca datasets` lists them.")
+    who = _one_of("--provider", tuple(provider or ()) or None, order.providers if order else None)
+    shelf = None if detach else progress.Shelf(out, plots)
+
+    async def work(federation: AsyncFederation) -> dict[str, Any]:
+        submitted = await _submit(federation, order, flags, str(where), who)
+        if shelf is None:
+            return {"job": submitted.name}
+        return await _to_model(submitted, shelf, config, quiet=as_json)
+
+    facts = _connected(config, work)
+    if detach or as_json:
+        tell(facts, facts["job"], as_json=as_json)
+    else:
+        progress.print_result(facts)
+
+
+def datasets(config: ConfigFile, *, as_json: AsJson = False) -> None:
+    """List the data sets that the providers connected now offer."""
+    found: dict[tuple[str, Any], list[str]] = {}
+    for offer in sorted(_connected(config, AsyncFederation.data_sets), key=_place):
+        found.setdefault((offer.data_set, offer.schema), []).append(offer.provider)
+    facts = [
+        {"data_set": name, "dimension": schema.dimension, "columns": schema.names, "providers": providers}
+        for (name, schema), providers in found.items()
+    ]
+    if as_json:
+        typer.echo(to_json({"data_sets": facts}))
+        return
+    print_table(
+        ("data set", "width", "providers", "columns"),
+        (
+            (each["data_set"], str(each["dimension"]), ", ".join(each["providers"]), _some(each["columns"] or ()))
+            for each in facts
+        ),
+    )
+
+
+@jobs.command("list", epilog=EXIT_CODES)
+def _list(config: ConfigFile, *, as_json: AsJson = False) -> None:
+    """List your jobs, oldest first."""
+    found = _connected(config, AsyncFederation.jobs)
+    if as_json:
+        typer.echo(to_json({"jobs": [each.to_dict() for each in found]}))
+        return
+    print_table(
+        ("job", "data set", "state", "answered", "submitted"),
+        (
+            (
+                each.name[:SHORT],
+                each.data_set,
+                each.state,
+                f"{each.answered} of {each.questions}",
+                _time(each.submitted),
+            )
+            for each in found
+        ),
+    )
+
+
+@jobs.command("show", epilog=EXIT_CODES)
+def _show(job: Name, config: ConfigFile, *, as_json: AsJson = False) -> None:
+    """Say how a job stands, who takes part, and what each provider has spent at most."""
+
+    async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
+        taken = await federation.job(job)
+        return taken, await taken.status()
+
+    _tell_status(*_connected(config, work), as_json=as_json)
+
+
+@jobs.command("watch", epilog=EXIT_CODES)
+def _watch(job: Name, config: ConfigFile, *, as_json: AsJson = False) -> None:
+    """Follow a job to its end."""
+
+    async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
+        taken = await federation.job(job)
+        return taken, await _follow(taken, config, quiet=as_json)
+
+    _tell_status(*_connected(config, work), as_json=as_json)
+
+
+@jobs.command("cancel", epilog=EXIT_CODES)
+def _cancel(job: Name, config: ConfigFile, *, as_json: AsJson = False) -> None:
+    """End a job; one that is over stays as it is. What was answered stays spent."""
+
+    async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
+        taken = await federation.job(job)
+        return taken, await taken.cancel()
+
+    _tell_status(*_connected(config, work), as_json=as_json)
+
+
+@jobs.command("result", epilog=EXIT_CODES)
+def _result(
+    job: Name,
+    config: ConfigFile,
+    *,
+    out: ModelFile = Path("model.dpspca"),
+    plots: Plots = None,
+    as_json: AsJson = False,
+) -> None:
+    """Wait for a job's end and write its model."""
+    shelf = progress.Shelf(out, plots)
+
+    async def work(federation: AsyncFederation) -> dict[str, Any]:
+        return await _to_model(await federation.job(job), shelf, config, quiet=as_json)
+
+    facts = _connected(config, work)
+    if as_json:
+        typer.echo(to_json(facts))
+    else:
+        progress.print_result(facts)
+
+
+def _connected(config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]]) -> Reply:
+    """Connect as the settings say, do the work, and hang up."""
+
+    async def whole() -> Reply:
+        async with AsyncFederation.connect(config) as federation:
+            return await work(federation)
+
+    return asyncio.run(whole())
+
+
+async def _submit(
+    federation: AsyncFederation,
+    order: questions.Order | None,
+    flags: questions.Flags,
+    data_set: str,
+    providers: tuple[str, ...] | None,
+) -> AsyncJob:
+    """Submit the job of a file or of flags; the columns, where nobody says how many, are those on offer."""
+    if order:
+        spec = order.spec
+    else:
+        known = flags.dimension is not None
+        spec = questions.from_flags(flags, None if known else (await federation.describe(data_set, providers))[0])
+        catalogue.plan(spec)  # an algorithm reads its options only now
+    submitted = await federation.submit(spec, data_set, providers)
+    typer.echo(f"job {submitted.name}", err=True)
+    return submitted
+
+
+async def _to_model(job: AsyncJob, shelf: progress.Shelf, config: Path, *, quiet: bool) -> dict[str, Any]:
+    last = await _follow(job, config, quiet=quiet)
+    return shelf.put(job.spec, last, await job.result())
+
+
+async def _follow(job: AsyncJob, config: Path, *, quiet: bool) -> JobStatus:
+    """Show a job's states and give the last. Whoever stops looking is told that the job goes on."""
+    try:
+        last = await job.status()
+        with progress.following(job.spec, quiet=quiet) as show:
+            async for last in job.watch():
+                show(last)
+    except (asyncio.CancelledError, FederationError) as problem:
+        goes = "may go" if isinstance(problem, FederationError) else "goes"
+        name = f"{job.name[:SHORT]} --config {config}"
+        follow, end = f"`dpspca jobs watch {name}` follows it", f"`dpspca jobs cancel {name}` ends it"
+        typer.echo(f"The job {goes} on without you: {follow}, {end}.", err=True)
+        raise
+    return last
+
+
+def _tell_status(job: AsyncJob, status: JobStatus, *, as_json: bool) -> None:
+    took_part = progress.participants(job.spec, status)
+    facts = status.to_dict() | {"participants": took_part}
+    step = f", last {status.step}" if status.step else ""
+    lines = [
+        f"job {status.name}",
+        f"{status.state}: {status.answered} of {status.questions} questions answered{step}",
+        f"data set {status.data_set}, submitted {_time(status.submitted)}",
+        *([status.reason] if status.reason else []),
+    ]
+    tell(facts, *map(printable, lines), as_json=as_json)
+    if not as_json:
+        progress.print_participants(took_part)
+
+
+def _one_of(flag: str, given: Reply | None, written: Reply | None) -> Reply | None:
+    """Take what a flag or the job's file says; both would leave open which counts."""
+    check(given is None or written is None, f"The job's file says what {flag} says.", "Leave one of them out.")
+    return written if given is None else given
+
+
+def _place(offer: Offer) -> tuple[str, str]:
+    return offer.data_set, offer.provider
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name the first of many."""
+    more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return ", ".join([*names[:MOST_NAMED], *more])
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,374 @@
+"""The commands of an analyst and an operator, against one federation of real processes."""
+
+import json
+import logging
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from town import Town, now
+
+from dpspca import load_model
+from dpspca.cli import logs
+from dpspca.cli.main import main
+from dpspca.client.jobs import spent
+from dpspca.common.spec import JobSpec
+from dpspca.common.transport.authority import Authority
+from dpspca.common.transport.names import Role
+
+COMMAND = [sys.executable, "-m", "dpspca"]
+PLAIN = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+ROWS = np.random.default_rng(0).standard_normal((4000, 20)) * np.r_[5, 4, np.ones(18)]
+NAMES = [f"gene {number}" for number in range(20)]
+JOB = [
+    *("--components", "2", "--sparsity", "4", "--norm-bound", "12", "--unit", "replace-one"),
+    *("--epsilon", "4", "--delta", "1e-6"),
+]
+
+A_JOB = {
+    "schema": {"dimension": 20},
+    "unit": "row-replace-one",
+    "budget": {"epsilon": 1, "delta": 1e-6},
+    "norm_bound": 12,
+    "components": 2,
+    "options": {"sparsity": 4},
+}
+
+
+@dataclass
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        assert self.code == 0, self.err
+        read: dict[str, Any] = json.loads(self.out)
+        return read
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Callable[..., Ended]:
+    """Run a command in this process: starting one each would take most of a second."""
+    monkeypatch.chdir(town)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)  # typer puts another in its place
+
+    def run_here(*words: object) -> Ended:
+        monkeypatch.setattr("sys.argv", ["dpspca", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        written = capfd.readouterr()
+        return Ended(int(ended.value.code or 0), written.out, written.err)
+
+    return run_here
+
+
+@contextmanager
+def started(folder: Path, *words: str, until: str) -> Iterator[str]:
+    """Start a daemon, wait for a line of its log and give it; then stop the daemon."""
+    process = subprocess.Popen([*COMMAND, *words], cwd=folder, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
+    assert process.stderr is not None
+    try:
+        yield next(line for line in process.stderr if until in line)
+    finally:
+        process.terminate()
+        rest = process.communicate(timeout=20)[1]
+        assert process.returncode == 0, rest
+        assert "stopped" in rest
+
+
+def write_rows(folder: Path) -> None:
+    for name, rows in zip(("north", "south"), np.array_split(ROWS, 2), strict=True):
+        np.savetxt(folder / f"{name}.csv", rows, delimiter=",", header=",".join(NAMES), comments="")
+
+
+def write_settings(folder: Path, address: str) -> None:
+    common = f'coordinator = "{address}"\n'
+    (folder / "ada.toml").write_text(f'{common}identity = "analyst-ada"\n')
+    for name in ("north", "south", "west"):
+        rows = "north" if name == "west" else name
+        (folder / f"{name}.toml").write_text(
+            f'{common}identity = "provider-{name}"\nrevocations = "revoked.pem"\n[data_sets]\ncohort = "{rows}.csv"\n'
+        )
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give the folder of a federation that is up; the provider west is enrolled and stays away."""
+    folder = tmp_path_factory.mktemp("town")
+    found = Town.found(folder)
+    for role, name in ((Role.COORDINATOR, "hub"), (Role.ANALYST, "ada")):
+        found.identity(role, name)
+    for name in ("north", "south", "west"):
+        found.identity(Role.PROVIDER, name)
+    (folder / "revoked.pem").write_bytes(found.authority.revocation_list())
+    hub = 'listen = "127.0.0.1:0"\nidentity = "coordinator-hub"\nrevocations = "revoked.pem"\n'
+    (folder / "hub.toml").write_text(hub)
+    write_rows(folder)
+    logged = ("--log-format", "json")
+    with ExitStack() as stack:
+        line = stack.enter_context(
+            started(folder, "coordinator", "start", "--config", "hub.toml", *logged, until="listening")
+        )
+        address = json.loads(line)["message"].split()[-1]
+        (folder / "hub-up.toml").write_text(hub.replace("127.0.0.1:0", address))
+        write_settings(folder, address)
+        for name in ("north", "south"):
+            words = ("provider", "start", "--config", f"{name}.toml")
+            stack.enter_context(started(folder, *words, until="Connected"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def ran(town: Path) -> Ended:
+    """Run a job of flags alone, whose columns the federation knows."""
+    order = [*COMMAND, "run", *JOB, "--config", "ada.toml", "--data-set", "cohort", "--plots", "plots"]
+    done = subprocess.run(order, cwd=town, capture_output=True, text=True, check=False, env=PLAIN)  # noqa: S603  # our own program
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_job_of_flags_takes_its_columns_from_the_federation_and_asks_all_that_offer_them(
+    ran: Ended, town: Path
+) -> None:
+    assert ran.code == 0, ran.err
+    model = load_model(town / "model.dpspca")
+    assert model.feature_names == tuple(NAMES)
+    assert {0, 1} <= set(model.support)
+    assert (model.statement.parties, model.statement.federated) == (2, True)
+    assert "Nobody else had to be trusted" in ran.out
+    assert ran.out.split()[-3:] == ["model.dpspca", "plots/scree.png", "plots/loadings.png"]
+    assert all((town / "plots" / name).stat().st_size for name in ("scree.png", "loadings.png"))
+
+
+def test_progress_says_a_line_an_answer_who_answered_and_what_it_cost(ran: Ended) -> None:
+    answers = [line for line in ran.err.splitlines() if "north, south answered" in line]
+    assert answers
+    assert all(re.search(r"moved, epsilon \S+ of 4 spent", line) for line in answers)
+    assert "epsilon 4 of 4" in answers[-1]
+
+
+def test_who_took_part_is_printed_with_what_it_spent_at_most(ran: Ended) -> None:
+    table = [line for line in ran.out.splitlines() if "│ north" in line]
+    assert len(table) == 1
+    assert re.search(r"(\d+) │ \1 ", re.sub(" +", " ", table[0]))
+
+
+def test_a_provider_that_stays_away_is_named_with_the_reason(here: Callable[..., Ended], town: Path) -> None:
+    plan = here("plan", *JOB, "--dimension", 20, "--answer-seconds", 1, "--write-job", "short.json", "--json")
+    asked = [word for name in ("north", "south", "west") for word in ("--provider", name)]
+    ended = here("run", "short.json", "--config", "ada.toml", "--data-set", "cohort", *asked, "--json", "--out", "b")
+    facts = ended.facts
+    spec = JobSpec.from_json((town / "short.json").read_text())
+    parties = {each["name"]: each for each in facts["participants"]}
+    assert parties["west"]["reason"].startswith("Not connected")
+    assert parties["west"]["epsilon_at_most"] == 0
+    assert parties["north"]["epsilon_at_most"] == spent(spec, len(plan.facts["questions"]))
+    assert facts["model"]["statement"]["parties"] == 2
+    assert facts["files"] == {"model": "b"}
+
+
+def test_jobs_are_listed_shown_watched_cancelled_and_fetched(here: Callable[..., Ended], town: Path) -> None:
+    at = ("--config", "ada.toml")
+    (town / "job.toml").write_text(
+        'data_set = "cohort"\nproviders = ["west"]\nunit = "row-replace-one"\nnorm_bound = 12\ncomponents = 2\n'
+        "[schema]\ndimension = 20\n[budget]\nepsilon = 1\ndelta = 1e-6\n[options]\nsparsity = 4\n"
+    )
+    name = here("run", "job.toml", *at, "--detach").out.strip()
+    listed = {each["name"]: each for each in here("jobs", "list", *at, "--json").facts["jobs"]}
+    assert listed[name]["state"] == "waiting"
+    assert name[:12] in here("jobs", "list", *at).out
+    assert f"job {name}" in here("jobs", "show", name[:12], *at).out
+    assert here("jobs", "cancel", name[:12], *at, "--json").facts["state"] == "cancelled"
+    assert here("jobs", "watch", name, *at, "--json").facts["state"] == "cancelled"
+    refused = here("jobs", "result", name, *at)
+    assert refused.code == 2
+    assert "The job is cancelled" in refused.err
+    assert "no such job" in here("jobs", "show", "0" * 12, *at).err
+
+
+def test_an_interrupt_says_that_the_job_goes_on_and_it_can_be_fetched_later(
+    here: Callable[..., Ended], town: Path
+) -> None:
+    order = ["run", *JOB, "--answer-seconds", "2", "--config", "ada.toml", "--data-set", "cohort"]
+    asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west"]
+    process = subprocess.Popen([*COMMAND, *order, *asked], cwd=town, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
+    assert process.stderr is not None
+    name = next(line for line in process.stderr if line.startswith("job ")).split()[1]
+    next(line for line in process.stderr if "waiting" in line)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=20)[1]
+    assert process.returncode == 130
+    assert f"`dpspca jobs watch {name[:12]} --config ada.toml` follows it" in told
+    fetched = here("jobs", "result", name[:12], "--config", "ada.toml", "--out", "later", "--json")
+    assert fetched.facts["model"]["statement"]["parties"] == 2
+    assert load_model(town / "later").components.shape == (2, 20)
+
+
+def test_a_bar_moves_on_a_terminal(town: Path) -> None:
+    ours, theirs = pty.openpty()
+    order = [*COMMAND, "run", *JOB, "--config", "ada.toml", "--data-set", "cohort", "--out", "c"]
+    terminal = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen(order, cwd=town, stdout=subprocess.DEVNULL, stderr=theirs, env=terminal)  # noqa: S603  # our own program
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+    except OSError:  # how a terminal says that nobody writes any more
+        pass
+    os.close(ours)
+    assert process.wait(20) == 0
+    assert "━".encode() in shown
+    assert b"2 answers" in shown
+
+
+def test_data_sets_are_listed_with_their_columns_and_providers(here: Callable[..., Ended]) -> None:
+    facts = here("datasets", "--config", "ada.toml", "--json").facts
+    expected = {"data_set": "cohort", "dimension": 20, "columns": NAMES, "providers": ["north", "south"]}
+    assert facts == {"data_sets": [expected]}
+    assert "north, south" in here("datasets", "--config", "ada.toml").out
+
+
+def test_health_is_told_to_those_who_keep_the_programs_running(here: Callable[..., Ended]) -> None:
+    for program, said in (("hub-up", "serving"), ("north", "connected"), ("ada", "serving")):
+        assert here("health", "--config", f"{program}.toml").out.strip() == said
+    away = here("health", "--config", "west.toml", "--json")
+    assert away.code == 1
+    assert json.loads(away.out)["said"].startswith("This provider is not connected.")
+    nobody = here("health", "--config", "hub.toml")
+    assert nobody.code == 1
+    assert "Choose a port" in nobody.out
+
+
+@pytest.mark.parametrize("program", ["hub-up", "north", "ada"])
+def test_a_doctor_finds_nothing_wrong_where_nothing_is(program: str, here: Callable[..., Ended]) -> None:
+    facts = here("doctor", "--config", f"{program}.toml", "--json").facts
+    assert facts["well"] is True
+    assert {"settings", "identity", "clock", "certificate", "authority", "port", "coordinator"} <= {
+        each["name"] for each in facts["checks"]
+    }
+
+
+def wrongs(ended: Ended) -> list[str]:
+    assert ended.code == 1
+    return [line for line in ended.out.splitlines() if line.startswith("WRONG")]
+
+
+def test_a_doctor_names_what_is_wrong_and_skips_what_rests_on_it(here: Callable[..., Ended], town: Path) -> None:
+    (away,) = wrongs(here("doctor", "--config", "west.toml"))
+    assert "not connected" in away
+    (town / "broken.toml").write_text(
+        'coordinator = "127.0.0.1:1"\nidentity = "provider-west"\nrevocations = "nowhere.pem"\n'
+        '[data_sets]\nA = "none.csv"\n'
+    )
+    told = wrongs(here("doctor", "--config", "broken.toml"))
+    assert [line.split(":")[0].split(maxsplit=1)[1] for line in told] == ["revocation list", "data set A", "port"]
+    (town / "wrong-role.toml").write_text((town / "west.toml").read_text().replace("provider-west", "analyst-ada"))
+    assert "is no provider" in wrongs(here("doctor", "--config", "wrong-role.toml"))[0]
+    (town / "bad.toml").write_text('listen = "here"\n')
+    assert "settings" in wrongs(here("doctor", "--config", "bad.toml"))[0]
+
+
+def test_a_stranger_is_told_what_the_handshake_said(here: Callable[..., Ended], town: Path, tmp_path: Path) -> None:
+    Town.found(tmp_path, "village").identity(Role.ANALYST, "eve")
+    (town / "eve.toml").write_text(
+        (town / "ada.toml").read_text().replace("analyst-ada", str(tmp_path / "analyst-eve"))
+    )
+    (told,) = wrongs(here("doctor", "--config", "eve.toml"))
+    assert "coordinator" in told
+    assert "UNAVAILABLE" in told
+
+
+def test_settings_are_checked_whole_for_the_program_they_are_for(here: Callable[..., Ended], town: Path) -> None:
+    assert here("config", "check", "north.toml", "--json").facts["program"] == "provider"
+    (town / "bad.toml").write_text('listen = "here"\ncolour = 1\n')
+    ended = here("config", "check", "bad.toml")
+    assert ended.code == 1
+    for part in ("settings of the coordinator", "colour", "identity, revocations", "is no address"):
+        assert part in ended.out
+
+
+def test_an_identity_is_shown_and_renewed_while_it_is_in_use(here: Callable[..., Ended], town: Path) -> None:
+    before = here("identity", "show", "provider-west", "--json").facts
+    assert before["name"] == "dpspca://town/provider/west"
+    here("identity", "renew", "provider-west", "--out", "west.csr")
+    assert here("identity", "show", "provider-west", "--json").facts == before
+    signed = here("ca", "sign", "authority", "west.csr", "--out", "west.crt", "--days", "60", "--json").facts
+    installed = here("identity", "install", "provider-west", "west.crt", "--json").facts
+    assert installed["until"] == signed["until"] > before["until"]
+    listed = here("ca", "list", "authority", "--json").facts["certificates"]
+    assert len(listed) == len(Authority.open(town / "authority", now).list())
+
+
+@pytest.mark.usefixtures("ran")
+def test_a_stored_model_is_drawn_applied_and_exported(here: Callable[..., Ended], town: Path) -> None:
+    stored = load_model(town / "model.dpspca")
+    assert (
+        here("model", "plot", "model.dpspca", "--out", "drawn", "--json").facts["files"]["scree"] == "drawn/scree.png"
+    )
+    ended = here("model", "transform", "model.dpspca", "north.csv", "--out", "scores.npy")
+    assert "Scores are not protected" in ended.err
+    rows = np.loadtxt(town / "north.csv", delimiter=",", skiprows=1)
+    assert np.array_equal(np.load(town / "scores.npy"), stored.transform(rows))
+    assert "warning" in here("model", "transform", "model.dpspca", "north.csv", "--out", "scores.csv", "--json").facts
+    here("model", "export", "model.dpspca", "--out", "loadings.csv")
+    first = (town / "loadings.csv").read_text().splitlines()[:2]
+    assert first[0] == "feature,component 1,component 2"
+    assert first[1].startswith("gene 0,")
+    here("model", "export", "model.dpspca", "--out", "all.json")
+    assert np.array_equal(json.loads((town / "all.json").read_text())["components"], stored.components)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "--data-set", "cohort"], "these flags are needed: --components"),
+        (["run", *JOB], "No data set is named"),
+        (["run", *JOB, "--data-set", "nobody"], "on offer: cohort"),
+        (["run", *JOB, "--data-set", "cohort", "--out", "/proc/none/model"], "cannot be written"),
+        (["run", "rows.json", "--data-set", "cohort"], "says what --data-set says"),
+        (["run", "nobody.json"], "providers is 'all'"),
+        (["run", "rows.json", "--minimum-parties", "2"], "Both a job and flags are given: --minimum-parties"),
+        (["model", "export", "model.dpspca", "--out", "model.txt"], "neither of .json and .csv"),
+        (["model", "transform", "model.dpspca", "none.csv"], "cannot be read"),
+        (["coordinator", "start", "--config", "taken.toml"], "Nobody can listen on"),
+    ],
+)
+@pytest.mark.usefixtures("ran")
+def test_a_mistake_is_told_in_two_sentences(
+    words: list[str], said: str, here: Callable[..., Ended], town: Path
+) -> None:
+    (town / "taken.toml").write_text((town / "hub-up.toml").read_text())
+    for name, rows in (("rows", {"data_set": "cohort"}), ("nobody", {"providers": "all"})):
+        (town / f"{name}.json").write_text(json.dumps({"job": A_JOB} | rows))
+    where = ["--config", "ada.toml"] if words[0] == "run" else []
+    ended = here(*words, *where)
+    assert ended.code == 2
+    assert said in ended.err
+    assert ended.out == ""
+
+
+@pytest.mark.parametrize("form", [logs.HumanLines, logs.JsonLines])
+def test_what_a_stranger_said_begins_no_line_of_a_log_and_steers_no_terminal(form: type[logging.Formatter]) -> None:
+    record = logging.LogRecord("dpspca.x", logging.INFO, "x.py", 1, "said: %s", ("a\nERROR \x1b[2J",), None)
+    record.created = 0.5
+    line = form().format(record)
+    assert line.isprintable()
+    assert "1970-01-01T00:00:00" in line
+
+
+def test_a_shell_is_told_how_to_complete_commands(town: Path) -> None:
+    done = subprocess.run([*COMMAND, "--show-completion", "bash"], cwd=town, capture_output=True, text=True, check=True)  # noqa: S603  # our own program
+    assert "complete -o default" in done.stdout

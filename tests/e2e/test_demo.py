@@ -1,0 +1,188 @@
+"""The demonstration: a federation of processes on this machine, which is gone when it is over, however it ends."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpspca import load_model
+from dpspca.cli.loopback import PartyLostError, federation
+from dpspca.cli.panel import MEMBER, Panel, coded, genotypes, told_apart
+from dpspca.common.errors import InvalidDataError
+
+COMMAND = [sys.executable, "-m", "dpspca", "demo"]
+REGIONS = ["AFR", "EAS", "EUR"]
+HEADER = ["sample", *(f"rs{number}" for number in range(12)), "population", "superpopulation", "gender"]
+LINUX = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
+
+
+def wheel(folder: Path, table: Sequence[Sequence[str]]) -> Path:
+    text = io.StringIO()
+    csv.writer(text).writerows(table)
+    path = folder / "panel.whl"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr(MEMBER, text.getvalue())
+    return path
+
+
+def people(count: int = 1500) -> list[list[str]]:
+    """Make up people of three regions, told apart by four markers each."""
+    generator = np.random.default_rng(0)
+    table = []
+    for number in range(count):
+        own = number % 3
+        common = np.where(np.arange(12) // 4 == own, 0.95, 0.05)
+        letters = np.where(generator.random((12, 2)) < common[:, None], "G", "A")
+        table.append([f"P{number}", *map("".join, letters.tolist()), "XXX", REGIONS[own], "female"])
+    return table
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Name the processes and files that still use a folder."""
+    lines = map(seen, Path("/proc").glob("[0-9]*/cmdline"))
+    return [line for line in lines if str(folder) in line] + [str(path) for path in folder.iterdir()]
+
+
+def children() -> set[str]:
+    """Number this process's own, from the moment that they are started until they are waited for."""
+    mine = f"PPid:\t{os.getpid()}\n"
+    return {path.parent.name for path in Path("/proc").glob("[0-9]*/status") if mine in seen(path)}
+
+
+def seen(path: Path) -> str:
+    """Read about a process, which may have ended meanwhile."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Path:
+    """The folder that temporary files of a demonstration go to."""
+    made = tmp_path / "room"
+    made.mkdir()
+    return made
+
+
+def started(folder: Path, room: Path, *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(  # noqa: S603  # our own program
+        [*COMMAND, *words],
+        cwd=folder,
+        env=os.environ | {"TMPDIR": str(room)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@LINUX
+def test_a_panel_goes_through_four_providers_and_leaves_nothing_but_its_results(tmp_path: Path, room: Path) -> None:
+    panel = wheel(tmp_path, [HEADER, *people()])
+    flags = ["--panel", panel.name, "--sparsity", "12", "--epsilon", "8", "--json"]
+    demo = started(tmp_path, room, *flags)
+    told, progress = demo.communicate(timeout=60)
+    assert demo.returncode == 0, progress
+    assert left_behind(room) == []
+    result = json.loads(told)
+    assert [each["answered"] for each in result["participants"]] == 4 * [result["questions"][-1]["total"]]
+    assert sum(each["rows"] for each in result["participants"]) == 1500
+    assert result["regions_told_apart"] > 0.9
+    assert result["subspace_distance"] < 0.3
+    model = load_model(tmp_path / result["files"]["model"])
+    assert model.feature_names == tuple(HEADER[1:13])
+    assert model.statement.federated
+    assert model.statement.releasable
+    assert (tmp_path / result["files"]["people"]).read_bytes().startswith(b"\x89PNG")
+
+
+@LINUX
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_demonstration_that_is_told_to_stop_ends_what_it_started(
+    number: signal.Signals, tmp_path: Path, room: Path
+) -> None:
+    demo = started(tmp_path, room)
+    assert demo.stderr is not None
+    assert demo.stderr.readline().startswith("0 of ")
+    assert left_behind(room) != []
+    demo.send_signal(number)
+    _, told = demo.communicate(timeout=30)
+    assert demo.returncode == 130
+    assert told.endswith("Interrupted.\n")
+    assert left_behind(room) == []
+
+
+@LINUX
+def test_a_failure_ends_what_was_started(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(room))
+    before = children()
+
+    def fail() -> None:
+        assert len(children() - before) == 3
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError), federation({"north": np.eye(3), "south": np.eye(3)}):
+        fail()
+    assert children() == before
+    assert left_behind(room) == []
+
+
+@LINUX
+def test_a_coordinator_that_does_not_start_is_told(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(room))
+    monkeypatch.setattr("dpspca.cli.loopback.LISTEN", "127.0.0.1:no-port")
+    with pytest.raises(PartyLostError, match="did not start"), federation({"north": np.eye(3)}):
+        pass
+    assert left_behind(room) == []
+
+
+def test_a_genotype_counts_the_later_allele_and_one_that_was_not_measured_is_in_the_middle() -> None:
+    assert coded(["AA", "AG", "GA", "GG", ""]) == [-1, 0, 0, 1, 0]
+    assert coded(["TT", "CC"]) == [1, -1]
+
+
+def test_a_panel_names_its_markers_and_its_peoples_regions() -> None:
+    read = genotypes([HEADER, *people(6)])
+    assert read.rows.shape == (6, 12)
+    assert read.markers == tuple(HEADER[1:13])
+    assert Counter(read.regions) == dict.fromkeys(REGIONS, 2)
+    assert set(np.unique(read.rows)) <= {-1, 0, 1}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        [],
+        [HEADER],
+        [["name", *HEADER[1:]], *people(3)],
+        [HEADER[:-1], *people(3)],
+        [HEADER, [*people(1)[0], "more"]],
+        [HEADER, ["P", "A", *people(1)[0][2:]]],
+        [HEADER, ["P", "AC", *people(1)[0][2:]], ["P", "GG", *people(1)[0][2:]]],
+        [HEADER, [*people(1)[0][:-2], "Atlantis", "female"]],
+    ],
+)
+def test_what_is_no_panel_is_refused(table: list[list[str]], tmp_path: Path) -> None:
+    with pytest.raises(InvalidDataError, match="is not the wheel"):
+        Panel(path=wheel(tmp_path, table))
+
+
+def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "panel.whl").write_bytes(b"no zip")
+    with pytest.raises(InvalidDataError, match="is not the wheel"):
+        Panel(path=tmp_path / "panel.whl")
+
+
+def test_people_are_told_apart_by_the_nearest_mean() -> None:
+    scores = np.array([[0.0], [1.0], [10.0], [11.0], [0.5]])
+    assert told_apart(scores, ["AFR", "AFR", "EAS", "EAS", "EAS"]) == pytest.approx(0.8)
