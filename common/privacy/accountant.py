@@ -43,6 +43,7 @@ CALIBRATION_MARGIN: Final = Fraction(1, 2**40)
 # --- Budgets that a filter grants -------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1024, typed=True)  # every step of a plan asks for it
 def usable_mu(epsilon: float, delta: float) -> float:
     """Return the mu that a filter for (epsilon, delta) can spend: the one at delta less the share kept for slack."""
     eps, dlt = check_budget(epsilon, delta)

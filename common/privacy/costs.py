@@ -69,6 +69,7 @@ def _event_slack_units(event: Event) -> int:
             return max(slack_units(group) for group in event.groups)
 
 
+@lru_cache(maxsize=1024)
 def mu_of(units: int) -> float:
     """Return the mu that so many units of mu^2 are worth, rounded up."""
     return min(root_up(units * UNIT), sys.float_info.max)

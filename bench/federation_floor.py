@@ -1,0 +1,182 @@
+"""The least that a job over gRPC can cost: the same messages over the same connections, and nothing else.
+
+Bare ``grpc.aio`` with mutual TLS: peers hold one long-lived stream each to a hub. A job is a number of rounds. In each,
+the hub sends every peer a question (an announcement, then frames of one MiB) and every peer sends an answer back, both
+of given sizes. Nobody computes anything. On demand, whoever sends or receives a whole message first commits it to an
+SQLite file, synced to disk. Whoever started the job hears of each round and gets the result.
+"""
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+# dpspca says which TLS is spoken; gRPC listens to that only when it is loaded, so it comes second.
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import COORDINATOR_HOST
+
+# isort: split
+import grpc
+import grpc.aio
+
+FRAME: Final = 2**20
+OPTIONS: Final = (
+    ("grpc.max_receive_message_length", 4 * FRAME),
+    ("grpc.max_send_message_length", 4 * FRAME),
+)
+SERVICE: Final = "bare.Floor"
+DURABLE: Final = b"\1"
+PASSING: Final = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many bytes a job's messages have."""
+
+    announcement: int
+    questions: tuple[int, ...]
+    answer: int
+    result: int
+
+
+class Store:
+    """Messages in an SQLite file, each synced to disk before it counts."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("CREATE TABLE IF NOT EXISTS messages (content BLOB)")
+
+    def commit(self, content: bytes | memoryview) -> None:
+        self._connection.execute("INSERT INTO messages VALUES (?)", (content,))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Hub:
+    """Carries questions out and answers in; every peer has its own stream."""
+
+    def __init__(self, sizes: Sizes, store: Store) -> None:
+        self._sizes = sizes
+        self._store = store
+        self._peers: list[grpc.aio.ServicerContext[bytes, bytes]] = []
+        self._content = memoryview(os.urandom(max(*sizes.questions, sizes.result, sizes.announcement)))
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Connect": grpc.stream_stream_rpc_method_handler(self._connect),
+                "Run": grpc.unary_stream_rpc_method_handler(self._run),
+            },
+        )
+
+    async def _connect(self, _: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+        """Keep a peer's stream; who runs a job reads from it and writes to it."""
+        await context.write(PASSING)
+        self._peers.append(context)
+        await asyncio.Event().wait()
+
+    async def _run(self, durable: bytes, _: Any) -> AsyncIterator[bytes]:  # noqa: ANN401  # the call's context
+        for size in self._sizes.questions:
+            await asyncio.gather(*(self._exchange(peer, size, durable) for peer in self._peers))
+            yield PASSING
+        for frame in frames(self._content[: self._sizes.result]):
+            yield frame
+
+    async def _exchange(self, peer: "grpc.aio.ServicerContext[bytes, bytes]", size: int, durable: bytes) -> None:
+        question = self._content[:size]
+        if durable == DURABLE:
+            self._store.commit(question)
+        await peer.write(durable + bytes(self._content[: self._sizes.announcement]))
+        for frame in frames(question):
+            await peer.write(frame)
+        answer = await whole(peer, self._sizes.answer)
+        if durable == DURABLE:
+            self._store.commit(b"".join(answer))
+
+
+@asynccontextmanager
+async def hub(folder: Path, sizes: Sizes) -> AsyncIterator[str]:
+    """Run a hub; its address."""
+    me = Identity.load(folder / "hub")
+    server = grpc.aio.server(options=OPTIONS)
+    credentials = grpc.ssl_server_credentials([(me.key_pem, me.certificate_pem)], me.authority_pem, True)
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    with closing(Store(folder / "hub.db")) as store:
+        server.add_generic_rpc_handlers([Hub(sizes, store).handlers()])
+        await server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            await server.stop(grace=1)
+
+
+@asynccontextmanager
+async def peers(folder: Path, address: str, sizes: Sizes, *names: str) -> AsyncIterator[str]:
+    """Run peers in one event loop."""
+    connected = [asyncio.Event() for _ in names]
+    running = [
+        asyncio.create_task(_peer(folder, address, sizes, name, ready))
+        for name, ready in zip(names, connected, strict=True)
+    ]
+    try:
+        await asyncio.gather(*(ready.wait() for ready in connected))
+        yield ""
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _peer(folder: Path, address: str, sizes: Sizes, name: str, connected: asyncio.Event) -> None:
+    answer = memoryview(os.urandom(sizes.answer))
+    with closing(Store(folder / f"{name}.db")) as store:
+        async with dial(folder, name, address) as channel:
+            stream = channel.stream_stream(f"/{SERVICE}/Connect")()
+            await stream.read()
+            connected.set()
+            while True:
+                for size in sizes.questions:
+                    durable = (await stream.read())[:1] == DURABLE
+                    question = await whole(stream, size)
+                    if durable:
+                        store.commit(b"".join(question))
+                        store.commit(answer)
+                    for frame in frames(answer):
+                        await stream.write(frame)
+
+
+def dial(folder: Path, name: str, address: str) -> grpc.aio.Channel:
+    me = Identity.load(folder / name)
+    credentials = grpc.ssl_channel_credentials(me.authority_pem, me.key_pem, me.certificate_pem)
+    options = (*OPTIONS, ("grpc.ssl_target_name_override", COORDINATOR_HOST))
+    return grpc.aio.secure_channel(address, credentials, options=options)
+
+
+async def run(channel: grpc.aio.Channel, rounds: int, durable: bytes) -> list[float]:
+    """Run a job; the moments of its start, of each round's end and of the result's arrival."""
+    moments = [time.perf_counter()]
+    replies = aiter(channel.unary_stream(f"/{SERVICE}/Run")(durable))
+    for _ in range(rounds):
+        await anext(replies)
+        moments.append(time.perf_counter())
+    async for _ in replies:
+        pass
+    return [*moments, time.perf_counter()]
+
+
+def frames(content: memoryview) -> Iterator[bytes]:
+    return (bytes(content[start : start + FRAME]) for start in range(0, len(content), FRAME))
+
+
+async def whole(stream: Any, size: int) -> Sequence[bytes]:  # noqa: ANN401  # either side's
+    """Read the frames of one message."""
+    return [await stream.read() for _ in range(0, size, FRAME)]

@@ -1,0 +1,228 @@
+"""Federations and their jobs for ``federation.py``: over gRPC, beside their floor, and in one process."""
+
+import asyncio
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import federation_floor as floor  # before gRPC, which has to be loaded after dpspca
+import grpc.aio
+import numpy as np
+import scipy.sparse
+from federation_parties import ANALYST, DATA_SET, Elsewhere, coordinator, found, now, providers
+
+from dpspca.client.federation import LIFE, AsyncFederation
+from dpspca.client.simulation import simulate
+from dpspca.common.algorithms import catalogue
+from dpspca.common.model import Model
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.protocol import Aggregate, drive
+from dpspca.common.question import RowQuery
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.transport import wire
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
+from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.preparation import check_rows
+from dpspca.provider.respond import Responder
+from dpspca.provider.shard import Shard, Strategy
+from dpspca.server.rounds import combine
+
+Placement: TypeAlias = Callable[..., Any]
+"""``here`` or ``elsewhere``."""
+Work: TypeAlias = Callable[[], Awaitable[list[float]]]
+"""Does one job and gives moments: its start, perhaps each round's end, its end."""
+
+NORM_BOUND: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One federation and its job; ``density`` makes the rows sparse."""
+
+    providers: int
+    dimension: int
+    rows: int
+    components: int = 5
+    sparsity: int = 50
+    rounds: int = 10
+    repeats: int = 15
+    density: float | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [f"site-{number}" for number in range(self.providers)]
+
+    @property
+    def spec(self) -> JobSpec:
+        return JobSpec(
+            schema=Schema(self.dimension),
+            unit=PrivacyUnit.ROW_REPLACE_ONE,
+            budget=Budget(1.0, 1e-6),
+            norm_bound=NORM_BOUND,
+            components=self.components,
+            minimum_parties=self.providers,
+            explained_variance=False,
+            options={"sparsity": self.sparsity, "rounds": self.rounds},
+        )
+
+    def shard(self, number: int) -> Any:  # noqa: ANN401  # dense or sparse
+        generator = np.random.default_rng(number)
+        if self.density:
+            return scipy.sparse.random_array((self.rows, self.dimension), density=self.density, rng=generator)
+        return generator.standard_normal((self.rows, self.dimension)) / self.dimension**0.5
+
+    def shards(self) -> list[Any]:
+        return [self.shard(number) for number in range(self.providers)]
+
+    def write(self, folder: Path) -> None:
+        for name, rows in zip(self.names, self.shards(), strict=True):
+            if self.density:
+                scipy.sparse.save_npz(folder / f"{name}.npz", rows)
+            else:
+                np.save(folder / f"{name}.npy", rows)
+
+    def envelope(self) -> JobEnvelope:
+        audience = [PartyName("town", Role.PROVIDER, name) for name in self.names]
+        return JobEnvelope.draw(self.spec.to_json().encode(), audience, DATA_SET, now=now(), life=LIFE)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A federation that is up."""
+
+    case: Case
+    folder: Path
+    hub: Elsewhere
+    hub_alone: float
+    """Megabytes that the coordinator held before anybody connected."""
+    parties: Sequence[Elsewhere]
+    analyst: AsyncFederation
+
+    async def timed(self) -> list[float]:
+        """Run a job and look at nothing but its end."""
+        start = time.perf_counter()
+        await self.analyst.fit(self.case.spec, DATA_SET, self.case.names)
+        return [start, time.perf_counter()]
+
+    async def watched(self) -> list[float]:
+        """Run a job and note the end of each round."""
+        moments = [time.perf_counter()]
+        job = await self.analyst.submit(self.case.spec, DATA_SET, self.case.names)
+        answered = 0
+        async for state in job.watch():
+            if state.answered > answered:
+                answered = state.answered
+                moments.append(time.perf_counter())
+        await job.result()
+        return [*moments, time.perf_counter()]
+
+    def signed(self) -> SignedJob:
+        return sign(self.case.envelope(), Identity.load(self.folder / ANALYST))
+
+
+@asynccontextmanager
+async def federation(case: Case, place: Placement, *, together: bool = False) -> AsyncIterator[Running]:
+    """Run a coordinator, its providers (``together``: in one process) and an analyst."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        found(folder, case.names)
+        case.write(folder)
+        hub = await stack.enter_async_context(place(coordinator, folder))
+        alone = hub.resident()
+        groups = [case.names] if together else [[name] for name in case.names]
+        parties = [await stack.enter_async_context(place(providers, folder, hub.said, *names)) for names in groups]
+        analyst = await stack.enter_async_context(AsyncFederation(hub.said, Identity.load(folder / ANALYST)))
+        yield Running(case, folder, hub, alone, [hub, *parties], analyst)
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The floor of a federation's job, up."""
+
+    rounds: int
+    parties: Sequence[Elsewhere]
+    channel: grpc.aio.Channel
+
+    async def durable(self) -> list[float]:
+        """Run a job, every message committed."""
+        return await floor.run(self.channel, self.rounds, floor.DURABLE)
+
+    async def passing(self) -> list[float]:
+        """Run a job, nothing committed."""
+        return await floor.run(self.channel, self.rounds, floor.PASSING)
+
+
+@asynccontextmanager
+async def bare(running: Running, place: Placement) -> AsyncIterator[Floor]:
+    """Run the floor of a federation's job."""
+    case, folder, sizes = running.case, running.folder, _sizes(running)
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(place(floor.hub, folder, sizes))
+        parties = [
+            await stack.enter_async_context(place(floor.peers, folder, hub.said, sizes, name)) for name in case.names
+        ]
+        channel = await stack.enter_async_context(floor.dial(folder, ANALYST, hub.said))
+        yield Floor(case.rounds, [hub, *parties], channel)
+
+
+def _sizes(running: Running) -> floor.Sizes:
+    """Work out from the plan what the messages of a job weigh. The result is as large as an answer."""
+    steps = catalogue.plan(running.case.spec)
+    questions = tuple(wire.Announcement(step.question.kind, step.extent).size for step in steps)
+    answer = 8 * math.prod(steps[0].shape)
+    return floor.Sizes(len(running.signed().to_bytes()), questions, answer, result=answer)
+
+
+def in_process(case: Case) -> dict[str, Work]:
+    """Run the same job in this process: preparing all, or with Gram matrices that were made before."""
+    shards = case.shards()
+    made = [Shard(check_rows(rows), NORM_BOUND, strategy=Strategy.GRAM) for rows in shards]
+    return {
+        "in_process": lambda: _timed(lambda: simulate(shards, case.spec, strategy=Strategy.GRAM)),
+        "in_process_prepared": lambda: _timed(lambda: _prepared_job(made, case.spec)),
+    }
+
+
+async def _timed(work: Callable[[], object]) -> list[float]:
+    start = time.perf_counter()
+    await asyncio.to_thread(work)
+    return [start, time.perf_counter()]
+
+
+def _prepared_job(shards: Sequence[Shard], spec: JobSpec) -> Model:
+    steps = enumerate(catalogue.plan(spec))
+    responders = [Responder(spec, shard, MemoryLedger(), SystemEntropy()) for shard in shards]
+
+    def ask(query: RowQuery) -> Aggregate:
+        position, step = next(steps)
+        return combine(spec, step, [responder.respond(position, query) for responder in responders])
+
+    return drive(catalogue.find(spec.algorithm).run(spec), ask)
+
+
+async def taking_turns(works: Mapping[str, Work], repeats: int) -> dict[str, list[list[float]]]:
+    """Let the works take turns, so that a busy machine slows all of them; the first turn warms up."""
+    turns = [{name: await work() for name, work in works.items()} for _ in range(repeats + 1)]
+    return {name: [turn[name] for turn in turns[1:]] for name in works}
+
+
+def whole(jobs: Sequence[Sequence[float]]) -> float:
+    """Give the milliseconds of the median job."""
+    return 1e3 * statistics.median(moments[-1] - moments[0] for moments in jobs)
+
+
+def later_round(jobs: Sequence[Sequence[float]], rounds: int) -> float:
+    """Give the mean milliseconds of a round but the first, in the median job.
+
+    Taken over all of them, for whoever watches may hear of several rounds at once.
+    """
+    return 1e3 * statistics.median(moments[-2] - moments[1] for moments in jobs) / (rounds - 1)

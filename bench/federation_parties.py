@@ -1,0 +1,153 @@
+"""The parties of a federation for ``federation.py``: a town on disk, and parties that run here or elsewhere.
+
+A party is a context that holds while it runs and gives what others must know of it, an address for one. The same
+context is entered in this event loop, or in a process of its own by ``elsewhere``. Parties get their identities and
+lists from files, and ask for them each time they need one, as the real daemons do.
+"""
+
+import asyncio
+import multiprocessing
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from dpspca.common.transport import identity as identities
+from dpspca.common.transport.authority import Authority
+from dpspca.common.transport.identity import CurrentIdentity, CurrentRevocations
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.sources import READERS, read_rows
+from dpspca.server.service import Coordinator
+
+Party: TypeAlias = Callable[..., AbstractAsyncContextManager[str]]
+
+DATA_SET: Final = "cohort"
+COORDINATOR: Final = "hub"
+ANALYST: Final = "ada"
+PATIENCE: Final = 60
+
+_SPAWN: Final = multiprocessing.get_context("spawn")
+_MEGABYTE: Final = 1e6
+
+
+def found(folder: Path, providers: Iterable[str]) -> None:
+    """Set up an authority and the identities of a coordinator, an analyst and these providers."""
+    authority = Authority.init(folder / "authority", "town", now)
+    parties = {COORDINATOR: Role.COORDINATOR, ANALYST: Role.ANALYST} | dict.fromkeys(providers, Role.PROVIDER)
+    for name, role in parties.items():
+        request = identities.request(folder / name, PartyName("town", role, name))
+        identities.install(folder / name, authority.sign(request), authority.certificate_pem)
+    (folder / "revoked.pem").write_bytes(authority.revocation_list())
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@asynccontextmanager
+async def coordinator(folder: Path) -> AsyncIterator[str]:
+    """Run a coordinator; its address."""
+    identity, revocations = _papers(folder, COORDINATOR)
+    running = Coordinator(identity.get, revocations.get, now)
+    await running.start("127.0.0.1:0")
+    try:
+        yield running.address
+    finally:
+        await running.stop(grace=1)
+
+
+@asynccontextmanager
+async def providers(folder: Path, address: str, *names: str) -> AsyncIterator[str]:
+    """Run providers in one event loop, until all are connected and after."""
+    daemons = [_daemon(folder, address, name) for name in names]
+    running = [asyncio.create_task(daemon.run()) for daemon in daemons]
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*(daemon.connected.wait() for daemon in daemons))
+        yield ""
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A party in a process of its own."""
+
+    said: str
+    process: int
+
+    def resident(self) -> float:
+        """Megabytes of memory it holds now."""
+        return self._status("VmRSS")
+
+    def peak(self) -> float:
+        """Megabytes that it held at most since ``forget_peak``."""
+        return self._status("VmHWM")
+
+    def forget_peak(self) -> None:
+        Path(f"/proc/{self.process}/clear_refs").write_text("5", encoding="ascii")
+
+    def processor_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _status(self, name: str) -> float:
+        lines = Path(f"/proc/{self.process}/status").read_text(encoding="ascii").splitlines()
+        value = next(line.split()[1] for line in lines if line.startswith(f"{name}:"))
+        return int(value) * 1024 / _MEGABYTE
+
+
+@asynccontextmanager
+async def elsewhere(party: Party, *arguments: Any) -> AsyncIterator[Elsewhere]:  # noqa: ANN401  # what the party takes
+    """Run a party in a process of its own."""
+    ours, theirs = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=_run, args=(theirs, party, arguments), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        said = await asyncio.to_thread(ours.recv)
+        assert process.pid is not None
+        yield Elsewhere(said, process.pid)
+    finally:
+        ours.close()  # which tells it to stop
+        await asyncio.to_thread(process.join)
+
+
+@asynccontextmanager
+async def here(party: Party, *arguments: Any) -> AsyncIterator[Elsewhere]:  # noqa: ANN401  # what the party takes
+    """Run a party in this event loop."""
+    async with party(*arguments) as said:
+        yield Elsewhere(said, os.getpid())
+
+
+def _run(pipe: Connection, party: Party, arguments: tuple[Any, ...]) -> None:
+    asyncio.run(_hold(pipe, party, arguments))
+
+
+async def _hold(pipe: Connection, party: Party, arguments: tuple[Any, ...]) -> None:
+    """Keep a party running until the other end of the pipe is closed."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    async with party(*arguments) as said:
+        pipe.send(said)
+        loop.add_reader(pipe.fileno(), told.set)
+        await told.wait()
+        loop.remove_reader(pipe.fileno())
+
+
+def _papers(folder: Path, name: str) -> tuple[CurrentIdentity, CurrentRevocations]:
+    identity = CurrentIdentity(folder / name)
+    return identity, CurrentRevocations(folder / "revoked.pem", identity.get().authority_pem)
+
+
+def _daemon(folder: Path, address: str, name: str) -> Daemon:
+    identity, revocations = _papers(folder, name)
+    path = next(path for path in folder.glob(f"{name}.*") if path.suffix in READERS)
+    return Daemon(Settings(address, identity.get, revocations.get, now, {DATA_SET: read_rows(path)}))

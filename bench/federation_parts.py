@@ -1,0 +1,151 @@
+"""Where the time of a job goes, for ``federation.py``: how often each part runs in a real job, and what it takes alone.
+
+The calls are counted in one job of a federation in one event loop, by a hook on every call in every thread, which
+slows them; so each part is then timed by itself, again and again, in processor time. What the parties use beyond the
+sum is messages, event loops and threads, and that work which comes every few milliseconds finds the caches cold.
+"""
+
+import asyncio
+import inspect
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from federation_jobs import NORM_BOUND, Case, federation
+from federation_parties import ANALYST, found, here, now
+
+from dpspca.common.algorithms import dps_pca
+from dpspca.common.linalg import largest_rows, thin_qr
+from dpspca.common.privacy.noise import DiscreteGaussian
+from dpspca.common.queries import BasisQuery, CovarianceProduct
+from dpspca.common.question import Query
+from dpspca.common.statement import PrivacyStatement
+from dpspca.common.transport import signing, wire
+from dpspca.common.transport.identity import Identity, load_revocations
+from dpspca.provider import gate, moments, preparation
+from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.shard import Shard, Strategy
+from dpspca.server import rounds
+
+Result: TypeAlias = dict[str, Any]
+
+REPEATS: Final = 21
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A function whose calls are counted, and a call of it to time."""
+
+    name: str
+    counted: Callable[..., object]
+    call: Callable[[], object]
+
+
+def parts_result(case: Case) -> list[Result]:
+    """Price every part of a job."""
+    with tempfile.TemporaryDirectory() as folder:
+        parts = [*_papers(case, Path(folder)), *_sums(case)]
+        calls = asyncio.run(_counted(case, [part.counted for part in parts]))
+        return [_priced(part, calls[_code(part.counted)]) for part in parts]
+
+
+def _papers(case: Case, folder: Path) -> list[Part]:
+    """Give what is done once or twice a job by each party."""
+    spec = case.spec
+    found(folder, [case.names[0]])
+    analyst, provider = Identity.load(folder / ANALYST), Identity.load(folder / case.names[0])
+    revoked = load_revocations(folder / "revoked.pem", provider.authority_pem)
+    signed = signing.sign(case.envelope(), analyst)
+    steps = dps_pca.plan(spec)
+    return [
+        Part("sign", signing.sign, lambda: signing.sign(case.envelope(), analyst)),
+        Part(
+            "verify",
+            signing.verify,
+            lambda: signing.verify(signed, provider.authority_pem, me=provider.name, now=now(), revoked=revoked),
+        ),
+        Part("plan", dps_pca.plan, lambda: dps_pca.plan(spec)),
+        Part(
+            "privacy statement",
+            PrivacyStatement.of.__func__,  # type: ignore[attr-defined]  # what the class method wraps
+            lambda: PrivacyStatement.of(spec, steps, parties=case.providers),
+        ),
+    ]
+
+
+def _sums(case: Case) -> list[Part]:
+    """Give what is done in every round, or for it."""
+    spec, rows = case.spec, case.shard(0)
+    step = dps_pca.plan(spec)[1]
+    basis = np.zeros((case.dimension, case.components))
+    basis[: case.sparsity], _ = thin_qr(np.random.default_rng(0).standard_normal((case.sparsity, case.components)))
+    question, noise = CovarianceProduct(basis), DiscreteGaussian.with_std_at_least(step.noise_std)
+    checked = preparation.check_rows(rows)
+    strategy = Strategy.for_rounds(checked, case.rounds)
+    shard = Shard(checked, NORM_BOUND, strategy=strategy)
+    answer = shard.evaluate(question)
+    standing, rules = gate.Standing.at_start(spec), gate.Gate(spec)
+    streamed = moments.StreamedMoments(moments.DenseRows(preparation.integer_rows(rows, NORM_BOUND)))
+    announced, first = wire.announce(question), dps_pca.plan(spec)[0]
+    return [
+        Part("prepare rows", preparation.integer_rows, lambda: preparation.integer_rows(rows, NORM_BOUND)),
+        Part("Gram matrix", moments.StreamedMoments.gram, streamed.gram),
+        Part("product", Shard.evaluate, lambda: shard.evaluate(question)),
+        Part("noise", DiscreteGaussian.sample, lambda: noise.sample(answer.size, SystemEntropy())),
+        Part("gate", gate.Gate.grant, lambda: rules.grant(0, question, standing)),
+        Part("digest", Query.digest, question.digest),
+        Part("check a basis", BasisQuery.__post_init__, lambda: CovarianceProduct(basis)),
+        Part("write a question", wire.content, lambda: wire.content(question)),
+        Part("read a question", wire._read_basis, lambda: wire._read_basis(announced, wire.content(question))),  # noqa: SLF001  # the check apart
+        Part("sum in units", rounds.aggregate, lambda: rounds.aggregate(spec, first, answer, 1)),
+        Part("thin QR", thin_qr, lambda: thin_qr(answer.astype(np.float64))),
+        Part("cut", largest_rows, lambda: largest_rows(answer.astype(np.float64), case.sparsity)),
+    ]
+
+
+async def _counted(case: Case, functions: list[Callable[..., object]]) -> Counter[Any]:
+    """Count the calls of these functions in the second job of a federation, in whatever thread."""
+    codes = {_code(function) for function in functions}
+    calls: Counter[Any] = Counter()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code in codes:
+            calls[frame.f_code] += 1
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        async with federation(case, here) as running:
+            await running.timed()
+            calls.clear()
+            await running.timed()
+            return calls.copy()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def _code(function: Callable[..., object]) -> Any:  # noqa: ANN401  # code objects have no public type here
+    return inspect.unwrap(function).__code__  # type: ignore[attr-defined]
+
+
+def _priced(part: Part, calls: int) -> Result:
+    part.call()
+    milliseconds = 1e3 * statistics.median(_seconds(part.call) for _ in range(REPEATS))
+    return {"part": part.name, "calls": calls, "call_ms": milliseconds, "job_ms": calls * milliseconds}
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Measure processor time, of all threads."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
