@@ -369,6 +369,9 @@ def test_what_a_stranger_said_begins_no_line_of_a_log_and_steers_no_terminal(for
     assert "1970-01-01T00:00:00" in line
 
 
-def test_a_shell_is_told_how_to_complete_commands(town: Path) -> None:
-    done = subprocess.run([*COMMAND, "--show-completion", "bash"], cwd=town, capture_output=True, text=True, check=True)  # noqa: S603  # our own program
-    assert "complete -o default" in done.stdout
+def test_a_shell_that_asks_is_told_how_a_command_goes_on() -> None:
+    asking = os.environ | {"_DPSPCA_COMPLETE": "complete_bash", "COMP_WORDS": "dpspca mo", "COMP_CWORD": "1"}
+    done = subprocess.run(  # noqa: S603  # our own program
+        [Path(sys.executable).with_name("dpspca")], env=asking, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["model"]
