@@ -289,13 +289,13 @@ def test_nobody_in_the_federation_can_reach_the_outside_or_the_machine(stack: St
 
 
 def test_a_provider_killed_in_the_middle_of_a_job_is_left_out_and_named(stack: Stack) -> None:
-    lines = stack.submit(replace(LONG_JOB, answer_seconds=10))
+    lines = stack.submit(replace(LONG_JOB, answer_seconds=30))  # long enough for the others on a busy machine
     next(line for line in lines if line.startswith("10 of"))
     stack.party("east").kill()
     seen = list(lines)
     stack.party("east").start()
     (dropped,) = [line for line in seen if "dropped out:" in line]
-    assert re.fullmatch(r"east dropped out: No answer to question \d+ within 10 seconds\.", dropped)
+    assert re.fullmatch(r"east dropped out: No answer to question \d+ within 30 seconds\.", dropped)
     assert "answers from each of 2 provider(s)" in "".join(seen)
 
 
