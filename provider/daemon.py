@@ -20,7 +20,6 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.plan import Step
 from dpspca.common.privacy.keystream import WordSource
-from dpspca.common.queries import CovarianceProduct
 from dpspca.common.question import Extent
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport import rpc, wire
@@ -90,6 +89,7 @@ class Daemon:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._jobs: dict[str, _OpenJob] = {}
+        self._shards: dict[str, Shard] = {}
         self.connected = asyncio.Event()
 
     async def run(self) -> None:
@@ -141,6 +141,8 @@ class Daemon:
                     outbound.put_nowait(pb.FromProvider(heartbeat=pb.Heartbeat()))
                 case "ask":
                     question = await self._begin(message.ask, outbound)
+                    if question and message.ask.content:
+                        question = await self._take(question, pb.Frame(content=message.ask.content), outbound)
                 case "frame" if question:
                     question = await self._take(question, message.frame, outbound)
                 case "farewell":
@@ -158,7 +160,10 @@ class Daemon:
     async def _begin(self, ask: pb.Ask, outbound: "asyncio.Queue[pb.FromProvider]") -> "_Question | None":
         """Verify the job, and hold the announcement against its plan, before a frame is kept."""
         try:
-            return await asyncio.to_thread(self._expect, ask)
+            signed = SignedJob.from_bytes(ask.signed_job)
+            name = signed.job_id
+            job = self._jobs[name] if name in self._jobs else await asyncio.to_thread(self._open, signed)
+            return _expect(ask, name, job)
         except DpspcaError as problem:
             await self._refuse(ask, problem, outbound)
             return None
@@ -199,15 +204,6 @@ class Daemon:
         )
         await outbound.put(pb.FromProvider(refusal=refusal))
 
-    def _expect(self, ask: pb.Ask) -> "_Question":
-        signed = SignedJob.from_bytes(ask.signed_job)
-        job = self._jobs.get(signed.job_id) or self._open(signed)
-        if ask.position >= len(job.plan):
-            raise RefusedError(f"This job has {len(job.plan)} questions.", "Sign a new job.")
-        extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows)
-        announced = wire.Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
-        return _Question(signed.job_id, ask, job, wire.QuestionReader(announced, job.plan[ask.position]))
-
     def _open(self, signed: SignedJob) -> _OpenJob:
         """Verify a job, once, and make the rows ready for it."""
         settings = self._settings
@@ -222,8 +218,7 @@ class Daemon:
             raise RefusedError("Too many jobs are open.", "Ask again when one is over.")
         spec = JobSpec.from_json(envelope.spec)
         plan = catalogue.plan(spec)
-        products = sum(step.question is CovarianceProduct for step in plan)
-        shard = Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=Strategy.for_rounds(rows, products))
+        shard = self._shard(envelope.dataset, rows, spec)
         responder = Responder(spec, shard, settings.ledger, settings.words(), job=signed.job_id)
         opened = self._jobs[signed.job_id] = _OpenJob(spec, plan, responder)
         _log.info(
@@ -235,6 +230,23 @@ class Daemon:
             spec.budget.delta,
         )
         return opened
+
+    def _shard(self, name: str, rows: CheckedRows, spec: JobSpec) -> Shard:
+        """Make rows ready under a job's bounds, or find them so: what the last job used is kept for the next."""
+        kept = self._shards.get(name)
+        if kept is None or not kept.fits(spec):
+            kept = Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=Strategy.SETTLE)
+            self._shards[name] = kept
+        return kept
+
+
+def _expect(ask: pb.Ask, name: str, job: _OpenJob) -> _Question:
+    """Hold an announcement against the job's plan."""
+    if ask.position >= len(job.plan):
+        raise RefusedError(f"This job has {len(job.plan)} questions.", "Sign a new job.")
+    extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows)
+    announced = wire.Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
+    return _Question(name, ask, job, wire.QuestionReader(announced, job.plan[ask.position]))
 
 
 def _offer(name: str, rows: CheckedRows) -> pb.DataSet:

@@ -36,6 +36,9 @@ BLOCK_ENTRIES: Final = 3 * 2**15
 """A block of rows in float64 leaves room in a second-level cache of a megabyte, and its product with five columns is
 small enough (below 10^6 multiplications, of ten columns after the split) for OpenBLAS not to copy it first."""
 
+SMALL_PRODUCT: Final = 10**7
+"""Multiplications up to which a product is slower on several threads, and much slower where one of their cores is busy."""
+
 PRODUCT_SHIFT: Final = 2 * ROW_BITS + BASIS_BITS - MOMENT_BITS
 SQUARE_SHIFT: Final = 2 * ROW_BITS - MOMENT_BITS
 COMPRESSED_SHIFT: Final = 2 * (ROW_BITS + BASIS_BITS) - MOMENT_BITS
@@ -197,10 +200,10 @@ class GramMoments:
     def _digit_products(self, basis: FloatArray) -> list[Integers]:
         """Multiply by every digit, using only the rows of the basis that are not zero."""
         support = np.flatnonzero(basis.any(axis=1))
-        if len(support) == len(basis):  # nothing to leave out, so nothing to copy
-            return [(basis.T @ digit).T.astype(np.int64) for digit in self._digits]
-        kept = basis[support].T
-        return [(kept @ digit[support]).T.astype(np.int64) for digit in self._digits]
+        whole = len(support) == len(basis)  # nothing to leave out, so nothing to copy
+        kept = basis.T if whole else basis[support].T
+        with _blas().limit(limits=1 if kept.size * len(basis) <= SMALL_PRODUCT else None, user_api="blas"):
+            return [(kept @ (digit if whole else digit[support])).T.astype(np.int64) for digit in self._digits]
 
 
 @cache

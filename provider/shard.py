@@ -1,7 +1,7 @@
 """Evaluates questions over one provider's rows. What it returns is exact, and must not leave without noise."""
 
-from collections import OrderedDict
 from enum import StrEnum
+from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -33,9 +33,12 @@ from .moments import (
     StreamedMoments,
 )
 from .preparation import CheckedRows, check_names, integer_csr, integer_rows
+from .settling import SettlingMoments
 
 GRAM_COLUMNS_A_ROUND: Final = 50
 """A Gram matrix pays for itself when d is below 50 to 80 times the products asked (``bench/round_cost.py``)."""
+MAX_SETTLED_DIMENSION: Final = 2**12
+"""Nobody chose the matrix that settling makes, so it may take half a gigabyte and no more."""
 
 
 class Strategy(StrEnum):
@@ -43,6 +46,7 @@ class Strategy(StrEnum):
 
     STREAM = "stream"
     GRAM = "gram"
+    SETTLE = "settle"
 
     @classmethod
     def for_rounds(cls, rows: CheckedRows, rounds: int) -> "Strategy":
@@ -53,7 +57,7 @@ class Strategy(StrEnum):
 
 
 class Shard:
-    """One provider's rows, made ready under the bounds of one job."""
+    """One provider's rows, made ready under the bounds of a job, for any number of jobs and threads."""
 
     def __init__(
         self,
@@ -74,15 +78,20 @@ class Shard:
         self._mean_bound = mean_bound
         self._strategy = strategy
         self._threads = threads
-        self._ready: OrderedDict[bytes, Moments] = OrderedDict()
+        self._ready: tuple[bytes, Moments] | None = None
+        self._preparing = Lock()
 
-    def check(self, spec: JobSpec) -> None:
-        """Refuse a job of another width or with other bounds, before anything is paid for.
+    def fits(self, spec: JobSpec) -> bool:
+        """Tell whether the rows were prepared under this job's bounds.
 
         A question is priced for the spec's bounds and answered under the shard's: they have to be the same.
         """
         mean_bound = spec.mean_bound if spec.centering is Centering.PRIVATE else None
-        if self._norm_bound != spec.norm_bound or mean_bound not in {None, self._mean_bound}:
+        return self._norm_bound == spec.norm_bound and mean_bound in {None, self._mean_bound}
+
+    def check(self, spec: JobSpec) -> None:
+        """Refuse a job of another width or with other bounds, before anything is paid for."""
+        if not self.fits(spec):
             raise InvalidParameterError(
                 "The rows were prepared under other bounds than the job's.", "Prepare them under the job's."
             )
@@ -118,14 +127,24 @@ class Shard:
     def _moments(self, center: FloatArray | None) -> Moments:
         """Prepare the rows once for each centre; the last one is kept."""
         key = b"" if center is None else center.tobytes()
-        if key not in self._ready:
-            self._ready.clear()
-            self._ready[key] = self._prepare(center)
-        return self._ready[key]
+        with self._preparing:
+            if self._ready is None or self._ready[0] != key:
+                self._ready = None  # makes room before more is taken
+                self._ready = key, self._prepare(center)
+            return self._ready[1]
 
     def _prepare(self, center: FloatArray | None) -> Moments:
-        streamed = StreamedMoments(self._integers(self._norm_bound, center), self._threads)
-        return GramMoments(streamed.gram(), self._rows.count) if self._strategy is Strategy.GRAM else streamed
+        rows = self._integers(self._norm_bound, center)
+        streamed = StreamedMoments(rows, self._threads)
+        if self._strategy is Strategy.GRAM:
+            return GramMoments(streamed.gram(), self._rows.count)
+        if (
+            self._strategy is Strategy.SETTLE
+            and isinstance(rows, DenseRows)
+            and rows.dimension <= MAX_SETTLED_DIMENSION
+        ):
+            return SettlingMoments(rows, max(1, rows.dimension // GRAM_COLUMNS_A_ROUND), self._threads)
+        return streamed
 
     def _integers(self, bound: float, center: FloatArray | None = None) -> DenseRows | SparseRows:
         matrix = self._rows.matrix

@@ -7,17 +7,17 @@ Below the spec's least number of providers the job fails, with the reason: it ne
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.model import Model
-from dpspca.common.protocol import Aggregate
+from dpspca.common.protocol import Algorithm
 from dpspca.common.question import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport import wire
@@ -30,6 +30,8 @@ from .roster import Link, ProviderLostError, Roster
 from .rounds import LARGEST_ANSWER, aggregate
 
 CANCELLED: Final = "Cancelled by the analyst."
+SHORT_CONTENT: Final = 2**16
+"""Bytes of a question that are sent with its announcement: one message less to wait for."""
 
 
 class TooFewProvidersError(DpspcaError):
@@ -94,58 +96,68 @@ class Conductor:
     async def _drive(self) -> Model:
         """Keep the arithmetic off the event loop, and everything else on it."""
         algorithm = catalogue.find(self._spec.algorithm).run(self._spec)
-        query = await asyncio.to_thread(next, algorithm)
-        for position in range(len(self._plan)):
-            answer = await self._ask_all(position, query)
-            following = await asyncio.to_thread(_advance, algorithm.send, answer)
-            if isinstance(following, Model):
-                return following
-            query = following
-        raise TooFewProvidersError("The algorithm asked more than it planned.", "Report this as a bug.")
+        following: _Question | Model = await asyncio.to_thread(lambda: self._question(0, next(algorithm)))
+        while isinstance(following, _Question):
+            total = await self._ask_all(following)
+            following = await asyncio.to_thread(self._advance, algorithm, following.ask.position, total)
+        return following
 
-    async def _ask_all(self, position: int, query: RowQuery) -> Aggregate:
+    def _advance(self, algorithm: Algorithm, position: int, total: wire.Integers) -> "_Question | Model":
+        """Take one step of the coroutine; its end is a value here, as StopIteration cannot cross a thread."""
+        answer = aggregate(self._spec, self._plan[position], total, len(self._names))
+        try:
+            query = algorithm.send(answer)
+        except StopIteration as end:
+            model: Model = end.value
+            return model
+        return self._question(position + 1, query)
+
+    def _question(self, position: int, query: RowQuery) -> "_Question":
+        if position == len(self._plan):
+            raise TooFewProvidersError("The algorithm asked more than it planned.", "Report this as a bug.")
+        return _Question.of(self.signed, position, query)
+
+    async def _ask_all(self, question: "_Question") -> wire.Integers:
         """Ask until the sum holds whole answers and nothing else."""
+        position = question.ask.position
         step = self._plan[position]
-        question = _question(self.signed, position, query)
-        content = await asyncio.to_thread(wire.content, query)
         while True:
             self._require_enough(len(self._names))
             total = np.zeros(step.shape, dtype=np.int64)
-            if await self._gather(question, content, total):
+            if await self._gather(question, total):
                 break
-        moved = len(self._names) * (question.ByteSize() + len(content) + total.nbytes)
+        moved = len(self._names) * (question.size + total.nbytes)
         self._tell(replace(self.job, answered=position + 1, step=step.name, bytes_moved=self.job.bytes_moved + moved))
-        return await asyncio.to_thread(aggregate, self._spec, step, total, len(self._names))
+        return total
 
-    async def _gather(self, question: pb.Ask, content: bytes, total: wire.Integers) -> bool:
+    async def _gather(self, question: "_Question", total: wire.Integers) -> bool:
         """Ask everybody; false when somebody dropped out with part of an answer in the sum."""
         readers = {name: wire.AnswerReader(total, LARGEST_ANSWER) for name in self._names}
-        outcomes = await asyncio.gather(
-            *(self._ask_one(name, question, content, reader) for name, reader in readers.items())
-        )
+        outcomes = await asyncio.gather(*(self._ask_one(name, question, reader) for name, reader in readers.items()))
         clean = True
         for (name, reader), problem in zip(readers.items(), outcomes, strict=True):
             if problem is None:
-                self._record(name, answered=question.position + 1)
+                self._record(name, answered=question.ask.position + 1)
             else:
                 self._names.remove(name)
                 self._record(name, reason=problem)
                 clean = clean and not reader.started
         return clean and bool(self._names)
 
-    async def _ask_one(self, name: str, question: pb.Ask, content: bytes, reader: wire.AnswerReader) -> str | None:
+    async def _ask_one(self, name: str, question: "_Question", reader: wire.AnswerReader) -> str | None:
         """Ask one provider; give the reason if it drops out."""
+        number = question.ask.position + 1
         try:
             async with asyncio.timeout(self._spec.answer_seconds):
                 while not reader.complete:
                     link = await self._roster.wait_for(name, self._data_set, self._spec.schema.dimension)
-                    self._record(name, asked=question.position + 1)
+                    self._record(name, asked=number)
                     try:
-                        await link.ask(question, self.job.name, wire.frames(content), reader)
+                        await link.ask(question.ask, self.job.name, question.frames, reader)
                     except ProviderLostError:
                         await asyncio.sleep(0)  # the roster learns of it on the next turn of the loop
         except TimeoutError:
-            return f"No answer to question {question.position + 1} within {self._spec.answer_seconds} seconds."
+            return f"No answer to question {number} within {self._spec.answer_seconds} seconds."
         except DpspcaError as problem:
             return str(problem)
         return None
@@ -187,26 +199,39 @@ class Conductor:
         self._tell_watchers(job)
 
 
-def _advance(send: Callable[[Aggregate], RowQuery], answer: Aggregate) -> RowQuery | Model:
-    """Take one step of the coroutine; its end is a value here, as StopIteration cannot cross a thread."""
-    try:
-        return send(answer)
-    except StopIteration as end:
-        model: Model = end.value
-        return model
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A question as it is sent: short content comes with its announcement, longer content in frames."""
 
+    ask: pb.Ask
+    content: bytes
+    """What is sent in frames."""
 
-def _question(signed: bytes, position: int, query: RowQuery) -> pb.Ask:
-    announced = wire.announce(query)
-    extent = announced.extent
-    return pb.Ask(
-        signed_job=signed,
-        position=position,
-        kind=announced.kind,
-        dimension=extent.dimension,
-        columns=extent.columns,
-        nonzero_rows=extent.nonzero_rows,
-        centred=announced.centred,
-        threshold=announced.threshold,
-        power=announced.power,
-    )
+    @classmethod
+    def of(cls, signed: bytes, position: int, query: RowQuery) -> Self:
+        announced, content = wire.announce(query), wire.content(query)
+        short = len(content) <= SHORT_CONTENT
+        extent = announced.extent
+        ask = pb.Ask(
+            signed_job=signed,
+            position=position,
+            kind=announced.kind,
+            dimension=extent.dimension,
+            columns=extent.columns,
+            nonzero_rows=extent.nonzero_rows,
+            centred=announced.centred,
+            threshold=announced.threshold,
+            power=announced.power,
+            content=content if short else b"",
+        )
+        return cls(ask, b"" if short else content)
+
+    @property
+    def frames(self) -> Iterator[memoryview]:
+        """Cut the content anew for every provider."""
+        return wire.frames(self.content)
+
+    @property
+    def size(self) -> int:
+        """Bytes that each provider is sent."""
+        return self.ask.ByteSize() + len(self.content)

@@ -42,16 +42,11 @@ class Link:
         self.name = name
         self.data_sets = dict(data_sets)
         self.ended_by: DpspcaError | None = None
-        self._outbound: asyncio.Queue[pb.ToProvider] = asyncio.Queue(QUEUE)
+        self._outbound: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue(QUEUE)
         self._turn = asyncio.Lock()
         self._pending: dict[tuple[str, int], _Pending] = {}
-        self._closing = asyncio.Event()
+        self.closed = False
         self.heard()
-
-    @property
-    def closed(self) -> bool:
-        """Tell whether the connection is over."""
-        return self._closing.is_set()
 
     def heard(self) -> None:
         """Note a sign of life."""
@@ -59,16 +54,11 @@ class Link:
 
     async def next_message(self, patience: float) -> pb.ToProvider | None:
         """Wait for something to send; None where nothing came in time, or the link was closed."""
-        if not self._outbound.empty():
-            return self._outbound.get_nowait()
-        waiting = asyncio.ensure_future(self._outbound.get())
-        closing = asyncio.ensure_future(self._closing.wait())
         try:
-            await asyncio.wait({waiting, closing}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            return waiting.result() if waiting.done() else None
-        finally:
-            waiting.cancel()
-            closing.cancel()
+            async with asyncio.timeout(patience):
+                return await self._outbound.get()
+        except TimeoutError:
+            return None
 
     async def ask(self, question: pb.Ask, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
         """Send a question and wait until its answer is in the sum."""
@@ -114,7 +104,9 @@ class Link:
     def close(self, reason: DpspcaError | None = None) -> None:
         """End every open question: the connection is gone, or is to end for a reason that its provider is told."""
         self.ended_by = self.ended_by or reason
-        self._closing.set()
+        self.closed = True
+        if self._outbound.empty():  # whoever waits for a message waits no longer
+            self._outbound.put_nowait(None)
         for pending in self._pending.values():
             if not pending.done.done():
                 pending.done.set_exception(_lost(self.name))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -40,5 +41,11 @@ def find(name: str) -> Entry:
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """Plan a job by its algorithm's own rule."""
-    return find(spec.algorithm).plan(spec)
+    """Plan a job by its algorithm's own rule. Every party to a job asks several times; the answer is remembered."""
+    return _planned(spec.to_json())
+
+
+@lru_cache(64)
+def _planned(spec: str) -> tuple[Step, ...]:
+    read = JobSpec.from_json(spec)
+    return find(read.algorithm).plan(read)

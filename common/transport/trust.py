@@ -10,6 +10,7 @@ Pure: no file is touched and the time is an argument.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final, Self
 
 from cryptography import x509
@@ -34,6 +35,8 @@ from .errors import NotNowError, WrongRoleError, require_trust
 from .names import PartyName, Role
 
 MAX_LIST_BYTES: Final = 1 << 24
+MAX_REMEMBERED: Final = 1024
+"""Certificates of which it is remembered that the authority issued them."""
 _FETCH: Final = "Install the operator's newest revocation list."
 
 
@@ -111,19 +114,26 @@ def write_revocations(
 
 def peer_of(certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked: RevocationList) -> PartyName:
     """Say who holds this certificate, or refuse."""
-    authority = read_authority(authority_pem)
-    certificate = read_certificate(certificate_pem)
-    party = name_in(certificate, authority)
+    party, certificate, authority, fingerprint = _issued(certificate_pem, authority_pem)
     _require_in_force(authority, now, "The authority's certificate")
     _require_in_force(certificate, now, f"The certificate of {party}")
     life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
     require_trust(life <= MAX_LIFE + CLOCK_SKEW, f"The certificate of {party} lives too long.", "Have it renewed.")
-    same = revoked.authority == authority.fingerprint(SHA256())
-    require_trust(same, "The revocation list at hand is another authority's.", _FETCH)
+    require_trust(revoked.authority == fingerprint, "The revocation list at hand is another authority's.", _FETCH)
     revoked.require_current(now)
     free = certificate.serial_number not in revoked.serials
     require_trust(free, f"The certificate of {party} was revoked.", "Ask the federation's operator why.")
     return party
+
+
+@lru_cache(MAX_REMEMBERED)
+def _issued(
+    certificate_pem: bytes, authority_pem: bytes
+) -> tuple[PartyName, x509.Certificate, x509.Certificate, bytes]:
+    """Verify what never changes, who issued a certificate and to whom, once: the same parties are judged often."""
+    authority = read_authority(authority_pem)
+    certificate = read_certificate(certificate_pem)
+    return name_in(certificate, authority), certificate, authority, authority.fingerprint(SHA256())
 
 
 def require_role(party: PartyName, *allowed: Role) -> None:

@@ -63,7 +63,7 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power")
+    __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "content")
     SIGNED_JOB_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +73,7 @@ class Ask(_message.Message):
     CENTRED_FIELD_NUMBER: _ClassVar[int]
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     POWER_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
     signed_job: bytes
     position: int
     kind: str
@@ -82,7 +83,8 @@ class Ask(_message.Message):
     centred: bool
     threshold: float
     power: int
-    def __init__(self, signed_job: _Optional[bytes] = ..., position: _Optional[int] = ..., kind: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[int] = ..., nonzero_rows: _Optional[int] = ..., centred: _Optional[bool] = ..., threshold: _Optional[float] = ..., power: _Optional[int] = ...) -> None: ...
+    content: bytes
+    def __init__(self, signed_job: _Optional[bytes] = ..., position: _Optional[int] = ..., kind: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[int] = ..., nonzero_rows: _Optional[int] = ..., centred: _Optional[bool] = ..., threshold: _Optional[float] = ..., power: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("sequence", "content")
