@@ -6,14 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import InvalidQueryError
-from .privacy.lattice import ORTHONORMALITY
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
 MATRIX: Final = 2
-
-_MEASURED: Final = ORTHONORMALITY * (1 - 2.0**-6)
-"""What may be measured: the rest, 2e-10, covers the rounding of the measurement (6e-12 seen at 2^24 rows)."""
 
 
 def finite_matrix(values: ArrayLike) -> FloatArray:
@@ -24,22 +20,6 @@ def finite_matrix(values: ArrayLike) -> FloatArray:
     if not np.isfinite(matrix).all():
         refuse("The array holds values that are not finite.", "Send neither NaN nor infinity.")
     return matrix
-
-
-def orthonormal(values: ArrayLike) -> FloatArray:
-    """Freeze a copy of a matrix with orthonormal columns.
-
-    Equal unit columns, or columns a little too long, would let one person move the answer further than declared; only
-    the whole Gram matrix shows that, so it is what is tested.
-    """
-    basis = finite_matrix(values)
-    rows, columns = basis.shape
-    if columns > rows:
-        refuse(f"A basis of {columns} columns does not fit in {rows} dimensions.", "Send at most as many columns.")
-    # Entries above 2 are refused anyway; testing them first keeps the product from overflowing.
-    if np.abs(basis).max() > 2 or np.linalg.norm(basis.T @ basis - np.eye(columns)) > _MEASURED:  # noqa: PLR2004
-        refuse("The basis is not orthonormal.", f"Send Q with ||Q^T Q - I|| at most {_MEASURED:.1e}.")
-    return basis
 
 
 def optional_vector(values: ArrayLike | None, length: int) -> FloatArray | None:

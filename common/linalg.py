@@ -37,6 +37,7 @@ LARGEST_NORM = 1e304  # beyond, the difference of an entry and a norm inside Hou
 SAFE_SQUARES = (1e-200, 1e200)  # column norms squared that neither over- nor underflow, nor do their parts that matter
 ORTHONORMAL_WITHIN = 1e-6  # a basis stored in single precision passes, a forgotten normalisation does not
 
+_FACTORED = "The matrix to factor"
 
 # Thin QR
 
@@ -52,7 +53,8 @@ def thin_qr(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     Tall matrices whose Gram matrix shows them well enough conditioned (`_cholesky_suffices`) are factored by Cholesky
     QR applied twice, several times faster; all others by Householder reflections.
     """
-    values = _finite_matrix(matrix, "The matrix to factor")
+    values = np.asarray(matrix, dtype=np.float64, order="C")
+    _refuse_shape(values.shape, _FACTORED)
     if values.shape[0] < values.shape[1]:
         raise InvalidParameterError(
             "The matrix to factor has fewer rows than columns.", "Pass a matrix at least as tall as it is wide."
@@ -67,7 +69,7 @@ def thin_qr(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _factors(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Choose the method; the signs are still free."""
+    """Choose the method; the signs are still free. An entry that is not finite shows in the Gram matrix."""
     if len(_row_blocks(matrix)) == 1:
         return _householder(matrix)
     gram = _gram(matrix)
@@ -105,6 +107,7 @@ def _cholesky_qr(matrix: FloatArray, gram: FloatArray, *, overwrite: bool) -> tu
 
 
 def _householder(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    _refuse_not_finite(matrix, _FACTORED)
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow shows in R
         q, r = np.linalg.qr(matrix)
     return q, r
@@ -163,14 +166,33 @@ def largest_rows(matrix: FloatArray, count: int) -> IndexArray:
     values = _finite_matrix(matrix, "The matrix to rank by rows")
     if count < 1:
         raise InvalidParameterError("The number of rows to keep is below one.", "Keep at least one row.")
-    norms = _relative_row_norms(values)
-    rows = norms.size
+    rows = len(values)
     if count >= rows:
         return np.arange(rows, dtype=np.intp)
-    boundary = np.partition(norms, rows - count)[rows - count]
+    norms = _plain_row_norms(values)
+    boundary = _nth_largest(norms, count)
+    smallest, largest = np.sqrt(SAFE_SQUARES)
+    if not (boundary > smallest and norms.max() < largest):
+        norms = _relative_row_norms(values)
+        boundary = _nth_largest(norms, count)
     above = np.flatnonzero(norms > boundary)
     tied = np.flatnonzero(norms == boundary)[: count - above.size]
     return np.sort(np.concatenate([above, tied]))
+
+
+def _nth_largest(norms: FloatArray, count: int) -> float:
+    return float(np.partition(norms, norms.size - count)[norms.size - count])
+
+
+def _plain_row_norms(matrix: FloatArray) -> FloatArray:
+    """Row norms without scaling: where no square that matters leaves the range of doubles, the same up to one factor.
+
+    Scaling by powers of two is exact, so these order and tie the rows as `_relative_row_norms` does. Squares that
+    underflow are too small to change a norm that is in range, and no row out of range passes for one in range.
+    """
+    with np.errstate(over="ignore"):
+        norms: FloatArray = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+    return norms
 
 
 def _relative_row_norms(matrix: FloatArray) -> FloatArray:
@@ -309,8 +331,16 @@ def _finite_matrix(matrix: FloatArray, what: str) -> FloatArray:
 
 
 def _refuse_unusable(shape: tuple[int, ...], values: FloatArray, what: str) -> None:
+    _refuse_shape(shape, what)
+    _refuse_not_finite(values, what)
+
+
+def _refuse_shape(shape: tuple[int, ...], what: str) -> None:
     if len(shape) != MATRIX_DIMENSIONS or 0 in shape:
         raise InvalidParameterError(f"{what} is not a two-dimensional array with entries.", "Pass rows by columns.")
+
+
+def _refuse_not_finite(values: FloatArray, what: str) -> None:
     if not np.isfinite(values).all():
         raise InvalidParameterError(
             f"{what} has entries that are missing or infinite.", "Replace or drop them beforehand."

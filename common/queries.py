@@ -13,14 +13,16 @@ takes that from whoever asks:
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 
-from .arrays import FloatArray, finite_matrix, optional_vector, orthonormal, refuse
+from .arrays import FloatArray, finite_matrix, optional_vector, refuse
 from .privacy.lattice import ORTHONORMALITY, ROW_BITS, basis_gain, row_unit
 from .privacy.units import PrivacyUnit
-from .question import Extent, Query, RowQuery, SecondMomentQuery, basis_extent, check_unit, quadratic, round_up
+from .question import Extent, Query, RowQuery, RowSparse, SecondMomentQuery, check_unit, quadratic, round_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,18 +130,30 @@ class ColumnsQuery(SecondMomentQuery):
 
 @dataclass(frozen=True, eq=False)
 class BasisQuery(SecondMomentQuery):
-    """A question about second moments seen through an orthonormal basis, around a public centre if there is one."""
+    """A question about second moments seen through an orthonormal basis, around a public centre if there is one.
 
-    basis: FloatArray
+    The basis is held as its rows that are not zero, ``kept``, and may be given so; else it is copied.
+    """
+
+    given: InitVar[FloatArray | RowSparse]
     center: FloatArray | None = None
+    kept: RowSparse = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "basis", orthonormal(self.basis))
-        object.__setattr__(self, "center", optional_vector(self.center, self.basis.shape[0]))
+    def __post_init__(self, given: FloatArray | RowSparse) -> None:
+        kept = given if isinstance(given, RowSparse) else RowSparse.of(finite_matrix(given))
+        _check_support(kept)
+        _check_orthonormal(kept.rows, kept.dimension)
+        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "center", optional_vector(self.center, kept.dimension))
+
+    @cached_property
+    def basis(self) -> FloatArray:
+        """The basis with all its rows."""
+        return self.kept.dense()
 
     @property
     def extent(self) -> Extent:
-        return basis_extent(self.basis)
+        return self.kept.extent
 
     @classmethod
     def gain(cls, extent: Extent) -> float:
@@ -291,7 +305,9 @@ class SpectralProduct(Query):
     basis: FloatArray
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "basis", orthonormal(self.basis))
+        basis = finite_matrix(self.basis)
+        _check_orthonormal(basis, len(basis))
+        object.__setattr__(self, "basis", basis)
 
     def _sensitivity(self, unit: PrivacyUnit) -> float:
         return round_up(math.sqrt(self.basis.shape[1]) * (1 + ORTHONORMALITY))
@@ -301,6 +317,36 @@ class SpectralProduct(Query):
         check_unit(type(self), unit)
         rows, columns = self.basis.shape
         return round_up(columns * math.sqrt(rows) * (1 + ORTHONORMALITY))
+
+
+_MEASURED: Final = ORTHONORMALITY * (1 - 2.0**-6)
+"""What may be measured: the rest, 2e-10, covers the rounding of the measurement (6e-12 seen at 2^24 rows)."""
+
+
+def _check_support(basis: RowSparse) -> None:
+    """Refuse rows that are not named once, in order: equal bases have one form."""
+    support = basis.support
+    if (support[1:] <= support[:-1]).any() or (support[:1] < 0).any() or (support[-1:] >= basis.dimension).any():
+        refuse("The rows of the basis are not in ascending order below the dimension.", "Name every row once.")
+    if basis.rows.shape[:1] != support.shape or basis.has_zeros:
+        refuse("A row of the basis is missing, or is zero.", "Name the rows that are not zero, and no other.")
+
+
+def _check_orthonormal(rows: FloatArray, dimension: int) -> None:
+    """Refuse a basis, of which all rows but these are zero, unless its columns are finite and orthonormal.
+
+    Equal unit columns, or columns a little too long, would let one person move the answer further than declared; only
+    the whole Gram matrix shows that, so it is what is tested.
+    """
+    columns = rows.shape[1]
+    if columns > dimension:
+        refuse(f"A basis of {columns} columns does not fit in {dimension} dimensions.", "Send at most as many columns.")
+    least, most = rows.min(initial=0.0), rows.max(initial=0.0)
+    if not np.isfinite(least + most):  # NaN if any entry is
+        refuse("The basis holds values that are not finite.", "Send neither NaN nor infinity.")
+    # Entries above 2 are refused anyway; testing them first keeps the product from overflowing.
+    if max(most, -least) > 2 or np.linalg.norm(rows.T @ rows - np.eye(columns)) > _MEASURED:  # noqa: PLR2004
+        refuse("The basis is not orthonormal.", f"Send Q with ||Q^T Q - I|| at most {_MEASURED:.1e}.")
 
 
 def _check_dimension(dimension: int) -> None:

@@ -4,9 +4,10 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from hashlib import sha256
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .arrays import FloatArray
 from .errors import InvalidParameterError
@@ -28,6 +29,64 @@ class Extent:
         """Tell whether a question of the other extent moves no further than one of this."""
         same = (self.dimension, self.columns) == (other.dimension, other.columns)
         return same and other.nonzero_rows <= self.nonzero_rows
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RowSparse:
+    """A matrix as its rows that are not zero, in ascending order; work and memory go with these alone.
+
+    It takes the arrays over as they are: they cannot be written to from then on. ``hashed`` is its fingerprint, from
+    whoever made it of bytes that were hashed as they came.
+    """
+
+    dimension: int
+    support: NDArray[np.intp]
+    rows: FloatArray
+    hashed: str = ""
+
+    def __post_init__(self) -> None:
+        for array in (self.support, self.rows):
+            array.setflags(write=False)
+
+    @classmethod
+    def of(cls, matrix: FloatArray) -> Self:
+        """Leave out the rows of which every entry is exactly zero."""
+        return cls(len(matrix), np.arange(len(matrix)), matrix).without_zeros()
+
+    @property
+    def has_zeros(self) -> bool:
+        """Tell whether a row is here that is zero nevertheless."""
+        return not (self.rows[:, 0].all() or self.rows.any(axis=1).all())  # one column is quicker to look at
+
+    def without_zeros(self) -> Self:
+        """Leave out such rows."""
+        if not self.has_zeros:
+            return self
+        kept = self.rows.any(axis=1)
+        return type(self)(self.dimension, self.support[kept], self.rows[kept])
+
+    @property
+    def extent(self) -> Extent:
+        """Measure it."""
+        return Extent(self.dimension, self.rows.shape[1], len(self.support))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash the form in which it is sent: indices, then rows."""
+        if self.hashed:
+            return self.hashed
+        state = sha256(self.support.astype("<u4").data)
+        state.update(np.ascontiguousarray(self.rows, dtype="<f8").data)
+        return state.hexdigest()
+
+    def dense(self) -> FloatArray:
+        """Write it out."""
+        if len(self.support) == self.dimension:
+            return self.rows
+        matrix = np.zeros((self.dimension, self.rows.shape[1]))
+        matrix[self.support] = self.rows
+        matrix.setflags(write=False)
+        return matrix
 
 
 class Query(ABC):
@@ -136,15 +195,10 @@ def check_unit(question: type[Query], unit: PrivacyUnit) -> None:
         )
 
 
-def basis_extent(basis: FloatArray) -> Extent:
-    """Measure a basis; a row counts as zero only when every entry is exactly zero."""
-    rows, columns = basis.shape
-    return Extent(rows, columns, int(np.count_nonzero(basis.any(axis=1))))
-
-
 def _canonical(value: object) -> str:
     """Write a field so that different contents never read the same."""
+    if isinstance(value, RowSparse):
+        return f"{value.extent}:{value.fingerprint}"
     if isinstance(value, np.ndarray):
-        little_endian = np.ascontiguousarray(value, dtype="<f8")
-        return f"{value.shape}:{sha256(little_endian.tobytes()).hexdigest()}"
+        return f"{value.shape}:{sha256(np.ascontiguousarray(value, dtype='<f8').data).hexdigest()}"
     return repr(value)

@@ -13,9 +13,11 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cache, reduce
 from itertools import pairwise
 from operator import add, iadd
+from threading import Lock
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -37,7 +39,7 @@ BLOCK_ENTRIES: Final = 3 * 2**15
 small enough (below 10^6 multiplications, of ten columns after the split) for OpenBLAS not to copy it first."""
 
 SMALL_PRODUCT: Final = 10**7
-"""Multiplications up to which a product is slower on several threads, and much slower where one of their cores is busy."""
+"""Multiplications up to which several threads are slower than one, and much slower where a core is busy."""
 
 PRODUCT_SHIFT: Final = 2 * ROW_BITS + BASIS_BITS - MOMENT_BITS
 SQUARE_SHIFT: Final = 2 * ROW_BITS - MOMENT_BITS
@@ -65,7 +67,10 @@ class Moments(Protocol):
 
 
 class Rows(Protocol):
-    """Integer rows that can be had in blocks of float64."""
+    """Integer rows that can be had in blocks of float64, without the columns in which no row has an entry.
+
+    There every second moment is zero, and so are its shifts: nothing has to be multiplied, added up or shifted.
+    """
 
     count: int
     dimension: int
@@ -73,6 +78,14 @@ class Rows(Protocol):
 
     def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
         """Give rows from ``start`` to ``stop`` as float64."""
+        ...
+
+    def narrow(self, basis: FloatArray) -> FloatArray:
+        """Leave the rows of a basis that stand for columns in the blocks."""
+        ...
+
+    def spread(self, sums: Integers) -> Integers:
+        """Undo ``narrow``: the rows for columns that are in no block are zero."""
         ...
 
 
@@ -87,20 +100,41 @@ class DenseRows:
     def block(self, start: int, stop: int) -> FloatArray:
         return self.rows[start:stop].astype(np.float64)
 
+    @staticmethod
+    def narrow(basis: FloatArray) -> FloatArray:
+        return basis
+
+    @staticmethod
+    def spread(sums: Integers) -> Integers:
+        return sums
+
 
 class SparseRows:
-    """Rows in CSR form, never widened: work and memory go with the stored entries."""
+    """Rows in CSR form, never widened: work goes with the stored entries, and so does memory but for the answers."""
 
     def __init__(self, rows: scipy.sparse.csr_array) -> None:
         self.rows = rows
         self.count, self.dimension = rows.shape
         self.block_rows = EXACT_ROWS
+        touched = np.zeros(self.dimension, dtype=np.bool_)
+        touched[rows.indices] = True
+        self._touched = np.flatnonzero(touched)
+        places = np.cumsum(touched, dtype=rows.indices.dtype) - 1
+        self._places = places[rows.indices]
 
     def block(self, start: int, stop: int) -> scipy.sparse.csr_array:
         starts = self.rows.indptr[start : stop + 1]
         held = slice(starts[0], starts[-1])
-        parts = (self.rows.data[held], self.rows.indices[held], starts - starts[0])
-        return scipy.sparse.csr_array(parts, shape=(stop - start, self.dimension))
+        parts = (self.rows.data[held], self._places[held], starts - starts[0])
+        return scipy.sparse.csr_array(parts, shape=(stop - start, len(self._touched)))
+
+    def narrow(self, basis: FloatArray) -> FloatArray:
+        return basis.take(self._touched, axis=0)
+
+    def spread(self, sums: Integers) -> Integers:
+        whole = np.zeros((self.dimension, *sums.shape[1:]), dtype=np.int64)
+        whole[self._touched] = sums
+        return whole
 
 
 class StreamedMoments:
@@ -111,17 +145,22 @@ class StreamedMoments:
         self._threads = threads or os.cpu_count() or 1
 
     def product(self, basis: FloatArray) -> Integers:
-        columns = basis.shape[1]
+        met = self._rows.narrow(basis)
 
         def visit(block: Any) -> Any:  # noqa: ANN401
-            return _times(block.T, np.hstack(_split(_times(block, basis))))
+            return _times(block.T, np.hstack(_split(_times(block, met))))
 
-        high, low = np.split(self._total(visit), [columns], axis=1)
-        return (high + (low >> LOW_BITS)) >> (PRODUCT_SHIFT - LOW_BITS)
+        high, low = np.split(self._total(visit), [met.shape[1]], axis=1)
+        sums = low >> LOW_BITS
+        sums += high
+        sums >>= PRODUCT_SHIFT - LOW_BITS
+        return self._rows.spread(sums)
 
     def compressed(self, basis: FloatArray) -> Exact:
+        met = self._rows.narrow(basis)
+
         def visit(block: Any) -> FloatArray:  # noqa: ANN401
-            high, low = _split(_times(block, basis))
+            high, low = _split(_times(block, met))
             return np.stack([high.T @ high, high.T @ low, low.T @ low])
 
         high, mixed, low = self._total(visit).astype(object)
@@ -133,7 +172,8 @@ class StreamedMoments:
             return square.toarray() if isinstance(square, scipy.sparse.csr_array | scipy.sparse.csc_array) else square
 
         # A block must be tall, or adding up the d x d results costs more than making them.
-        return self._total(visit, min(EXACT_ROWS, max(self._rows.block_rows, 2 * self._rows.dimension)))
+        square = self._total(visit, min(EXACT_ROWS, max(self._rows.block_rows, 2 * self._rows.dimension)))
+        return self._rows.spread(self._rows.spread(square).T).T
 
     def trace(self) -> int:
         def visit(block: Any) -> FloatArray:  # noqa: ANN401
@@ -146,7 +186,7 @@ class StreamedMoments:
         """Add up a visit to every block; integers, so that the order does not matter."""
         step = block_rows or self._rows.block_rows
         spans = _spans(self._rows.count, min(self._threads, -(-self._rows.count // step)))
-        with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(len(spans)) as pool:
+        with _one_thread, ThreadPoolExecutor(len(spans)) as pool:
             return reduce(add, pool.map(lambda span: self._span_total(visit, *span, step=step), spans))
 
     def _span_total(self, visit: Callable[[Any], Any], start: int, stop: int, *, step: int) -> Integers:
@@ -202,13 +242,36 @@ class GramMoments:
         support = np.flatnonzero(basis.any(axis=1))
         whole = len(support) == len(basis)  # nothing to leave out, so nothing to copy
         kept = basis.T if whole else basis[support].T
-        with _blas().limit(limits=1 if kept.size * len(basis) <= SMALL_PRODUCT else None, user_api="blas"):
+        with _one_thread if kept.size * len(basis) <= SMALL_PRODUCT else nullcontext():
             return [(kept @ (digit if whole else digit[support])).T.astype(np.int64) for digit in self._digits]
 
 
+class _OneThread:
+    """Holds the BLAS to one thread while anybody is inside: its setting is the whole process's, not a thread's."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limited = _libraries().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limited.restore_original_limits()
+
+
+_one_thread: Final = _OneThread()
+
+
 @cache
-def _blas() -> ThreadpoolController:
-    """Look the loaded libraries up once: one thread a block, as the blocks are the parallelism."""
+def _libraries() -> ThreadpoolController:
+    """Look the loaded libraries up once."""
     return ThreadpoolController()
 
 

@@ -18,7 +18,7 @@ from dpspca.common.queries import (
     CovarianceProduct,
     SquaredColumns,
 )
-from dpspca.common.question import RowQuery
+from dpspca.common.question import RowQuery, RowSparse
 from dpspca.common.spec import Centering, JobSpec
 
 from .moments import (
@@ -113,10 +113,10 @@ class Shard:
                 return np.array([self._rows.count], dtype=np.int64)
             case ColumnSums():
                 return self._column_sums()
-            case CovarianceProduct(basis=basis, center=center):
-                return self._moments(center).product(_integer_basis(basis))
-            case CompressedCovariance(basis=basis, center=center):
-                return _compressed(self._moments(center), _integer_basis(basis))
+            case CovarianceProduct(kept=kept, center=center):
+                return self._moments(center).product(_integer_basis(kept))
+            case CompressedCovariance(kept=kept, center=center):
+                return _compressed(self._moments(center), _integer_basis(kept))
             case Covariance(center=center):
                 return self._moments(center).gram() >> SQUARE_SHIFT
             case SquaredColumns(center=center):
@@ -172,8 +172,9 @@ def _dense_when_centred() -> InvalidParameterError:
     )
 
 
-def _integer_basis(basis: FloatArray) -> FloatArray:
-    return np.rint(basis * 2.0**BASIS_BITS)
+def _integer_basis(basis: RowSparse) -> FloatArray:
+    rows = basis.rows * 2.0**BASIS_BITS
+    return RowSparse(basis.dimension, basis.support, np.rint(rows, out=rows)).dense()
 
 
 def _compressed(moments: Moments, basis: FloatArray) -> Integers:

@@ -32,7 +32,9 @@ def combine(spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]]) -> 
 def aggregate(spec: JobSpec, step: Step, total: NDArray[np.int64], parties: int) -> Aggregate:
     """Put a sum of checked answers into the units of the data, and say how noisy it is."""
     unit = step.question.unit_value(_bound(spec, step))
-    return Aggregate(total.astype(np.float64) * unit, step.noise_std * math.sqrt(parties) * unit, parties)
+    values = total.astype(np.float64)
+    values *= unit
+    return Aggregate(values, step.noise_std * math.sqrt(parties) * unit, parties)
 
 
 def _check(step: Step, answer: NDArray[np.int64]) -> None:

@@ -30,7 +30,7 @@ from dpspca.common.privacy.accountant import usable_mu
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, CovarianceProduct
-from dpspca.common.question import Extent, RowQuery
+from dpspca.common.question import Extent, RowQuery, RowSparse
 from dpspca.common.spec import Centering, JobSpec, Scalar, check, check_whole, choice
 from dpspca.common.statement import PrivacyStatement
 
@@ -96,13 +96,12 @@ def run(spec: JobSpec) -> Algorithm:
     for _ in range(rounds_of(spec)):
         product = yield CovarianceProduct(basis, center)
         parties = product.parties
-        direction, _ = thin_qr(product.values)
-        basis = _truncated(direction, options.sparsity)
+        basis = _orthonormal(product.values, options.sparsity)
     statement = PrivacyStatement.of(spec, plan(spec), parties=parties)
     if not spec.explained_variance:
-        return Model(fix_signs(basis.T), statement, mean=center, feature_names=spec.schema.names)
+        return Model(fix_signs(basis.dense().T), statement, mean=center, feature_names=spec.schema.names)
     compressed = yield CompressedCovariance(basis, center)
-    plain = Model(basis.T, statement, mean=center, feature_names=spec.schema.names)
+    plain = Model(basis.dense().T, statement, mean=center, feature_names=spec.schema.names)
     return _explained(plain, compressed, _at_least_one(rows))
 
 
@@ -174,22 +173,28 @@ def _center(spec: JobSpec, rows: Aggregate | None) -> Generator[RowQuery, Aggreg
     return sums.values / _at_least_one(rows)
 
 
-def _start(spec: JobSpec, options: Options) -> FloatArray:
+def _start(spec: JobSpec, options: Options) -> RowSparse:
     """Draw the start from the spec's seed: public, and the same for whoever replays the job."""
     generator = np.random.Generator(np.random.Philox(key=spec.seed))
     dense = generator.standard_normal((spec.schema.dimension, spec.components))
-    return _truncated(dense, spec.schema.dimension if options.start is Start.DENSE else options.sparsity)
+    if options.start is Start.DENSE:
+        return RowSparse.of(thin_qr(dense)[0])
+    return _truncated(dense, options.sparsity)
 
 
-def _truncated(matrix: FloatArray, sparsity: int) -> FloatArray:
+def _orthonormal(product: FloatArray, sparsity: int) -> RowSparse:
+    """Take one step of the power loop: orthonormalise, then keep the largest rows of the result."""
+    direction, _ = thin_qr(product)
+    return RowSparse.of(direction) if sparsity >= len(direction) else _truncated(direction, sparsity)
+
+
+def _truncated(matrix: FloatArray, sparsity: int) -> RowSparse:
     """Orthonormalise what is left of a matrix when only its largest rows are kept.
 
     The factorisation sees the kept rows alone, so that rounding cannot make the others other than zero.
     """
-    kept = largest_rows(matrix, min(sparsity, len(matrix)))
-    basis = np.zeros_like(matrix)
-    basis[kept], _ = thin_qr(matrix[kept])
-    return basis
+    kept = largest_rows(matrix, sparsity)
+    return RowSparse(len(matrix), kept, thin_qr(matrix[kept])[0]).without_zeros()
 
 
 def _explained(model: Model, compressed: Aggregate, count: float) -> Model:

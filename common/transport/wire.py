@@ -7,8 +7,9 @@ exactly one form: any other bytes are refused, so that no second message can hid
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,12 @@ from dpspca.common.queries import (
     CovarianceProduct,
     SquaredColumns,
 )
-from dpspca.common.question import Extent, RowQuery
+from dpspca.common.question import Extent, RowQuery, RowSparse
 
 FRAME: Final = 2**20
 
 Integers: TypeAlias = NDArray[np.int64]
+Received: TypeAlias = bytes | memoryview
 
 _INDEX: Final = np.dtype("<u4")
 _REAL: Final = np.dtype("<f8")
@@ -51,10 +53,11 @@ class Announcement:
     @property
     def size(self) -> int:
         """Bytes of content."""
-        return self._basis_size + (_REAL.itemsize * self.extent.dimension if self.centred else 0)
+        return self.basis_size + (_REAL.itemsize * self.extent.dimension if self.centred else 0)
 
     @property
-    def _basis_size(self) -> int:
+    def basis_size(self) -> int:
+        """Bytes of the basis, which comes first."""
         row = _INDEX.itemsize + _REAL.itemsize * self.extent.columns
         return row * self.extent.nonzero_rows if self.extent.columns else 0
 
@@ -69,13 +72,12 @@ def announce(query: RowQuery) -> Announcement:
 
 def content(query: RowQuery) -> bytes:
     """Write a question's content: the rows of its basis that are not zero, their indices first, then its centre."""
-    parts: list[bytes] = []
+    parts: list[NDArray[Any]] = []
     if isinstance(query, BasisQuery):
-        support = np.flatnonzero(query.basis.any(axis=1))
-        parts += [support.astype(_INDEX).tobytes(), query.basis[support].astype(_REAL).tobytes()]
+        parts += [query.kept.support.astype(_INDEX), np.ascontiguousarray(query.kept.rows, dtype=_REAL)]
     if isinstance(query, BasisQuery | ColumnsQuery) and query.center is not None:
-        parts.append(query.center.astype(_REAL).tobytes())
-    return b"".join(parts)
+        parts.append(query.center.astype(_REAL, copy=False))
+    return b"".join(part.data for part in parts)
 
 
 def frames(whole: bytes | memoryview) -> Iterator[memoryview]:
@@ -93,26 +95,34 @@ class QuestionReader:
         if not step.extent.covers(announced.extent):
             refuse(f"The question's extent {announced.extent} is not within {step.extent}.", "Follow the plan.")
         self._announced = announced
-        self._received = bytearray()
+        # Reserved, not filled: the system gives memory a page at a time, as frames are written to it. The rows of a
+        # basis start where their numbers lie evenly, so that they can be used in place.
+        shift = -_INDEX.itemsize * announced.extent.nonzero_rows % _REAL.itemsize
+        self._content = np.empty(shift + announced.size, dtype=np.uint8)[shift:]
+        self._received = 0
+        self._basis_hash = sha256()
 
     @property
     def complete(self) -> bool:
         """Tell whether all content has come."""
-        return len(self._received) == self._announced.size
+        return self._received == self._announced.size
 
     def add(self, sequence: int, frame: bytes) -> None:
         """Take the next frame."""
-        start = len(self._received)
+        start = self._received
         expected = min(FRAME, self._announced.size - start)
         if sequence * FRAME != start or expected <= 0 or len(frame) != expected:
             refuse(f"Frame {sequence} of {len(frame)} bytes does not follow.", "Send full frames in order.")
-        self._received += frame
+        self._content[start : start + expected] = np.frombuffer(frame, dtype=np.uint8)
+        # Hashing a large basis takes as long as receiving it; whoever waits for frames has the time.
+        self._basis_hash.update(frame[: max(0, self._announced.basis_size - start)])
+        self._received += expected
 
     def query(self) -> RowQuery:
         """Give the question, checked as every question is."""
         if not self.complete:
-            refuse(f"{len(self._received)} of {self._announced.size} bytes arrived.", "Send the question whole.")
-        return _READERS[self._announced.kind](self._announced, bytes(self._received))
+            refuse(f"{self._received} of {self._announced.size} bytes arrived.", "Send the question whole.")
+        return _READERS[self._announced.kind](self._announced, self._content.data, self._basis_hash.hexdigest())
 
 
 class AnswerReader:
@@ -159,44 +169,41 @@ class AnswerReader:
         self._received += len(frame)
 
 
-def answer_content(answer: Integers) -> bytes:
-    """Write an answer."""
-    return answer.astype(_WHOLE).tobytes()
+def answer_content(answer: Integers) -> memoryview:
+    """Write an answer: its own memory, where that has the form already."""
+    return np.ascontiguousarray(answer, dtype=_WHOLE).data.cast("B")
 
 
-def _read_basis(announced: Announcement, received: bytes) -> tuple[FloatArray, FloatArray | None]:
+def _read_basis(announced: Announcement, received: Received, hashed: str = "") -> tuple[RowSparse, FloatArray | None]:
     extent = announced.extent
-    rows = np.frombuffer(received, dtype=_INDEX, count=extent.nonzero_rows).astype(np.int64)
-    if (np.diff(rows) <= 0).any() or (rows >= extent.dimension).any():
-        refuse("The rows of the basis are not in ascending order below the dimension.", "Name every row once.")
-    start = _INDEX.itemsize * extent.nonzero_rows
-    values = np.frombuffer(received, dtype=_REAL, count=extent.nonzero_rows * extent.columns, offset=start)
-    basis = np.zeros((extent.dimension, extent.columns))
-    basis[rows] = values.reshape(extent.nonzero_rows, extent.columns)
-    return basis, _read_center(announced, received)
+    rows = np.frombuffer(received, dtype=_INDEX, count=extent.nonzero_rows).astype(np.intp)
+    start = rows.size * _INDEX.itemsize
+    values = np.frombuffer(received, dtype=_REAL, count=rows.size * extent.columns, offset=start)
+    basis = np.require(values.reshape(rows.size, extent.columns), np.float64, "A")
+    return RowSparse(extent.dimension, rows, basis, hashed), _read_center(announced, received)
 
 
-def _read_center(announced: Announcement, received: bytes) -> FloatArray | None:
+def _read_center(announced: Announcement, received: Received) -> FloatArray | None:
     if not announced.centred:
         return None
     size = _REAL.itemsize * announced.extent.dimension
     return np.frombuffer(received[len(received) - size :], dtype=_REAL).astype(np.float64)
 
 
-_Reader: TypeAlias = Callable[[Announcement, bytes], RowQuery]
+_Reader: TypeAlias = Callable[[Announcement, Received, str], RowQuery]
 
 _READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
     {
-        Count.kind: lambda _, __: Count(),
-        CountAbove.kind: lambda announced, _: CountAbove(announced.threshold, announced.power),
-        ColumnSums.kind: lambda announced, _: ColumnSums(announced.extent.dimension),
-        Covariance.kind: lambda announced, received: Covariance(
+        Count.kind: lambda _, __, ___: Count(),
+        CountAbove.kind: lambda announced, _, __: CountAbove(announced.threshold, announced.power),
+        ColumnSums.kind: lambda announced, _, __: ColumnSums(announced.extent.dimension),
+        Covariance.kind: lambda announced, received, _: Covariance(
             announced.extent.dimension, _read_center(announced, received)
         ),
-        SquaredColumns.kind: lambda announced, received: SquaredColumns(
+        SquaredColumns.kind: lambda announced, received, _: SquaredColumns(
             announced.extent.dimension, _read_center(announced, received)
         ),
-        CovarianceProduct.kind: lambda announced, received: CovarianceProduct(*_read_basis(announced, received)),
-        CompressedCovariance.kind: lambda announced, received: CompressedCovariance(*_read_basis(announced, received)),
+        CovarianceProduct.kind: lambda *whole: CovarianceProduct(*_read_basis(*whole)),
+        CompressedCovariance.kind: lambda *whole: CompressedCovariance(*_read_basis(*whole)),
     }
 )

@@ -19,7 +19,7 @@ from dpspca.common.queries import (
     SquaredColumns,
     SymmetricProduct,
 )
-from dpspca.common.question import Extent, Query
+from dpspca.common.question import Extent, Query, RowSparse
 
 IDENTITY = np.eye(4)[:, :2]
 WITH_BASIS = [CovarianceProduct, CompressedCovariance, SpectralProduct]
@@ -109,6 +109,51 @@ def test_a_query_cannot_be_changed_from_outside() -> None:
     assert query.basis[0, 0] == 1
     with pytest.raises(ValueError, match="read-only"):
         query.basis[0, 0] = 100
+
+
+def rows_of(places: list[int], rows: np.ndarray, dimension: int = 4) -> RowSparse:
+    return RowSparse(dimension, np.array(places, dtype=np.intp), np.array(rows, dtype=np.float64))
+
+
+@pytest.mark.parametrize("question", [CovarianceProduct, CompressedCovariance])
+def test_a_basis_given_by_its_rows_is_the_same_question_as_the_whole_basis(question: type) -> None:
+    whole = np.zeros((6, 2))
+    whole[[1, 4]] = [[0.6, 0.8], [-0.8, 0.6]]
+    given = question(rows_of([1, 4], whole[[1, 4]], 6))
+    assert given == question(whole)
+    assert given.extent == Extent(6, 2, 2)
+    assert (given.basis == whole).all()
+
+
+def test_rows_that_were_given_can_not_be_changed_from_outside() -> None:
+    rows = np.eye(2)
+    query = CovarianceProduct(RowSparse(4, np.arange(2), rows))
+    for array in (rows, query.kept.support, query.basis):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 100
+
+
+@pytest.mark.parametrize(
+    ("places", "rows", "reason"),
+    [
+        ([1, 0], np.eye(2), "ascending"),
+        ([1, 1], np.eye(2), "ascending"),
+        ([-1, 1], np.eye(2), "ascending"),
+        ([1, 4], np.eye(2), "ascending"),
+        ([1], np.eye(2), "missing, or is zero"),
+        ([0, 1, 2], np.eye(2), "missing, or is zero"),
+        ([0, 1, 2], np.eye(3)[:, :2], "missing, or is zero"),
+        ([0, 1], np.eye(2) * 2, "not orthonormal"),
+        ([0, 1], [[1.0, np.inf], [0.0, 1.0]], "not finite"),
+        ([0, 1], np.ones((2, 5)), "does not fit"),
+        ([], np.ones((0, 2)), "not orthonormal"),
+    ],
+)
+def test_rows_that_are_no_basis_or_not_in_their_one_form_are_refused(
+    places: list[int], rows: np.ndarray, reason: str
+) -> None:
+    with pytest.raises(InvalidQueryError, match=reason):
+        CovarianceProduct(rows_of(places, rows))
 
 
 QUERIES: list[Query] = [

@@ -1,5 +1,6 @@
 """Integer rows never exceed the bound, depend on their own row alone, and bad rows are refused before any job."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -152,3 +153,23 @@ def test_t04_specks_that_would_slow_the_processor_are_gone_before_anything_is_mu
     tiny = np.array([[5e-324, 1.0], [1e-160, 0.0]])
     assert integer_rows(tiny, 1.0).tolist() == [[0, BOUND], [0, 0]]
     assert integer_rows(tiny, 1.0, np.array([1e-160, 0.0])).tolist() == [[0, BOUND], [0, 0]]
+
+
+def test_t16_rows_that_differ_in_anything_have_another_digest() -> None:
+    rows = np.arange(12.0).reshape(4, 3)
+    changed = rows.copy()
+    changed[3, 2] = np.nextafter(changed[3, 2], 99)
+    sparse = scipy.sparse.csr_array(rows)
+    kinds = [
+        check_rows(rows),
+        check_rows(changed),
+        check_rows(rows[::-1]),
+        check_rows(rows[:3]),
+        check_rows(rows.reshape(3, 4)),
+        check_rows(sparse),
+        check_rows(sparse[::-1]),
+        replace(check_rows(rows), names=("a", "b", "c")),
+        replace(check_rows(rows), names=("a", "bc", "")),
+    ]
+    assert len({each.digest() for each in kinds}) == len(kinds)
+    assert check_rows(rows.copy(order="F")).digest() == check_rows(rows).digest()

@@ -123,6 +123,32 @@ def test_a_sparse_block_is_never_dense(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shard.evaluate(CompressedCovariance(basis)).any()
 
 
+@given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 60), density=st.sampled_from([0.0, 0.01, 0.1]))
+def test_columns_without_entries_answer_zero_and_change_no_other_bit(seed: int, dimension: int, density: float) -> None:
+    rng = np.random.default_rng(seed)
+    rows = scipy.sparse.random_array((20, dimension), density=density, rng=rng, format="csr")
+    rows.data[:] = rng.choice([-0.5, 0.25, 1.0], rows.nnz)
+    untouched = ~rows.toarray().any(axis=0)
+    for query in questions(rng, dimension, int(rng.integers(1, dimension + 1))):
+        answer = Shard(check_rows(rows), BOUND, threads=2).evaluate(query)
+        assert (answer == in_python(rows.toarray(), query)).all()
+        if not isinstance(query, CompressedCovariance):
+            assert not answer[untouched].any()
+
+
+@pytest.mark.parametrize("exact_rows", [1, 7, 100])
+def test_the_blocks_that_sparse_rows_are_taken_in_change_no_bit(
+    exact_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(8)
+    rows = scipy.sparse.random_array((200, 500), density=0.002, rng=rng, format="csr")
+    expected = [Shard(check_rows(rows), BOUND).evaluate(query) for query in questions(np.random.default_rng(9), 500, 9)]
+    monkeypatch.setattr(moments, "EXACT_ROWS", exact_rows)
+    for query, answer in zip(questions(np.random.default_rng(9), 500, 9), expected, strict=True):
+        for threads in (1, 3):
+            assert (Shard(check_rows(rows), BOUND, threads=threads).evaluate(query) == answer).all()
+
+
 def test_the_answer_in_units_of_the_data_is_the_plain_product() -> None:
     rng = np.random.default_rng(6)
     values = rng.standard_normal((2000, 50))

@@ -1,6 +1,8 @@
 """What is sent arrives as it was; what is not of the form that the plan fixes is refused when it shows."""
 
+import resource
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,18 @@ def test_any_sparse_basis_arrives_as_it_was_sent(rows: int, data: st.DataObject)
     assert read(query) == query
 
 
+@pytest.mark.parametrize("kept", [5, 6, 50_000, 50_001])
+@pytest.mark.parametrize("centred", [False, True])
+def test_the_rows_of_a_basis_are_used_where_they_arrived(kept: int, centred: bool) -> None:
+    query = CovarianceProduct(basis(60_000, 3, kept), np.ones(60_000) if centred else None)
+    arrived = read(query)
+    assert isinstance(arrived, CovarianceProduct)
+    assert arrived.kept.rows.flags.aligned
+    assert not arrived.kept.rows.flags.owndata
+    assert not arrived.kept.rows.flags.writeable
+    assert CovarianceProduct(arrived.basis, arrived.center).digest() == arrived.digest() == query.digest()
+
+
 def test_a_sparse_basis_costs_only_its_rows() -> None:
     query = CovarianceProduct(basis(100_000, 5, 50))
     assert len(wire.content(query)) == 50 * (4 + 5 * 8)
@@ -133,6 +147,18 @@ def test_t34_rows_of_a_basis_have_one_order_only(rows: list[int]) -> None:
         reader.query()
 
 
+def test_a_row_of_zeros_that_is_sent_all_the_same_is_refused() -> None:
+    whole = wire.content(CovarianceProduct(basis(40, 3, 4)))
+    padded = whole[:16] + np.uint32(40).tobytes() + whole[16:] + bytes(24)
+    wider = Extent(41, 3, 5)
+    reader = wire.QuestionReader(
+        wire.Announcement("covariance-product", wider), Step("a step", CovarianceProduct, wider, None)
+    )
+    reader.add(0, padded)
+    with pytest.raises(InvalidQueryError, match="is zero"):
+        reader.query()
+
+
 @given(noise=st.binary(min_size=140, max_size=140))
 def test_arbitrary_content_is_a_question_or_refused(noise: bytes) -> None:
     reader = wire.QuestionReader(wire.announce(PRODUCT), step_for(PRODUCT))
@@ -150,9 +176,30 @@ def test_t35_an_absurd_announcement_allocates_nothing() -> None:
     tracemalloc.stop()
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux what memory is in use")
+def test_a_question_takes_memory_only_as_its_frames_arrive() -> None:
+    wide = Extent(2**24, 10, 2**24)
+    before = resident()
+    reader = wire.QuestionReader(
+        wire.Announcement("covariance-product", wide), Step("a step", CovarianceProduct, wide, None)
+    )
+    reader.add(0, bytes(wire.FRAME))
+    assert resident() - before < 16 * 2**20  # of 1344 announced
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+
+
 def send(reader: wire.AnswerReader, answer: Any) -> None:
     for sequence, frame in enumerate(wire.frames(wire.answer_content(answer))):
         reader.add(sequence, bytes(frame))
+
+
+def test_an_answer_is_written_from_its_own_memory() -> None:
+    answer = np.arange(6).reshape(2, 3)
+    assert np.shares_memory(np.frombuffer(wire.answer_content(answer), "<i8"), answer)
+    assert bytes(wire.answer_content(answer.T)) == answer.T.tobytes()
 
 
 def test_answers_are_added_frame_by_frame_in_any_order_of_providers() -> None:
