@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from .privacy.units import PrivacyUnit
 Scalar: TypeAlias = bool | int | float | str | None
 
 MAX_DIMENSION: Final = 2**24
+MAX_COMPONENT_ENTRIES: Final = 2**26
+"""Components times columns: half a gigabyte an answer, so that no job asks for more memory than a machine has."""
 
 _REAL: Final = (int, float, np.integer, np.floating)
 
@@ -35,6 +37,11 @@ class Options(Mapping[str, Scalar]):
     def __init__(self, given: Mapping[str, Scalar] | None = None) -> None:
         if not isinstance(given, Mapping | None):
             raise InvalidTypeError(f"The options are {given!r}, no mapping.", "Give names and values.")
+        for name, value in dict(given or {}).items():
+            if not isinstance(name, str) or not (value is None or isinstance(value, bool | str) or _is_real(value)):
+                raise InvalidTypeError(
+                    f"The option {name!s:.60} is {value!r:.60}.", "Give a finite number, text, true or false."
+                )
         self._items = tuple(sorted(dict(given or {}).items()))
 
     def __getitem__(self, key: str) -> Scalar:
@@ -88,7 +95,7 @@ class Budget:
         )
         check(
             _is_real(self.delta) and MIN_DELTA < self.delta < 1,
-            f"delta is {self.delta!r}; it must lie strictly between 0 and 1.",
+            f"delta is {self.delta!r}; it must lie between {MIN_DELTA} and 1, and be neither.",
             "Take it well below one over the number of people.",
         )
         object.__setattr__(self, "epsilon", float(self.epsilon))
@@ -106,7 +113,7 @@ class Schema:
         dimension = check_whole("the number of columns", self.dimension, least=1, most=MAX_DIMENSION)
         object.__setattr__(self, "dimension", dimension)
         if self.names is not None:
-            object.__setattr__(self, "names", tuple(self.names))
+            object.__setattr__(self, "names", _names(self.names))
             if not all(isinstance(name, str) for name in self.names):
                 raise InvalidTypeError("A column's name is not text.", "Give names as text, or none to any column.")
             check(
@@ -162,6 +169,11 @@ class JobSpec:
         put(self, "norm_bound", check_bound("norm_bound", self.norm_bound))
         dimension = self.schema.dimension
         put(self, "components", check_whole("the number of components", self.components, least=1, most=dimension))
+        check(
+            self.components * dimension <= MAX_COMPONENT_ENTRIES,
+            f"{self.components} components of {dimension} columns are more than {MAX_COMPONENT_ENTRIES} numbers.",
+            "Ask for fewer components.",
+        )
         check_whole("the least number of providers", self.minimum_parties, least=1, most=MAX_PARTIES)
         check_whole("the seconds for an answer", self.answer_seconds, least=1, most=86_400)
         put(self, "seed", check_whole("the seed", self.seed, least=0, most=2**64 - 1))
@@ -189,7 +201,7 @@ class JobSpec:
     def from_json(cls, text: str | bytes) -> Self:
         """Read a spec; anything unknown or missing is refused by name."""
         try:
-            raw = json.loads(text, object_pairs_hook=_once_each)
+            raw = json.loads(text, object_pairs_hook=_once_each, parse_constant=_refuse_constant)
         except DpspcaError:
             raise
         except (ValueError, RecursionError) as problem:
@@ -254,11 +266,22 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+def _refuse_constant(name: str) -> NoReturn:
+    """Refuse what Python reads as a number and JSON does not know."""
+    raise InvalidParameterError(f"{name} is no number that a job can hold.", "Give a finite one.")
+
+
 def _is_real(value: object) -> bool:
     try:
         return isinstance(value, _REAL) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an integer beyond every float
         return False
+
+
+def _names(given: Any) -> tuple[Any, ...]:  # noqa: ANN401  # whatever was given
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidTypeError(f"The columns' names are {given!r:.60}.", "Give a list of names.")
+    return tuple(given)
 
 
 def _public_mean(given: Any, dimension: int) -> tuple[float, ...]:  # noqa: ANN401  # whatever was given

@@ -106,9 +106,12 @@ class PrivacyStatement:
             if self.delta > LARGE_DELTA
             else ""
         )
+        change = (
+            "been left out, or one more been there" if self.unit is PrivacyUnit.ROW_ADD_REMOVE else "been different"
+        )
         return (
             f"This result is ({epsilon}, {delta})-differentially private. Whatever anyone may conclude from it, they "
-            f"would have concluded almost as likely had one row been different: every probability changes by a factor "
+            f"would have concluded almost as likely had one row {change}: every probability changes by a factor "
             f"of at most e^{epsilon}, apart from an additional {delta}.{large}"
         )
 

@@ -37,11 +37,11 @@ class Grant:
 
 
 class Gate:
-    """The rules of one job, worked out from its spec alone."""
+    """The rules of one job, worked out from its spec alone; ``plan`` lists its questions."""
 
     def __init__(self, spec: JobSpec) -> None:
         self._spec = spec
-        self._plan = catalogue.plan(spec)
+        self.plan = catalogue.plan(spec)
 
     def grant(self, position: int, query: RowQuery, standing: Standing) -> Grant:
         """Grant the question at this position of the plan, or refuse it; a refusal costs nothing."""
@@ -56,15 +56,15 @@ class Gate:
         return Grant(step, Standing(position + 1, standing.spent.admit([step.event] if step.event else [])))
 
     def _next_step(self, position: int, reached: int) -> Step:
-        if not 0 <= position < len(self._plan):
+        if not 0 <= position < len(self.plan):
             raise RefusedError(
-                f"This job has {len(self._plan)} questions; number {position + 1} was asked.", "Sign a new job."
+                f"This job has {len(self.plan)} questions; number {position + 1} was asked.", "Sign a new job."
             )
         if position != reached:
             raise RefusedError(
                 f"Question {position + 1} was asked where number {reached + 1} is next.", "Ask in the plan's order."
             )
-        return self._plan[position]
+        return self.plan[position]
 
     def _check_center(self, query: RowQuery) -> None:
         """Allow a centre only where the job has one. Its value is free: any centre leaves the rows' bound as it is."""

@@ -1,36 +1,69 @@
 """What was promised, reserved and answered. The order of its calls is the order of ``respond.py``.
 
-This is the ledger of one process, gone with it: enough where the rows, the analyst and the noise share that process.
+The rules are those of ``books.py`` for every ledger; kinds of ledger differ in where entries and answers are kept.
+``MemoryLedger`` is the ledger of one process, gone with it: enough where the rows, the analyst and the noise share that
+process. ``sqlite_ledger.py`` has the one that lasts.
 """
 
-from dataclasses import dataclass, field
-from threading import Lock
-from typing import Protocol
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from threading import RLock
+from typing import Final, Protocol, TypeAlias
 
+import numpy as np
+
+from dpspca.common.privacy.accountant import Filter
+
+from .accounts import Question
+from .books import EXPIRED, Books
+from .entries import Entry, Fact, Founded, Head, LedgerError, Limits, Opening, QuarantinedError
 from .gate import Standing
 from .moments import Integers
 
+__all__ = ["Bookkeeper", "Head", "Ledger", "LedgerError", "Limits", "MemoryLedger", "Opening", "QuarantinedError"]
+
+Clock: TypeAlias = Callable[[], float]
+"""Seconds since 1970. Balances never depend on it."""
+
+ANSWER: Final = np.dtype("<i8")
+"""How the entries of an answer are kept."""
+_NEVER: Final = 1 << 62
+
 
 class Ledger(Protocol):
-    """Reserve, then store, then send; ``stored`` lets the same question get the same bytes again.
+    """Open, then for each question reserve, store, send; ``stored`` lets the same question get the same bytes again.
 
-    Every ledger keeps this contract: of any number of callers that saw the same standing, ``reserve`` succeeds for
-    one. Two answers to one position, or a price paid once for two answers, cannot come about.
+    Every ledger keeps this contract. The plans of all jobs that were opened fit into the limits together, in every
+    order and from any number of callers. Of callers that saw the same standing, ``reserve`` succeeds for one: two
+    answers to one position, or a price paid once for two answers, cannot come about. What raises has recorded nothing
+    that a caller may rely on, and nothing may be sent.
     """
+
+    def open(self, opening: Opening, limits: Limits) -> Standing | None:
+        """Admit a job and reserve the price of its whole plan; or go on with one that was admitted before.
+
+        One atomic step. Gives the job's standing, None before its first question. Raises ``BudgetExceededError`` when
+        the plan does not fit beside everything spent and reserved, and ``RefusedError`` when the job is over or is not
+        the one that was opened; then nothing happened.
+        """
+        ...
 
     def standing(self, job: str) -> Standing | None:
         """Say how far the job has come, None before its first question."""
         ...
 
-    def reserve(self, job: str, digest: str, before: Standing | None, after: Standing) -> bool:
+    def reserve(self, job: str, question: str, digest: str, before: Standing | None, after: Standing) -> bool:
         """Record durably that the question at ``before`` is about to be answered, and what that costs.
 
-        One atomic step. False, and nothing recorded, when the job no longer stands at ``before``.
+        One atomic step. False, and nothing recorded, when the job no longer stands at ``before``. ``question`` is its
+        name in the plan, ``digest`` that of its content.
         """
         ...
 
     def store(self, job: str, position: int, answer: Integers) -> None:
-        """Record the answer durably; only then may it be sent."""
+        """Record the answer durably; only then may it be sent. Raises if the job was closed meanwhile."""
         ...
 
     def asked(self, job: str, position: int) -> str | None:
@@ -38,37 +71,162 @@ class Ledger(Protocol):
         ...
 
     def stored(self, job: str, position: int) -> Integers | None:
-        """Give the answer of a position, if it was made."""
+        """Give the answer of a position, if it was made and is kept."""
+        ...
+
+    def close(self, job: str, state: str) -> None:
+        """End a job for good, and give back the price of all questions whose answers were never stored.
+
+        An answer that is being made is refused by ``store`` afterwards. Closing again changes nothing.
+        """
+        ...
+
+    def expire(self, now: float) -> None:
+        """Close every job past its expiry, and drop the answers of expired jobs; their hashes stay."""
+        ...
+
+    def head(self) -> Head:
+        """Say how far the ledger has come."""
         ...
 
 
-@dataclass(slots=True)
-class MemoryLedger:
-    """A ledger in memory."""
+class Bookkeeper(ABC):
+    """A ledger but for where it is kept; safe to call from any number of threads."""
 
-    _standing: dict[str, Standing] = field(default_factory=dict)
-    _asked: dict[tuple[str, int], str] = field(default_factory=dict)
-    _answers: dict[tuple[str, int], Integers] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._books = Books()
+        self._lock = RLock()
+
+    def open(self, opening: Opening, limits: Limits) -> Standing | None:
+        with self._lock:
+            self._record(self._books.to_open(opening, limits))
+            return self._books.standing(opening.job)
 
     def standing(self, job: str) -> Standing | None:
-        return self._standing.get(job)
-
-    def reserve(self, job: str, digest: str, before: Standing | None, after: Standing) -> bool:
         with self._lock:
-            if self._standing.get(job) != before:
-                return False
-            self._asked[job, after.reached - 1] = digest
-            self._standing[job] = after
-            return True
+            return self._books.standing(job)
+
+    def reserve(self, job: str, question: str, digest: str, before: Standing | None, after: Standing) -> bool:
+        with self._lock:
+            return self._record(self._books.to_reserve(job, question, digest, before, after))
 
     def store(self, job: str, position: int, answer: Integers) -> None:
-        kept = answer.copy()
-        kept.setflags(write=False)
-        self._answers[job, position] = kept
+        content = _content(answer)
+        digest = sha256(content).hexdigest()
+        with self._lock:
+            fact = self._books.to_store(job, position, answer.shape, content.nbytes, digest)
+            self._record(fact, answer=(job, position, content))
 
     def asked(self, job: str, position: int) -> str | None:
-        return self._asked.get((job, position))
+        with self._lock:
+            question = self._books.question(job, position)
+            return question.digest if question else None
 
     def stored(self, job: str, position: int) -> Integers | None:
-        return self._answers.get((job, position))
+        with self._lock:
+            question = self._books.question(job, position)
+            return self._fetch(job, position, question) if question and question.answer else None
+
+    def close(self, job: str, state: str) -> None:
+        with self._lock:
+            self._record(self._books.to_close(job, state))
+
+    def expire(self, now: float) -> None:
+        with self._lock:
+            self._record(*(self._books.to_close(job, EXPIRED) for job in self._books.overdue(now)))
+            self._drop(now)
+
+    def head(self) -> Head:
+        with self._lock:
+            return self._books.head
+
+    def _record(self, *facts: Fact | None, answer: "Kept | None" = None) -> bool:
+        """Write facts down and take them in, if there are any; all of them or none."""
+        entries = self._books.draft(int(self._clock()), [fact for fact in facts if fact is not None])
+        if not entries:
+            return False
+        self._write(entries, answer)
+        for entry in entries:
+            self._books.append(entry)
+        return True
+
+    @abstractmethod
+    def _write(self, entries: Sequence[Entry], answer: "Kept | None") -> None:
+        """Keep entries, and the answer that one of them is about: all of it, durably, or raise."""
+
+    @abstractmethod
+    def _fetch(self, job: str, position: int, question: Question) -> Integers | None:
+        """Give the kept answer of a question; None if it was dropped."""
+
+    @abstractmethod
+    def _drop(self, now: float) -> None:
+        """Drop the answers of jobs that are over."""
+
+
+Kept: TypeAlias = tuple[str, int, memoryview]
+"""An answer's job, position and bytes."""
+
+
+def _content(answer: Integers) -> memoryview:
+    """See an answer as bytes; it is copied only if it does not lie in one piece."""
+    return np.ascontiguousarray(answer, dtype=ANSWER).reshape(-1).view(np.uint8).data
+
+
+class MemoryLedger(Bookkeeper):
+    """A ledger in memory.
+
+    It takes one liberty: a job that nobody opened is held to its own budget alone. Who holds rows, noise and ledger in
+    one process has nobody to be held to.
+    """
+
+    def __init__(self, clock: Clock = time.time) -> None:
+        super().__init__(clock)
+        self.entries: list[Entry] = []
+        self._answers: dict[tuple[str, int], bytes] = {}
+        self._record(Founded("memory"))
+
+    def reserve(self, job: str, question: str, digest: str, before: Standing | None, after: Standing) -> bool:
+        with self._lock:
+            if job not in self._books.jobs:
+                self.open(_by_itself(job, after), Limits(_unspent(after)))
+            return super().reserve(job, question, digest, before, after)
+
+    def _write(self, entries: Sequence[Entry], answer: Kept | None) -> None:
+        if answer:
+            job, position, content = answer
+            self._answers[job, position] = bytes(content)
+        self.entries.extend(entries)
+
+    def _fetch(self, job: str, position: int, question: Question) -> Integers | None:
+        content = self._answers.get((job, position))
+        if content is None or question.answer is None:
+            return None
+        return np.frombuffer(content, dtype=ANSWER).reshape(question.answer.shape)
+
+    def _drop(self, now: float) -> None:
+        for key in [key for key in self._answers if self._books.is_over(key[0], now)]:
+            del self._answers[key]
+
+
+def _by_itself(job: str, standing: Standing) -> Opening:
+    """Make up the opening of a job whose data set is nobody else's, with its whole budget for a price."""
+    budget = _unspent(standing)
+    return Opening(
+        job=job,
+        data_set=f"of {job}",
+        data_digest="",
+        analyst="",
+        unit="",
+        spec_epsilon=budget.epsilon,
+        spec_delta=budget.delta,
+        units=budget.budget_units,
+        slack_units=budget.slack_budget_units,
+        issued_at=0,
+        expires_at=_NEVER,
+        signature_hash="",
+    )
+
+
+def _unspent(standing: Standing) -> Filter:
+    return Filter.for_budget(standing.spent.epsilon, standing.spent.delta)

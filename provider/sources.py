@@ -1,11 +1,15 @@
 """Reads rows from files: numpy arrays, sparse matrices, comma-separated text. Edge: the only code that opens them.
 
 Nothing is executed while reading: no pickles. What comes back has passed ``check_rows``, so that no job can fail on it.
+What is wrong with a cell is told by its place and its kind, never by what it holds: logs are read by others.
 """
 
 import csv
-from collections.abc import Callable, Mapping
+import zipfile
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -13,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import scipy.sparse
 
+from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.spec import Schema
 
@@ -20,23 +25,33 @@ from .preparation import CheckedRows, check_rows
 
 _Table: TypeAlias = tuple[Any, tuple[str, ...] | None]
 """Rows as a file holds them, and their columns' names where it tells them."""
+_Line: TypeAlias = tuple[int, list[str]]
+"""The number of a line, from 1, and its cells."""
+
+_DIVIDERS: Final = {";": "semicolons", "\t": "tabs"}
+_LONGEST_NAME: Final = 60
+_FORM: Final = "Write one line of column names, and under it a line of numbers for each row, divided by commas."
+_UTF_8: Final = "Save it as UTF-8."
 
 
-def read_rows(path: Path) -> CheckedRows:
-    """Read a file by its ending, and refuse it where it holds no usable rows."""
+def read_rows(path: Path, *, least: int = 2) -> CheckedRows:
+    """Read a file by its ending, and refuse it where it does not hold at least ``least`` usable rows."""
     reader = READERS.get(path.suffix)
     if reader is None:
         known = ", ".join(READERS)
         raise MissingExtraError(f"Files ending in {path.suffix!r} are not read.", f"Use one of: {known}.")
     try:
         table, names = reader(path)
-        return replace(check_rows(table), names=names)
+        return replace(check_rows(table, least=least), names=names)
     except OSError as problem:
         raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
-    except (ValueError, EOFError, KeyError) as problem:
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as problem:
         if isinstance(problem, DpspcaError):
             raise InvalidDataError(f"{path}: {problem.what}", problem.remedy) from None
-        raise InvalidDataError(f"{path} does not hold a table of numbers.", "Write it anew, without pickles.") from None
+        raise InvalidDataError(
+            f"{path} does not hold a table of numbers.",
+            "Write it anew: .npy with numpy.save and without pickles, .npz with scipy.sparse.save_npz.",
+        ) from None
 
 
 def _read_array(path: Path) -> _Table:
@@ -44,16 +59,110 @@ def _read_array(path: Path) -> _Table:
 
 
 def _read_sparse(path: Path) -> _Table:
-    return scipy.sparse.csr_array(scipy.sparse.load_npz(path)), None
+    with path.open("rb") as file:  # numpy leaves one open that it cannot read
+        return scipy.sparse.csr_array(scipy.sparse.load_npz(file)), None
 
 
 def _read_text(path: Path) -> _Table:
     """Read comma-separated numbers under one line of column names."""
-    with path.open(newline="", encoding="utf-8") as lines:
-        names, *table = csv.reader(lines)
-    if all(map(_is_number, names)):
+    # The mark that some programs write before UTF-8 is no part of a name, and bytes of another encoding are told
+    # as such where they are met.
+    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
+        lines = _lines(text)
+        names = _names(next(lines, (1, []))[1])
+        return _numbers(names, lines), names
+
+
+def _lines(text: Iterator[str]) -> Iterator[_Line]:
+    """Give the lines of a table up to its last; a blank one counts only where others follow."""
+    reader = csv.reader(text)
+    blank: list[_Line] = []
+    try:
+        for cells in reader:
+            if len(cells) > 1 or any(map(str.strip, cells)):
+                yield from blank
+                blank.clear()
+                yield reader.line_num, cells
+            else:
+                blank.append((reader.line_num, []))
+    except csv.Error:
+        raise InvalidDataError(f"Line {reader.line_num + 1} is not comma-separated text.", _FORM) from None
+
+
+def _names(cells: list[str]) -> tuple[str, ...]:
+    if not cells:
+        raise InvalidDataError("The file is empty, or its first line is.", _FORM)
+    if not all(map(_is_utf_8, cells)):
+        raise InvalidDataError("The names of the columns are not in UTF-8.", _UTF_8)
+    divider = next((word for mark, word in _DIVIDERS.items() if len(cells) == 1 and mark in cells[0]), None)
+    if divider:
+        raise InvalidDataError(
+            f"The columns are divided by {divider}.", "Save it with commas between the columns and points in numbers."
+        )
+    if all(map(_is_number, cells)):
         raise InvalidDataError("The first line holds numbers, not the names of the columns.", "Add a line of names.")
-    return np.array(table, dtype=np.float64), Schema.of(names).names
+    names = Schema.of(cells).names
+    assert names
+    return names
+
+
+def _numbers(names: tuple[str, ...], lines: Iterator[_Line]) -> FloatArray:
+    """Read the rows, number by number: as text they would take ten times the room."""
+    numbers = array("d")
+    for line, cells in lines:
+        try:
+            row = list(map(float, cells))
+        except ValueError:
+            row = []
+        if len(row) != len(names) or not all(map(isfinite, row)):
+            raise _fault(line, names, cells)
+        numbers.extend(row)
+    if not numbers:
+        raise InvalidDataError("There is no row under the line of names.", _FORM)
+    return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(names))
+
+
+def _fault(line: int, names: tuple[str, ...], cells: Sequence[str]) -> InvalidDataError:
+    """Say what is wrong with a line."""
+    if not cells:
+        return InvalidDataError(f"Line {line} is blank, and others follow.", "Remove it, or fill it in.")
+    if len(cells) != len(names):
+        return InvalidDataError(
+            f"Line {line} has {_counted(len(cells), 'cell')} under {_counted(len(names), 'name')}.",
+            "Give every row as many cells as the first line has names.",
+        )
+    bad = next(index for index, cell in enumerate(cells) if not (_is_number(cell) and isfinite(float(cell))))
+    kind, remedy = _kind(cells[bad])
+    return InvalidDataError(f"Line {line}, {_column(names, cells, bad)} holds {kind}, not a number.", remedy)
+
+
+def _kind(cell: str) -> tuple[str, str]:
+    """Say what a cell that is no number holds, without showing it, and what to do about it."""
+    if not cell.strip():
+        return "an empty cell", "Fill in what is missing, or drop the row or the column."
+    if _is_number(cell):
+        return "NaN or infinity", "Fill in what is missing, or drop the row or the column."
+    if not _is_utf_8(cell):
+        return "text that is not in UTF-8", f"Code it as numbers, or drop the column. {_UTF_8}"
+    if _is_number(cell.replace(",", ".")):
+        return "a number with a comma in it", "Write numbers with a point, and without marks between thousands."
+    return "text", "Code it as numbers, or drop the column."
+
+
+def _column(names: tuple[str, ...], cells: Sequence[str], index: int) -> str:
+    """Name a column; not where the first line may be a row as well, and private: it holds a number, or this none."""
+    if any(map(_is_number, names)) or not any(map(_is_number, cells)):
+        return f"column {index + 1}"
+    return f"column {index + 1} ({names[index]!r:.{_LONGEST_NAME}})"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _is_utf_8(text: str) -> bool:
+    """Tell whether all bytes of a cell were what they should be."""
+    return not any("\udc80" <= letter <= "\udcff" for letter in text)
 
 
 def _is_number(text: str) -> bool:

@@ -23,6 +23,7 @@ from typing import Final, Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import largest_rows, thin_qr
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent, Step, price
@@ -37,6 +38,12 @@ from dpspca.common.statement import PrivacyStatement
 COUNT_SHARE: Final = 0.01
 MEAN_SHARE: Final = 0.10
 VARIANCE_SHARE: Final = 0.05
+
+
+class PartiesChangedError(DpspcaError):
+    """Two answers that belong together are not of the same providers."""
+
+    code = "parties-changed"
 
 
 class Start(StrEnum):
@@ -102,7 +109,7 @@ def run(spec: JobSpec) -> Algorithm:
         return Model(fix_signs(basis.dense().T), statement, mean=center, feature_names=spec.schema.names)
     compressed = yield CompressedCovariance(basis, center)
     plain = Model(basis.dense().T, statement, mean=center, feature_names=spec.schema.names)
-    return _explained(plain, compressed, _at_least_one(rows))
+    return _explained(plain, compressed, rows)
 
 
 def rounds_of(spec: JobSpec) -> int:
@@ -170,6 +177,11 @@ def _center(spec: JobSpec, rows: Aggregate | None) -> Generator[RowQuery, Aggreg
     if spec.centering is Centering.NONE or rows is None:
         return None
     sums = yield ColumnSums(spec.schema.dimension)
+    if sums.parties != rows.parties:
+        raise PartiesChangedError(
+            "A provider left between the count of the rows and their sums, so their mean is not known.",
+            "Submit a new job.",
+        )
     return sums.values / _at_least_one(rows)
 
 
@@ -197,18 +209,25 @@ def _truncated(matrix: FloatArray, sparsity: int) -> RowSparse:
     return RowSparse(len(matrix), kept, thin_qr(matrix[kept])[0]).without_zeros()
 
 
-def _explained(model: Model, compressed: Aggregate, count: float) -> Model:
-    """Turn the basis to the axes of V^T A V. All of it is computed from what was already released."""
+def _explained(model: Model, compressed: Aggregate, rows: Aggregate | None) -> Model:
+    """Turn the basis to the axes of V^T A V. All of it is computed from what was already released.
+
+    What the axes explain is left out where a provider left after the rows were counted: a sum over fewer rows than
+    the count says would look like a smaller variance.
+    """
     columns = len(model.components)
     square = compressed.values[:-1].reshape(columns, columns)
     values, axes = np.linalg.eigh((square + square.T) / 2)
     order = np.argsort(values)[::-1]
+    model = replace(model, components=fix_signs(axes[:, order].T @ model.components))
+    if rows is None or rows.parties != compressed.parties:
+        return model
+    count = _at_least_one(rows)
     explained = np.maximum(values[order], 0.0)
     # Where noise swamps the rest of the trace, the parts must still not exceed the whole.
     total = max(explained.sum(), values.sum() + compressed.values[-1])
     return replace(
         model,
-        components=fix_signs(axes[:, order].T @ model.components),
         explained_variance=explained / count,
         explained_variance_ratio=explained / total if total > 0 else explained,
         explained_variance_std=compressed.noise_std / count,

@@ -133,7 +133,7 @@ class Authority:
         if not entries:
             raise InvalidParameterError(
                 f"There is nothing to revoke under {str(which)!r:.120}.",
-                "Give a serial number or a whole name as the list of certificates shows it.",
+                "Give a serial number or a whole name as `dpspca ca list` shows it; what is revoked stays revoked.",
             )
         for entry in entries:
             self._record("revoked", serial=entry.serial, reason=Reason(reason).value)

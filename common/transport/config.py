@@ -11,6 +11,7 @@ from dpspca.common.errors import InvalidParameterError
 
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?):([0-9]{1,5})")
 _LAST_PORT: Final = 65_535
+_MOST_MEBIBYTES: Final = 2**30
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared with, not listened on
 _SAMPLES: Final = "deploy/samples shows what belongs there."
 
@@ -48,23 +49,42 @@ class Address(str):
         return Address(f"{_EVERYWHERE.get(host, host)}:{port}")
 
 
+class DatabaseUrl(str):
+    """A PostgreSQL database. Its password belongs into the user's ~/.pgpass."""
+
+    __slots__ = ()
+
+
+Place: TypeAlias = Path | DatabaseUrl | None
+Mebibytes: TypeAlias = int | None
+OptionalPath: TypeAlias = Path | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoordinatorConfig:
-    """What a coordinator is told."""
+    """What a coordinator is told; left out, its journal is a file beside the settings, and its results take a GiB."""
 
     listen: Address
     identity: Path
     revocations: Path
+    journal: Place = None
+    result_mebibytes: Mebibytes = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderConfig:
-    """What a provider is told; ``data_sets`` maps the names that jobs use to files."""
+    """What a provider is told; ``data_sets`` maps the names that jobs use to files.
+
+    Left out, the ledger is in a folder beside the settings, and its head, its second path, in the identity's folder.
+    """
 
     coordinator: Address
     identity: Path
     revocations: Path
+    policy: Path
     data_sets: dict[str, Path]
+    ledger: OptionalPath = None
+    ledger_head: OptionalPath = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,11 +148,24 @@ def faults(kind: type[AnyConfig], path: Path, raw: dict[str, Any]) -> Iterator[I
 def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN401  # an address, a path, or paths
     if each.type is Address and isinstance(value, str):
         return _address(path, each.name, value)
-    if each.type is Path and isinstance(value, str):
+    if each.type in {Path, OptionalPath} and isinstance(value, str):
         return path.parent / value
+    if each.type == Place and isinstance(value, str):
+        return _place(path, each.name, value)
+    if each.type == Mebibytes and type(value) is int and 0 < value <= _MOST_MEBIBYTES:
+        return value
     if each.type == dict[str, Path] and isinstance(value, dict) and all(isinstance(v, str) for v in value.values()):
         return {name: path.parent / place for name, place in value.items()}
     raise InvalidParameterError(f"{path}: {each.name} is {value!r}.", _SAMPLES)
+
+
+def _place(path: Path, key: str, text: str) -> Place:
+    if text.startswith("postgresql://"):
+        return DatabaseUrl(text)
+    if "://" in text:
+        scheme = text.partition("://")[0]  # and no more of it: there may be a password in the rest
+        raise InvalidParameterError(f"{path}: {key} is a place of the kind {scheme!r:.40}.", _SAMPLES)
+    return path.parent / text
 
 
 def _address(path: Path, key: str, text: str) -> Address:

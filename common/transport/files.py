@@ -7,6 +7,7 @@ gives nobody else the right to read it, not even for a moment. It is read back o
 import os
 import secrets
 import stat
+from errno import ELOOP
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -97,9 +98,8 @@ def _open(path: Path, flags: int) -> int:
     try:  # without O_NONBLOCK, a named pipe in the file's place would hang us
         return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as problem:
-        raise UnsafeFileError(
-            f"{path} cannot be opened: {problem.strerror}.", "Name the right folder; links are not followed."
-        ) from None
+        remedy = "Put the file itself there: links are not followed." if problem.errno == ELOOP else "Check its path."
+        raise UnsafeFileError(f"{path} cannot be opened: {problem.strerror}.", remedy) from None
 
 
 def _write(descriptor: int, content: bytes) -> None:

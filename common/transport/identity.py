@@ -29,7 +29,7 @@ from .certificates import (
     same_key,
     write_request,
 )
-from .errors import UnsafeFileError, require_trust
+from .errors import NotTrustedError, UnsafeFileError, require_trust
 from .names import PartyName
 from .trust import RevocationList
 
@@ -40,7 +40,11 @@ LIST_FILE: Final = "revoked.pem"
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----\n[A-Za-z0-9+/=\n]+-----END \1-----\n")
 _IDENTITY: Final = [b"PRIVATE KEY", b"CERTIFICATE", b"CERTIFICATE"]
 _WAITING: Final = [b"PRIVATE KEY", b"CERTIFICATE REQUEST"]
-_AGAIN: Final = "Ask for a certificate anew with `dpspca identity request`."
+_AGAIN: Final = "Ask for a certificate anew with `dpspca identity request`, in a new folder."
+_RESTORE: Final = "Restore it from a backup, or move it away and begin anew with `dpspca identity request`."
+_REQUEST: Final = "Make one with `dpspca identity request`, and have it signed."
+_RENEW: Final = "To renew the certificate, make one with `dpspca identity renew`, and have it signed."
+_INSTALL: Final = "Install what the operator signed with `dpspca identity install`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,9 @@ class Identity:
     def load(cls, folder: Path) -> Self:
         """Read an identity; a file that others can read, or whose parts do not belong together, is refused."""
         files.require_private_folder(folder)
+        if files.stamp(folder / IDENTITY_FILE) is None:
+            waits = files.stamp(folder / WAITING_FILE) is not None
+            raise UnsafeFileError(f"There is no certificate in {folder} yet.", _INSTALL if waits else _REQUEST)
         return cls.of(*_read_blocks(folder / IDENTITY_FILE, _IDENTITY))
 
     @classmethod
@@ -86,6 +93,9 @@ def renew_request(folder: Path) -> bytes:
 def install(folder: Path, certificate_pem: bytes, authority_pem: bytes) -> Identity:
     """Take the certificate for the key that waits here: what was asked for, from the authority trusted so far."""
     files.require_private_folder(folder)
+    if files.stamp(folder / WAITING_FILE) is None:
+        there = files.stamp(folder / IDENTITY_FILE) is not None
+        raise UnsafeFileError(f"No request in {folder} waits for a certificate.", _RENEW if there else _REQUEST)
     key, asked_for = _read_blocks(folder / WAITING_FILE, _WAITING)
     asked, _ = read_request(asked_for)
     made = Identity.of(key, certificate_pem, authority_pem)
@@ -110,7 +120,10 @@ def install_revocations(folder: Path, pem: bytes, authority_pem: bytes) -> Revoc
 
 def load_revocations(path: Path, authority_pem: bytes) -> RevocationList:
     """Read a revocation list from a file."""
-    return RevocationList.read(files.read(path), authority_pem)
+    try:
+        return RevocationList.read(files.read(path), authority_pem)
+    except NotTrustedError as problem:
+        raise NotTrustedError(f"{path}: {problem.what}", problem.remedy) from None
 
 
 class CurrentIdentity:
@@ -165,7 +178,7 @@ def _read_blocks(path: Path, labels: list[bytes]) -> list[bytes]:
     content = files.read(path, private=True)
     blocks = list(_BLOCK.finditer(content))
     whole = [block[1] for block in blocks] == labels and b"".join(block[0] for block in blocks) == content
-    require_trust(whole, f"{path.name} does not hold what belongs there.", _AGAIN)
+    require_trust(whole, f"{path} does not hold what belongs there.", _RESTORE)
     return [block[0] for block in blocks]
 
 

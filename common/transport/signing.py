@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
 
-from .certificates import public_key_of, read_certificate, read_key
+from .certificates import name_in, public_key_of, read_authority, read_certificate, read_key
 from .errors import MalformedJobError, NotNowError, NotTrustedError, WrongAudienceError
 from .names import PartyName, Role, check_name
 from .trust import RevocationList, peer_of, require_role
@@ -200,6 +200,21 @@ def verify(
     _require_meant_for(me, analyst, envelope)
     _require_in_force(envelope, int(now.timestamp()))
     return envelope, analyst
+
+
+def signer_of(signed: SignedJob, authority_pem: bytes) -> PartyName:
+    """Say who signed a job, whenever that was: for an analyst who is shown a job as his own."""
+    analyst = name_in(read_certificate(signed.certificate_pem), read_authority(authority_pem))
+    _require_signature(signed)
+    return analyst
+
+
+def require_still(
+    signed: SignedJob, envelope: JobEnvelope, authority_pem: bytes, *, now: datetime, revoked: RevocationList
+) -> None:
+    """Refuse a job that was believed before, and is to be no longer: it ran out, or its analyst did."""
+    peer_of(signed.certificate_pem, authority_pem, now, revoked)
+    _require_in_force(envelope, int(now.timestamp()))
 
 
 def _require_signature(signed: SignedJob) -> None:

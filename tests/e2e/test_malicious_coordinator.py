@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from town import AnythingGoes
 
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
@@ -24,15 +25,18 @@ from dpspca.common.transport import rpc, wire
 from dpspca.common.transport.authority import Authority
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.proof import prove
 from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
 from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.daemon import Daemon
+from dpspca.provider.docket import Settings
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.preparation import check_rows
 
 DIMENSION = 12
+NORTH = PartyName("town", Role.PROVIDER, "north")
 SPEC = JobSpec(
     schema=Schema(DIMENSION),
     unit=PrivacyUnit.ROW_REPLACE_ONE,
@@ -60,7 +64,9 @@ def now() -> datetime:
 class Puppet(pb_grpc.ProviderServiceServicer):
     """A coordinator whose every message is chosen by a test."""
 
-    def __init__(self) -> None:
+    def __init__(self, hub: Identity) -> None:
+        self.hub = hub
+        self.welcome = self.honest_welcome
         self.outbound: asyncio.Queue[pb.ToProvider] = asyncio.Queue()
         self.inbound: asyncio.Queue[pb.FromProvider] = asyncio.Queue()
 
@@ -71,13 +77,18 @@ class Puppet(pb_grpc.ProviderServiceServicer):
             async for message in request_iterator:
                 await self.inbound.put(message)
 
+        hello = await anext(request_iterator)
+        await self.inbound.put(hello)
         reading = asyncio.ensure_future(read())
-        yield pb.ToProvider(welcome=pb.Welcome())
+        yield pb.ToProvider(welcome=self.welcome(hello.hello.challenge))
         try:
             while True:
                 yield await self.outbound.get()
         finally:
             reading.cancel()
+
+    def honest_welcome(self, challenge: bytes) -> pb.Welcome:
+        return pb.Welcome(certificate=self.hub.certificate_pem, proof=prove(self.hub, challenge, NORTH))
 
 
 @dataclass
@@ -86,6 +97,10 @@ class Stage:
 
     puppet: Puppet
     analyst: Identity
+    authority: Authority
+    identity: Callable[[Role, str], Identity]
+    revoked: RevocationList
+    another: Identity | None = None
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
 
     def job(self, spec: JobSpec = SPEC, audience: str = "north", data_set: str = "cohort", **times: Any) -> SignedJob:
@@ -114,25 +129,32 @@ class Stage:
         return await asyncio.wait_for(self.puppet.inbound.get(), 20)
 
 
-def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]]) -> None:
+def current(authority: Authority) -> RevocationList:
+    return RevocationList.read(authority.revocation_list(), authority.certificate_pem)
+
+
+def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]], unproved: str | None = None) -> None:
     authority = Authority.init(tmp_path / "authority", "town", now)
-    revoked = RevocationList.read(authority.revocation_list(), authority.certificate_pem)
 
     def identity(role: Role, name: str) -> Identity:
         request = identities.request(tmp_path / name, PartyName("town", role, name))
         return identities.install(tmp_path / name, authority.sign(request), authority.certificate_pem)
 
     async def perform() -> None:
-        puppet = Puppet()
-        stage = Stage(puppet, identity(Role.ANALYST, "ada"))
+        hub = identity(Role.COORDINATOR, "hub")
+        puppet = Puppet(hub)
+        stage = Stage(puppet, identity(Role.ANALYST, "ada"), authority, identity, current(authority))
+        if unproved:
+            puppet.welcome = UNPROVED[unproved](stage)
         server = rpc.server()
         pb_grpc.add_ProviderServiceServicer_to_server(puppet, server)
-        hub = identity(Role.COORDINATOR, "hub")
         port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
         await server.start()
         home = identity(Role.PROVIDER, "north")
         rows = {"cohort": check_rows(np.random.default_rng(2).standard_normal((50, DIMENSION)))}
-        daemon = Daemon(Settings(f"127.0.0.1:{port}", lambda: home, lambda: revoked, now, rows, stage.ledger))
+        daemon = Daemon(
+            Settings(f"127.0.0.1:{port}", lambda: home, lambda: stage.revoked, now, rows, AnythingGoes, stage.ledger)
+        )
         task = asyncio.create_task(daemon.run())
         try:
             assert (await stage.reply()).hello.data_sets[0].name == "cohort"
@@ -247,5 +269,84 @@ def test_t01_t03_a_basis_that_is_none_is_refused_and_the_daemon_lives_on(tmp_pat
             assert (await stage.reply()).refusal.code == "invalid-query"
         await stage.puppet.outbound.put(pb.ToProvider(frame=pb.Frame(content=whole)))  # of no question
         assert (await stage.ask(signed, 0, DENSE)).answer.content
+
+    play(tmp_path, scene)
+
+
+SHORTEST_SILENCE = 3.0
+"""Seconds: three heartbeats, of which the puppet's welcome promises one every 0 seconds, and a daemon counts 1."""
+
+
+def test_a_coordinator_that_falls_silent_is_dialled_again(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        begun = asyncio.get_running_loop().time()
+        assert (await stage.reply()).HasField("hello")
+        assert asyncio.get_running_loop().time() - begun > SHORTEST_SILENCE - 0.5  # it began with the welcome
+        assert (await stage.ask(stage.job().to_bytes(), 0, DENSE)).answer.content
+
+    play(tmp_path, scene)
+
+
+def test_a_coordinator_that_gives_a_sign_of_life_now_and_then_is_not_left(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        for _ in range(4):
+            await asyncio.sleep(SHORTEST_SILENCE / 3)
+            await stage.puppet.outbound.put(pb.ToProvider(heartbeat=pb.Heartbeat()))
+            assert (await stage.reply()).HasField("heartbeat")
+
+    play(tmp_path, scene)
+
+
+def shown(certificate: bytes, proof: bytes) -> pb.Welcome:
+    return pb.Welcome(certificate=certificate, proof=proof)
+
+
+def as_another(stage: Stage) -> Identity:
+    """Take the identity of another party, made the first time it is asked for."""
+    if stage.another is None:
+        stage.another = stage.identity(Role.PROVIDER, "east")
+    return stage.another
+
+
+EAST = PartyName("town", Role.PROVIDER, "east")
+
+UNPROVED: dict[str, Callable[[Stage], Callable[[bytes], pb.Welcome]]] = {
+    "nothing": lambda _: lambda _: pb.Welcome(),
+    "no proof": lambda stage: lambda _: shown(stage.puppet.hub.certificate_pem, b""),
+    "a provider's certificate": lambda stage: (
+        lambda challenge: shown((east := as_another(stage)).certificate_pem, prove(east, challenge, NORTH))
+    ),
+    "another's key": lambda stage: (
+        lambda challenge: shown(stage.puppet.hub.certificate_pem, prove(as_another(stage), challenge, NORTH))
+    ),
+    "a proof for another provider": lambda stage: (
+        lambda challenge: shown(stage.puppet.hub.certificate_pem, prove(stage.puppet.hub, challenge, EAST))
+    ),
+    "a proof of another challenge": lambda stage: (
+        lambda challenge: shown(stage.puppet.hub.certificate_pem, prove(stage.puppet.hub, bytes(len(challenge)), NORTH))
+    ),
+}
+
+
+@pytest.mark.parametrize("way", UNPROVED)
+def test_t33_who_does_not_prove_to_be_a_coordinator_is_not_listened_to(tmp_path: Path, way: str) -> None:
+    async def scene(stage: Stage) -> None:
+        signed = stage.job()
+        assert (await stage.ask(signed.to_bytes(), 0, DENSE)).HasField("hello")  # it hung up, and dialled again
+        assert stage.ledger.standing(signed.job_id) is None
+
+    play(tmp_path, scene, way)
+
+
+def test_t33_a_coordinator_that_is_revoked_meanwhile_is_asked_nothing_more_of(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        signed = stage.job()
+        assert (await stage.ask(signed.to_bytes(), 0, DENSE)).HasField("answer")
+        stage.authority.revoke(stage.puppet.hub.name)
+        stage.revoked = current(stage.authority)
+        assert (await stage.ask(signed.to_bytes(), 1, SPARSE)).HasField("hello")
+        standing = stage.ledger.standing(signed.job_id)
+        assert standing is not None
+        assert standing.reached == 1
 
     play(tmp_path, scene)

@@ -4,9 +4,10 @@ A puppet speaks over the same mutual TLS as a daemon, with no limit of its own o
 """
 
 import asyncio
+import json
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,16 +19,19 @@ import grpc.aio
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
-from town import SHARDS, Town, now, spec
+from town import SHARDS, AnythingGoes, Town, now, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.model import Model
+from dpspca.common.spec import JobSpec
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import COORDINATOR_HOST, Role
+from dpspca.common.transport.proof import new_challenge
 from dpspca.common.transport.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.daemon import Daemon
+from dpspca.provider.docket import Settings
 from dpspca.provider.preparation import check_rows
 
 OFFER = pb.DataSet(name="cohort", dimension=30)
@@ -56,7 +60,7 @@ class Puppet:
 
     async def greet(self, *data_sets: pb.DataSet) -> None:
         """Greet as a daemon does, and wait until we are welcome and on the roster."""
-        await self.say(hello=pb.Hello(data_sets=data_sets or (OFFER,)))
+        await self.say(hello=pb.Hello(data_sets=data_sets or (OFFER,), challenge=new_challenge()))
         assert (await self.call.read()).HasField("welcome")
 
     async def question(self) -> pb.Ask:
@@ -122,10 +126,11 @@ class Siege:
     address: str
     process: int
     analyst: AsyncFederation
+    providers: Sequence[str]
 
-    async def fit(self) -> Model:
+    async def fit(self, what: JobSpec | None = None) -> Model:
         """Run an honest job."""
-        return await self.analyst.fit(spec(), "cohort", list(SHARDS))
+        return await self.analyst.fit(what or spec(), "cohort", self.providers)
 
     def most_memory(self) -> int:
         """Give the most memory that the coordinator has had so far, in bytes."""
@@ -134,18 +139,22 @@ class Siege:
 
 
 @asynccontextmanager
-async def besieged(town: Town) -> AsyncIterator[Siege]:
+async def besieged(town: Town, shards: Mapping[str, Any] = SHARDS, **limits: int) -> AsyncIterator[Siege]:
     """Run a coordinator as an operator does, and everybody honest beside it."""
-    async with coordinator_process(town) as (address, process), AsyncExitStack() as open_things:
+    async with coordinator_process(town, limits) as (address, process), AsyncExitStack() as open_things:
         analyst = AsyncFederation(address, town.identity(Role.ANALYST, "ada"))
         await open_things.enter_async_context(analyst)
-        for name, rows in SHARDS.items():
+        for name, rows in shards.items():
             home, revoked = town.identity(Role.PROVIDER, name), town.revocations()
-            daemon = Daemon(Settings(address, lambda h=home: h, lambda r=revoked: r, now, {"cohort": check_rows(rows)}))
+            daemon = Daemon(
+                Settings(
+                    address, lambda h=home: h, lambda r=revoked: r, now, {"cohort": check_rows(rows)}, AnythingGoes
+                )
+            )
             task = asyncio.create_task(daemon.run())
             open_things.push_async_callback(ended, task)
             await asyncio.wait_for(daemon.connected.wait(), 10)
-        yield Siege(address, process, analyst)
+        yield Siege(address, process, analyst, list(shards))
 
 
 async def ended(task: "asyncio.Task[None]") -> None:
@@ -153,14 +162,24 @@ async def ended(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+WITHIN = """
+import json, sys
+from functools import partial
+from dpspca.cli import daemons, main
+daemons.Coordinator = partial(daemons.Coordinator, **json.loads(sys.argv.pop(1)))
+main.main()
+"""
+"""The program, with a coordinator within limits that its settings do not name."""
+
+
 @asynccontextmanager
-async def coordinator_process(town: Town) -> AsyncIterator[tuple[str, int]]:
+async def coordinator_process(town: Town, limits: Mapping[str, int]) -> AsyncIterator[tuple[str, int]]:
     """Start the program; give its address and number."""
     town.identity(Role.COORDINATOR, "hub")
     (town.folder / "revoked.pem").write_bytes(town.authority.revocation_list())
     settings = town.folder / "hub.toml"
     settings.write_text('listen = "127.0.0.1:0"\nidentity = "coordinator-hub"\nrevocations = "revoked.pem"\n')
-    command = (sys.executable, "-m", "dpspca.cli.main", "coordinator", "start", "--config", settings)
+    command = (sys.executable, "-c", WITHIN, json.dumps(limits), "coordinator", "start", "--config", settings)
     frugal = os.environ | {"MALLOC_ARENA_MAX": "2"}  # else glibc keeps what each of gRPC's threads has freed
     process = await asyncio.create_subprocess_exec(
         *command, cwd=town.folder, env=frugal, stderr=asyncio.subprocess.PIPE

@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.calibrate import MAX_EPSILON
 from dpspca.common.privacy.keystream import KeyStream, WordSource
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
@@ -20,7 +22,8 @@ from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
 from dpspca.common.transport.trust import RevocationList
-from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.daemon import Daemon
+from dpspca.provider.docket import Settings
 from dpspca.provider.preparation import check_rows
 from dpspca.server.service import Coordinator
 
@@ -44,6 +47,41 @@ def spec(**changes: Any) -> JobSpec:
         "options": {"sparsity": 6, "rounds": 4},
     }
     return JobSpec(**good | changes)
+
+
+class AnythingGoes:
+    """The policy of a provider that is about something else: every job is allowed, up to the largest budget."""
+
+    def rules(self, _: str) -> Self:
+        return self
+
+    def check(self, *_: object) -> None:
+        pass
+
+    def limits(self, _: PartyName) -> tuple[Filter, None]:
+        return Filter.for_budget(MAX_EPSILON, 0.1), None
+
+
+def lax_policy(unit: str = "row-replace-one", *data_sets: str) -> str:
+    """Write a policy that allows whatever a test asks, as far as a policy can."""
+    bounds = f"{{ least = {2.0**-100!r}, most = {2.0**100!r} }}"
+    budget = f"{{ epsilon = {MAX_EPSILON!r}, delta = 0.1 }}"
+    rules = f"""
+analysts = ["ada", "bob", "eve"]
+unit = "{unit}"
+rows_per_person = 1
+algorithms = ["dps-pca"]
+accounting = ["exact", "published"]
+centering = ["none", "public", "private"]
+explained_variance = true
+columns = {2**24}
+norm_bound = {bounds}
+mean_bound = {bounds}
+minimum_parties = 1
+lifetime = {budget}
+per_job = {budget}
+"""
+    return "".join(f"[data_sets.{name}]{rules}" for name in data_sets or ("cohort",))
 
 
 @dataclass(frozen=True)
@@ -88,21 +126,17 @@ class Running:
     known: dict[str, Identity] = field(default_factory=dict)
     daemons: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
 
-    async def start(self, name: str) -> Daemon:
-        """Start a provider and wait until it is connected."""
+    async def start(self, name: str, **others: Any) -> Daemon:
+        """Start a provider, with settings other than the town's where a test needs them; wait until it is connected."""
         number = list(self.shards).index(name)
         home = self.known.setdefault(name, self.town.identity(Role.PROVIDER, name))
-        rows = {"cohort": check_rows(self.shards[name])}
-        daemon = Daemon(
-            Settings(
-                self.coordinator.address,
-                lambda: home,
-                lambda: self.revoked[-1],
-                now,
-                rows,
-                words=lambda: self.words(number),
-            )
-        )
+        usual = {
+            "data_sets": {"cohort": check_rows(self.shards[name])},
+            "policy": AnythingGoes,
+            "words": lambda: self.words(number),
+        }
+        settings: dict[str, Any] = usual | others
+        daemon = Daemon(Settings(self.coordinator.address, lambda: home, lambda: self.revoked[-1], now, **settings))
         self.daemons[name] = asyncio.create_task(daemon.run())
         await asyncio.wait_for(daemon.connected.wait(), 10)
         return daemon
@@ -125,11 +159,12 @@ async def federation(
     names: Sequence[str] | None = None,
     shards: Mapping[str, Any] = SHARDS,
     words: Callable[[int], WordSource] = seeded,
+    **limits: int,
 ) -> AsyncIterator[Running]:
-    """Run a coordinator, the providers ``names`` (left out: all) and an analyst, and stop them."""
+    """Run a coordinator within ``limits``, the providers ``names`` (left out: all) and an analyst, and stop them."""
     me = town.identity(Role.COORDINATOR, "hub")
     revoked = [town.revocations()]
-    coordinator = Coordinator(lambda: me, lambda: revoked[-1], now)
+    coordinator = Coordinator(lambda: me, lambda: revoked[-1], now, **limits)
     await coordinator.start("127.0.0.1:0")
     async with AsyncFederation(coordinator.address, town.identity(Role.ANALYST, "ada")) as analyst:
         running = Running(town, coordinator, analyst, revoked, shards, words)

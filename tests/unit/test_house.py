@@ -1,6 +1,11 @@
 """The house is as it says: what should be pure is listed as pure, and every ignore of a linter explains itself."""
 
+import re
+import subprocess
+import sys
 import tomllib
+import zipfile
+from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -16,8 +21,8 @@ def test_everything_in_common_but_its_edge_is_held_to_purity() -> None:
     assert listed == there - {"__init__", "transport"}
 
 
-def test_no_release_path_uses_a_generator_that_is_not_cryptographic() -> None:
-    """T21: on the provider's side nothing draws from numpy's generators or the standard library's."""
+def test_t21_no_release_path_uses_a_generator_that_is_not_cryptographic() -> None:
+    """On the provider's side nothing draws from numpy's generators or the standard library's."""
     for path in (*(ROOT / "provider").rglob("*.py"), *(ROOT / "common" / "privacy").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert "np.random" not in text, path
@@ -36,3 +41,44 @@ def test_no_file_is_long_and_no_function_very_long() -> None:
     for folder in ("common", "provider", "server", "client", "cli"):
         for path in (ROOT / folder).rglob("*.py"):
             assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
+
+
+def test_t37_every_dependency_is_locked_by_its_hash_and_installed_by_it() -> None:
+    for lock in ROOT.glob("requirements-*.lock"):
+        entries = re.split(r"\n(?=\S)", lock.read_text(encoding="utf-8").strip())
+        named = [entry for entry in entries if not entry.startswith("#")]
+        assert named
+        assert all("--hash=sha256:" in entry for entry in named), lock
+    commands = re.sub(r"\\\n\s*", " ", (ROOT / "Makefile").read_text(encoding="utf-8")).splitlines()
+    installs = [line for line in commands if re.search(r"pip (install|download) ", line)]
+    assert installs
+    assert all("--require-hashes" in line or "--no-deps" in line for line in installs)
+
+
+def test_t37_a_dependency_that_was_swapped_is_not_installed(tmp_path: Path) -> None:
+    name = "swapped-1.0-py3-none-any.whl"
+    lock = tmp_path / "locked.txt"
+
+    def install(content: str) -> subprocess.CompletedProcess[str]:
+        with zipfile.ZipFile(tmp_path / name, "w") as wheel:
+            wheel.writestr(zipfile.ZipInfo("swapped.py"), content)
+            for file, text in {
+                "METADATA": "Metadata-Version: 2.1\nName: swapped\nVersion: 1.0\n",
+                "WHEEL": WHEEL,
+            }.items():
+                wheel.writestr(zipfile.ZipInfo(f"swapped-1.0.dist-info/{file}"), text)
+            wheel.writestr(zipfile.ZipInfo("swapped-1.0.dist-info/RECORD"), "")
+        if not lock.exists():
+            lock.write_text(f"swapped==1.0 --hash=sha256:{sha256((tmp_path / name).read_bytes()).hexdigest()}\n")
+        pip = [sys.executable, "-m", "pip", "install", "--no-index", "--no-cache-dir", "--disable-pip-version-check"]
+        where = ["--find-links", tmp_path, "--require-hashes", "-r", lock, "--target", tmp_path / "there", "--upgrade"]
+        return subprocess.run([*pip, *where], capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert install("GOOD = True\n").returncode == 0
+    swapped = install("GOOD = False\n")
+    assert swapped.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in swapped.stderr
+    assert (tmp_path / "there" / "swapped.py").read_text() == "GOOD = True\n"
+
+
+WHEEL = "Wheel-Version: 1.0\nGenerator: by-hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -33,12 +33,14 @@ class ToProvider(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("software", "data_sets")
+    __slots__ = ("software", "data_sets", "challenge")
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     DATA_SETS_FIELD_NUMBER: _ClassVar[int]
+    CHALLENGE_FIELD_NUMBER: _ClassVar[int]
     software: str
     data_sets: _containers.RepeatedCompositeFieldContainer[DataSet]
-    def __init__(self, software: _Optional[str] = ..., data_sets: _Optional[_Iterable[_Union[DataSet, _Mapping]]] = ...) -> None: ...
+    challenge: bytes
+    def __init__(self, software: _Optional[str] = ..., data_sets: _Optional[_Iterable[_Union[DataSet, _Mapping]]] = ..., challenge: _Optional[bytes] = ...) -> None: ...
 
 class DataSet(_message.Message):
     __slots__ = ("name", "dimension", "columns")
@@ -51,12 +53,16 @@ class DataSet(_message.Message):
     def __init__(self, name: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("software", "heartbeat_seconds")
+    __slots__ = ("software", "heartbeat_seconds", "certificate", "proof")
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     software: str
     heartbeat_seconds: int
-    def __init__(self, software: _Optional[str] = ..., heartbeat_seconds: _Optional[int] = ...) -> None: ...
+    certificate: bytes
+    proof: bytes
+    def __init__(self, software: _Optional[str] = ..., heartbeat_seconds: _Optional[int] = ..., certificate: _Optional[bytes] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
@@ -143,12 +149,6 @@ class JobName(_message.Message):
 class ListRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
-
-class JobList(_message.Message):
-    __slots__ = ("jobs",)
-    JOBS_FIELD_NUMBER: _ClassVar[int]
-    jobs: _containers.RepeatedCompositeFieldContainer[Job]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
 
 class Job(_message.Message):
     __slots__ = ("job", "analyst", "data_set", "state", "reason", "answered", "questions", "step", "participants", "bytes_moved", "submitted", "ended", "signed_job")

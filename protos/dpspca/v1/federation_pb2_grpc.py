@@ -119,10 +119,10 @@ class AnalystServiceStub:
                 request_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.JobName.SerializeToString,
                 response_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Job.FromString,
                 _registered_method=True)
-        self.List = channel.unary_unary(
+        self.List = channel.unary_stream(
                 '/dpspca.v1.AnalystService/List',
                 request_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.ListRequest.SerializeToString,
-                response_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.JobList.FromString,
+                response_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Job.FromString,
                 _registered_method=True)
         self.Get = channel.unary_unary(
                 '/dpspca.v1.AnalystService/Get',
@@ -204,10 +204,10 @@ def add_AnalystServiceServicer_to_server(servicer, server):
                     request_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.JobName.FromString,
                     response_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Job.SerializeToString,
             ),
-            'List': grpc.unary_unary_rpc_method_handler(
+            'List': grpc.unary_stream_rpc_method_handler(
                     servicer.List,
                     request_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.ListRequest.FromString,
-                    response_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.JobList.SerializeToString,
+                    response_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Job.SerializeToString,
             ),
             'Get': grpc.unary_unary_rpc_method_handler(
                     servicer.Get,
@@ -305,12 +305,12 @@ class AnalystService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/dpspca.v1.AnalystService/List',
             dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.ListRequest.SerializeToString,
-            dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.JobList.FromString,
+            dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Job.FromString,
             options,
             channel_credentials,
             insecure,

@@ -109,6 +109,14 @@ def test_a_larger_budget_affords_more_rounds() -> None:
     assert rounds[-1] > rounds[0]
 
 
+def test_integer_noise_is_wider_than_the_continuous_noise_it_stands_for() -> None:
+    """By the rounding of the lemma; where noise is wide that is lost in a float, so it is looked for at a count."""
+    count = catalogue.plan(spec(unit="row-add-remove"))[0]
+    assert count.event is not None
+    assert count.noise_std == pytest.approx(math.hypot(count.event.std, 2.6), rel=1e-12)
+    assert count.noise_std > 1.001 * count.event.std
+
+
 def test_the_noise_of_the_sampler_is_charged_to_delta() -> None:
     assert all(event.slack > 0 for event in events(catalogue.plan(spec())))
 
@@ -132,3 +140,17 @@ def test_the_published_formula_is_refused_where_it_promises_more_than_its_noise_
 def test_a_plan_of_more_draws_than_delta_covers_is_refused_before_anything_is_spent() -> None:
     with pytest.raises(InvalidParameterError, match="more than its budget"):
         catalogue.plan(spec(schema=Schema(10**6), budget=Budget(48.0, 1e-15)))
+
+
+def test_t27_the_noise_of_a_provider_relies_on_nobody_else_s() -> None:
+    """Everybody but one may work together and take their own noise away: what is left is all of that one's."""
+    alone, among_many = (catalogue.plan(spec(minimum_parties=least)) for least in (1, 100))
+    assert alone == among_many
+    assert all(step.noise_std >= step.event.std for step in alone if step.event)
+
+
+def test_t26_the_number_of_rows_is_asked_for_with_noise_where_it_is_private() -> None:
+    hidden, public = (catalogue.plan(spec(unit=unit))[0] for unit in ("row-add-remove", "row-replace-one"))
+    assert (hidden.question, public.question) == (Count, Count)
+    assert hidden.event is not None
+    assert public.event is None

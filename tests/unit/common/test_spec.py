@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
@@ -207,3 +209,29 @@ def test_options_cannot_be_changed_after_the_fact() -> None:
     assert made.options["sparsity"] == 4
     with pytest.raises(TypeError):
         made.options["sparsity"] = 8  # type: ignore[index]
+
+
+NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    key=st.sampled_from([*json.loads(spec().to_json()), "schema.names", "schema.dimension", "options.x"]), value=NESTED
+)
+def test_t36_whatever_stands_in_a_job_it_is_read_or_refused_in_words(key: str, value: object) -> None:
+    """A provider reads what strangers sign: nothing in it may set off a fault that nobody foresaw."""
+    raw = json.loads(spec().to_json())
+    room, _, inner = key.partition(".")
+    if inner:
+        raw[room][inner] = value
+    else:
+        raw[room] = value
+    try:
+        read = JobSpec.from_json(json.dumps(raw))
+        catalogue.plan(read)
+    except DpspcaError:
+        return
+    assert JobSpec.from_json(read.to_json()) == read

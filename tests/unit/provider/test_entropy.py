@@ -10,6 +10,7 @@ from threading import Barrier
 import numpy as np
 import pytest
 
+from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.provider import entropy
 from dpspca.provider.entropy import SystemEntropy
@@ -54,7 +55,7 @@ def family(sabotage: str) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("sabotage", ["", BLIND_TO_PROCESS_IDS, BLIND_TO_FORK_HOOKS])
-def test_parent_children_and_grandchild_draw_unrelated_words(sabotage: str) -> None:
+def test_t21_parent_children_and_grandchild_draw_unrelated_words(sabotage: str) -> None:
     """Either guard suffices alone. False alarm: 32 words, all different but with probability below 2^-22."""
     words = family(sabotage)
     assert len(words) == 4
@@ -83,7 +84,16 @@ def test_threads_that_share_a_source_draw_unrelated_words() -> None:
     assert len(set(drawn)) == 200
 
 
-def test_there_is_no_way_to_set_a_seed() -> None:
+def test_every_thread_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, keys = SystemEntropy(), []
+    monkeypatch.setattr(entropy, "KeyStream", lambda key: keys.append(key) or KeyStream(key))
+    for _ in range(3):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(source.words, 1).result(timeout=30)
+    assert len(set(keys)) == 3
+
+
+def test_t21_there_is_no_way_to_set_a_seed() -> None:
     assert not inspect.signature(SystemEntropy).parameters
     assert {name for name in vars(SystemEntropy) if not name.startswith("_")} == {"words"}
 

@@ -13,6 +13,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidAnswerError, RefusedError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.question import RowQuery
@@ -21,7 +22,7 @@ from dpspca.provider.gate import Gate, Standing
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.moments import Integers
 from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Responder
+from dpspca.provider.respond import DRAWN_AHEAD, Responder
 from dpspca.provider.shard import Shard
 
 DIMENSION, ROUNDS = 12, 3
@@ -167,16 +168,16 @@ class Recorder(MemoryLedger):
         super().__init__()
         self.steps: list[str] = []
 
-    def reserve(self, job: str, digest: str, before: Standing | None, after: Standing) -> bool:
+    def reserve(self, job: str, question: str, digest: str, before: Standing | None, after: Standing) -> bool:
         self.steps.append("reserve")
-        return super().reserve(job, digest, before, after)
+        return super().reserve(job, question, digest, before, after)
 
     def store(self, job: str, position: int, answer: Integers) -> None:
         self.steps.append("store")
         super().store(job, position, answer)
 
 
-def test_the_price_is_recorded_before_the_rows_are_looked_at_and_the_answer_before_it_leaves() -> None:
+def test_t22_price_and_noise_come_before_the_rows_are_looked_at_and_the_record_before_the_answer_leaves() -> None:
     ledger = Recorder()
 
     class Watched:
@@ -197,8 +198,8 @@ def test_the_price_is_recorded_before_the_rows_are_looked_at_and_the_answer_befo
     assert ledger.steps == ["reserve", "noise", "evaluate", "store"]
 
 
-def test_an_answer_lost_after_it_was_paid_for_is_not_made_again() -> None:
-    """Fresh noise for a question whose first answer may have left would let noise be averaged away."""
+def test_an_answer_lost_before_it_was_stored_is_made_after_all_and_charged_once() -> None:
+    """It never left: what leaves is stored before. So of all answers that are made to a question, one leaves."""
 
     class Broken:
         def check(self, job: JobSpec) -> None:
@@ -210,9 +211,66 @@ def test_an_answer_lost_after_it_was_paid_for_is_not_made_again() -> None:
     ledger = MemoryLedger()
     with pytest.raises(MemoryError):
         responder(ledger=ledger, shard=Broken()).respond(0, DENSE)
-    assert ledger.standing(spec().digest()) is not None
-    with pytest.raises(RefusedError, match="not there"):
-        responder(ledger=ledger).respond(0, DENSE)
+    paid = ledger.standing(spec().digest())
+    assert paid is not None
+    answers = {responder(ledger=ledger, seed=seed).respond(0, DENSE).tobytes() for seed in range(3)}
+    assert len(answers) == 1
+    assert ledger.standing(spec().digest()) == paid
+    with pytest.raises(RefusedError, match="other content"):
+        responder(ledger=ledger).respond(0, CovarianceProduct(-DENSE.basis))
+
+
+def test_t05_of_two_answers_that_are_made_at_once_one_leaves_and_both_who_asked_get_it() -> None:
+    """Two processes' worth of responders make an answer to the same lost question: the first to store it wins."""
+    ledger, barrier = MemoryLedger(), Barrier(2, timeout=20)
+
+    class Slow:
+        def check(self, job: JobSpec) -> None:
+            pass
+
+        def evaluate(self, query: RowQuery) -> Integers:
+            barrier.wait()
+            return Shard(ROWS, 4.0).evaluate(query)
+
+    class Lost(Slow):
+        def evaluate(self, query: RowQuery) -> Integers:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        responder(ledger=ledger, shard=Lost()).respond(0, DENSE)
+    with ThreadPoolExecutor(2) as pool:
+        both = [responder(ledger=ledger, shard=Slow(), seed=seed) for seed in range(2)]
+        first, second = pool.map(lambda each: each.respond(0, DENSE), both)
+    assert (first == second).all()
+
+
+@pytest.mark.parametrize("dimension", [10, DRAWN_AHEAD])
+def test_noise_drawn_ahead_is_the_noise_that_would_have_been_drawn(dimension: int) -> None:
+    """A seed gives the same answers however much is drawn ahead, and whether a question is asked twice."""
+    job = spec(schema=Schema(dimension), options={"sparsity": 5, "rounds": 3})
+    words = KeyStream(bytes(32))
+    answering = Responder(job, Nothing(dimension), MemoryLedger(), words)
+    questions = [CovarianceProduct(np.eye(dimension, 2)), *[CovarianceProduct(np.eye(dimension, 2))] * 2]
+    made = [answering.respond(position, question) for position, question in enumerate(questions)]
+    again = answering.respond(1, questions[1])
+    expected = KeyStream(bytes(32))
+    for step, answer in zip(catalogue.plan(job), made, strict=True):
+        law = DiscreteGaussian.with_std_at_least(step.noise_std)
+        assert (answer.ravel() == law.sample(answer.size, expected)).all()
+    assert (again == made[1]).all()
+
+
+class Nothing:
+    """Rows that are all zero, however wide: what comes back is noise."""
+
+    def __init__(self, dimension: int) -> None:
+        self._dimension = dimension
+
+    def check(self, job: JobSpec) -> None:
+        pass
+
+    def evaluate(self, query: RowQuery) -> Integers:
+        return np.zeros((self._dimension, 2), dtype=np.int64)
 
 
 def test_the_public_number_of_rows_needs_no_noise() -> None:
@@ -330,3 +388,13 @@ def test_whoever_asks_again_while_the_answer_is_being_made_waits_for_it() -> Non
         second = pool.submit(asked.respond, 0, DENSE)
         go_on.set()
         assert (first.result(20) == second.result(20)).all()
+
+
+def test_t31_a_provider_that_is_asked_otherwise_than_the_others_pays_the_same() -> None:
+    """Each provider's answers are private by themselves, whatever each is asked: a split view buys nothing."""
+    standings = []
+    for seed in range(3):
+        ledger = MemoryLedger()
+        responder(ledger=ledger).respond(0, CovarianceProduct(basis(seed, DIMENSION)))
+        standings.append(ledger.standing(spec().digest()))
+    assert standings[0] == standings[1] == standings[2]

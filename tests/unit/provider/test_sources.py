@@ -72,9 +72,95 @@ def test_a_first_line_of_numbers_is_not_taken_for_names(tmp_path: Path) -> None:
         read_rows(path)
 
 
-@pytest.mark.parametrize(("text", "reason"), [("a,a\n1,2\n3,4\n", "same name"), ("", "table of numbers")])
-def test_names_that_name_nothing_are_refused(tmp_path: Path, text: str, reason: str) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text(text)
-    with pytest.raises(DpspcaError, match=reason):
-        read_rows(path)
+def table(folder: Path, content: str | bytes) -> Path:
+    path = folder / "rows.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def complaint(folder: Path, content: str | bytes) -> str:
+    with pytest.raises(DpspcaError) as caught:
+        read_rows(table(folder, content))
+    assert str(caught.value).startswith(f"{folder / 'rows.csv'}: ")
+    return str(caught.value)
+
+
+HEAD = "age,bmi\n1,2\n"
+
+FAULTS: dict[str, tuple[str | bytes, str]] = {
+    "text": (HEAD + "3,tall\n", "Line 3, column 2 ('bmi') holds text, not a number. Code it as numbers, or drop"),
+    "an empty cell": (HEAD + ",4\n", "Line 3, column 1 ('age') holds an empty cell, not a number. Fill in"),
+    "a blank cell": (HEAD + "3,  \n", "Line 3, column 2 ('bmi') holds an empty cell"),
+    "NaN": (HEAD + "3,nan\n", "Line 3, column 2 ('bmi') holds NaN or infinity, not a number. Fill in"),
+    "infinity": (HEAD + "-inf,4\n", "Line 3, column 1 ('age') holds NaN or infinity"),
+    "a decimal comma": (HEAD + '3,"4,5"\n', "Line 3, column 2 ('bmi') holds a number with a comma in it"),
+    "a row too short": (HEAD + "3\n", "Line 3 has 1 cell under 2 names. Give every row as many"),
+    "a row too long": (HEAD + "3,4,5\n", "Line 3 has 3 cells under 2 names."),
+    "rows all too short": ("age,bmi,sex\n1,2\n3,4\n", "Line 2 has 2 cells under 3 names."),
+    "a blank line between rows": (HEAD + "\n3,4\n", "Line 3 is blank, and others follow."),
+    "semicolons": ("age;bmi\n1;2\n3;4\n", "The columns are divided by semicolons. Save it with commas"),
+    "semicolons, without names": ("1;2\n3;4\n", "The columns are divided by semicolons."),
+    "tabs": ("age\tbmi\n1\t2\n", "The columns are divided by tabs."),
+    "names in latin-1": ("größe,bmi\n1,2\n3,4\n".encode("latin-1"), "The names of the columns are not in UTF-8. Save"),
+    "cells in latin-1": ("age,bmi\n1,2\n3,groß\n".encode("latin-1"), "('bmi') holds text that is not in UTF-8"),
+    "UTF-16": ("age,bmi\n1,2\n3,4\n".encode("utf-16"), "The names of the columns are not in UTF-8."),
+    "names alone": ("age,bmi\n", "There is no row under the line of names. Write one line of column names"),
+    "one row": (HEAD, "There is one row"),
+    "nothing": ("", "The file is empty, or its first line is. Write one line of column names"),
+    "a blank first line": ("\n1,2\n", "The file is empty, or its first line is."),
+    "one name twice": ("a,a\n1,2\n3,4\n", "Two columns bear the same name."),
+    "a cell without end": ('age,bmi\n1,"' + "x" * 200_000, "is not comma-separated text."),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), FAULTS.values(), ids=FAULTS.keys())
+def test_what_is_wrong_with_a_table_is_told_with_its_place_and_a_remedy(
+    tmp_path: Path, content: str | bytes, said: str
+) -> None:
+    assert said in complaint(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "age,bmi\n1,2\n3,SECRET\n",
+        "age,bmi\n1,2\n3,SECRET,5\n",
+        "SECRET,34\nother,35\n",
+        "SECRET,SECRETS\nother,more\n",
+        "age,bmi\n1,2\n3,SECRET\xe9\n".encode("latin-1"),
+    ],
+)
+def test_no_cell_is_told_not_even_of_a_row_that_was_taken_for_names(tmp_path: Path, content: str | bytes) -> None:
+    assert "SECRET" not in complaint(tmp_path, content)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\r\n", "\n \n"])
+def test_a_table_may_end_with_blank_lines(tmp_path: Path, end: str) -> None:
+    assert (read_rows(table(tmp_path, HEAD + "3,4" + end)).matrix == [[1, 2], [3, 4]]).all()
+
+
+def test_the_mark_that_some_programs_write_before_utf_8_is_no_part_of_a_name(tmp_path: Path) -> None:
+    assert read_rows(table(tmp_path, ("größe,bmi\r\n1,2\r\n3,4\r\n").encode("utf-8-sig"))).names == ("größe", "bmi")
+
+
+def test_quoted_names_may_hold_commas_and_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
+    rows = read_rows(table(tmp_path, '"age, in years","bmi;raw"\n1,"2"\n3,4e-1\n'))
+    assert rows.names == ("age, in years", "bmi;raw")
+    assert (rows.matrix == [[1, 2], [3, 0.4]]).all()
+    assert "Line 4, column 2" in complaint(tmp_path, '"two\nlines",bmi\n1,2\n3,x\n')
+
+
+def test_a_single_row_is_enough_for_whoever_asks_for_no_more(tmp_path: Path) -> None:
+    assert read_rows(table(tmp_path, HEAD), least=1).count == 1
+    np.save(tmp_path / "one.npy", np.ones((1, 3)))
+    assert read_rows(tmp_path / "one.npy", least=1).count == 1
+    with pytest.raises(DpspcaError, match="one row"):
+        read_rows(tmp_path / "one.npy")
+
+
+def test_a_sparse_file_cut_short_is_refused(tmp_path: Path) -> None:
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array(ROWS))
+    whole = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(whole[:-40])
+    with pytest.raises(DpspcaError, match="does not hold a table of numbers"):
+        read_rows(tmp_path / "a.npz")

@@ -10,6 +10,7 @@ from dpspca.common.transport.config import (
     Address,
     AnalystConfig,
     CoordinatorConfig,
+    DatabaseUrl,
     ProviderConfig,
     faults,
     kind_of,
@@ -37,7 +38,7 @@ def test_the_sample_of_a_job_is_a_job() -> None:
 
 
 def test_there_is_a_sample_for_every_program() -> None:
-    assert {path.stem for path in SAMPLES.iterdir()} == {*KINDS, "job"}
+    assert {path.stem for path in SAMPLES.iterdir()} == {*KINDS, "job", "policy"}
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,23 @@ def test_what_is_no_address_is_refused_with_an_example(text: str, tmp_path: Path
         read_config(AnalystConfig, tmp_path / "a.toml")
 
 
+def coordinator_with(line: str, folder: Path) -> CoordinatorConfig:
+    path = folder / "hub.toml"
+    path.write_text(f'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\n{line}\n')
+    return read_config(CoordinatorConfig, path)
+
+
+def test_a_coordinator_may_be_told_how_much_of_results_to_keep(tmp_path: Path) -> None:
+    assert coordinator_with("result_mebibytes = 50_000", tmp_path).result_mebibytes == 50_000
+    assert coordinator_with("", tmp_path).result_mebibytes is None
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "true", '"1024"', "2_000_000_000"])
+def test_room_for_results_that_is_none_is_refused(value: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError, match="result_mebibytes is "):
+        coordinator_with(f"result_mebibytes = {value}", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("listen", "reached"),
     [("0.0.0.0:7443", "127.0.0.1:7443"), ("[::]:7443", "[::1]:7443"), ("10.1.2.3:7443", "10.1.2.3:7443")],
@@ -75,3 +93,30 @@ def test_everything_that_is_wrong_is_told_and_not_the_first_fault_alone(tmp_path
     for part in ("does not know colour", "lacks identity", "nowhere", "revocations is 3", "data_sets is {'cohort': 4}"):
         assert part in told
     assert len(told.splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [
+        ("", None),
+        ('journal = "state/journal.db"', Path("state/journal.db")),
+        ('journal = "/var/lib/journal.db"', Path("/var/lib/journal.db")),
+        ('journal = "postgresql://hub@db.example/journal"', DatabaseUrl("postgresql://hub@db.example/journal")),
+    ],
+)
+def test_a_journal_is_a_file_or_a_database(told: str, meant: Path | DatabaseUrl | None, tmp_path: Path) -> None:
+    path = tmp_path / "hub.toml"
+    path.write_text(f'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\n{told}\n')
+    read = read_config(CoordinatorConfig, path).journal
+    assert read == (tmp_path / meant if isinstance(meant, Path) else meant)
+    assert isinstance(read, DatabaseUrl) == isinstance(meant, DatabaseUrl)
+
+
+def test_another_kind_of_database_is_refused_and_its_password_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "hub.toml"
+    path.write_text(
+        'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\njournal = "mysql://hub:swordfish@db/x"\n'
+    )
+    with pytest.raises(InvalidParameterError, match="a place of the kind 'mysql'") as caught:
+        read_config(CoordinatorConfig, path)
+    assert "swordfish" not in str(caught.value)

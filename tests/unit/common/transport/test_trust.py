@@ -89,7 +89,7 @@ def test_t33_a_certificate_in_any_other_form_is_refused_though_the_authority_sig
         peer_of(north.forge(names, **changes), north.pem, north.now, north.revocations())
 
 
-def test_t33_only_the_authority_itself_makes_parties(north: Any, south: Any) -> None:
+def test_t32_t33_only_the_authority_itself_makes_parties(north: Any, south: Any) -> None:
     oslo = north.enrol("provider", "oslo")
     revoked = north.revocations()
     by_oslo = Issuer(x509.load_pem_x509_certificate(oslo.certificate_pem), module.read_key(oslo.key_pem))

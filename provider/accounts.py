@@ -1,0 +1,102 @@
+"""Balances, and what is known of each job: the values that ``books.py`` keeps. Pure; amounts are whole units."""
+
+from dataclasses import dataclass, field
+
+from dpspca.common.privacy.accountant import Filter
+
+from .entries import Opening
+from .gate import Standing
+
+
+@dataclass(slots=True)
+class Account:
+    """What of a budget is gone, and what is promised."""
+
+    spent_units: int = 0
+    spent_slack_units: int = 0
+    reserved_units: int = 0
+    reserved_slack_units: int = 0
+
+    def hold(self, units: int, slack: int) -> None:
+        """Promise; a negative amount takes a promise back."""
+        self.reserved_units += units
+        self.reserved_slack_units += slack
+
+    def spend(self, units: int, slack: int) -> None:
+        """Spend what nobody was promised; a negative amount was never used."""
+        self.spent_units += units
+        self.spent_slack_units += slack
+
+    def covers(self, units: int, slack: int) -> bool:
+        """Tell whether that much is promised."""
+        return 0 <= units <= self.reserved_units and 0 <= slack <= self.reserved_slack_units
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A stored answer, but for its bytes."""
+
+    stored_at: int
+    shape: tuple[int, ...]
+    bytes: int
+    sha256: str
+
+
+@dataclass(slots=True)
+class Question:
+    """A question that was paid for."""
+
+    name: str
+    digest: str
+    units: int
+    slack_units: int
+    answer: Answer | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """What is known of one job. ``state`` is how it ended, None while it is open."""
+
+    opening: Opening
+    opened_at: int
+    accounts: tuple[Account, Account, Account]
+    """Its own, its analyst's and its data set's."""
+    questions: list[Question] = field(default_factory=list)
+    state: str | None = None
+
+    @property
+    def account(self) -> Account:
+        """What this job spent and has left."""
+        return self.accounts[0]
+
+    @property
+    def standing(self) -> Standing | None:
+        """How far it has come, None before its first question."""
+        if not self.questions:
+            return None
+        own, opening = self.account, self.opening
+        spent = Filter(opening.spec_epsilon, opening.spec_delta, own.spent_units, own.spent_slack_units)
+        return Standing(len(self.questions), spent)
+
+    def returnable(self) -> tuple[int, int]:
+        """Say what closing gives back: the price of questions never asked, and of answers never stored."""
+        lost = [each for each in self.questions if each.answer is None]
+        return (
+            self.account.reserved_units + sum(each.units for each in lost),
+            self.account.reserved_slack_units + sum(each.slack_units for each in lost),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A stored answer as an auditor sees it: what left, when, for whom, under which signature."""
+
+    at: int
+    job: str
+    data_set: str
+    analyst: str
+    position: int
+    question: str
+    bytes: int
+    sha256: str
+    signature_hash: str

@@ -1,0 +1,220 @@
+"""One connection to a coordinator, from its greeting to its end: questions in, answers and refusals out.
+
+The coordinator proves that its certificate still counts before it is listened to, and is judged again before every
+question. A refusal is in words that do not depend on a row.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.question import Extent
+from dpspca.common.transport import wire
+from dpspca.common.transport.errors import NotTrustedError
+from dpspca.common.transport.proof import new_challenge, require_coordinator
+from dpspca.common.transport.signing import SignedJob
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+from .docket import Docket, OpenJob, Settings
+from .preparation import CheckedRows
+
+SOFTWARE: Final = "dpspca"
+HEARTBEAT_SECONDS: Final = 20
+"""Between words of the coordinator at most, until it says how often it speaks."""
+MISSED: Final = 3
+"""Heartbeats without a word after which the coordinator is taken for lost."""
+SLOWEST_HEARTBEAT: Final = 300
+MOST_COLUMN_LETTERS: Final = 2**18
+"""Of the names of a data set's columns; longer lists are not told."""
+QUEUE: Final = 8
+"""Messages that wait to be sent."""
+
+Stream: TypeAlias = AsyncIterator[pb.ToProvider]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A question whose frames are arriving."""
+
+    ask: pb.Ask
+    job: OpenJob
+    reader: wire.QuestionReader
+
+
+class Conversation:
+    """What is said on one connection; ``welcomed`` is set once the other side has proved to be a coordinator."""
+
+    def __init__(self, settings: Settings, docket: Docket, welcomed: asyncio.Event) -> None:
+        self._settings = settings
+        self._docket = docket
+        self._welcomed = welcomed
+        self._challenge = new_challenge()
+        self._outbound: asyncio.Queue[pb.FromProvider] = asyncio.Queue(QUEUE)
+        self.greeting = _greeting(settings.data_sets, self._challenge)
+        self._outbound.put_nowait(pb.FromProvider(hello=self.greeting))
+        self._question: _Question | None = None
+        self._coordinator: pb.Welcome | None = None
+        self._answers: dict[str, asyncio.Task[None]] = {}
+        self._patience = MISSED * HEARTBEAT_SECONDS
+
+    async def outbound(self) -> AsyncGenerator[pb.FromProvider]:
+        """Give what is to be sent, for as long as the connection is held."""
+        while True:
+            yield await self._outbound.get()
+
+    async def hear(self, stream: Stream) -> None:
+        """Take messages in order until the coordinator ends the connection, or falls silent; no answer outlives it."""
+        try:
+            while True:
+                async with asyncio.timeout(self._patience):
+                    message = await anext(stream, None)
+                if message is None:
+                    return
+                await self._take_in(message)
+                if self._question and self._question.reader.complete:
+                    await self._take_up(self._question)
+                    self._question = None
+        finally:
+            for answer in self._answers.values():
+                answer.cancel()
+            await asyncio.gather(*self._answers.values(), return_exceptions=True)
+
+    async def _take_in(self, message: pb.ToProvider) -> None:
+        """Act on a message. A question's frames follow its announcement; another announcement abandons it."""
+        match message.WhichOneof("message"):
+            case "welcome":
+                self._enter(message.welcome)
+            case "heartbeat":
+                self._judge()
+                if not self._outbound.full():
+                    self._outbound.put_nowait(pb.FromProvider(heartbeat=pb.Heartbeat()))
+            case "ask":
+                self._judge()
+                await self._begin(message.ask)
+            case "frame" if self._question:
+                await self._add(self._question, message.frame.sequence, message.frame.content)
+            case "farewell":
+                await self._end(message.farewell)
+            case _:
+                pass
+
+    async def _end(self, farewell: pb.Farewell) -> None:
+        """Close a job; one that a faulty ledger cannot close now is closed when it expires."""
+        try:
+            await asyncio.to_thread(self._docket.close, farewell.job, farewell.state)
+        except DpspcaError as problem:
+            _log.warning("Job %.12s was not closed: %s", farewell.job, problem)
+
+    def _enter(self, welcome: pb.Welcome) -> None:
+        self._coordinator = welcome
+        self._judge()
+        self._patience = MISSED * min(max(1, welcome.heartbeat_seconds), SLOWEST_HEARTBEAT)
+        self._welcomed.set()
+        _log.info("Connected to %s.", self._settings.address)
+
+    def _judge(self) -> None:
+        """End the connection of whoever is no coordinator, or is one no longer."""
+        if self._coordinator is None:
+            raise NotTrustedError("The other side has not said who it is.", "Check the coordinator's address.")
+        me = self._settings.identity()
+        require_coordinator(
+            self._coordinator.certificate,
+            self._coordinator.proof,
+            self._challenge,
+            me.name,
+            authority_pem=me.authority_pem,
+            now=self._settings.clock(),
+            revoked=self._settings.revocations(),
+        )
+
+    async def _begin(self, ask: pb.Ask) -> None:
+        """Verify the job, and hold the announcement against its plan, before a frame is kept."""
+        self._question = None
+        async with self._refusing(ask):
+            signed = SignedJob.from_bytes(ask.signed_job)
+            job = self._docket.find(signed.job_id)
+            if job is None:
+                job = await asyncio.to_thread(self._docket.open, signed)
+            self._question = _expected(ask, job)
+        if self._question and ask.content:
+            await self._add(self._question, 0, ask.content)
+
+    async def _add(self, question: _Question, sequence: int, content: bytes) -> None:
+        self._question = None
+        async with self._refusing(question.ask):
+            question.reader.add(sequence, content)
+            self._question = question
+
+    async def _take_up(self, question: _Question) -> None:
+        """Answer one question of a job at a time: what waits to be sent is bounded by the jobs that analysts signed."""
+        name = question.job.name
+        if name in self._answers:
+            if self._answers[name].get_name() != str(question.ask.position):
+                await self._refuse(question.ask, RefusedError("A question is being answered.", "Ask one at a time."))
+            return  # the answer that is being made is the answer to this one as well
+        answer = asyncio.create_task(self._answer(question), name=str(question.ask.position))
+        self._answers[name] = answer
+        answer.add_done_callback(lambda _: self._answers.pop(name))
+
+    async def _answer(self, question: _Question) -> None:
+        """Answer or refuse."""
+        job, position = question.job, question.ask.position
+        async with self._refusing(question.ask):
+            answer = await job.answer(position, question.reader)
+            _log.info("Answered question %d of %d of job %.12s.", position + 1, len(job.plan), job.name)
+            for sequence, frame in enumerate(wire.frames(answer)):
+                piece = pb.AnswerFrame(job=job.name, position=position, sequence=sequence, content=bytes(frame))
+                await self._outbound.put(pb.FromProvider(answer=piece))
+
+    @asynccontextmanager
+    async def _refusing(self, ask: pb.Ask) -> AsyncIterator[None]:
+        """Turn whatever goes wrong into a refusal: no question, however odd, ends the daemon."""
+        try:
+            yield
+        except DpspcaError as problem:
+            await self._refuse(ask, problem)
+        except Exception:  # noqa: BLE001  # whatever an odd question can set off
+            _log.exception("A fault of this program's at question %d.", ask.position + 1)
+            await self._refuse(ask, RefusedError("The provider met a fault.", "Ask its operator to read its log."))
+
+    async def _refuse(self, ask: pb.Ask, problem: DpspcaError) -> None:
+        job = _job_name(ask)
+        _log.warning("Refused question %d of job %.12s: %s", ask.position + 1, job, problem)
+        refusal = pb.Refusal(
+            job=job, position=ask.position, code=problem.code, what=problem.what, remedy=problem.remedy
+        )
+        await self._outbound.put(pb.FromProvider(refusal=refusal))
+
+
+def _expected(ask: pb.Ask, job: OpenJob) -> _Question:
+    """Hold an announcement against the job's plan."""
+    if ask.position >= len(job.plan):
+        raise RefusedError(f"This job has {len(job.plan)} questions.", "Sign a new job.")
+    extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows)
+    announced = wire.Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
+    return _Question(ask, job, wire.QuestionReader(announced, job.plan[ask.position]))
+
+
+def _greeting(data_sets: Mapping[str, CheckedRows], challenge: bytes) -> pb.Hello:
+    offered = [_offer(name, rows) for name, rows in sorted(data_sets.items())]
+    return pb.Hello(software=SOFTWARE, data_sets=offered, challenge=challenge)
+
+
+def _offer(name: str, rows: CheckedRows) -> pb.DataSet:
+    letters = sum(map(len, rows.names or ()))
+    columns = rows.names if rows.names and letters <= MOST_COLUMN_LETTERS else ()
+    return pb.DataSet(name=name, dimension=rows.dimension, columns=columns)
+
+
+def _job_name(ask: pb.Ask) -> str:
+    """Name the job that a question claims to be of, if it can be read at all."""
+    try:
+        return SignedJob.from_bytes(ask.signed_job).job_id
+    except DpspcaError:
+        return ""

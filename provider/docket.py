@@ -1,0 +1,198 @@
+"""The jobs that this provider serves: each verified here, once, and given the rows it is about.
+
+The analyst's signature is believed and nothing that the coordinator says: the plan is worked out here, from what was
+signed.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Final, Protocol
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import RefusedError
+from dpspca.common.plan import Step, events
+from dpspca.common.privacy.accountant import Filter, cost_units, slack_units
+from dpspca.common.privacy.keystream import WordSource
+from dpspca.common.spec import JobSpec
+from dpspca.common.transport import wire
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import PartyName
+from dpspca.common.transport.signing import JobEnvelope, SignedJob, require_still, verify
+from dpspca.common.transport.trust import RevocationList
+
+from .entropy import SystemEntropy
+from .ledger import Ledger, Limits, MemoryLedger, Opening
+from .policy import Policy
+from .preparation import CheckedRows
+from .respond import Responder
+from .shard import Shard, Strategy
+
+MAX_OPEN_JOBS: Final = 64
+"""Jobs that are kept ready; of more, those asked about least recently are opened again when they are asked about."""
+
+ENDS: Final = frozenset({"done", "failed", "cancelled"})
+"""How a coordinator says that a job ended."""
+
+_log = logging.getLogger(__name__)
+
+
+class Ruling(Protocol):
+    """What is allowed on one data set."""
+
+    def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
+        """Refuse a job that breaks a rule."""
+        ...
+
+    def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
+        """Give the budgets of the data set and of this analyst, with nothing spent in them."""
+        ...
+
+
+class Allowing(Protocol):
+    """A policy."""
+
+    def rules(self, data_set: str) -> Ruling:
+        """Give the rules of a data set, or refuse."""
+        ...
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a daemon is told at its start; without a policy, it refuses everything.
+
+    ``words`` makes noise; other than the default is for tests alone.
+    """
+
+    address: str
+    identity: Callable[[], Identity]
+    revocations: Callable[[], RevocationList]
+    clock: Callable[[], datetime]
+    data_sets: Mapping[str, CheckedRows]
+    policy: Callable[[], Allowing] = Policy
+    ledger: Ledger = field(default_factory=MemoryLedger)
+    words: Callable[[], WordSource] = SystemEntropy
+
+
+@dataclass(slots=True)
+class OpenJob:
+    """A verified job and all it needs to be answered, one question after the other."""
+
+    signed: SignedJob
+    envelope: JobEnvelope
+    plan: tuple[Step, ...]
+    responder: Responder
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def name(self) -> str:
+        """What the job is called everywhere."""
+        return self.signed.job_id
+
+    async def answer(self, position: int, question: wire.QuestionReader) -> memoryview:
+        """Answer in a thread.
+
+        Whoever asked may be gone before the thread is done; the next question waits for it all the same, so that no
+        number of connections makes more than one answer of a job at once.
+        """
+        await self._turn.acquire()
+        work = asyncio.ensure_future(
+            asyncio.to_thread(lambda: wire.answer_content(self.responder.respond(position, question.query())))
+        )
+        work.add_done_callback(self._done)
+        return await asyncio.shield(work)
+
+    def _done(self, work: "asyncio.Future[memoryview]") -> None:
+        self._turn.release()
+        if not work.cancelled():
+            work.exception()  # seen, even if nobody waits for it any more
+
+
+class Docket:
+    """Jobs by name. Opening one takes a while, and is done in a thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
+        self._shards: dict[str, Shard] = {}
+        self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
+
+    def find(self, name: str) -> OpenJob | None:
+        """Give a job that is open, if it is still to be believed: analysts are revoked, and jobs expire, meanwhile."""
+        job = self._jobs.get(name)
+        if job:
+            require_still(
+                job.signed,
+                job.envelope,
+                self._settings.identity().authority_pem,
+                now=self._settings.clock(),
+                revoked=self._settings.revocations(),
+            )
+            self._jobs.move_to_end(name)
+        return job
+
+    def close(self, name: str, state: str) -> None:
+        """End a job for good: nothing further is asked of it, and what it has not spent is free again."""
+        self._jobs.pop(name, None)
+        self._settings.ledger.close(name, state if state in ENDS else "ended")
+
+    def open(self, signed: SignedJob) -> OpenJob:
+        """Verify a job, hold it against the policy and the budgets, and make the rows ready for it."""
+        settings = self._settings
+        me = settings.identity()
+        envelope, analyst = verify(
+            signed, me.authority_pem, me=me.name, now=settings.clock(), revoked=settings.revocations()
+        )
+        spec = JobSpec.from_json(envelope.spec)
+        rules = settings.policy().rules(envelope.dataset)
+        rules.check(spec, analyst, envelope.audience)
+        shard = self._shard(envelope.dataset, spec)
+        shard.check(spec)
+        settings.ledger.expire(settings.clock().timestamp())
+        settings.ledger.open(self._opening(signed, envelope, spec, analyst), Limits(*rules.limits(analyst)))
+        responder = Responder(spec, shard, settings.ledger, settings.words(), job=signed.job_id)
+        opened = self._jobs[signed.job_id] = OpenJob(signed, envelope, catalogue.plan(spec), responder)
+        while len(self._jobs) > MAX_OPEN_JOBS:
+            self._jobs.popitem(last=False)
+        _log.info(
+            "Opened job %.12s of %s over '%s': epsilon %g, delta %g.",
+            opened.name,
+            analyst.name,
+            envelope.dataset,
+            spec.budget.epsilon,
+            spec.budget.delta,
+        )
+        return opened
+
+    def _opening(self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName) -> Opening:
+        """Write down what is admitted, and at what price."""
+        cost = events(catalogue.plan(spec))
+        return Opening(
+            job=signed.job_id,
+            data_set=envelope.dataset,
+            data_digest=self._digests[envelope.dataset],
+            analyst=analyst.uri,
+            unit=spec.unit,
+            spec_epsilon=spec.budget.epsilon,
+            spec_delta=spec.budget.delta,
+            units=cost_units(cost),
+            slack_units=slack_units(cost),
+            issued_at=envelope.issued_at,
+            expires_at=envelope.expires_at,
+            signature_hash=sha256(signed.to_bytes()).hexdigest(),
+        )
+
+    def _shard(self, name: str, spec: JobSpec) -> Shard:
+        """Make rows ready under a job's bounds, or find them so: what the last job used is kept for the next."""
+        rows = self._settings.data_sets.get(name)
+        if rows is None:
+            raise RefusedError("There is no such data set here.", "Ask for one that this provider offers.")
+        kept = self._shards.get(name)
+        if kept is None or not kept.fits(spec):
+            kept = Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=Strategy.SETTLE)
+            self._shards[name] = kept
+        return kept

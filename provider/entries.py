@@ -1,0 +1,191 @@
+"""What a ledger records, word for word: the kinds of entry, the one form they are written in, the chain through them.
+
+Pure. An entry is a line of JSON; its hash is the SHA-256 of the hash before it, a line feed, and that line, all as
+text, so that anybody can follow the chain with a shell. Amounts are whole units (``common/privacy/costs.py``), far
+beyond 2^53: a reader of JSON that takes numbers for floats will round them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from hashlib import sha256
+from typing import Any, Final, Self, TypeAlias
+
+from dpspca.common.errors import DpspcaError
+from dpspca.common.privacy.accountant import Filter
+
+GENESIS: Final = "0" * 64
+"""What the first entry names as the hash before it."""
+
+
+class LedgerError(DpspcaError):
+    """The ledger cannot be used, or not now; whatever was being done was not answered."""
+
+    code = "ledger"
+
+
+class QuarantinedError(LedgerError):
+    """The ledger may have forgotten what was spent: nothing is answered until an operator has decided."""
+
+    code = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Budgets in force, of which nothing is spent: of a data set, and of one analyst on it if there is such a cap."""
+
+    data_set: Filter
+    analyst: Filter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How far a ledger has come: which one it is, its number of entries, and the hash of the last."""
+
+    ledger: str
+    entries: int
+    hash: str
+
+
+# --- The kinds of entry -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Founded:
+    """A ledger begins."""
+
+    ledger: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A process took the ledger over, as its one writer."""
+
+    instance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A job was admitted: the price of its whole plan is reserved on its data set."""
+
+    job: str
+    data_set: str
+    data_digest: str
+    analyst: str
+    unit: str
+    spec_epsilon: float
+    spec_delta: float
+    units: int
+    slack_units: int
+    issued_at: int
+    expires_at: int
+    signature_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A question is about to be answered: from here on it is paid for."""
+
+    job: str
+    position: int
+    question: str
+    digest: str
+    units: int
+    slack_units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The answer of a question is kept, and may be sent."""
+
+    job: str
+    position: int
+    shape: Sequence[int]
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A job is over; it gives back what it never answered."""
+
+    job: str
+    state: str
+    returned_units: int
+    returned_slack_units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """The ledger is not the one that the second path remembers; every open job ends, all of it counted as spent."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """An operator ended a quarantine, and said for each data set what was spent beyond these books."""
+
+    reason: str
+    counted: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+Fact: TypeAlias = Founded | Started | Opening | Reserved | Stored | Closed | Quarantined | Released
+
+_KINDS: Final[Mapping[str, type[Fact]]] = {
+    "founded": Founded,
+    "started": Started,
+    "opened": Opening,
+    "reserved": Reserved,
+    "stored": Stored,
+    "closed": Closed,
+    "quarantined": Quarantined,
+    "released": Released,
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_FIELDS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in _NAMES}
+
+
+# --- The chain --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A fact in its place in the chain."""
+
+    number: int
+    at: int
+    fact: Fact
+    content: str
+    hash: str
+
+    @classmethod
+    def following(cls, head: Head, at: int, fact: Fact) -> Self:
+        """Write the entry that comes after a head."""
+        facts = {name: getattr(fact, name) for name in _FIELDS[type(fact)]}
+        content = json.dumps(
+            {"number": head.entries + 1, "at": at, "kind": _NAMES[type(fact)], **facts},
+            sort_keys=True,
+            separators=(",", ":"),
+            allow_nan=False,
+        )
+        return cls(head.entries + 1, at, fact, content, link(head.hash, content))
+
+    @classmethod
+    def read(cls, content: str, written_hash: str) -> Self:
+        """Take an entry's line apart; whether it belongs where it stands is for the books to say."""
+        try:
+            parts = json.loads(content)
+            number, at, kind = parts.pop("number"), parts.pop("at"), parts.pop("kind")
+            return cls(number, at, _KINDS[kind](**parts), content, written_hash)
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup of it.") from problem
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what is written, and its hash."""
+        return {**json.loads(self.content), "hash": self.hash}
+
+
+def link(previous: str, content: str) -> str:
+    """Hash an entry's line, and all before it."""
+    return sha256(f"{previous}\n{content}".encode()).hexdigest()

@@ -1,0 +1,376 @@
+"""What the steward of a provider's data sets allows: TOML, one table a data set. Pure: text in, rules out.
+
+What is not allowed is refused: a data set without a table, an analyst who is not named, a value that is not listed. A
+policy that cannot be read allows nothing at all, and ``faults`` says everything that is wrong with it.
+
+What the numbers mean:
+
+- ``lifetime`` is the promise: whatever all analysts together learn from this data set, in all jobs ever, is
+  (epsilon, delta)-differentially private for its ``unit``. Nothing refills it. What was spent stands in the ledger.
+- A budget is worth so many units of mu^2, and jobs add up in these units, whatever epsilon and delta each was signed
+  with. Epsilons alone cannot be compared: (0.5, 1e-2) costs nearly twice what (1, 1e-6) does. So a job is within
+  ``per_job`` if, and only if, the price of its plan fits into ``Filter.for_budget`` of it.
+- ``per_analyst`` shares the lifetime out. It is no promise of its own: analysts may tell each other what they learnt.
+- There is one ``unit`` a data set, since prices for two cannot be added: under replace-one the number of rows is given
+  away, and what was paid for that says nothing about whether a row is there at all.
+- ``rows_per_person`` is stated, never assumed. With m rows a person, m times the sensitivity is due; no plan can say
+  so yet, hence above 1 every job is refused.
+- ``minimum_parties`` is asked of the signed job, and of how many providers it is addressed to. The coordinator
+  carries it out; no provider's promise rests on it, for each adds all its noise itself.
+- ``norm_bound`` and ``mean_bound`` change no promise either: noise grows with them. They keep an analyst from spending
+  the lifetime on rows cut to nothing, or drowned in noise.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import (
+    MAX_DIMENSION,
+    Accounting,
+    Budget,
+    Centering,
+    JobSpec,
+    Schema,
+    check,
+    check_bound,
+    check_whole,
+)
+from dpspca.common.transport.names import PartyName, Role, check_name, shortened
+
+_SAMPLE: Final = "deploy/samples/policy.toml shows what belongs there."
+_ASK_STEWARD: Final = "It cost nothing. Ask within the rule, or ask the steward of the data to change it."
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The bounds on a row's length that a job may choose between, both included."""
+
+    least: float
+    most: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "least", check_bound("least", self.least))
+        object.__setattr__(self, "most", check_bound("most", self.most))
+        check(self.least <= self.most, f"least is {self.least}, above most, {self.most}.", "Exchange them.")
+
+    def __contains__(self, bound: float) -> bool:
+        return self.least <= bound <= self.most
+
+    def __str__(self) -> str:
+        return f"between {self.least} and {self.most}"
+
+
+class _Held(NamedTuple):
+    """A rule held against a job."""
+
+    rule: str
+    holds: bool
+    asked: str
+    allowed: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """What may be asked of one data set, by whom, and for how much. Made by ``Policy.parse``."""
+
+    data_set: str
+    analysts: tuple[str, ...]
+    unit: PrivacyUnit
+    rows_per_person: int
+    algorithms: tuple[str, ...]
+    centering: tuple[Centering, ...]
+    explained_variance: bool
+    columns: int | tuple[str, ...]
+    """At most so many, or none but these."""
+    norm_bound: Range
+    minimum_parties: int
+    lifetime: Budget
+    per_job: Budget
+    per_analyst: Budget | None = None
+    mean_bound: Range | None = None
+    accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
+
+    def __post_init__(self) -> None:
+        found = list(self._contradictions())
+        check(not found, " ".join(found), "Change one of the two, each time.")
+
+    def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
+        """Refuse a job that breaks a rule: say which, what was asked, and what is allowed.
+
+        ``audience`` are the providers that the job is addressed to. Whether the data set's budget still has room, the
+        ledger says. A stranger learns of no rule but that strangers are refused. Nothing here has seen a row.
+        """
+        for refusal in self.refusals(spec, analyst, audience):
+            raise refusal
+
+    def refusals(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> Iterator[RefusedError]:
+        """Give every rule that a job breaks."""
+        held = (self._held_against_analyst(analyst), *self._held_against(spec, audience))
+        yield from (self._refusal(each) for each in held if not each.holds)
+        yield from self._refusals_of_price(spec)
+
+    def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
+        """Give the budgets of the data set and of this analyst, with nothing spent in them, or refuse a stranger."""
+        held = self._held_against_analyst(analyst)
+        if not held.holds:
+            raise self._refusal(held)
+        return _filter(self.lifetime), _filter(self.per_analyst) if self.per_analyst else None
+
+    def _contradictions(self) -> Iterator[str]:
+        """Find rules that cannot hold together, or of which one makes another pointless."""
+        if (self.mean_bound is None) == (Centering.PRIVATE in self.centering):
+            yield "mean_bound goes with the centring 'private', and only one of the two is there."
+        named = (("per_job", self.per_job), ("per_analyst", self.per_analyst), ("lifetime", self.lifetime))
+        caps = [(name, _filter(budget)) for name, budget in named if budget]
+        for (small, inner), (large, outer) in pairwise(caps):
+            if inner.budget_units > outer.budget_units:
+                yield f"{small} (mu = {inner.budget:.6g}) allows more than {large} (mu = {outer.budget:.6g})."
+
+    def _held_against_analyst(self, analyst: PartyName) -> _Held:
+        named = analyst.role is Role.ANALYST and analyst.name in self.analysts
+        return _Held(
+            "analysts", named, f"a job of {analyst.role} {analyst.name}", "jobs of the analysts whom the policy names"
+        )
+
+    def _held_against(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
+        yield self._held_against_rows_of_person()
+        yield _Held("unit", spec.unit is self.unit, str(spec.unit), str(self.unit))
+        for rule, value, allowed in (
+            ("algorithms", spec.algorithm, self.algorithms),
+            ("accounting", spec.accounting, self.accounting),
+            ("centering", spec.centering, self.centering),
+        ):
+            yield _Held(rule, value in allowed, shortened(str(value)), ", ".join(allowed))
+        explains = self.explained_variance or not spec.explained_variance
+        yield _Held("explained_variance", explains, "what the components explain", "the components alone")
+        yield self._held_against_columns(spec.schema)
+        yield _Held("norm_bound", spec.norm_bound in self.norm_bound, str(spec.norm_bound), str(self.norm_bound))
+        # Where no private mean is allowed, the rule on centring says so.
+        if spec.mean_bound is not None and self.mean_bound is not None:
+            yield _Held("mean_bound", spec.mean_bound in self.mean_bound, str(spec.mean_bound), str(self.mean_bound))
+        enough = f"{self.minimum_parties} or more"
+        for asked, parties in (("for", len(set(audience))), ("that goes on with", spec.minimum_parties)):
+            words = f"a job {asked} {parties} provider(s)"
+            yield _Held("minimum_parties", parties >= self.minimum_parties, words, enough)
+
+    def _held_against_rows_of_person(self) -> _Held:
+        return _Held(
+            "rows_per_person",
+            self.rows_per_person == 1,
+            "a job that protects one row",
+            f"jobs that protect all {self.rows_per_person} rows of a person together, which no job can promise yet",
+        )
+
+    def _held_against_columns(self, schema: Schema) -> _Held:
+        if isinstance(self.columns, int):
+            few = schema.dimension <= self.columns
+            return _Held("columns", few, f"{schema.dimension} columns", f"at most {self.columns}")
+        allowed = f"the {len(self.columns)} columns that the policy names"
+        if schema.names is None:
+            return _Held("columns", False, f"{schema.dimension} columns without their names", allowed)
+        others = sorted(set(schema.names) - set(self.columns))
+        asked = f"{len(others)} other column(s), {', '.join(map(shortened, others[:1]))} for one"
+        return _Held("columns", not others, asked, allowed)
+
+    def _refusals_of_price(self, spec: JobSpec) -> Iterator[RefusedError]:
+        try:
+            _filter(self.per_job).admit(events(catalogue.plan(spec)))
+        except BudgetExceededError as problem:
+            yield BudgetExceededError(f"{self._by_rule('per_job')} {problem.what}", problem.remedy)
+        except DpspcaError as problem:
+            yield RefusedError(f"This job has no plan. {problem.what}", problem.remedy)
+
+    def _refusal(self, held: _Held) -> RefusedError:
+        return RefusedError(f"{self._by_rule(held.rule)} Asked: {held.asked}. Allowed: {held.allowed}.", _ASK_STEWARD)
+
+    def _by_rule(self, rule: str) -> str:
+        return f"The policy for '{self.data_set}' refuses this job by its rule '{rule}'."
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What one provider allows; without data sets, nothing."""
+
+    data_sets: tuple[Rules, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a policy, or say what is wrong with it first; ``faults`` says all."""
+        for fault in faults(text):
+            raise fault
+        return cls(tuple(_rules(name, table) for name, table in tomllib.loads(text)["data_sets"].items()))
+
+    def rules(self, data_set: str) -> Rules:
+        """Give the rules of a data set; without any, everything is refused."""
+        for rules in self.data_sets:
+            if rules.data_set == data_set:
+                return rules
+        raise RefusedError(
+            f"No policy here says what may be asked of the data set {shortened(data_set)}, so nothing may.",
+            "Ask the steward of the data for a policy.",
+        )
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def faults(text: str) -> Iterator[InvalidParameterError]:
+    """Give everything that is wrong with a policy, one fault a key."""
+    try:
+        raw = tomllib.loads(text)
+    except (ValueError, RecursionError) as problem:
+        yield InvalidParameterError(f"The policy is not valid TOML: {problem}.", "Mend that line.")
+        return
+    yield from _caught("The policy", lambda: _check_keys(raw, {"data_sets"}, {"data_sets"}))
+    tables = raw.get("data_sets", {})
+    yield from _caught("The policy", lambda: _check_table("data_sets", tables))
+    for name, table in tables.items() if isinstance(tables, dict) else ():
+        yield from _faults_of_table(name, table)
+
+
+def _faults_of_table(name: str, table: Any) -> Iterator[InvalidParameterError]:  # noqa: ANN401  # whatever TOML holds
+    where = f"The policy for {shortened(name)}"
+    found = [*_caught(where, lambda: check_name("the data set", name)), *_caught(where, lambda: _check_keys_of(table))]
+    given = [key for key in _READERS if key in table] if isinstance(table, dict) else []
+    for key in given:
+        found += _caught(where, partial(_READERS[key], key, table[key]))
+    # Rules are held against each other only once each is a rule.
+    yield from found or _caught(where, lambda: _rules(name, table))
+
+
+def _rules(name: str, table: Mapping[str, Any]) -> Rules:
+    return Rules(data_set=name, **{key: _READERS[key](key, value) for key, value in table.items()})
+
+
+def _caught(where: str, work: Callable[[], object]) -> list[InvalidParameterError]:
+    try:
+        with _naming(where):
+            work()
+    except InvalidParameterError as problem:
+        return [problem]
+    return []
+
+
+def _check_keys_of(table: Any) -> None:  # noqa: ANN401  # whatever TOML holds
+    _check_table("its table", table)
+    needed = {each.name for each in fields(Rules) if each.default is MISSING} - {"data_set"}
+    _check_keys(table, _READERS.keys(), needed)
+
+
+def _check_table(key: str, value: object) -> None:
+    check(isinstance(value, dict), f"{key} is {shortened(value)}, no table.", _SAMPLE)
+
+
+def _check_keys(table: Mapping[str, Any], known: Iterable[str], needed: Iterable[str]) -> None:
+    unknown, missing = sorted(set(table) - set(known)), sorted(set(needed) - set(table))
+    said = [
+        f"{what} {', '.join(keys)}" for what, keys in (("it does not know", unknown), ("it lacks", missing)) if keys
+    ]
+    check(not said, f"{'; '.join(said)}.", _SAMPLE)
+
+
+# --- Values -----------------------------------------------------------------------------------------------------------
+
+Reader = Callable[[str, Any], Any]
+Of = TypeVar("Of", Budget, Range)
+
+
+def _budget(key: str, value: object) -> Budget:
+    made = _made(Budget, key, value)
+    with _naming(key):
+        room = _filter(made)
+    enough = room.budget_units > 0 and room.slack_budget_units > 0
+    check(enough, f"{key} is too small to pay for any job.", "Choose a larger epsilon or delta.")
+    return made
+
+
+def _made(kind: type[Of], key: str, value: Any) -> Of:  # noqa: ANN401  # whatever TOML holds
+    _check_table(key, value)
+    with _naming(key):
+        names = {each.name for each in fields(kind)}
+        _check_keys(value, names, names)
+        return kind(**value)
+
+
+@contextmanager
+def _naming(where: str) -> Iterator[None]:
+    try:
+        yield
+    except DpspcaError as problem:
+        raise InvalidParameterError(f"{where}: {problem.what}", problem.remedy) from None
+
+
+def _whole(most: int) -> Reader:
+    return lambda key, value: check_whole(key, value, least=1, most=most)
+
+
+def _flag(key: str, value: object) -> bool:
+    check(isinstance(value, bool), f"{key} is {shortened(value)}, neither true nor false.", "Give one of these.")
+    return bool(value)
+
+
+def _text(key: str, value: object) -> str:
+    check(isinstance(value, str), f"{key} lists {shortened(value)}, no text.", "Give names.")
+    return str(value)
+
+
+def _one_of(known: Iterable[str]) -> Reader:
+    named = {str(each): each for each in known}
+
+    def read(key: str, value: object) -> str:
+        given = isinstance(value, str) and value in named
+        check(given, f"{key}: {shortened(value)} is not known.", f"Choose among: {', '.join(named)}.")
+        return named[str(value)]
+
+    return read
+
+
+def _list_of(entry: Reader) -> Reader:
+    def read(key: str, value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list) or not value:
+            raise InvalidParameterError(f"{key} is {shortened(value)}, no list of any.", _SAMPLE)
+        found = tuple(entry(key, each) for each in value)
+        check(len(set(found)) == len(found), f"{key} lists something twice.", "List everything once.")
+        return found
+
+    return read
+
+
+def _columns(key: str, value: object) -> int | tuple[str, ...]:
+    read = _list_of(_text) if isinstance(value, list) else _whole(MAX_DIMENSION)
+    columns: int | tuple[str, ...] = read(key, value)
+    return columns
+
+
+def _filter(budget: Budget) -> Filter:
+    return Filter.for_budget(budget.epsilon, budget.delta)
+
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "analysts": _list_of(check_name),
+    "unit": _one_of(unit for unit in PrivacyUnit if unit.is_row),
+    "rows_per_person": _whole(MAX_ROWS),
+    "algorithms": _list_of(_one_of(catalogue.CATALOGUE)),
+    "accounting": _list_of(_one_of(Accounting)),
+    "centering": _list_of(_one_of(Centering)),
+    "explained_variance": _flag,
+    "columns": _columns,
+    "norm_bound": partial(_made, Range),
+    "mean_bound": partial(_made, Range),
+    "minimum_parties": _whole(MAX_PARTIES),
+    "lifetime": _budget,
+    "per_job": _budget,
+    "per_analyst": _budget,
+}
+"""Every key of a data set's table, and what reads it."""

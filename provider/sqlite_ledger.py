@@ -1,0 +1,234 @@
+"""The ledger that lasts: one SQLite file, one writer, and a second path that notices when the file goes back in time.
+
+A start replays every entry, so that no balance is believed that the chain does not give. It then holds the ledger
+against the second path; where the ledger lacks what that remembers, it may have forgotten what was spent, and it
+quarantines itself: nothing is answered until an operator has said what counts as spent (``release``).
+
+The second path is written, and synced, after every commit that lets something be sent. A crash between the two leaves
+it behind by what was never sent, which the next start accepts.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias
+
+import numpy as np
+
+from dpspca.common.errors import DpspcaError
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.transport import files
+
+from .accounts import Question
+from .books import Books
+from .entries import Entry, Fact, Founded, Head, LedgerError, Quarantined, Reserved, Started
+from .ledger import ANSWER, Bookkeeper, Clock, Kept
+from .ledger_database import Connect, Database, connect
+from .ledger_files import UNREADABLE, HeadFile, Hold, files_in_words, read_head
+from .moments import Integers
+
+__all__ = ["SqliteLedger", "export", "read_books", "verify"]
+
+
+class SecondPath(Protocol):
+    """Where the head is remembered."""
+
+    def read(self) -> Head | None: ...
+    def write(self, head: Head) -> None: ...
+    def end(self) -> None: ...
+
+
+Remember: TypeAlias = Callable[[Path], SecondPath]
+
+
+class SqliteLedger(Bookkeeper):
+    """A ledger in a file. Whoever constructs it is its one writer, until ``shut``."""
+
+    def __init__(
+        self,
+        path: Path,
+        head_path: Path,
+        *,
+        clock: Clock = time.time,
+        connect: Connect = connect,
+        remember: Remember = HeadFile,
+    ) -> None:
+        super().__init__(clock)
+        self.instance = token_hex(8)
+        with ExitStack() as undoing:
+            for folder in (path.parent, head_path.parent):
+                files.make_private_folder(folder)
+            hold = Hold(path.with_name(f"{path.name}.lock"), self.instance)
+            undoing.callback(hold.end)
+            with files_in_words(head_path):
+                self._second = remember(head_path)
+                undoing.callback(self._second.end)
+                remembered = self._second.read()
+            self._database = Database.writable(path, connect)
+            undoing.callback(self._database.close)
+            self._covered: Head | None = None
+            self._start(remembered)
+            self._undoing = undoing.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shut()
+
+    def shut(self) -> None:
+        """Let go of the files; the ledger stays as it is."""
+        self._undoing.close()
+
+    @property
+    def quarantine(self) -> str | None:
+        """Why nothing is answered, if so."""
+        return self._books.quarantine
+
+    def release(
+        self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, tuple[int, int]] | None = None
+    ) -> None:
+        """End a quarantine, as an operator decided; the decision is an entry like any other.
+
+        ``counted`` says in units and slack units what of a data set was spent beyond what these books show. Of a data
+        set of ``budgets`` that is not in it everything counts as spent; one in neither stays refused until a later
+        release names it. Jobs signed before now are refused: their answers may be in the part that is lost.
+        """
+        with self._lock:
+            self._record(self._books.to_release(reason, budgets, counted or {}))
+
+    def _start(self, remembered: Head | None) -> None:
+        for entry in self._database.entries():
+            self._books.append(entry)
+        reason = difference(self._books, remembered, self._database.hash_at)
+        self._record(
+            None if self._books.head.entries else Founded(token_hex(16)),
+            Quarantined(reason) if reason and not self.quarantine else None,
+            Started(self.instance),
+        )
+
+    def _record(self, *facts: Fact | None, answer: Kept | None = None) -> bool:
+        changed = super()._record(*facts, answer=answer)
+        # Nothing leaves on the strength of a reservation alone: it is remembered with its answer, for one sync less.
+        if changed and not any(isinstance(fact, Reserved) for fact in facts):
+            self._cover()
+        return changed
+
+    def _cover(self) -> None:
+        """Have the second path remember everything; in quarantine it keeps what it saw, as evidence."""
+        head = self._books.head
+        if self.quarantine is None and self._covered != head:
+            try:
+                self._second.write(head)
+            except OSError as problem:
+                raise LedgerError(
+                    "The provider's ledger cannot be remembered on its second path; nothing was answered.",
+                    "Its operator has to look at that disk.",
+                ) from problem
+            self._covered = head
+
+    def _write(self, entries: Sequence[Entry], answer: Kept | None) -> None:
+        self._database.write(self._books.head, entries, answer)
+
+    def _fetch(self, job: str, position: int, question: Question) -> Integers | None:
+        self._cover()
+        told = question.answer
+        content = np.empty(told.bytes if told else 0, dtype=np.uint8)
+        filled, piece = 0, None
+        try:
+            for piece in self._database.pieces(job, position):
+                content[filled : filled + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+                filled += len(piece)
+        except (sqlite3.Error, ValueError) as problem:
+            raise _answer_lost() from problem
+        if told is None or piece is None:
+            return None
+        if sha256(content.data).hexdigest() != told.sha256:
+            raise _answer_lost()
+        content.setflags(write=False)
+        return content.view(ANSWER).reshape(told.shape)
+
+    def _drop(self, now: float) -> None:
+        over = {job for job, _ in self._database.answers() if self._books.is_over(job, now)}
+        if over:
+            self._database.drop(self._books.head, sorted(over))
+
+
+def difference(books: Books, remembered: Head | None, hash_at: Callable[[int], str | None]) -> str | None:
+    """Say what a second path remembers that a ledger lacks; None if it lacks nothing."""
+    head = books.head
+    if remembered is None:
+        return "The second path remembers nothing of this ledger." if books.jobs else None
+    if remembered == UNREADABLE:
+        return "The second path cannot be read."
+    if remembered.ledger != head.ledger:
+        return "The second path remembers another ledger than this one."
+    if remembered.entries > head.entries:
+        return f"The second path remembers {remembered.entries} entries, the ledger has {head.entries}: it went back."
+    if hash_at(remembered.entries) != remembered.hash:
+        return f"The second path remembers another entry {remembered.entries} than the ledger has."
+    return None
+
+
+def _answer_lost() -> LedgerError:
+    return LedgerError("The answer was kept, and is damaged.", "Start a new job; the operator can verify the ledger.")
+
+
+# --- Reading beside a daemon that writes ------------------------------------------------------------------------------
+
+
+def read_books(path: Path) -> Books:
+    """Work out all balances, and what left, from the entries as they are now."""
+    with Database.readable(path) as database:
+        return Books.replay(database.entries())
+
+
+def export(path: Path) -> Iterator[dict[str, Any]]:
+    """Give every entry with its hash, in order."""
+    with Database.readable(path) as database:
+        for entry in database.entries():
+            yield entry.to_dict()
+
+
+def verify(path: Path, head_path: Path | None = None) -> list[str]:
+    """Say in words all that is wrong with a ledger; nothing if it is as it was written."""
+    remembered = read_head(head_path) if head_path else None
+    try:
+        with Database.readable(path) as database:
+            return list(_problems(database, remembered, beside=head_path is not None))
+    except DpspcaError as problem:
+        return [str(problem)]
+
+
+def _problems(database: Database, remembered: Head | None, *, beside: bool) -> Iterator[str]:
+    yield from database.damages()
+    books = Books.replay(database.entries())
+    if books.quarantine:
+        yield f"Quarantined: {books.quarantine}"
+    elif beside and (found := difference(books, remembered, database.hash_at)):
+        yield found
+    yield from _answer_problems(database, books)
+
+
+def _answer_problems(database: Database, books: Books) -> Iterator[str]:
+    kept = set(database.answers())
+    for job, position in sorted(kept):
+        question = books.question(job, position)
+        digest = sha256()
+        for piece in database.pieces(job, position):
+            digest.update(piece)
+        if question is None or question.answer is None:
+            yield f"Question {position + 1} of job {job} has a kept answer and no entry."
+        elif digest.hexdigest() != question.answer.sha256:
+            yield f"The kept answer to question {position + 1} of job {job} is not the one that was stored."
+    for name, found in books.jobs.items():
+        for position, asked in enumerate(found.questions):
+            if found.state is None and asked.answer and (name, position) not in kept:
+                yield f"The answer to question {position + 1} of job {name} is not kept."

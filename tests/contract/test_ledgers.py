@@ -1,0 +1,413 @@
+"""One contract, every ledger: reserve all, pay before answering, one answer a question, never beyond a budget."""
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledgers import (
+    BUDGET,
+    EXPIRY,
+    LIMITS,
+    PRICE,
+    SLACK,
+    YEAR,
+    answer,
+    digest,
+    opening,
+    quick_folder,
+    reserve,
+    respond,
+    stands,
+)
+
+from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
+from dpspca.common.privacy.accountant import Filter
+from dpspca.provider.books import Books
+from dpspca.provider.ledger import Bookkeeper, Limits, MemoryLedger
+from dpspca.provider.sqlite_ledger import SqliteLedger, read_books
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A ledger, and its books worked out anew from its entries."""
+
+    ledger: Bookkeeper
+    replayed: Callable[[], Books]
+
+    def taken(self, data_set: str = "cohort") -> tuple[int, int]:
+        """What is spent and what is reserved, in questions; slack goes with it."""
+        account = self.replayed().data_sets[data_set]
+        assert account.spent_slack_units * PRICE == account.spent_units * SLACK
+        assert account.reserved_slack_units * PRICE == account.reserved_units * SLACK
+        return account.spent_units // PRICE, account.reserved_units // PRICE
+
+
+def in_memory() -> Kept:
+    ledger = MemoryLedger()
+    return Kept(ledger, lambda: Books.replay(ledger.entries))
+
+
+def in_a_file(folder: Path) -> tuple[Kept, SqliteLedger]:
+    path = folder / "kept" / "ledger.sqlite"
+    ledger = SqliteLedger(path, folder / "second" / "head")
+    return Kept(ledger, lambda: read_books(path)), ledger
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+    if request.param == "memory":
+        yield in_memory()
+        return
+    made, ledger = in_a_file(tmp_path)
+    with ledger:
+        yield made
+
+
+def test_a_job_goes_from_opening_to_its_last_answer(kept: Kept) -> None:
+    assert kept.ledger.open(opening(), LIMITS) is None
+    for position in range(3):
+        assert kept.ledger.standing("job") == stands(position)
+        sent = respond(kept.ledger, "job", position)
+        assert kept.ledger.asked("job", position) == digest("job", position)
+        again = kept.ledger.stored("job", position)
+        assert again is not None
+        assert again.dtype == np.int64
+        assert (again == sent).all()
+    assert kept.ledger.open(opening(), LIMITS) == stands(3)
+
+
+def test_what_was_never_asked_is_not_there(kept: Kept) -> None:
+    assert kept.ledger.standing("job") is None
+    assert kept.ledger.asked("job", 0) is None
+    assert kept.ledger.stored("job", 0) is None
+    kept.ledger.open(opening(), LIMITS)
+    assert kept.ledger.asked("job", -1) is None
+    assert reserve(kept.ledger, "job", 0)
+    assert kept.ledger.stored("job", 0) is None
+
+
+def test_opening_reserves_the_whole_plan_and_answering_spends_it(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    assert kept.taken() == (0, 3)
+    assert reserve(kept.ledger, "job", 0)
+    assert kept.taken() == (1, 2)
+    kept.ledger.store("job", 0, answer("job", 0))
+    assert kept.taken() == (1, 2)
+
+
+def test_all_jobs_of_all_analysts_share_the_budget_of_a_data_set(kept: Kept) -> None:
+    for number in range(3):
+        kept.ledger.open(opening(f"job {number}", analyst=f"analyst {number}"), LIMITS)
+    before = kept.ledger.head()
+    with pytest.raises(BudgetExceededError, match=r"the data set 'cohort'.*is left of") as caught:
+        kept.ledger.open(opening("one too many", analyst="analyst 4"), LIMITS)
+    assert "nothing happened" in caught.value.what
+    assert kept.ledger.head() == before
+    assert kept.taken() == (0, 9)
+    kept.ledger.open(opening("elsewhere", data_set="another cohort"), LIMITS)
+
+
+@pytest.mark.parametrize(("units", "slack"), [(1, 0), (0, 1)])
+def test_a_budget_is_exact_to_the_last_unit(kept: Kept, units: int, slack: int) -> None:
+    kept.ledger.open(opening("first"), LIMITS)
+    rest = BUDGET.budget_units - 3 * PRICE, BUDGET.slack_budget_units - 3 * SLACK
+    with pytest.raises(BudgetExceededError):
+        kept.ledger.open(opening("dearer", units=rest[0] + units, slack_units=rest[1] + slack), LIMITS)
+    kept.ledger.open(opening("fits", units=rest[0], slack_units=rest[1]), LIMITS)
+    with pytest.raises(BudgetExceededError):
+        kept.ledger.open(opening("late", units=units, slack_units=slack), LIMITS)
+
+
+def test_an_analyst_can_be_held_to_less_than_the_data_set_has(kept: Kept) -> None:
+    limits = Limits(BUDGET, analyst=Filter.for_budget(0.5, 1e-6))
+    share = Filter.for_budget(0.5, 1e-6).budget_units
+    plan: dict[str, Any] = {"units": share, "slack_units": 0}
+    kept.ledger.open(opening("first", **plan), limits)
+    with pytest.raises(BudgetExceededError, match="analyst/first on the data set"):
+        kept.ledger.open(opening("second", **plan), limits)
+    kept.ledger.open(opening("third", analyst="another", **plan), limits)
+    kept.ledger.open(opening("fourth", data_set="another cohort", **plan), limits)
+
+
+def test_a_budget_can_be_raised_and_lowered_but_never_below_what_is_taken(kept: Kept) -> None:
+    kept.ledger.open(opening("first"), LIMITS)
+    with pytest.raises(BudgetExceededError, match="smaller than what is spent and promised"):
+        kept.ledger.open(opening("second"), Limits(Filter.for_budget(0.1, 1e-6)))
+    assert kept.ledger.open(opening("first"), Limits(Filter.for_budget(0.1, 1e-6))) is None
+    kept.ledger.open(opening("second", units=9 * PRICE), Limits(Filter.for_budget(2.0, 1e-5)))
+
+
+def test_opening_again_goes_on_and_reserves_nothing_more(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    respond(kept.ledger, "job", 0)
+    before = kept.ledger.head()
+    assert kept.ledger.open(opening(signature_hash="6" * 64), LIMITS) == stands(1)
+    assert kept.ledger.head() == before
+    assert kept.taken() == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"data_digest": "e" * 64}, "data changed"),
+        ({"data_set": "another"}, "another data set"),
+        ({"analyst": "another"}, "another analyst"),
+        ({"units": 1}, "another units"),
+    ],
+)
+def test_t16_a_job_whose_data_or_terms_changed_is_refused(kept: Kept, changes: dict[str, Any], reason: str) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    respond(kept.ledger, "job", 0)
+    before = kept.ledger.head()
+    with pytest.raises(RefusedError, match=reason):
+        kept.ledger.open(opening(**changes), LIMITS)
+    assert kept.ledger.head() == before
+
+
+def test_jobs_on_one_data_set_protect_one_unit(kept: Kept) -> None:
+    kept.ledger.open(opening("first"), LIMITS)
+    before = kept.ledger.head()
+    with pytest.raises(RefusedError, match="protect row-add-remove"):
+        kept.ledger.open(opening("second", unit="row-replace-one"), LIMITS)
+    assert kept.ledger.head() == before
+    kept.ledger.open(opening("third", unit="row-replace-one", data_set="another"), LIMITS)
+
+
+def test_of_callers_that_saw_one_standing_one_reserves(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    assert reserve(kept.ledger, "job", 0)
+    before = kept.ledger.head()
+    assert not reserve(kept.ledger, "job", 0)
+    assert not reserve(kept.ledger, "job", 2)
+    assert kept.ledger.head() == before
+    assert kept.taken() == (1, 2)
+
+
+def test_a_question_dearer_than_what_was_reserved_is_refused(kept: Kept) -> None:
+    kept.ledger.open(opening(units=PRICE - 1), LIMITS)
+    with pytest.raises(RefusedError, match="more than was reserved"):
+        reserve(kept.ledger, "job", 0)
+    assert kept.ledger.standing("job") is None
+
+
+def test_an_answer_is_stored_once_and_only_where_it_was_paid_for(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    with pytest.raises(RefusedError, match="No answer is awaited"):
+        kept.ledger.store("job", 0, answer("job", 0))
+    sent = respond(kept.ledger, "job", 0)
+    with pytest.raises(RefusedError, match="No answer is awaited"):
+        kept.ledger.store("job", 0, sent + 1)
+    again = kept.ledger.stored("job", 0)
+    assert again is not None
+    assert (again == sent).all()
+
+
+def test_t17_an_answer_never_crosses_jobs(kept: Kept) -> None:
+    for job in ("job", "other"):
+        kept.ledger.open(opening(job), LIMITS)
+    sent = {job: respond(kept.ledger, job, 0) for job in ("job", "other")}
+    for job, made in sent.items():
+        again = kept.ledger.stored(job, 0)
+        assert again is not None
+        assert (again == made).all()
+
+
+def test_closing_gives_back_what_was_never_asked_and_what_was_never_stored(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    respond(kept.ledger, "job", 0)
+    assert reserve(kept.ledger, "job", 1)
+    kept.ledger.close("job", "aborted")
+    assert kept.taken() == (1, 0)
+    with pytest.raises(BudgetExceededError):
+        kept.ledger.open(opening("next", units=BUDGET.budget_units - PRICE + 1), LIMITS)
+    kept.ledger.open(opening("next", units=BUDGET.budget_units - PRICE), LIMITS)
+
+
+def test_an_answer_that_was_being_made_when_its_job_closed_is_refused(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    assert reserve(kept.ledger, "job", 0)
+    kept.ledger.close("job", "aborted")
+    with pytest.raises(RefusedError, match="over here \\(aborted\\)"):
+        kept.ledger.store("job", 0, answer("job", 0))
+    assert kept.ledger.stored("job", 0) is None
+
+
+def test_closing_is_final_and_closing_again_changes_nothing(kept: Kept) -> None:
+    kept.ledger.close("never opened", "aborted")
+    kept.ledger.open(opening(), LIMITS)
+    sent = respond(kept.ledger, "job", 0)
+    kept.ledger.close("job", "done")
+    before = kept.ledger.head()
+    kept.ledger.close("job", "aborted")
+    assert kept.ledger.head() == before
+    with pytest.raises(RefusedError, match="over here \\(done\\)"):
+        kept.ledger.open(opening(), LIMITS)
+    with pytest.raises(RefusedError, match="over here \\(done\\)"):
+        reserve(kept.ledger, "job", 1)
+    again = kept.ledger.stored("job", 0)
+    assert again is not None
+    assert (again == sent).all()
+
+
+def test_an_expired_job_is_closed_and_its_answers_are_dropped(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    kept.ledger.open(opening("longer", expires_at=EXPIRY + 1), LIMITS)
+    respond(kept.ledger, "job", 0)
+    kept.ledger.expire(EXPIRY - 1)
+    assert kept.taken() == (1, 5)
+    assert kept.ledger.stored("job", 0) is not None
+    kept.ledger.expire(EXPIRY)
+    assert kept.taken() == (1, 3)
+    assert kept.ledger.stored("job", 0) is None
+    assert kept.ledger.asked("job", 0) == digest("job", 0)
+    with pytest.raises(RefusedError, match="expired"):
+        kept.ledger.open(opening(), LIMITS)
+
+
+@pytest.mark.parametrize("years", [-10, -1 / 8760, 1 / 8760, 10])
+def test_t15_no_clock_refills_a_budget(kept: Kept, years: float) -> None:
+    for number in range(3):
+        kept.ledger.open(opening(f"job {number}"), LIMITS)
+        for position in range(3):
+            respond(kept.ledger, f"job {number}", position)
+    kept.ledger.expire(EXPIRY + years * YEAR)
+    assert kept.taken() == (9, 0)
+    with pytest.raises(BudgetExceededError):
+        kept.ledger.open(opening("late", expires_at=int(EXPIRY + 20 * YEAR)), LIMITS)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (7, 3), (2, 3, 4), (200_003, 2)])
+def test_an_answer_of_any_form_comes_back_as_it_was(kept: Kept, shape: tuple[int, ...]) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    made = np.random.default_rng(1).integers(-(2**62), 2**62, shape)
+    assert reserve(kept.ledger, "job", 0)
+    kept.ledger.store("job", 0, np.asarray(made)[..., ::-1] if shape else np.asarray(made))
+    again = kept.ledger.stored("job", 0)
+    assert again is not None
+    assert again.shape == shape
+    assert np.array_equal(again, np.asarray(made)[..., ::-1] if shape else made)
+
+
+def test_what_was_stored_cannot_be_changed_from_outside(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    sent = respond(kept.ledger, "job", 0)
+    sent += 1
+    again = kept.ledger.stored("job", 0)
+    assert again is not None
+    assert (again == sent - 1).all()
+    with pytest.raises(ValueError, match="read-only"):
+        again += 1
+
+
+@pytest.fixture
+def hasty_switching() -> Iterator[None]:
+    """Make threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_switching")
+def test_t11_jobs_that_are_opened_at_once_never_overspend(kept: Kept) -> None:
+    barrier = Barrier(8)
+
+    def open_one(number: int) -> bool:
+        barrier.wait()
+        try:
+            kept.ledger.open(opening(f"job {number}"), LIMITS)
+        except BudgetExceededError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        admitted = list(pool.map(open_one, range(8)))
+    assert sum(admitted) == 3
+    assert kept.taken() == (0, 9)
+
+
+@pytest.mark.usefixtures("hasty_switching")
+def test_t11_a_question_reserved_at_once_is_paid_once(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    barrier = Barrier(8)
+
+    def ask(_: int) -> bool:
+        barrier.wait()
+        return reserve(kept.ledger, "job", 0)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(ask, range(8))) == 1
+    assert kept.taken() == (1, 2)
+
+
+JOBS = st.sampled_from(["a", "b", "c", "d"])
+STEPS = st.one_of(
+    st.tuples(st.just("open"), JOBS, st.integers(1, 4)),
+    st.tuples(st.sampled_from(["reserve", "store"]), JOBS, st.integers(0, 3)),
+    st.tuples(st.just("close"), JOBS, st.just(0)),
+    st.tuples(st.just("expire"), JOBS, st.integers(EXPIRY - 2, EXPIRY + 2)),
+)
+
+
+def attempt(ledger: Bookkeeper, step: tuple[str, str, int]) -> Any:
+    """Do one thing, and say in a comparable way what came of it."""
+    name, job, number = step
+    try:
+        match name:
+            case "open":
+                expires = EXPIRY + ord(job) % 3
+                plan: dict[str, Any] = {"units": number * PRICE, "slack_units": number * SLACK, "expires_at": expires}
+                return ledger.open(opening(job, **plan), LIMITS)
+            case "reserve":
+                return reserve(ledger, job, number)
+            case "store":
+                return ledger.store(job, number, answer(job, number))
+            case "close":
+                return ledger.close(job, "aborted")
+            case _:
+                return ledger.expire(number)
+    except DpspcaError as problem:
+        return str(problem)
+
+
+def seen(kept: Kept) -> Any:
+    books = kept.replayed()
+    stored = {(job, at): kept.ledger.stored(job, at) for job in books.jobs for at in range(4)}
+    return (
+        books.data_sets,
+        {name: (job.state, job.account, len(job.questions)) for name, job in books.jobs.items()},
+        {key: None if each is None else each.tobytes() for key, each in stored.items()},
+        [(each.job, each.position, each.sha256) for each in books.outbox()],
+    )
+
+
+# A job that nobody opened is the one liberty of the ledger in memory.
+@given(steps=st.lists(STEPS, max_size=25))
+@settings(max_examples=25)
+def test_every_ledger_says_the_same_whatever_is_done_and_keeps_within_its_budget(
+    steps: list[tuple[str, str, int]],
+) -> None:
+    with quick_folder() as folder:
+        filed, ledger = in_a_file(folder)
+        with ledger:
+            remembered = in_memory()
+            opened: set[str] = set()
+            for step in steps:
+                if step[0] == "reserve" and step[1] not in opened:
+                    continue
+                outcome = attempt(filed.ledger, step)
+                assert outcome == attempt(remembered.ledger, step)
+                opened |= {step[1]} if step[0] == "open" and not isinstance(outcome, str) else set()
+                books = filed.replayed()
+                taken = books.data_sets["cohort"] if books.data_sets else None
+                assert taken is None or taken.spent_units + taken.reserved_units <= BUDGET.budget_units
+                assert len(list(books.outbox())) * PRICE <= (taken.spent_units if taken else 0)
+            assert seen(filed) == seen(remembered)

@@ -1,0 +1,58 @@
+"""Commands, run in the process of a test: starting a process for each would take most of a second."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpspca.cli.main import main
+
+
+@dataclass
+class Ended:
+    """What a command wrote, and the code that it left with."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        assert self.code == 0, self.err
+        read: dict[str, Any] = json.loads(self.out)
+        return read
+
+    @property
+    def complaint(self) -> str:
+        """Give the one line of words that a command which could not do its work has written."""
+        assert (self.code, self.out) == (2, ""), self.err
+        (line,) = self.err.splitlines()
+        return line
+
+    @property
+    def wrongs(self) -> list[str]:
+        """Give what a doctor found wrong."""
+        assert self.code == 1
+        return [line for line in self.out.splitlines() if line.startswith("WRONG")]
+
+
+def commands_in(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Ended]:
+    """Give what runs a command in a folder, as its program would."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)  # typer puts another in its place
+
+    def run_here(*words: object) -> Ended:
+        monkeypatch.setattr("sys.argv", ["dpspca", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        written = capfd.readouterr()
+        return Ended(int(ended.value.code or 0), written.out, written.err)
+
+    return run_here

@@ -1,0 +1,108 @@
+"""A real PostgreSQL server for as long as tests need it, on a socket in a folder of its own."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+OWNER = "postgres"
+PATIENCE = 30.0
+
+
+@dataclass
+class Server:
+    """A running server."""
+
+    folder: Path
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql:///{database}?host={self.folder}&user={OWNER}"
+
+    def database(self) -> str:
+        """Make a new database; its address."""
+        name = f"journal_{next(self.numbers)}"
+        self.run(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def run(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement as the server's administrator."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            found = connection.execute(statement.encode())
+            return found.fetchall() if found.description else []
+
+    def end_sessions(self) -> None:
+        """End every other session, as an administrator does to take the journal from a coordinator."""
+        self.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname <> ''"
+        )
+
+
+def program(name: str) -> str:
+    """Find a program of PostgreSQL's, or skip the test."""
+    found = shutil.which(name) or next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), None)
+    if found is None:
+        pytest.skip(f"PostgreSQL's {name} is not installed (Debian: apt-get install postgresql)")
+    return found
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """Found a cluster, start it, and remove it again. It does not run as root, so root starts it as somebody else."""
+    initdb, postgres = program("initdb"), program("postgres")
+    folder = Path(tempfile.mkdtemp(prefix="dpspca-"))
+    who: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        there = pwd.getpwnam(OWNER)
+        os.chown(folder, there.pw_uid, there.pw_gid)
+        who = {"user": there.pw_uid, "group": there.pw_gid, "extra_groups": []}
+    try:
+        _quietly([initdb, "-D", str(folder / "data"), "-U", OWNER, "-A", "trust", "-E", "UTF8"], who)
+        with _running(
+            [postgres, "-D", str(folder / "data"), "-k", str(folder), "-c", "listen_addresses="], folder, who
+        ):
+            yield Server(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _quietly(command: Sequence[str], who: dict[str, Any]) -> None:
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False, **who)  # noqa: S603  # its programs
+    assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def _running(command: Sequence[str], folder: Path, who: dict[str, Any]) -> Iterator[None]:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd="/", **quiet, **who)  # noqa: S603  # its programs
+    try:
+        _wait_for(Server(folder), process)
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE)
+
+
+def _wait_for(there: Server, process: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            there.run("SELECT 1")
+        except psycopg.OperationalError:
+            assert process.poll() is None, "PostgreSQL ended"
+            assert time.monotonic() < until, "PostgreSQL did not start"
+            time.sleep(0.05)
+        else:
+            return

@@ -1,0 +1,210 @@
+"""A disk that can be pulled out: SQLite runs over it, and every write, truncation, deletion and sync is written down.
+
+What a power cut leaves is then worked out from that record: at each of its points, with what was not yet synced kept,
+lost, or kept in part, sector by sector and in any order. The same disk can refuse a step while the process lives on.
+"""
+
+import os
+import random
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import apsw
+
+from dpspca.provider.ledger_files import HeadFile
+
+SECTOR = 512
+
+Kind: TypeAlias = Literal["create", "write", "truncate", "delete", "sync", "note"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that happened to a file; or, as a note, something that the program had done by then."""
+
+    kind: Kind
+    name: str = ""
+    offset: int = 0
+    content: bytes = b""
+    note: Any = None
+
+
+@dataclass
+class Disk:
+    """The record. ``refuse`` may raise in front of any step, by its number."""
+
+    steps: list[Step] = field(default_factory=list)
+    refuse: Callable[[int, Step], None] = lambda _number, _step: None
+    tried: int = 0
+
+    def take(self, step: Step) -> None:
+        self.tried += 1
+        self.refuse(self.tried, step)
+        self.steps.append(step)
+
+    def note(self, note: Any) -> None:
+        self.steps.append(Step("note", note=note))
+
+    def holding(self, files: Mapping[str, bytes]) -> "Disk":
+        """The same disk, with files on it from the start."""
+        for name, content in files.items():
+            self.steps += [Step("write", name, 0, content), Step("sync", name)]
+        return self
+
+    def notes(self, point: int) -> list[Any]:
+        """What the program had done before a point."""
+        return [step.note for step in self.steps[:point] if step.kind == "note"]
+
+    def points(self) -> Iterator[int]:
+        """All moments at which the power can fail: in front of each step, and after the last."""
+        yield from (point for point, step in enumerate(self.steps) if step.kind != "note")
+        yield len(self.steps)
+
+    def left(self, point: int, keep: Callable[[], bool]) -> dict[str, bytes]:
+        """The files as a power cut leaves them; ``keep`` decides about each sector that was not synced."""
+        files: dict[str, _File] = {}
+        for step in self.steps[:point]:
+            if step.kind != "note":
+                files.setdefault(step.name, _File()).take(step)
+        remains = {name: file.after_cut(keep) for name, file in files.items()}
+        return {name: content for name, content in remains.items() if content is not None}
+
+
+@dataclass
+class _File:
+    safe: bytearray | None = None
+    waiting: list[Step] = field(default_factory=list)
+
+    def take(self, step: Step) -> None:
+        if step.kind == "sync":
+            self.safe = self.apply(self.safe, self.waiting)
+            self.waiting = []
+        else:
+            self.waiting.append(step)
+
+    def after_cut(self, keep: Callable[[], bool]) -> bytes | None:
+        survived = [part for step in self.waiting for part in _sectors(step) if keep()]
+        found = self.apply(None if self.safe is None else bytearray(self.safe), survived)
+        return None if found is None else bytes(found)
+
+    @staticmethod
+    def apply(content: bytearray | None, steps: Sequence[Step]) -> bytearray | None:
+        for step in steps:
+            if step.kind == "delete":
+                content = None
+                continue
+            content = bytearray() if content is None else content
+            if step.kind == "truncate":
+                content = (content + bytes(max(0, step.offset - len(content))))[: step.offset]
+            elif step.kind == "write":
+                content.extend(bytes(max(0, step.offset - len(content))))
+                content[step.offset : step.offset + len(step.content)] = step.content
+        return content
+
+
+def _sectors(step: Step) -> Iterator[Step]:
+    """Cut a write at the borders of sectors, as a disk may."""
+    if step.kind != "write":
+        yield step
+        return
+    at = 0
+    while at < len(step.content):
+        size = SECTOR - (step.offset + at) % SECTOR
+        yield Step("write", step.name, step.offset + at, step.content[at : at + size])
+        at += size
+
+
+def keep_all() -> bool:
+    """As after a kill: the system has all that was written."""
+    return True
+
+
+def keep_none() -> bool:
+    """As after a power cut with everything still in memory."""
+    return False
+
+
+def keep_some(seed: object) -> Callable[[], bool]:
+    """As after a power cut in the midst of writing back."""
+    draw = random.Random(repr(seed))
+    share = draw.choice([0.1, 0.5, 0.9])
+    return lambda: draw.random() < share
+
+
+# --- SQLite over such a disk ------------------------------------------------------------------------------------------
+
+
+class Shim(apsw.VFS):
+    """The system's files, recorded."""
+
+    def __init__(self, name: str, disk: Disk) -> None:
+        self.name, self.disk = name, disk
+        super().__init__(name, "")
+
+    def xOpen(self, name: Any, flags: list[int]) -> "ShimFile":  # noqa: N802  # SQLite's name
+        return ShimFile(self.disk, name, flags)
+
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802  # SQLite's name
+        self.disk.take(Step("delete", Path(filename).name))
+        super().xDelete(filename, syncdir)
+        if syncdir:
+            self.disk.take(Step("sync", Path(filename).name))
+
+
+class ShimFile(apsw.VFSFile):
+    """A file of which every change is recorded in front of being made."""
+
+    def __init__(self, disk: Disk, name: Any, flags: list[int]) -> None:
+        self.disk = disk
+        self.short = Path(name.filename() if isinstance(name, apsw.URIFilename) else name or "temporary").name
+        super().__init__("", name, flags)
+
+    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802  # SQLite's name
+        self.disk.take(Step("write", self.short, offset, bytes(data)))
+        super().xWrite(data, offset)
+
+    def xTruncate(self, newsize: int) -> None:  # noqa: N802  # SQLite's name
+        self.disk.take(Step("truncate", self.short, newsize))
+        super().xTruncate(newsize)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802  # SQLite's name
+        self.disk.take(Step("sync", self.short))
+        super().xSync(flags)
+
+
+class RecordedHeadFile(HeadFile):
+    """The second path, on the same disk."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.disk, self.short = disk, path.name
+        super().__init__(path)
+
+    def _put(self, content: bytes, offset: int) -> None:
+        self.disk.take(Step("write", self.short, offset, content))
+        os.pwrite(self._descriptor, content, offset)
+        self.disk.take(Step("sync", self.short))
+
+
+class Connection:
+    """A connection over a shim, with the errors of the standard library."""
+
+    def __init__(self, path: Path, shim: Shim, settings: Sequence[str] = ()) -> None:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        self._connection = apsw.Connection(str(path), flags, vfs=shim.name)
+        for setting in settings:
+            self.execute(f"PRAGMA {setting}")
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Iterator[tuple[Any, ...]]:
+        try:
+            return iter(list(self._connection.execute(sql, parameters)))
+        except apsw.Error as problem:
+            raise sqlite3.OperationalError(str(problem)) from problem
+
+    def close(self) -> None:
+        try:
+            self._connection.close()
+        except apsw.Error as problem:
+            raise sqlite3.OperationalError(str(problem)) from problem

@@ -1,0 +1,283 @@
+"""Coordinators as processes that die, and the federation around them that does not."""
+
+import asyncio
+import json
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from town import NOISE_SEED, SHARDS, Running, Town, seeded, spec
+
+from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
+from dpspca.client.simulation import simulate
+from dpspca.common.model import Model
+from dpspca.common.privacy.keystream import WordSource
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.signing import SignedJob
+
+PATIENCE = 60.0
+
+MORTAL = """
+import os, sys
+from dpspca.cli import daemons, main
+from dpspca.server.sqlite_journal import SqliteJournal
+
+written, fatal, moment = 0, int(sys.argv.pop(1)), sys.argv.pop(1)
+
+class Mortal(SqliteJournal):
+    def _run(self, statement, *values):
+        global written
+        if statement != "COMMIT" or not hasattr(self, "_opened"):  # the file is being made
+            return super()._run(statement, *values)
+        written += 1
+        if (written, moment) == (fatal, "before"):
+            os._exit(9)
+        done = super()._run(statement, *values)
+        if (written, moment) == (fatal, "after"):
+            os._exit(9)
+        return done
+
+daemons.SqliteJournal = Mortal
+main.main()
+"""
+"""The program, which dies right before or after its n-th write to the journal is committed."""
+
+LEASE = """
+import sys
+from functools import partial
+from dpspca.cli import daemons, main
+daemons.PostgresJournal = partial(daemons.PostgresJournal, lease_seconds=float(sys.argv.pop(1)))
+main.main()
+"""
+"""The program, which loses the journal after so many seconds of silence."""
+
+NARROW = """
+import resource, sys
+from dpspca.cli import main
+most = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+main.main()
+"""
+"""The program on a disk where no file has room for more than so many bytes."""
+
+
+class LastingTown(Town):
+    """A town in which whoever comes back is who it was."""
+
+    def identity(self, role: Role, name: str, days: int = 30) -> Identity:
+        home = self.folder / f"{role}-{name}"
+        return Identity.load(home) if home.exists() else super().identity(role, name, days)
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@dataclass
+class Hub:
+    """A coordinator in a process of its own, always at the same address."""
+
+    town: Town
+    name: str = "hub"
+    journal: str = "journal.db"
+    address: str = field(default_factory=lambda: f"127.0.0.1:{free_port()}")
+    log: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.settings = self.town.folder / f"{self.name}.toml"
+        hub_identity(self.town)
+        (self.town.folder / "revoked.pem").write_bytes(self.town.authority.revocation_list())
+        told = {
+            "listen": self.address,
+            "identity": "coordinator-hub",
+            "revocations": "revoked.pem",
+            "journal": self.journal,
+        }
+        self.settings.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in told.items()))
+
+    @property
+    def file(self) -> Path:
+        return self.town.folder / self.journal
+
+    async def start(self, program: str = "from dpspca.cli import main\nmain.main()", *words: object) -> None:
+        """Start the program, and wait until it listens."""
+        self.log.clear()
+        command = (sys.executable, "-c", program, *map(str, words), "coordinator", "start", "--config", self.settings)
+        self.process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        self._reading = asyncio.create_task(self._read())
+        await self.says("listening on")
+
+    async def says(self, words: str) -> None:
+        """Wait until the log of this life has these words."""
+        async with asyncio.timeout(PATIENCE):
+            while not any(words in line for line in self.log):
+                assert not self._reading.done(), self.log
+                await asyncio.sleep(0.02)
+
+    async def ended(self) -> int:
+        """Wait until it has ended by itself."""
+        async with asyncio.timeout(PATIENCE):
+            code = await self.process.wait()
+        await self._reading
+        return code
+
+    async def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        return await self.ended()
+
+    async def stop(self, grace: float = 0) -> None:
+        """End it, whatever state it is in."""
+        await self.kill()
+
+    async def _read(self) -> None:
+        assert self.process.stderr
+        async for line in self.process.stderr:
+            self.log.append(line.decode())
+
+
+class Slow:
+    """Noise as seeded, drawn slowly enough that a job can be met half-way; every word that is drawn is counted."""
+
+    drawn = 0
+
+    def __init__(self, words: WordSource, seconds: float) -> None:
+        self._words = words
+        self._seconds = seconds
+
+    def words(self, count: int) -> NDArray[np.uint32]:
+        time.sleep(self._seconds)
+        Slow.drawn += count
+        return self._words.words(count)
+
+
+@asynccontextmanager
+async def around(
+    town: Town, hub: Any, seconds: float = 0.0, names: Mapping[str, Any] = SHARDS
+) -> AsyncIterator[Running]:
+    """Run providers in this process, and an analyst, around a coordinator that has started."""
+    Slow.drawn = 0
+    async with AsyncFederation(hub.address, ada(town)) as analyst:
+        running = Running(
+            town, hub, analyst, [town.revocations()], SHARDS, lambda number: Slow(seeded(number), seconds)
+        )
+        try:
+            for name in names:
+                await running.start(name)
+            yield running
+        finally:
+            await running.stop()
+
+
+def signed(town: Town, **changes: Any) -> SignedJob:
+    """Sign the usual job as ada."""
+    return town.job(spec(**changes), ada(town), list(SHARDS))
+
+
+def ada(town: Town) -> Identity:
+    """Give the analyst's identity."""
+    return town.identity(Role.ANALYST, "ada")
+
+
+def hub_identity(town: Town) -> Identity:
+    """Give the coordinator's identity: one, however many coordinators there are."""
+    return town.identity(Role.COORDINATOR, "hub")
+
+
+Found = TypeVar("Found")
+
+
+async def patiently(work: Callable[[], Awaitable[Found]]) -> Found:
+    """Try again while the coordinator is away."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await work()
+            except FederationError as problem:
+                if "UNAVAILABLE" not in str(problem):
+                    raise
+            await asyncio.sleep(0.1)
+
+
+async def submit(running: Running, job: SignedJob) -> AsyncJob:
+    return await patiently(lambda: running.analyst.submit_signed(job, spec()))
+
+
+async def answered(job: AsyncJob, least: int) -> None:
+    """Wait until so many questions are answered."""
+    async for state in job.watch():
+        if state.answered >= least:
+            return
+
+
+def assert_undisturbed(model: Model) -> None:
+    """Hold a model against the one of a run in which nothing happened."""
+    inside = simulate(list(SHARDS.values()), spec(), noise_seed=NOISE_SEED)
+    assert model.components.tobytes() == inside.components.tobytes()
+    assert model.explained_variance is not None
+    assert inside.explained_variance is not None
+    assert model.explained_variance.tobytes() == inside.explained_variance.tobytes()
+    assert model.statement.parties == len(SHARDS)
+
+
+class Forwarder:
+    """An address that stays while coordinators change: connections go to whichever is named."""
+
+    def __init__(self) -> None:
+        self.target = ""
+        self.address = ""
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def redirect(self, target: str) -> None:
+        """Send new connections there, and end those that there are."""
+        self.target = target
+        for writer in self._open:
+            writer.close()
+
+    async def stop(self, grace: float = 0) -> None:
+        self._server.close()
+        self.redirect("")
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            host, port = self.target.split(":")
+            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            writer.close()
+            return
+        self._open |= {writer, far_writer}
+        await asyncio.gather(_carry(reader, far_writer), _carry(far_reader, writer))
+        self._open -= {writer, far_writer}
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while content := await reader.read(2**16):
+            writer.write(content)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
+
+
+def moments(seed: int, count: int, longest: float) -> list[float]:
+    """Draw moments at which something happens; the same for every run of the tests."""
+    drawn = random.Random(seed)
+    return [drawn.uniform(0, longest) for _ in range(count)]

@@ -1,0 +1,74 @@
+"""Time and chance in a test's hand: an event loop whose clock jumps to the next event, and threads that are none.
+
+Whatever runs in such a loop runs alike for the same seed, down to the order of its steps, and years pass in no time.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+THINKING = 0.02
+"""Seconds that work in a thread may take."""
+
+
+class StuckError(Exception):
+    """Everybody waits for somebody: no event is to come, ever."""
+
+
+class _Selector(selectors.SelectSelector):
+    """Waits by moving the clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise StuckError
+        self.now += max(timeout, 0.0)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop that never waits, and does at once what threads would do, after a while that chance decides."""
+
+    def __init__(self, chance: Random) -> None:
+        self._waiting = _Selector()
+        self._chance = chance
+        self._free_at: dict[object, float] = {}
+        super().__init__(self._waiting)
+
+    def time(self) -> float:
+        return self._waiting.now
+
+    def run_in_executor(  # type: ignore[override]  # a future of this loop, as the real one gives
+        self, executor: object, func: Callable[..., Result], *args: Any
+    ) -> "asyncio.Future[Result]":
+        future: asyncio.Future[Result] = self.create_future()
+        begin = max(self.time(), self._free_at.get(executor, 0.0)) if executor else self.time()
+        end = begin + self._chance.uniform(0, THINKING)
+        if executor:  # an executor of somebody's own has one thread: it works in order
+            self._free_at[executor] = end
+
+        def work() -> None:
+            try:
+                result = func(*args)
+            except BaseException as problem:  # noqa: BLE001  # as a thread would hand it over
+                if not future.done():
+                    future.set_exception(problem)
+            else:
+                if not future.done():
+                    future.set_result(result)
+
+        self.call_at(end, work)
+        return future
+
+
+def run(scene: Coroutine[Any, Any, Result], chance: Random) -> Result:
+    """Run a scene to its end; the same chance gives the same run."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner:
+        return runner.run(scene)

@@ -1,0 +1,264 @@
+"""What a coordinator with a true certificate can do to a connection: nothing that lasts, grows or spends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from town import AnythingGoes, Town, now
+
+from dpspca.common.privacy.keystream import WordSource
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import CovarianceProduct
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.transport import wire
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.proof import prove
+from dpspca.common.transport.signing import SignedJob
+from dpspca.common.transport.trust import RevocationList
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider import docket as dockets
+from dpspca.provider.conversation import Conversation
+from dpspca.provider.docket import Docket, Settings
+from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.preparation import check_rows
+
+SPEC = JobSpec(
+    schema=Schema(6),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=4.0,
+    components=2,
+    explained_variance=False,
+    options={"sparsity": 6, "rounds": 3},
+)
+QUESTION = CovarianceProduct(np.eye(6)[:, :2])
+
+
+@dataclass
+class Table:
+    """A provider's end of a connection, and whoever sits at the other."""
+
+    town: Town
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    source: Callable[[], WordSource] = SystemEntropy
+    ahead: timedelta = timedelta()
+    revoked: RevocationList | None = None
+    rows: NDArray[np.float64] = field(default_factory=lambda: np.random.default_rng(1).standard_normal((20, 6)))
+
+    def __post_init__(self) -> None:
+        self.hub = self.town.identity(Role.COORDINATOR, "hub")
+        self.north = self.town.identity(Role.PROVIDER, "north")
+        self.ada = self.town.identity(Role.ANALYST, "ada")
+        rows = {"cohort": check_rows(self.rows)}
+        self.settings = Settings("", self.me, self.list, self.clock, rows, AnythingGoes, self.ledger, self.words)
+        self.docket = Docket(self.settings)
+        self.stream: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue()
+
+    def me(self) -> Identity:
+        return self.north
+
+    def list(self) -> RevocationList:
+        return self.revoked or self.town.revocations()
+
+    def clock(self) -> datetime:
+        return now() + self.ahead
+
+    def words(self) -> WordSource:
+        return self.source()
+
+    def job(self, **times: Any) -> SignedJob:
+        return self.town.job(SPEC, self.ada, ["north"], **times)
+
+    async def sit(self) -> None:
+        """Begin a conversation, and be welcomed."""
+        self.conversation = Conversation(self.settings, self.docket, asyncio.Event())
+        self.said = self.conversation.outbound()
+        self.hearing = asyncio.create_task(self.conversation.hear(self._messages()))
+        challenge = (await anext(self.said)).hello.challenge
+        proof = prove(self.hub, challenge, self.north.name)
+        await self.stream.put(pb.ToProvider(welcome=pb.Welcome(certificate=self.hub.certificate_pem, proof=proof)))
+
+    async def _messages(self) -> AsyncIterator[pb.ToProvider]:
+        while (message := await self.stream.get()) is not None:
+            yield message
+            self.stream.task_done()
+
+    async def ask(self, job: SignedJob, position: int = 0, query: CovarianceProduct = QUESTION) -> None:
+        announced = wire.announce(query)
+        extent = announced.extent
+        ask = pb.Ask(
+            signed_job=job.to_bytes(),
+            position=position,
+            kind=announced.kind,
+            dimension=extent.dimension,
+            columns=extent.columns,
+            nonzero_rows=extent.nonzero_rows,
+            content=wire.content(query),
+        )
+        await self.stream.put(pb.ToProvider(ask=ask))
+
+    async def reply(self) -> pb.FromProvider:
+        return await asyncio.wait_for(anext(self.said), 20)
+
+    async def quiet(self) -> None:
+        """Wait until everything that was sent has been dealt with, as far as it can be."""
+        await self.stream.join()
+        await asyncio.sleep(0.05)
+
+
+def at(table: Table, scene: Callable[[Table], Awaitable[None]]) -> None:
+    async def perform() -> None:
+        await table.sit()
+        try:
+            await scene(table)
+        finally:
+            table.hearing.cancel()
+            await asyncio.gather(table.hearing, return_exceptions=True)
+
+    asyncio.run(perform())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(Town.found(tmp_path))
+
+
+def test_t35_whoever_asks_the_same_without_end_and_never_listens_has_one_answer_made(table: Table) -> None:
+    async def scene(table: Table) -> None:
+        job = table.job()
+        for _ in range(200):
+            await table.ask(job)
+        await table.quiet()
+        assert len(table.conversation._answers) <= 1
+        others = [task for task in asyncio.all_tasks() if task not in {asyncio.current_task(), table.hearing}]
+        assert len(others) <= 2  # the answer, and the thread that makes it
+
+    at(table, scene)
+
+
+def test_a_second_question_of_a_job_is_refused_while_the_first_is_being_answered(table: Table) -> None:
+    async def scene(table: Table) -> None:
+        job = table.job()
+        await table.ask(job, 0)
+        await table.ask(job, 1)
+        kinds = sorted([(await table.reply()).WhichOneof("message") or "" for _ in range(2)])
+        assert kinds == ["answer", "refusal"]
+        await table.ask(job, 1)
+        assert (await table.reply()).HasField("answer")
+
+    at(table, scene)
+
+
+def test_a_stream_that_ends_while_answers_wait_to_be_sent_ends_the_conversation(table: Table) -> None:
+    async def scene(table: Table) -> None:
+        for job in [table.job() for _ in range(20)]:  # more than the queue of what is to be sent takes
+            await table.ask(job)
+        await table.quiet()
+        assert table.conversation._answers
+        await table.stream.put(None)
+        await asyncio.wait_for(table.hearing, 10)
+
+    at(table, scene)
+
+
+class NoRandomness:
+    """A source of random words that fails, as a system's may."""
+
+    def words(self, _: int) -> NDArray[np.uint32]:
+        raise OSError("no entropy")
+
+
+def test_t23_a_fault_that_nobody_foresaw_is_refused_in_constant_words_and_ends_nothing(
+    table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(table: Table) -> None:
+        table.source = NoRandomness
+        await table.ask(table.job())
+        refusal = (await table.reply()).refusal
+        assert (refusal.what, "entropy" in refusal.remedy) == ("The provider met a fault.", False)
+        assert "no entropy" in caplog.text
+        table.source = SystemEntropy
+        await table.ask(table.job())
+        assert (await table.reply()).HasField("answer")
+
+    at(table, scene)
+
+
+def test_jobs_that_nobody_says_farewell_to_close_the_provider_to_nobody(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 3)
+
+    async def scene(table: Table) -> None:
+        jobs = [table.job() for _ in range(7)]
+        answers = []
+        for job in [*jobs, *jobs]:  # the second time, most have to be opened again
+            await table.ask(job)
+            answers.append((await table.reply()).answer.content)
+            assert len(table.docket._jobs) <= 3
+        assert all(answers)
+        assert answers[:7] == answers[7:]  # T05
+
+    at(table, scene)
+
+
+def test_a_job_that_has_run_out_since_it_was_opened_is_answered_no_further(table: Table) -> None:
+    async def scene(table: Table) -> None:
+        job = table.job()
+        await table.ask(job)
+        assert (await table.reply()).HasField("answer")
+        table.ahead = timedelta(hours=2)
+        await table.ask(job, 1)
+        assert "holds from" in (await table.reply()).refusal.what
+
+    at(table, scene)
+
+
+def test_an_analyst_who_was_revoked_since_is_answered_no_further(table: Table) -> None:
+    async def scene(table: Table) -> None:
+        job = table.job()
+        await table.ask(job)
+        assert (await table.reply()).HasField("answer")
+        table.town.authority.revoke(table.ada.name)
+        await table.ask(job, 1)
+        assert "revoked" in (await table.reply()).refusal.what
+        standing = table.ledger.standing(job.job_id)
+        assert standing is not None
+        assert standing.reached == 1
+
+    at(table, scene)
+
+
+def test_t25_t26_neighbours_look_alike_in_the_log_and_in_the_greeting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One row more, and that one far beyond the bound: no number of rows, of long ones or of anything is told."""
+    seen = []
+    rows = np.random.default_rng(1).standard_normal((20, 6))
+    for number, held in enumerate((rows, np.vstack([rows, 1e6 * np.ones((1, 6))]))):
+        table = Table(Town.found(tmp_path / str(number)), rows=held)
+        caplog.clear()
+
+        async def scene(table: Table) -> None:
+            job = table.job()
+            for position in range(3):
+                await table.ask(job, position)
+                assert (await table.reply()).HasField("answer")
+            await table.ask(job, 7)
+            refusal = (await table.reply()).refusal
+            offer = table.conversation.greeting.data_sets[0].SerializeToString()
+            told = [each.getMessage().replace(job.job_id[:12], "JOB") for each in caplog.records]
+            seen.append((told, refusal.what, refusal.remedy, offer))
+
+        with caplog.at_level("DEBUG", "dpspca"):
+            at(table, scene)
+    assert seen[0] == seen[1]
+    assert any("Answered question 3 of 3" in line for line in seen[0][0])

@@ -1,0 +1,100 @@
+"""A job is believed, held against the policy and the budget, and bound to its rows, before a question is answered."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from town import AnythingGoes, Town, now
+
+from dpspca.common.errors import BudgetExceededError, RefusedError
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import Filter, cost_units
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import CovarianceProduct
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.signing import SignedJob
+from dpspca.provider.docket import Docket, Settings
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.preparation import check_rows
+
+SPEC = JobSpec(
+    schema=Schema(4),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=4.0,
+    components=2,
+    explained_variance=False,
+    options={"sparsity": 4, "rounds": 2},
+)
+FIRST = CovarianceProduct(np.eye(4)[:, :2])
+ROWS = np.random.default_rng(1).standard_normal((20, 4))
+
+
+class Refusing(AnythingGoes):
+    """A policy with one rule, which every job breaks."""
+
+    def check(self, *_: object) -> None:
+        raise RefusedError("The rule is broken.", "Ask something else.")
+
+
+class JustOne(AnythingGoes):
+    """A policy whose lifetime has room for one job like this."""
+
+    def limits(self, _: PartyName) -> tuple[Filter, None]:
+        return Filter.for_budget(SPEC.budget.epsilon, SPEC.budget.delta), None
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+def settings(town: Town, policy: type[AnythingGoes] = AnythingGoes, rows: np.ndarray = ROWS) -> Settings:
+    me = town.identity(Role.PROVIDER, "north")
+    return Settings("", lambda: me, town.revocations, now, {"cohort": check_rows(rows)}, policy)
+
+
+def signed(town: Town, count: int = 1) -> list[SignedJob]:
+    ada = town.identity(Role.ANALYST, "ada")
+    return [town.job(SPEC, ada, ["north"]) for _ in range(count)]
+
+
+def test_a_job_that_breaks_a_rule_is_not_opened(town: Town) -> None:
+    told = settings(town, Refusing)
+    (job,) = signed(town)
+    with pytest.raises(RefusedError, match="rule is broken"):
+        Docket(told).open(job)
+    assert isinstance(told.ledger, MemoryLedger)
+    assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
+
+
+def test_jobs_together_keep_within_the_lifetime_of_their_data_set(town: Town) -> None:
+    docket = Docket(settings(town, JustOne))
+    first, second = signed(town, 2)
+    opened = docket.open(first)
+    assert cost_units(events(opened.plan)) > Filter.for_budget(1.0, 1e-6).budget_units // 2
+    with pytest.raises(BudgetExceededError, match="cohort"):
+        docket.open(second)
+
+
+def test_a_job_does_not_go_on_over_other_rows_after_a_restart(town: Town) -> None:
+    told = settings(town)
+    (job,) = signed(town)
+    Docket(told).open(job).responder.respond(0, FIRST)
+    changed = ROWS.copy()
+    changed[7, 1] += 1e-9
+    with pytest.raises(RefusedError, match="data changed"):
+        Docket(replace(told, data_sets={"cohort": check_rows(changed)})).open(job)
+    Docket(told).open(job)
+
+
+def test_two_daemons_with_the_settings_they_are_born_with_draw_unrelated_noise(town: Town) -> None:
+    """False alarm: eight draws of thirty bits that agree."""
+    told = settings(town)
+    (job,) = signed(town)
+    first, second = [
+        Docket(replace(told, ledger=MemoryLedger())).open(job).responder.respond(0, FIRST) for _ in range(2)
+    ]
+    assert not (first == second).any()

@@ -1,0 +1,226 @@
+"""A ledger that went back in time is noticed, answers nothing, and goes on as its operator decides."""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ledgers import (
+    BUDGET,
+    LIMITS,
+    PRICE,
+    SIGNED,
+    SLACK,
+    YEAR,
+    Place,
+    answer,
+    opening,
+    reserve,
+    respond,
+)
+
+from dpspca.common.errors import BudgetExceededError, RefusedError
+from dpspca.provider.entries import Head
+from dpspca.provider.ledger import LedgerError, QuarantinedError
+from dpspca.provider.ledger_files import PLACE_BYTES, HeadFile
+from dpspca.provider.sqlite_ledger import SqliteLedger, export, verify
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
+
+
+@pytest.fixture
+def used(place: Place) -> Place:
+    """A ledger of one job, answered twice."""
+    with place.start() as ledger:
+        ledger.open(opening(), LIMITS)
+        for position in range(2):
+            respond(ledger, "job", position)
+    return place
+
+
+def steps(ledger: SqliteLedger) -> Iterator[None]:
+    """A job's life, one commit at a time."""
+    ledger.open(opening(), LIMITS)
+    yield
+    for position in range(2):
+        assert reserve(ledger, "job", position)
+        yield
+        ledger.store("job", position, answer("job", position))
+        yield
+    ledger.close("job", "aborted")
+    yield
+
+
+def backups(place: Place) -> list[dict[Path, bytes]]:
+    """A backup after every commit, the first of a ledger in which nothing was opened."""
+    with place.start() as ledger:
+        made = [place.snapshot()]
+        made += [place.snapshot() for _ in steps(ledger)]
+    return made
+
+
+def test_t12_every_older_backup_is_found_to_be_one(place: Place) -> None:
+    """But for one that lacks a last reservation alone, on the strength of which nothing was sent."""
+    *older, last = backups(place)
+    for backup in older:
+        place.restore(backup)
+        assert "it went back" in verify(place.path, place.head)[0]
+        with place.start() as ledger:
+            assert ledger.quarantine is not None
+            assert "it went back" in ledger.quarantine
+            for refused in (
+                lambda: ledger.open(opening("other"), LIMITS),
+                lambda: ledger.open(opening(), LIMITS),
+                lambda: reserve(ledger, "job", 0),
+                lambda: ledger.close("job", "done"),
+            ):
+                with pytest.raises(QuarantinedError, match="forgotten what was spent"):
+                    refused()
+        assert verify(place.path, place.head)[0].startswith("Quarantined")
+    place.restore(last)
+    with place.start() as ledger:
+        assert ledger.quarantine is None
+
+
+def test_t12_a_quarantine_lasts_over_restarts_until_somebody_decides(place: Place) -> None:
+    place.restore(backups(place)[1])
+    for _ in range(3):
+        with place.start() as ledger:
+            assert ledger.quarantine is not None
+    assert [entry["kind"] for entry in export(place.path)].count("quarantined") == 1
+
+
+def test_t12_whoever_finds_the_newer_ledger_again_needs_no_decision(place: Place) -> None:
+    made = backups(place)
+    place.restore(made[2])
+    place.start().shut()
+    place.restore(made[-1])
+    with place.start() as ledger:
+        assert ledger.quarantine is None
+
+
+def test_t12_a_release_is_recorded_and_counts_everything_as_spent(place: Place) -> None:
+    place.restore(backups(place)[1])
+    with place.start() as ledger:
+        ledger.release("restored after a disk failure, ticket 12", {"cohort": BUDGET})
+        assert ledger.quarantine is None
+        with pytest.raises(BudgetExceededError):
+            ledger.open(opening("new", units=1, slack_units=0, issued_at=SIGNED + YEAR), LIMITS)
+    released = list(export(place.path))[-1]
+    assert released["reason"] == "restored after a disk failure, ticket 12"
+    assert released["counted"]["cohort"] == [BUDGET.budget_units - 3 * PRICE, BUDGET.slack_budget_units - 3 * SLACK]
+    assert verify(place.path, place.head) == []
+    with place.start() as ledger:
+        assert ledger.quarantine is None
+        assert ledger._books.data_sets["cohort"].spent_units == BUDGET.budget_units
+
+
+def test_t12_an_operator_who_knows_better_counts_less_and_the_rest_can_be_used(place: Place) -> None:
+    place.restore(backups(place)[1])
+    with place.start() as ledger:
+        ledger.release("the lost answers are in the coordinator's journal", {}, {"cohort": (2 * PRICE, 0)})
+        rest = opening("new", units=BUDGET.budget_units - 5 * PRICE, slack_units=0, issued_at=SIGNED + YEAR)
+        with pytest.raises(BudgetExceededError):
+            ledger.open(replace(rest, units=rest.units + 1), LIMITS)
+        assert ledger.open(rest, LIMITS) is None
+        with pytest.raises(RefusedError, match="older than the last quarantine"):
+            ledger.open(opening("lost"), LIMITS)
+    place.start().shut()
+
+
+def test_t12_a_ledger_that_was_lost_altogether_cannot_begin_anew_unnoticed(used: Place) -> None:
+    shutil.rmtree(used.path.parent)
+    with used.start() as ledger:
+        assert ledger.quarantine == "The second path remembers another ledger than this one."
+        ledger.release("the disk is gone", {"cohort": BUDGET})
+        with pytest.raises(BudgetExceededError):
+            ledger.open(opening("new", units=1, slack_units=0, issued_at=SIGNED + YEAR), LIMITS)
+    with used.start() as ledger:
+        assert ledger.quarantine is None
+
+
+def test_t12_a_ledger_that_went_another_way_after_a_backup_is_found(used: Place, tmp_path: Path) -> None:
+    backup = used.snapshot()
+    shutil.copytree(used.head.parent, tmp_path / "elsewhere")
+    with used.start() as ledger:
+        respond(ledger, "job", 2)
+    used.restore(backup)
+    with SqliteLedger(used.path, tmp_path / "elsewhere" / "head") as fork:
+        for number in range(9):
+            fork.open(opening(f"job {number}", data_set=f"set {number}"), LIMITS)
+    with used.start() as ledger:
+        assert ledger.quarantine is not None
+        assert "another entry" in ledger.quarantine
+
+
+def test_t12_a_second_path_that_is_gone_or_unreadable_is_found(used: Place) -> None:
+    used.head.write_bytes(b"x" * 2 * PLACE_BYTES)
+    with used.start() as ledger:
+        assert ledger.quarantine == "The second path cannot be read."
+        ledger.release("the file was overwritten, the ledger was not touched", {}, {"cohort": (0, 0)})
+    used.start().shut()
+    used.head.unlink()
+    with used.start() as ledger:
+        assert ledger.quarantine == "The second path remembers nothing of this ledger."
+
+
+def test_nothing_is_released_that_was_not_quarantined(used: Place) -> None:
+    with used.start() as ledger, pytest.raises(LedgerError, match="nothing to release"):
+        ledger.release("just in case", {"cohort": BUDGET})
+
+
+def test_a_head_that_was_being_written_when_the_power_failed_is_forgotten_and_the_one_before_holds(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "head"
+    heads = [Head("one", number, f"{number:064}") for number in range(1, 6)]
+    file = HeadFile(path)
+    assert file.read() is None
+    for head in heads:
+        file.write(head)
+    file.end()
+    whole = path.read_bytes()
+    assert len(whole) == 2 * PLACE_BYTES
+    for start in range(PLACE_BYTES, PLACE_BYTES + 100):
+        path.write_bytes(whole[:start] + bytes([whole[start] ^ 1]) + whole[start + 1 :])
+        torn = HeadFile(path)
+        assert torn.read() == heads[-2]
+        torn.write(heads[-1])
+        assert torn.read() == heads[-1]
+        torn.end()
+
+
+class Failing(HeadFile):
+    """A second path whose disk can break, and be mended."""
+
+    broken = False
+
+    def write(self, head: Head) -> None:
+        if self.broken:
+            raise OSError(errno.EIO, "broken")
+        super().write(head)
+
+
+def test_an_answer_is_not_sent_before_the_second_path_has_it(used: Place) -> None:
+    made: list[Failing] = []
+
+    def remember(path: Path) -> Failing:
+        made.append(Failing(path))
+        return made[0]
+
+    with used.start(remember=remember) as ledger:
+        made[0].broken = True
+        with pytest.raises(LedgerError, match="cannot be remembered on its second path"):
+            respond(ledger, "job", 2)
+        with pytest.raises(LedgerError, match="cannot be remembered on its second path"):
+            ledger.stored("job", 2)
+        made[0].broken = False
+        again = ledger.stored("job", 2)
+        assert again is not None
+        assert (again == answer("job", 2)).all()
+        assert made[0].read() == ledger.head()

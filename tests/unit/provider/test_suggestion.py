@@ -1,0 +1,52 @@
+"""What is suggested allows the job it was made for, several times, and a larger one not once."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from town import spec
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import RefusedError
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import cost_units
+from dpspca.common.spec import Budget, Centering, JobSpec
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.provider.policy import Policy, Rules
+from dpspca.provider.suggestion import suggest
+
+ADA = PartyName("town", Role.ANALYST, "ada")
+SITES = ("east", "north", "south")
+
+
+def rules(job: JobSpec) -> Rules:
+    return Policy.parse(suggest(job, "cohort", ["ada"])).rules("cohort")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"unit": "row-add-remove", "minimum_parties": 3},
+        {"centering": Centering.PRIVATE, "mean_bound": 3.5},
+        {"centering": Centering.PUBLIC, "public_mean": (0.0,) * 30},
+        {"explained_variance": False, "norm_bound": 1e-7, "budget": Budget(1e-3, 1e-9)},
+        {"budget": Budget(40.0, 1e-3)},
+    ],
+)
+def test_the_job_is_allowed(changes: dict[str, Any]) -> None:
+    job = spec(**changes)
+    rules(job).check(job, ADA, SITES)
+    lifetime, _ = rules(job).limits(ADA)
+    assert lifetime.budget_units >= cost_units(events(catalogue.plan(job)))
+
+
+def test_a_job_that_asks_for_more_is_not() -> None:
+    job = spec()
+    for changed in (
+        replace(job, budget=Budget(job.budget.epsilon * 1.01, job.budget.delta)),
+        replace(job, norm_bound=job.norm_bound * 2),
+        replace(job, centering=Centering.PRIVATE, mean_bound=1.0),
+    ):
+        with pytest.raises(RefusedError):
+            rules(job).check(changed, ADA, SITES)
