@@ -110,7 +110,11 @@ class Federation:
         async def connected() -> AsyncFederation:
             return AsyncFederation(*told)
 
-        return cls(loop.run(connected()), loop)
+        try:
+            return cls(loop.run(connected()), loop)
+        except BaseException:
+            loop.stop()
+            raise
 
     def data_sets(self) -> list[Offer]:
         """List what the providers that are connected now offer."""

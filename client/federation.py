@@ -24,9 +24,10 @@ from dpspca.common.spec import JobSpec, Schema, check
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.transport import rpc
 from dpspca.common.transport.config import AnalystConfig, read_config
+from dpspca.common.transport.errors import NotNowError
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
+from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign, signer_of
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
@@ -75,8 +76,7 @@ class AsyncJob:
     async def result(self) -> Model:
         """Wait for the end, and give the model with a statement of our own making."""
         last = [state async for state in self.watch()][-1]
-        if last.state != "done":
-            raise JobFailedError(f"The job is {last.state}: {last.reason}", "See the reason, and submit a new job.")
+        require_done(last)
         model = await asyncio.to_thread(_model, self.spec, await self._content())
         parties = sum(each.answered == last.questions for each in last.participants)
         statement = PrivacyStatement.of(
@@ -100,6 +100,7 @@ class AsyncFederation:
     def __init__(self, address: str, identity: Identity, clock: Callable[[], datetime] | None = None) -> None:
         self._identity = identity
         self._clock = clock or (lambda: datetime.now(UTC))
+        require_in_force(identity, self._clock())
         self._channel = rpc.dial(address, identity)
         self.stub = pb_grpc.AnalystServiceStub(self._channel)
 
@@ -132,7 +133,8 @@ class AsyncFederation:
     async def submit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> AsyncJob:
         """Sign a job for these providers, or for all that offer the data set now, and submit it."""
         federation = self._identity.name.federation
-        names = (await self.describe(data_set))[1] if providers is None else providers
+        names = (await self.describe(data_set))[1] if providers is None else list(providers)
+        _require_fit(spec, data_set, names, await self.data_sets())
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=LIFE)
         return await self.submit_signed(sign(envelope, self._identity), spec)
@@ -150,15 +152,21 @@ class AsyncFederation:
 
     async def jobs(self) -> list[JobStatus]:
         """List this analyst's jobs, oldest first."""
-        listed = await _ask(self.stub.List(pb.ListRequest(), timeout=PATIENCE))
-        return sorted(map(JobStatus.of, listed.jobs), key=lambda job: job.submitted)
+        listed = [JobStatus.of(job) async for job in _asked(self.stub.List(pb.ListRequest(), timeout=PATIENCE))]
+        return sorted(listed, key=lambda job: job.submitted)
 
     async def job(self, name: str) -> AsyncJob:
-        """Take up a job that was submitted before; its name is the digest of what was signed, which is checked."""
+        """Take up a job that was submitted before. That this analyst signed it is checked, not believed.
+
+        A model is stated to be as private as its job promised: whoever could show another's job, or one of his own
+        making, could put a false promise to a model.
+        """
         told = await _ask(self.stub.Get(pb.JobName(job=name), timeout=PATIENCE))
         signed = SignedJob.from_bytes(told.signed_job)
         if signed.job_id != told.job or not told.job.startswith(name):
             raise RefusedError("The coordinator speaks of another job.", "Do not trust it.")
+        if signer_of(signed, self._identity.authority_pem) != self._identity.name:
+            raise RefusedError("The coordinator shows a job that you did not sign.", "Do not trust it.")
         return AsyncJob(told.job, JobSpec.from_json(JobEnvelope.from_bytes(signed.payload).spec), self.stub)
 
     async def close(self) -> None:
@@ -180,6 +188,40 @@ def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -
         return str(where), Identity.load(Path(identity))
     read = read_config(AnalystConfig, Path(where))
     return read.coordinator, Identity.load(read.identity)
+
+
+def _require_fit(spec: JobSpec, data_set: str, names: Sequence[str], offers: Sequence[Offer]) -> None:
+    """Refuse a job that could do nothing but wait, as far as can be seen now; who is not there yet may still come."""
+    check(
+        len(names) >= spec.minimum_parties,
+        f"The job needs {spec.minimum_parties} providers, and {len(names)} would be asked.",
+        "Ask more, or lower its minimum_parties.",
+    )
+    columns = spec.schema.dimension
+    for each in offers:
+        check(
+            each.data_set != data_set or each.provider not in names or each.schema.dimension == columns,
+            f"The job is about {columns} columns, and {data_set!r} of {each.provider} has {each.schema.dimension}.",
+            "Describe the columns as they are on offer, or leave that provider out.",
+        )
+
+
+def require_in_force(me: Identity, now: datetime) -> None:
+    """Say so at once if the certificate has run out: of a handshake that fails, gRPC does not tell why."""
+    if me.not_after <= now:
+        raise NotNowError(
+            f"The certificate of {me.name} ended at {me.not_after:%Y-%m-%d %H:%M} UTC.",
+            "Renew it, beginning with `dpspca identity renew`, or correct the clock.",
+        )
+
+
+def require_done(status: JobStatus) -> None:
+    """Refuse to go on with a job that is over and has no model."""
+    if status.state != "done":
+        raise JobFailedError(
+            f"The job is {status.state}: {status.reason}",
+            "Mend what stood in its way and submit a new job; what was answered stays spent.",
+        )
 
 
 Reply = TypeVar("Reply")
@@ -207,8 +249,11 @@ def _told(problem: grpc.aio.AioRpcError) -> FederationError:
             f"The coordinator cannot be reached (UNAVAILABLE: {problem.details()}).",
             "Check the address and that it runs; `dpspca doctor` says what is wrong with a certificate.",
         )
+    if problem.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return FederationError(f"The coordinator did not answer within {PATIENCE:g} seconds.", "Try again later.")
     return FederationError(
-        f"The coordinator answered {problem.code().name}: {problem.details()}", "See what it says, and try again."
+        f"The coordinator says no ({problem.code().name}): {problem.details()}",
+        "Where that does not help, ask its operator.",
     )
 
 

@@ -28,6 +28,8 @@ TOP: Final = 6
 
 WITHIN_NOISE: Final = "within the noise"
 
+SHARES: Final = "\n(above each bar: its share of the total)"
+
 _NOISE_LIMIT: Final = 3
 """Standard deviations of its noise that a variance has to reach before anything is said to be explained."""
 
@@ -38,7 +40,6 @@ _DOTS_PER_INCH: Final = 150
 _BAR: Final = "#0072B2"  # the blue of Okabe and Ito's palette
 _INK: Final = "#222222"
 _FAINT: Final = "#666666"
-_ROUNDS_TO_ZERO: Final = 0.005
 _DIVERGING: Final = "RdBu_r"  # blue to red through white: told apart under every common colour blindness
 _WARNING: Final = "#B03A00"
 _MOST_PLACES: Final = 6
@@ -207,10 +208,8 @@ def scree(model: Model, path: Destination) -> None:
     ratios = model.explained_variance_ratio if count <= _MOST_NUMBERED_BARS else None
     if ratios is not None:
         _write_ratios(axes, variances + noise, ratios, _within_noise(model))
-    unit = (
-        "explained variance" if ratios is None or _within_noise(model).all() else "explained variance (% of the total)"
-    )
-    axes.set_ylabel(unit, fontsize=10, color=_INK)
+    shares = "" if ratios is None or _within_noise(model).all() else SHARES
+    axes.set_ylabel(f"explained variance{shares}", fontsize=10, color=_INK)
     shown = _thinned(count, 24)
     axes.set_xticks(shown + 1, _numbered(model, shown))
     _finish(canvas, axes, "How much each component explains", model, path)
@@ -315,14 +314,14 @@ def _write_ratios(axes: "Axes", tops: FloatArray, ratios: FloatArray, drowned: A
 
 
 def _write_values(axes: "Axes", values: FloatArray, limit: float) -> None:
-    """Write every loading into its cell, light on dark and dark on light; what rounds to zero stays blank."""
-    for row, column in np.argwhere(np.abs(values) >= _ROUNDS_TO_ZERO):
-        value = float(values[row, column])
+    """Write every loading into its cell, light on dark and dark on light; 0 is exactly that, 0.00 a little off."""
+    for (row, column), entry in np.ndenumerate(values):
+        value = float(entry)
         colour = "white" if abs(value) > 0.6 * limit else _INK
         axes.text(
             column + 0.5,
             row + 0.5,
-            f"{value:.2f}".replace("-", "\N{MINUS SIGN}"),
+            f"{round(value, 2) + 0.0:.2f}".replace("-", "\N{MINUS SIGN}") if value else "0",
             ha="center",
             va="center",
             fontsize=7,

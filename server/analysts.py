@@ -1,16 +1,24 @@
 """The analysts' side of the coordinator: takes signed jobs, and tells their own analyst what becomes of them.
 
-A job is known by the digest of what was signed. Another analyst's job does not exist for whoever asks.
+A job is known by the digest of what was signed. Another analyst's job does not exist for whoever asks. Of a job that
+is over, what was signed and how it stands are remembered, up to so many bytes for each analyst; its result is kept as
+long as ``jobs.Results`` has room for it. All of it is in the journal before an analyst is told of it, and so a restart
+knows the same jobs, goes on with those that are not over, and has the same results.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, NoReturn, TypeAlias
 
+import grpc
 import grpc.aio
 
 from dpspca.common.errors import DpspcaError, RefusedError
-from dpspca.common.transport import rpc, wire
+from dpspca.common.spec import JobSpec
+from dpspca.common.transport import rpc
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName
 from dpspca.common.transport.signing import SignedJob, verify
@@ -18,7 +26,9 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .conductor import Conductor
-from .jobs import Job
+from .jobs import Event, Job, Results, State
+from .journal import JournalError, Recorded
+from .keeper import Keeper
 from .roster import Roster
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -29,8 +39,25 @@ MAX_RUNNING: Final = 100
 """Of these, one analyst's."""
 MAX_KEPT: Final = 250
 """Jobs of one analyst that are remembered; beyond, the oldest that is over is forgotten."""
+MAX_SIGNED_BYTES: Final = 2**26
+"""Bytes of signed jobs of one analyst that are remembered, likewise."""
+RESULT_BYTES: Final = 2**30
+"""Bytes of results that a coordinator keeps unless it is told otherwise."""
 MAX_WATCHES: Final = 250
 """Streams on which one analyst watches jobs at once."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Over:
+    """What is remembered of a job that is over."""
+
+    job: Job
+    signed: bytes
+
+
+_Known: TypeAlias = Conductor | _Over
 
 
 class AnalystService(pb_grpc.AnalystServiceServicer):
@@ -40,13 +67,18 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         self,
         door: rpc.Doorkeeper,
         roster: Roster,
+        keeper: Keeper,
         identity: Callable[[], Identity],
+        result_bytes: int = RESULT_BYTES,
     ) -> None:
         self._door = door
         self._roster = roster
+        self._keeper = keeper
         self._identity = identity
-        self._conductors: dict[str, Conductor] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._known: dict[str, _Known] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._accepting = asyncio.Lock()
+        self._results = Results(result_bytes)
         self._watches = rpc.Quota(MAX_WATCHES, f"You watch {MAX_WATCHES} jobs already.")
         self._changed = asyncio.Condition()
 
@@ -54,50 +86,61 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         """Start a job; the same signed bytes are the same job."""
         analyst = await self._door.admit(context, "Submit")
         try:
-            conductor = await asyncio.to_thread(self._believe, request.signed_job, analyst)
-            return _as_message(self._start(conductor))
+            conductor = await asyncio.to_thread(self._believe, request.signed_job, analyst.uri)
+            # Shielded: who hangs up half-way must not leave a job that is in the journal and does not run.
+            return _as_message(await asyncio.shield(self._accept(conductor)))
+        except JournalError:
+            await _out_of_order(context)
         except DpspcaError as problem:
             await rpc.abort(context, problem)
 
     async def Watch(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
         """Tell the job now and after every change, until it is over."""
-        caller, conductor = await self._own(request, context, "Watch")
+        caller, known = await self._own(request, context, "Watch")
         async with self._watches.one_of(caller, context):
             try:
-                async for job in self._states(conductor):
+                async for job in self._states(known):
                     self._door.judge(context, "Watch")  # who was revoked meanwhile is told no more
                     yield _as_message(job)
             except RefusedError as problem:
                 await rpc.abort(context, problem)
 
-    async def List(self, request: pb.ListRequest, context: Context) -> pb.JobList:  # noqa: N802
-        """Tell an analyst's own jobs."""
+    async def List(self, request: pb.ListRequest, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
+        """Tell an analyst's own jobs, one by one: all of them together may be more than one message takes."""
         analyst = await self._door.admit(context, "List")
-        own = [each.job for each in self._conductors.values() if each.job.analyst == analyst.uri]
-        return pb.JobList(jobs=[_as_message(job) for job in own])
+        for job in [each.job for each in self._known.values() if each.job.analyst == analyst.uri]:
+            yield _as_message(job)
 
     async def Get(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """Tell one job."""
-        _, conductor = await self._own(request, context, "Get")
-        return _as_message(conductor.job, conductor.signed)
+        _, known = await self._own(request, context, "Get")
+        return _as_message(known.job, known.signed)
 
     async def Cancel(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """End a job at once; one that is over stays as it is."""
-        _, conductor = await self._own(request, context, "Cancel")
-        task = self._tasks[conductor.job.name]
-        task.cancel()
-        await asyncio.wait([task])
-        conductor.cancel()
-        return _as_message(conductor.job)
+        _, known = await self._own(request, context, "Cancel")
+        if isinstance(known, Conductor):
+            known.cancel()
+        await self._settled(known)
+        return _as_message(known.job)
 
     async def Result(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Frame]:  # noqa: N802
-        """Send a finished job's model."""
-        _, conductor = await self._own(request, context, "Result")
-        if conductor.model is None:
-            await rpc.abort(context, RefusedError(f"The job is {conductor.job.state}.", "Wait until it is done."))
-        stored = await asyncio.to_thread(conductor.model.to_bytes)
-        for sequence, frame in enumerate(wire.frames(stored)):
-            yield pb.Frame(sequence=sequence, content=bytes(frame))
+        """Send a finished job's model, as long as it is kept: who reads slowly does not hold it."""
+        caller, known = await self._own(request, context, "Result")
+        try:
+            if known.job.state is not State.DONE:
+                raise _without_result(known.job)
+            await self._settled(known)
+            for sequence in count():
+                piece = await self._piece(known.job.name, sequence)
+                self._results.require(caller.uri, known.job.name)  # or what is gone would look like the end
+                if not piece:
+                    return
+                yield pb.Frame(sequence=sequence, content=piece)
+        except JournalError:
+            await _out_of_order(context)
+        except RefusedError as problem:
+            await rpc.abort(context, problem)
 
     async def DataSets(  # noqa: N802
         self, request: pb.DataSetsRequest, context: Context
@@ -109,51 +152,116 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 offered = pb.DataSet(name=name, dimension=schema.dimension, columns=schema.names or ())
                 yield pb.Offer(provider=link.name, data_set=offered)
 
-    async def stop(self) -> None:
-        """Cancel what still runs."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+    async def resume(self) -> None:
+        """Take up what the journal knows: jobs that are over are remembered, the others go on."""
+        recorded = await self._keeper.do(lambda journal: journal.jobs())
+        for each in recorded:
+            if each.job.state.is_final:
+                self._known[each.job.name] = _Over(each.job, each.signed)
+                await self._keep_result(each.job, each.model_bytes)
+            else:
+                await self._go_on(each)
 
-    def _believe(self, content: bytes, caller: PartyName) -> Conductor:
+    async def stop(self) -> None:
+        """Stop driving what still runs; it is not over, and goes on when the journal is taken up again."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _believe(self, content: bytes, caller: str) -> Conductor:
         """Verify a job and plan it; off the event loop, for that takes a while."""
         signed = SignedJob.from_bytes(content)
         me = self._identity()
         door = self._door
         envelope, analyst = verify(signed, me.authority_pem, me=me.name, now=door.clock(), revoked=door.revocations())
-        if analyst != caller:
+        if analyst.uri != caller:
             raise RefusedError("The job was signed by another analyst.", "Submit it with the identity that signed it.")
-        return Conductor(signed, envelope, analyst, self._roster, door.clock, lambda _: self._wake())
+        _require_room(JobSpec.from_json(envelope.spec), self._results.most)
+        return Conductor(signed, envelope, analyst, self._roster, self._keeper, door.clock, lambda _: self._wake())
 
-    def _start(self, conductor: Conductor) -> Job:
-        """Start a job, unless it has been: the same signed bytes are the same job."""
+    async def _accept(self, conductor: Conductor) -> Job:
+        """Record a job and start it, unless it has been: the same signed bytes are the same job."""
         job = conductor.job
-        if job.name not in self._conductors:
-            self._make_room(job.analyst)
-            self._conductors[job.name] = conductor
-            self._tasks[job.name] = asyncio.create_task(conductor.run())
-        return self._conductors[job.name].job
+        async with self._accepting:
+            if job.name not in self._known:
+                await self._make_room(job.analyst)
+                await self._keeper.do(lambda journal: journal.accept(job, conductor.signed))
+                self._start(conductor)
+        known = self._known[job.name].job
+        if known.analyst != job.analyst:
+            raise RefusedError("Another analyst submitted this job.", "Sign a job of your own.")
+        return known
 
-    def _make_room(self, analyst: str) -> None:
-        """Refuse one job too many, and forget the oldest that is over."""
-        running = [name for name, task in self._tasks.items() if not task.done()]
-        own = [name for name, each in self._conductors.items() if each.job.analyst == analyst]
-        for limit, count in ((MAX_JOBS, len(running)), (MAX_RUNNING, len(set(own).intersection(running)))):
-            if count >= limit:
+    def _start(self, conductor: Conductor) -> None:
+        self._known[conductor.job.name] = conductor
+        self._running[conductor.job.name] = asyncio.create_task(self._run(conductor))
+
+    async def _go_on(self, recorded: Recorded) -> None:
+        """Go on with a job of before; one that nobody would believe any more, or that ran out meanwhile, fails."""
+        job = recorded.job
+        try:
+            conductor = await asyncio.to_thread(self._believe, recorded.signed, job.analyst)
+        except DpspcaError as problem:
+            ended = job.after(Event.FAIL, f"After a restart: {problem}", now=self._door.clock().timestamp())
+            await self._keeper.do(lambda journal: journal.end(ended, None))
+            self._known[job.name] = _Over(ended, recorded.signed)
+            return
+        conductor.resume(job, recorded.questions)
+        _log.info("Job %.12s goes on at question %d of %d.", job.name, recorded.questions or 1, job.questions)
+        self._start(conductor)
+
+    async def _run(self, conductor: Conductor) -> None:
+        """Run a job to its end, and remember of it no more than is needed."""
+        name = conductor.job.name
+        try:
+            await conductor.run()
+            self._known[name] = _Over(conductor.job, conductor.signed)
+            await self._keep_result(conductor.job, conductor.model_bytes)
+        except JournalError:
+            pass  # its keeper ends everything
+        finally:
+            del self._running[name]
+
+    async def _keep_result(self, job: Job, size: int) -> None:
+        """Keep a model, if there is one, and let go what is too much."""
+        gone = self._results.keep(job.analyst, job.name, size) if size else []
+        if gone:
+            await self._keeper.do(lambda journal: journal.drop_models(gone))
+
+    async def _piece(self, job: str, number: int) -> bytes:
+        return await self._keeper.do(lambda journal: journal.model(job, number))
+
+    async def _settled(self, known: _Known) -> None:
+        """Wait until a job that is over, or has been told to end, is filed."""
+        if known.job.name in self._running:
+            await asyncio.wait([self._running[known.job.name]])
+
+    async def _make_room(self, analyst: str) -> None:
+        """Refuse one job too many, and forget the oldest that are over."""
+        own = {name: each for name, each in self._known.items() if each.job.analyst == analyst}
+        for limit, running in ((MAX_JOBS, len(self._running)), (MAX_RUNNING, len(own.keys() & self._running))):
+            if running >= limit:
                 raise RefusedError(f"{limit} jobs are running.", "Wait until one is over, or cancel one.")
-        if len(own) >= MAX_KEPT:
-            oldest = next(name for name in own if name not in running)
-            del self._conductors[oldest], self._tasks[oldest]
+        forgotten: list[str] = []
+        for name in [name for name in own if name not in self._running]:
+            if len(own) < MAX_KEPT and sum(len(each.signed) for each in own.values()) <= MAX_SIGNED_BYTES:
+                break
+            forgotten.append(name)
+            del own[name], self._known[name]
+            self._results.drop(analyst, name)
+        if forgotten:
+            await self._keeper.do(lambda journal: journal.forget(forgotten))
 
-    async def _states(self, conductor: Conductor) -> AsyncIterator[Job]:
+    async def _states(self, known: _Known) -> AsyncIterator[Job]:
         """Give the job now and after every change; a state that was overtaken is left out."""
         while True:
-            job = conductor.job
+            job = known.job
             yield job
             if job.state.is_final:
                 return
             async with self._changed:
-                await self._changed.wait_for(lambda seen=job: conductor.job is not seen)  # type: ignore[misc]
+                await self._changed.wait_for(lambda seen=job: known.job is not seen)  # type: ignore[misc]
 
     def _wake(self) -> None:
         self._waking = asyncio.ensure_future(self._tell())
@@ -162,18 +270,40 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         async with self._changed:
             self._changed.notify_all()
 
-    async def _own(self, request: pb.JobName, context: Context, method: str) -> tuple[PartyName, Conductor]:
+    async def _own(self, request: pb.JobName, context: Context, method: str) -> tuple[PartyName, _Known]:
         """Find a job of the caller's by its name, or by the beginning of it; another's does not exist for it."""
         caller = await self._door.admit(context, method)
         found = [
             each
-            for name, each in self._conductors.items()
+            for name, each in self._known.items()
             if request.job and name.startswith(request.job) and each.job.analyst == caller.uri
         ]
         if len(found) != 1:
             what = "There is no such job of yours." if not found else "Several jobs of yours begin like this."
             await rpc.abort(context, RefusedError(what, "Look at the list of your jobs."))
         return caller, found[0]
+
+
+async def _out_of_order(context: Context) -> NoReturn:
+    """End a call for want of a journal; what is wrong with that is for the operator's log."""
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "The coordinator cannot use its journal, and stops.")
+    raise AssertionError  # abort does not return
+
+
+def _require_room(spec: JobSpec, most: int) -> None:
+    """Refuse, before anything is paid for it, a job whose components and mean alone are more than is kept."""
+    least = 8 * (spec.components + 1) * spec.schema.dimension
+    if least > most:
+        raise RefusedError(
+            f"The model of this job takes {least} bytes, and the coordinator keeps {most} bytes of results.",
+            "Ask for fewer components or columns, or its operator to keep more.",
+        )
+
+
+def _without_result(job: Job) -> RefusedError:
+    if job.state.is_final:
+        return RefusedError(f"The job is {job.state}, and has no result.", "Submit a new job.")
+    return RefusedError(f"The job is {job.state}.", "Wait until it is done.")
 
 
 def _as_message(job: Job, signed: bytes = b"") -> pb.Job:

@@ -4,9 +4,14 @@ A provider that loses its connection is waited for, until the question's deadlin
 the same bytes. One that refuses, answers out of form or stays away is left out from then on, by name. If part of its
 answer is in the sum already, the sum is made anew from the others' stored answers, which costs nobody any privacy.
 Below the spec's least number of providers the job fails, with the reason: it never hangs and is never done in part.
+
+What is about to be asked, and how the job ended, is in the journal before anybody outside can know of it. So a restart
+drives the same coroutine with the journal's sums to the same point, and goes on from there; where it would ask another
+question than was asked, the job fails before anybody is asked. When the journal fails nothing more happens at all.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,7 +30,9 @@ from dpspca.common.transport.names import PartyName
 from dpspca.common.transport.signing import JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
-from .jobs import Event, Job, Participant
+from .jobs import Event, Job, Participant, State
+from .journal import JournalError, Sum
+from .keeper import Keeper
 from .roster import Link, ProviderLostError, Roster
 from .rounds import LARGEST_ANSWER, aggregate
 
@@ -33,11 +40,19 @@ CANCELLED: Final = "Cancelled by the analyst."
 SHORT_CONTENT: Final = 2**16
 """Bytes of a question that are sent with its announcement: one message less to wait for."""
 
+_log = logging.getLogger(__name__)
+
 
 class TooFewProvidersError(DpspcaError):
     """Not enough providers are left to go on."""
 
     code = "too-few-providers"
+
+
+class ReplayError(DpspcaError):
+    """What the journal knows of a job does not lead to what was asked."""
+
+    code = "replay"
 
 
 class Conductor:
@@ -49,62 +64,93 @@ class Conductor:
         envelope: JobEnvelope,
         analyst: PartyName,
         roster: Roster,
+        keeper: Keeper,
         clock: Callable[[], datetime],
         tell: Callable[[Job], None],
     ) -> None:
         self.signed = signed.to_bytes()
+        self.model_bytes = 0
         self._data_set = envelope.dataset
         self._spec = JobSpec.from_json(envelope.spec)
         self._plan = catalogue.plan(self._spec)
         self._roster = roster
+        self._keeper = keeper
         self._tell_watchers = tell
         self._clock = clock
-        self._names = list(envelope.audience)
+        self._recorded = 0
+        self._leading: asyncio.Task[None] | None = None
+        self._cancelled = False
         self.job = Job(
             signed.job_id,
             analyst.uri,
             envelope.dataset,
             len(self._plan),
             submitted=clock().timestamp(),
-            participants={name: Participant() for name in self._names},
+            participants={name: Participant() for name in envelope.audience},
         )
-        self.model: Model | None = None
+
+    def resume(self, job: Job, questions: int) -> None:
+        """Go on where the journal says that the job stands, with so many questions recorded."""
+        self.job, self._recorded = job, questions
 
     async def run(self) -> None:
-        """Run to a final state, whatever happens."""
-        try:
-            await self._wait_for_enough()
-            self._enter(Event.BEGIN)
-            self.model = await self._drive()
-            self._enter(Event.FINISH)
-        except asyncio.CancelledError:
-            self._enter(Event.CANCEL, CANCELLED)
-        except DpspcaError as problem:
-            self._enter(Event.FAIL, str(problem))
-        except Exception as problem:
-            self._enter(Event.FAIL, f"A fault of the coordinator's: {type(problem).__name__}.")
-            raise
-        finally:
-            for link in self._links():
-                link.farewell(self.job.name, self.job.state)
+        """Run to a final state, whatever happens; unless the journal fails or the coordinator stops."""
+        ended, model = await self._outcome()
+        await self._keeper.do(lambda journal: journal.end(ended, model))
+        self.model_bytes = len(model or b"")
+        self._tell(ended)
+        for link in self._links():
+            link.farewell(ended.name, ended.state)
 
     def cancel(self) -> None:
-        """Record the end of a job that was cancelled before it began to run."""
-        if not self.job.state.is_final:
-            self._enter(Event.CANCEL, CANCELLED)
+        """End the job, unless its end is being recorded already."""
+        self._cancelled = True
+        if self._leading:
+            self._leading.cancel()
+
+    async def _outcome(self) -> tuple[Job, bytes | None]:
+        """Lead the job to its end, and say what that is; it has not come about before it is recorded."""
+        self._leading = asyncio.current_task()
+        try:
+            model = await self._lead()
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                raise  # the coordinator stops, and the job goes on when it is back
+            return self._after(Event.CANCEL, CANCELLED), None
+        except JournalError:
+            raise
+        except DpspcaError as problem:
+            return self._after(Event.FAIL, str(problem)), None
+        except Exception as problem:  # noqa: BLE001  # a job ends, whatever happens
+            _log.exception("Job %.12s met a fault.", self.job.name)
+            return self._after(Event.FAIL, f"A fault of the coordinator's: {type(problem).__name__}."), None
+        finally:
+            self._leading = None
+        return self._after(Event.FINISH), model
+
+    async def _lead(self) -> bytes:
+        if self._cancelled:
+            raise asyncio.CancelledError
+        if not self._recorded:
+            await self._wait_for_enough()
+        if self.job.state is State.WAITING:
+            self._tell(self._after(Event.BEGIN))
+        model = await self._drive()
+        return await asyncio.to_thread(model.to_bytes)
 
     async def _drive(self) -> Model:
         """Keep the arithmetic off the event loop, and everything else on it."""
         algorithm = catalogue.find(self._spec.algorithm).run(self._spec)
+        before: Sum | None = None
         following: _Question | Model = await asyncio.to_thread(lambda: self._question(0, next(algorithm)))
         while isinstance(following, _Question):
-            total = await self._ask_all(following)
-            following = await asyncio.to_thread(self._advance, algorithm, following.ask.position, total)
+            before = await self._sum(following, before)
+            following = await asyncio.to_thread(self._advance, algorithm, following.ask.position, before)
         return following
 
-    def _advance(self, algorithm: Algorithm, position: int, total: wire.Integers) -> "_Question | Model":
+    def _advance(self, algorithm: Algorithm, position: int, found: Sum) -> "_Question | Model":
         """Take one step of the coroutine; its end is a value here, as StopIteration cannot cross a thread."""
-        answer = aggregate(self._spec, self._plan[position], total, len(self._names))
+        answer = aggregate(self._spec, self._plan[position], found.total, found.parties)
         try:
             query = algorithm.send(answer)
         except StopIteration as end:
@@ -117,17 +163,44 @@ class Conductor:
             raise TooFewProvidersError("The algorithm asked more than it planned.", "Report this as a bug.")
         return _Question.of(self.signed, position, query)
 
+    async def _sum(self, question: "_Question", before: Sum | None) -> Sum:
+        """Give a question's sum: the journal's, or one that is asked for, when the journal knows of the question."""
+        position = question.ask.position
+        if position < self._recorded:
+            recalled = await self._recall(question)
+            if recalled:
+                return recalled
+        else:
+            job = self.job
+            await self._keeper.do(lambda journal: journal.ask(job, position, question.digest, before))
+            self._tell(self.job)
+        return Sum(await self._ask_all(question), len(self._names))
+
+    async def _recall(self, question: "_Question") -> Sum | None:
+        """Find a question's sum in the journal; None if it was recorded without one."""
+        name, position = self.job.name, question.ask.position
+        asked = await self._keeper.do(lambda journal: journal.question(name, position))
+        if asked is None or asked.digest != question.digest:
+            raise ReplayError(
+                f"After a restart, question {position + 1} is not the one that was asked before it.",
+                "The software was changed, or the journal is damaged: submit a new job.",
+            )
+        if asked.parties is None:
+            return None
+        shape = self._plan[position].shape
+        return Sum(await self._keeper.do(lambda journal: journal.total(name, position, shape)), asked.parties)
+
     async def _ask_all(self, question: "_Question") -> wire.Integers:
         """Ask until the sum holds whole answers and nothing else."""
         position = question.ask.position
         step = self._plan[position]
-        while True:
-            self._require_enough(len(self._names))
+        whole = False
+        while not whole:
             total = np.zeros(step.shape, dtype=np.int64)
-            if await self._gather(question, total):
-                break
+            whole = await self._gather(question, total)
+            self._require_enough(len(self._names))  # who dropped out may have been one too many
         moved = len(self._names) * (question.size + total.nbytes)
-        self._tell(replace(self.job, answered=position + 1, step=step.name, bytes_moved=self.job.bytes_moved + moved))
+        self.job = replace(self.job, answered=position + 1, step=step.name, bytes_moved=self.job.bytes_moved + moved)
         return total
 
     async def _gather(self, question: "_Question", total: wire.Integers) -> bool:
@@ -139,7 +212,6 @@ class Conductor:
             if problem is None:
                 self._record(name, answered=question.ask.position + 1)
             else:
-                self._names.remove(name)
                 self._record(name, reason=problem)
                 clean = clean and not reader.started
         return clean and bool(self._names)
@@ -169,9 +241,8 @@ class Conductor:
         _, absent = await asyncio.wait(waits, timeout=self._spec.answer_seconds)
         for wait in absent:
             wait.cancel()
-        for name, wait in zip(tuple(self._names), waits, strict=True):
+        for name, wait in zip(self._names, waits, strict=True):
             if wait in absent:
-                self._names.remove(name)
                 reason = f"Not connected with the data set '{self._data_set}' of {dimension} columns."
                 self._record(name, reason=reason)
         self._require_enough(len(self._names))
@@ -184,6 +255,11 @@ class Conductor:
                 "Start a new job when they are back.",
             )
 
+    @property
+    def _names(self) -> list[str]:
+        """Name the providers that are left."""
+        return [name for name, each in self.job.participants.items() if not each.reason]
+
     def _record(self, name: str, **changes: int | str) -> None:
         changed: Participant = replace(self.job.participants[name], **changes)  # type: ignore[arg-type]
         self.job = self.job.with_participant(name, changed)
@@ -191,8 +267,8 @@ class Conductor:
     def _links(self) -> list[Link]:
         return [link for link in self._roster.links if link.name in self.job.participants]
 
-    def _enter(self, event: Event, reason: str = "") -> None:
-        self._tell(self.job.after(event, reason, now=self._clock().timestamp()))
+    def _after(self, event: Event, reason: str = "") -> Job:
+        return self.job.after(event, reason, now=self._clock().timestamp())
 
     def _tell(self, job: Job) -> None:
         self.job = job
@@ -204,6 +280,7 @@ class _Question:
     """A question as it is sent: short content comes with its announcement, longer content in frames."""
 
     ask: pb.Ask
+    digest: str
     content: bytes
     """What is sent in frames."""
 
@@ -224,7 +301,7 @@ class _Question:
             power=announced.power,
             content=content if short else b"",
         )
-        return cls(ask, b"" if short else content)
+        return cls(ask, query.digest(), b"" if short else content)
 
     @property
     def frames(self) -> Iterator[memoryview]:

@@ -1,4 +1,4 @@
-"""What can become of a job: a table that code, tests and docs read alike."""
+"""What can become of a job, a table that code, tests and docs read alike; and how long its result is kept."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -81,3 +81,56 @@ class Job:
     def with_participant(self, name: str, participant: Participant) -> "Job":
         """Give the job with one participant's record replaced."""
         return replace(self, participants={**self.participants, name: participant})
+
+
+class ResultGoneError(RefusedError):
+    """The job is done, and its result has made room for newer ones."""
+
+    code = "result-gone"
+
+
+class Results:
+    """Which models of finished jobs are kept, and how many bytes they take: never more than ``most`` together.
+
+    Where there are too many, whoever keeps most loses the oldest of theirs. So an analyst who keeps no more than an
+    equal share, ``most`` divided by the number of analysts that keep any, loses nothing to the others.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: dict[str, dict[str, int]] = {}
+
+    def keep(self, analyst: str, job: str, size: int) -> list[str]:
+        """Keep a result, and give the jobs whose results have to go: it may be one of them."""
+        self._kept.setdefault(analyst, {})[job] = size
+        gone: list[str] = []
+        while self.size > self.most:
+            loser = max(self._kept, key=self.size_of)
+            gone.append(next(iter(self._kept[loser])))
+            self.drop(loser, gone[-1])
+        return gone
+
+    def drop(self, analyst: str, job: str) -> None:
+        """Let a result go, if there is one."""
+        own = self._kept.get(analyst, {})
+        own.pop(job, None)
+        if not own:
+            self._kept.pop(analyst, None)
+
+    def require(self, analyst: str, job: str) -> None:
+        """Refuse a result that is not kept any more."""
+        if job not in self._kept.get(analyst, {}):
+            raise ResultGoneError(
+                "The job is done, but its result is no longer here: a coordinator keeps results up to a limit, and "
+                "this one made room for newer ones.",
+                "Use the model if it was fetched before; else submit the job anew, which costs its privacy again.",
+            )
+
+    def size_of(self, analyst: str) -> int:
+        """Count the bytes kept for an analyst."""
+        return sum(self._kept.get(analyst, {}).values())
+
+    @property
+    def size(self) -> int:
+        """Count the bytes kept."""
+        return sum(map(self.size_of, self._kept))

@@ -1,22 +1,35 @@
-"""The coordinator: its services behind one door. Everything decided here is liveness; privacy is the providers'."""
+"""The coordinator: its services behind one door. Everything decided here is liveness; privacy is the providers'.
 
+It acts while it holds its journal. Until then it stands by: it listens, says that it does not serve, and waits for the
+journal. When the journal fails it does nothing more; whoever runs it starts it anew.
+"""
+
+import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]
 
+from dpspca.common.errors import InvalidParameterError
 from dpspca.common.transport import rpc
 from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
+from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
-from .analysts import AnalystService
+from .analysts import RESULT_BYTES, AnalystService
+from .journal import Journal, JournalError
+from .keeper import Keeper
 from .roster import Roster
+from .sqlite_journal import PassingJournal
 from .streams import HEARTBEAT_SECONDS, ProviderService
 
 _ANALYST: Final = frozenset({Role.ANALYST})
@@ -42,24 +55,38 @@ MAX_HEALTH_WATCHES: Final = 16
 
 SERVICES: Final = ("dpspca.v1.ProviderService", "dpspca.v1.AnalystService")
 
+RETRY_SECONDS: Final = 1.0
+"""Between two attempts of a standby to take the journal over."""
+
+_log = logging.getLogger(__name__)
+
 
 class Coordinator:
-    """A running coordinator; ``address`` says where it listens."""
+    """A running coordinator; ``address`` says where it listens, ``result_bytes`` how much of results it keeps.
 
-    def __init__(
+    Without a journal of its own, it remembers for as long as it lives.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  # all that a coordinator is told
         self,
         identity: Callable[[], Identity],
         revocations: Callable[[], RevocationList],
         clock: Callable[[], datetime],
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
+        result_bytes: int = RESULT_BYTES,
+        journal: Journal | None = None,
     ) -> None:
         self._identity = identity
-        door = rpc.Doorkeeper(identity().authority_pem, revocations, clock, ALLOWED)
+        self._acting = asyncio.Event()
+        self._keeper = Keeper(journal or PassingJournal())
+        everybody = (identity().authority_pem, revocations, clock, ALLOWED)
+        door = _Door(*everybody, self._acting)
         self.roster = Roster()
-        self._analysts = AnalystService(door, self.roster, identity)
-        self._health = _Health(door, self.roster)
+        self._analysts = AnalystService(door, self.roster, self._keeper, identity, result_bytes)
+        self._health = _Health(rpc.Doorkeeper(*everybody), self.roster)
+        self._watching: asyncio.Task[None] | None = None
         self._server = rpc.server()
-        providers = ProviderService(door, self.roster, heartbeat_seconds)
+        providers = ProviderService(door, self.roster, identity, heartbeat_seconds)
         pb_grpc.add_ProviderServiceServicer_to_server(providers, self._server)
         pb_grpc.add_AnalystServiceServicer_to_server(self._analysts, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -67,17 +94,84 @@ class Coordinator:
 
     async def start(self, address: str) -> None:
         """Listen; port 0 takes a free one."""
-        port = self._server.add_secure_port(address, rpc.server_credentials(self._identity))
+        credentials = rpc.server_credentials(self._identity)
+        try:
+            port = self._server.add_secure_port(address, credentials)
+        except RuntimeError:  # all that gRPC says of an address it cannot have
+            raise InvalidParameterError(
+                f"Nobody can listen on {address}.", "Choose an address of this machine, and a port that is free."
+            ) from None
         self.address = f"{address.rpartition(':')[0]}:{port}"
+        await self._health.say(serving=False)
+        try:
+            await self._take_up()
+        except JournalError:
+            await self._keeper.close()
+            raise
         await self._server.start()
-        await self._health.open()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def run(self) -> None:
+        """Wait as long as the journal lasts, and raise what was wrong with it."""
+        assert self._watching
+        await asyncio.shield(self._watching)
 
     async def stop(self, grace: float = 5.0) -> None:
-        """End jobs and connections."""
+        """End connections, and leave jobs as they are."""
+        self._acting.clear()
+        if self._watching:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         await self._health.enter_graceful_shutdown()
+        await self._rest()
+        await self._server.stop(grace)
+        await self._keeper.close()
+
+    async def _take_up(self) -> None:
+        """Act from now on, if the journal can be had."""
+        if await self._keeper.do(lambda journal: journal.hold()):
+            resuming = asyncio.ensure_future(self._analysts.resume())
+            while not (await asyncio.wait({resuming}, timeout=self._keeper.heartbeat_seconds))[0]:
+                await self._keeper.do(lambda journal: journal.check())
+            await resuming
+            self._acting.set()
+            await self._health.say(serving=True)
+
+    async def _watch(self) -> None:
+        """Wait for the journal, then see to it that it is still ours; without it, do nothing more."""
+        try:
+            if not self._acting.is_set():
+                _log.info("Another coordinator holds the journal; standing by.")
+            while not self._acting.is_set():
+                await asyncio.sleep(min(RETRY_SECONDS, self._keeper.heartbeat_seconds))
+                await self._take_up()
+            _log.info("Serving.")
+            while True:
+                await self._keeper.do(lambda journal: journal.check())
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._keeper.failed.wait(), self._keeper.heartbeat_seconds)
+        except JournalError:
+            self._acting.clear()
+            await self._health.say(serving=False)
+            await self._rest()
+            raise
+
+    async def _rest(self) -> None:
         await self._analysts.stop()
         await self.roster.dismiss()
-        await self._server.stop(grace)
+
+
+@dataclass(frozen=True)
+class _Door(rpc.Doorkeeper):
+    """Lets nobody in while this coordinator does not act."""
+
+    acting: asyncio.Event
+
+    async def admit(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
+        caller = await super().admit(context, method)
+        if not self.acting.is_set():
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "This coordinator stands by, and does not serve.")
+        return caller
 
 
 class _Health(health.HealthServicer):
@@ -89,10 +183,11 @@ class _Health(health.HealthServicer):
         self._roster = roster
         self._watches = rpc.Quota(MAX_HEALTH_WATCHES, "You watch already.")
 
-    async def open(self) -> None:
-        """Say that everything is served from now on."""
-        for service in SERVICES:
-            await self.set(service, health_pb2.HealthCheckResponse.SERVING)
+    async def say(self, *, serving: bool) -> None:
+        """Say whether everything is served from now on, or nothing."""
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in ("", *SERVICES):
+            await self.set(service, status)
 
     async def Check(  # noqa: N802  # the name of the rpc
         self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]

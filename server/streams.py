@@ -5,7 +5,7 @@ was revoked or has run out meanwhile ends its stream, and so does a silence of t
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Self
 
 import grpc.aio
@@ -13,7 +13,9 @@ import grpc.aio
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.spec import Schema
 from dpspca.common.transport import rpc
+from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, check_name
+from dpspca.common.transport.proof import prove
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
@@ -31,8 +33,15 @@ SOFTWARE: Final = "dpspca"
 class ProviderService(pb_grpc.ProviderServiceServicer):
     """Holds one stream for every provider."""
 
-    def __init__(self, door: rpc.Doorkeeper, roster: Roster, heartbeat_seconds: int = HEARTBEAT_SECONDS) -> None:
+    def __init__(
+        self,
+        door: rpc.Doorkeeper,
+        roster: Roster,
+        identity: Callable[[], Identity],
+        heartbeat_seconds: int = HEARTBEAT_SECONDS,
+    ) -> None:
         self._door = door
+        self._identity = identity
         self._roster = roster
         self._heartbeat = heartbeat_seconds
         self._waiting = rpc.Quota(MAX_UNGREETED, "You have opened several streams without a greeting.")
@@ -46,12 +55,14 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         name = await self._door.admit(context, "Connect")
         try:
             async with self._waiting.one_of(name, context), asyncio.timeout(MISSED * self._heartbeat):
-                link = await _greet(name, request_iterator)
+                hello = await _greeting(request_iterator)
+                link = _linked(name, hello)
+                welcome = self._welcome(name, hello.challenge)
         except TimeoutError:
             await rpc.abort(context, _impolite())
         except DpspcaError as problem:
             await rpc.abort(context, problem)
-        yield pb.ToProvider(welcome=pb.Welcome(software=SOFTWARE, heartbeat_seconds=self._heartbeat))
+        yield pb.ToProvider(welcome=welcome)
         await self._roster.join(link)
         async with _Company(_read(link, request_iterator), self._patrol(link, context)) as watching:
             try:
@@ -62,6 +73,16 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 watching.stop()
         if link.ended_by:
             await rpc.abort(context, link.ended_by)
+
+    def _welcome(self, name: PartyName, challenge: bytes) -> pb.Welcome:
+        """Welcome a provider, and prove who we are."""
+        me = self._identity()
+        return pb.Welcome(
+            software=SOFTWARE,
+            heartbeat_seconds=self._heartbeat,
+            certificate=me.certificate_pem,
+            proof=prove(me, challenge, name),
+        )
 
     async def _patrol(self, link: Link, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Judge the certificate again and again, and listen for a sign of life."""
@@ -96,13 +117,17 @@ class _Company:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _greet(name: PartyName, messages: AsyncIterator[pb.FromProvider]) -> Link:
+async def _greeting(messages: AsyncIterator[pb.FromProvider]) -> pb.Hello:
     """Take a provider's first message, which has to be its greeting."""
     async for message in messages:
         if message.WhichOneof("message") != "hello" or len(message.hello.data_sets) > MAX_DATA_SETS:
             break
-        return Link(name.name, {check_name("a data set", each.name): _schema(each) for each in message.hello.data_sets})
+        return message.hello
     raise _impolite()
+
+
+def _linked(name: PartyName, hello: pb.Hello) -> Link:
+    return Link(name.name, {check_name("a data set", each.name): _schema(each) for each in hello.data_sets})
 
 
 def _schema(told: pb.DataSet) -> Schema:

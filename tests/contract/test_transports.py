@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 import scipy.sparse
-from town import NOISE_SEED, Running, Town, federation, now, spec
+from town import NOISE_SEED, Running, Town, federation, spec
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
@@ -27,9 +27,7 @@ from dpspca.common.privacy.keystream import KeyStream, WordSource
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.transport import wire
-from dpspca.common.transport.names import Role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.daemon import Daemon, Settings
 from dpspca.provider.preparation import check_rows
 from dpspca.server.roster import QUEUE, Link
 
@@ -245,19 +243,6 @@ def test_in_whatever_order_providers_connect_the_model_is_the_same_bytes(town: T
     asyncio.run(scenario())
 
 
-async def start_with(running: Running, name: str, data_sets: Mapping[str, Any], noises: Sequence[WordSource]) -> None:
-    """Start a provider of several data sets; ``noises`` are for its jobs, in the order in which it hears of them."""
-    home = running.town.identity(Role.PROVIDER, name)
-    rows = {data_set: check_rows(given) for data_set, given in data_sets.items()}
-    words = iter(noises)
-    settings = Settings(
-        running.coordinator.address, lambda: home, lambda: running.revoked[-1], now, rows, words=lambda: next(words)
-    )
-    daemon = Daemon(settings)
-    running.daemons[name] = asyncio.create_task(daemon.run())
-    await asyncio.wait_for(daemon.connected.wait(), 10)
-
-
 def check_at_once(
     town: Town, jobs: Sequence[tuple[str, JobSpec]], shards: Mapping[str, Mapping[str, Any]], order: Order
 ) -> None:
@@ -265,13 +250,15 @@ def check_at_once(
 
     A question's answers arrive when those of all jobs are there, so that the jobs stay side by side to their ends.
     """
-    names = list(next(iter(shards.values())))
+    sites = next(iter(shards.values()))
+    names = list(sites)
 
     async def scenario() -> None:
-        async with federation(town, ()) as running:
+        async with federation(town, (), sites) as running:
             for number, name in enumerate(names):
-                offered = {data_set: sites[name] for data_set, sites in shards.items()}
-                await start_with(running, name, offered, [noise(what, number) for _, what in jobs])
+                offered = {data_set: check_rows(rows[name]) for data_set, rows in shards.items()}
+                noises = iter([noise(what, number) for _, what in jobs])  # providers hear of the jobs in this order
+                await running.start(name, data_sets=offered, words=partial(next, noises))
             with through(Post.of(order, *(what for _, what in jobs), parties=len(names))) as post:
                 models = await asyncio.gather(*[await begun(running, post, job, names) for job in jobs])
             for model, (data_set, what) in zip(models, jobs, strict=True):

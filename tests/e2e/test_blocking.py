@@ -3,19 +3,24 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from threading import active_count
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from town import NOISE_SEED, SHARDS, Town, federation, seeded, spec
+from puppets import reissued
+from town import NOISE_SEED, SHARDS, Town, federation, now, seeded, spec
 
 from dpspca import DPSPCA, Budget, Federation, JobSpec, PrivacyUnit, Schema, simulate
 from dpspca.client.blocking import _Loop
 from dpspca.client.federation import FederationError
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.transport.errors import NotNowError
+from dpspca.common.transport.names import Role
 
 NAMED = {name: pd.DataFrame(rows, columns=[f"gene {number}" for number in range(30)]) for name, rows in SHARDS.items()}
 
@@ -51,6 +56,17 @@ def test_a_job_runs_and_gives_what_it_gives_in_process(tmp_path: Path) -> None:
         assert again.spec == spec()
         assert again.result().statement == job.result().statement
         assert job.cancel().state == "done"
+
+
+def test_whose_certificate_has_run_out_is_told_so_and_nothing_is_left_running(tmp_path: Path) -> None:
+    town = Town.found(tmp_path)
+    old = reissued(town, town.identity(Role.ANALYST, "ada"), since=now() - timedelta(days=3))
+    pem = tmp_path / "analyst-ada" / "identity.pem"
+    pem.write_bytes(old.key_pem + old.certificate_pem + old.authority_pem)
+    before = active_count()
+    with pytest.raises(NotNowError, match=r"analyst/ada ended at .* Renew it"):
+        Federation.connect("127.0.0.1:1", tmp_path / "analyst-ada")
+    assert active_count() == before
 
 
 def test_the_estimator_is_the_same_over_the_wire(tmp_path: Path) -> None:

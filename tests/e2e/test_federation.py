@@ -7,15 +7,17 @@ from pathlib import Path
 
 import grpc
 import pytest
-from town import NOISE_SEED, SHARDS, Town, federation, now, spec
+from town import NOISE_SEED, SHARDS, AnythingGoes, Town, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.rpc import MAX_MESSAGE
 from dpspca.common.transport.signing import JobEnvelope, sign
-from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.daemon import Daemon
+from dpspca.provider.docket import Settings
 from dpspca.provider.preparation import check_rows
 from dpspca.server.service import Coordinator
 
@@ -134,7 +136,7 @@ def test_daemons_come_back_when_the_coordinator_does(town: Town) -> None:
         await first.start("127.0.0.1:0")
         home = town.identity(Role.PROVIDER, "site-0")
         rows = {"cohort": check_rows(SHARDS["site-0"])}
-        daemon = Daemon(Settings(first.address, lambda: home, lambda: revoked, now, rows))
+        daemon = Daemon(Settings(first.address, lambda: home, lambda: revoked, now, rows, AnythingGoes))
         task = asyncio.create_task(daemon.run())
         await asyncio.wait_for(daemon.connected.wait(), 10)
         await first.stop(grace=0)
@@ -211,5 +213,38 @@ def test_without_a_certificate_nobody_gets_in(town: Town) -> None:
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
                     await channel.unary_unary("/dpspca.v1.AnalystService/List")(b"")
                 assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+    asyncio.run(scenario())
+
+
+def test_t10_a_job_belongs_to_the_analyst_who_submitted_it_first(town: Town) -> None:
+    """The same job under another signature is the same job, and not another's to see."""
+
+    async def scenario() -> None:
+        async with federation(town, names=[]) as running:
+            bob = town.identity(Role.ANALYST, "bob")
+            signed = running.town.job(spec(), Identity.load(town.folder / "analyst-ada"), ["site-0"])
+            ours = sign(JobEnvelope.from_bytes(signed.payload), bob)
+            assert ours.job_id == signed.job_id
+            await running.analyst.submit_signed(signed, spec())
+            async with AsyncFederation(running.coordinator.address, bob) as other:
+                with pytest.raises(FederationError, match="Another analyst"):
+                    await other.submit_signed(ours, spec())
+                assert await other.jobs() == []
+            assert [job.name for job in await running.analyst.jobs()] == [signed.job_id]
+
+    asyncio.run(scenario())
+
+
+def test_a_list_of_jobs_may_be_longer_than_a_message(town: Town) -> None:
+    names = [f"{number:04d}-{'x' * 50}" for number in range(1024)]
+
+    async def scenario() -> None:
+        async with federation(town, names=[]) as running:
+            for _ in range(60):
+                await running.analyst.submit(spec(), "cohort", names)
+            listed = await running.analyst.jobs()
+            assert len(listed) == 60
+            assert sum(len(each.name) for job in listed for each in job.participants) > MAX_MESSAGE
 
     asyncio.run(scenario())

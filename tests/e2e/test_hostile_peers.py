@@ -7,7 +7,6 @@ byte by byte what it would have been had the liar never been there.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from puppets import OFFER, Puppet, besieged, line, puppet
+from puppets import Puppet, puppet
 from scipy import sparse
 from town import NOISE_SEED, SHARDS, Running, Town, federation, now, spec
 
@@ -35,8 +34,6 @@ from dpspca.common.transport.rpc import MAX_MESSAGE
 from dpspca.common.transport.signing import MAX_JOB_BYTES, JobEnvelope, SignedJob
 from dpspca.common.transport.wire import FRAME
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.server.analysts import MAX_WATCHES
 from dpspca.server.rounds import LARGEST_ANSWER
 
 HONEST = ("site-0", "site-1")
@@ -282,79 +279,6 @@ def test_half_an_answer_is_taken_out_of_the_sum_again(town: Town, lie: Lie, reas
         assert (participant(status, LIAR).asked, participant(status, LIAR).answered) == (2, 1)
         assert reason in participant(status, LIAR).reason
         require_same(model, simulate(list(shards.values()), WIDE, noise_seed=NOISE_SEED))
-
-    asyncio.run(scenario())
-
-
-Flood = Callable[[AsyncExitStack, Town, str], Awaitable[None]]
-
-
-async def many_streams(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Connect with one certificate again and again, over several connections."""
-    intruder = town.identity(Role.PROVIDER, "intruder")
-    lines = [await held.enter_async_context(line(address, intruder)) for _ in range(5)]
-    streams = [Puppet(lines[number % len(lines)]) for number in range(200)]
-    await asyncio.gather(*(stream.say(hello=pb.Hello(data_sets=[OFFER])) for stream in streams))
-    endings = [asyncio.ensure_future(stream.ending()) for stream in streams]
-    for _, over in zip(streams[1:], asyncio.as_completed(endings), strict=False):  # all but one, whichever it is
-        assert "connected again" in (await over)[1]
-
-
-async def many_watches(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Watch one job that never begins five hundred times at once."""
-    mallory = town.identity(Role.ANALYST, "mallory")
-    analyst = await held.enter_async_context(AsyncFederation(address, mallory))
-    job = await analyst.submit(spec(answer_seconds=600), "cohort", ["nobody"])
-    lines = [await held.enter_async_context(line(address, mallory)) for _ in range(10)]
-    calls = [pb_grpc.AnalystServiceStub(lines[number % 10]).Watch(pb.JobName(job=job.name)) for number in range(500)]
-    outcomes = await asyncio.gather(*(call.read() for call in calls), return_exceptions=True)
-    refused = [each for each in outcomes if isinstance(each, grpc.aio.AioRpcError)]
-    assert {each.code() for each in refused} == {grpc.StatusCode.FAILED_PRECONDITION}
-    assert len(refused) == 500 - MAX_WATCHES
-
-
-async def many_unknowns(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Say five thousand things that no version knows."""
-    site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
-    await site.greet()
-    unknown = pb.FromProvider.FromString(b"\xfa\x01\x80\x08" + bytes(1024))  # a field number 31, of bytes
-    for _ in range(5000):
-        await site.call.write(unknown)
-
-
-async def much_junk(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Send the largest messages that are taken, of a job that nobody runs."""
-    site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
-    await site.greet()
-    for _ in range(100):
-        await site.say(answer=pb.AnswerFrame(job="0" * 64, content=bytes(MAX_MESSAGE - 80)))
-
-
-async def many_sockets(held: AsyncExitStack, _: Town, address: str) -> None:
-    """Open sockets and say nothing."""
-    host, _, port = address.rpartition(":")
-    for _ in range(300):
-        _, writer = await asyncio.open_connection(host, int(port))
-        held.callback(writer.close)
-
-
-FLOODS: list[Flood] = [many_streams, many_watches, many_unknowns, much_junk, many_sockets]
-MOST_GROWTH = 64 * 2**20
-"""Bytes by which a coordinator under a flood may outgrow one that ran the same honest job before."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flood", FLOODS)
-def test_a_flood_neither_stops_an_honest_job_nor_fills_the_memory(town: Town, flood: Flood) -> None:
-    async def scenario() -> None:
-        async with asyncio.timeout(60), besieged(town) as siege, AsyncExitStack() as held:
-            await siege.fit()
-            before = siege.most_memory()
-            flooding = asyncio.create_task(flood(held, town, siege.address))
-            await siege.fit()
-            await flooding
-            await siege.fit()
-            assert siege.most_memory() - before < MOST_GROWTH
 
     asyncio.run(scenario())
 

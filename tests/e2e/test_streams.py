@@ -1,8 +1,11 @@
 """Who gets in at the coordinator, who is shown out again, and with what words: real sockets, real mutual TLS."""
 
 import asyncio
+import os
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -16,8 +19,10 @@ import town as towns
 from puppets import OFFER, Puppet, line, puppet, reissued
 from town import Running, Town, federation, now
 
+from dpspca.common.errors import InvalidParameterError
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import COORDINATOR_HOST, Role
+from dpspca.common.transport.proof import new_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.service import ALLOWED, MAX_HEALTH_WATCHES, Coordinator
 from dpspca.server.streams import MAX_UNGREETED
@@ -32,20 +37,28 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let coordinators expect a word every second."""
-    monkeypatch.setattr(towns, "Coordinator", partial(Coordinator, heartbeat_seconds=1))
-
-
-def among(town: Town, scene: Callable[[Running], Awaitable[None]]) -> None:
+def among(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int) -> None:
     """Play a scene at a coordinator that nobody has connected to yet."""
 
     async def scenario() -> None:
-        async with asyncio.timeout(20), federation(town, ()) as running:
+        async with asyncio.timeout(20), federation(town, (), **limits) as running:
             await scene(running)
 
     asyncio.run(scenario())
+
+
+def test_who_cannot_listen_is_told_why_and_can_be_stopped(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        revoked, me = town.revocations(), town.identity(Role.COORDINATOR, "second")
+        for address in (running.coordinator.address, "198.51.100.1:0", "nowhere.invalid:0"):
+            second = Coordinator(lambda: me, lambda: revoked, now)
+            with pytest.raises(InvalidParameterError, match=f"Nobody can listen on {address}. Choose an address"):
+                await second.start(address)
+            assert second.address == ""
+            await second.stop(grace=0)
+        assert await running.analyst.jobs() == []
+
+    among(town, scene)
 
 
 def paths() -> dict[str, str]:
@@ -138,7 +151,6 @@ def test_who_was_revoked_before_does_not_get_in(town: Town) -> None:
     among(town, scene)
 
 
-@pytest.mark.usefixtures("hasty")
 def test_who_is_revoked_while_connected_is_shown_out_within_a_heartbeat(town: Town) -> None:
     async def scene(running: Running) -> None:
         homes = [town.identity(Role.PROVIDER, name) for name in ("site-0", "site-1")]
@@ -153,10 +165,9 @@ def test_who_is_revoked_while_connected_is_shown_out_within_a_heartbeat(town: To
             assert [link.name for link in running.coordinator.roster.links] == ["site-1"]
             assert [offer.provider for offer in await running.analyst.data_sets()] == ["site-1"]
 
-    among(town, scene)
+    among(town, scene, heartbeat_seconds=1)
 
 
-@pytest.mark.usefixtures("hasty")
 def test_whose_certificate_runs_out_while_connected_is_shown_out(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     later = [timedelta()]
     monkeypatch.setattr(towns, "now", lambda: now() + later[-1])
@@ -170,7 +181,7 @@ def test_whose_certificate_runs_out_while_connected_is_shown_out(town: Town, mon
             assert (code, "holds from" in words) == (REFUSED, True)
             assert not running.coordinator.roster.links
 
-    among(town, scene)
+    among(town, scene, heartbeat_seconds=1)
 
 
 def test_a_stranger_s_certificate_is_not_even_shaken_hands_with(town: Town, tmp_path: Path) -> None:
@@ -216,6 +227,17 @@ def test_tls_1_2_is_refused_and_1_3_is_spoken(town: Town, home: Path) -> None:
             await shake(maximum_version=ssl.TLSVersion.TLSv1_2)
 
     among(town, scene)
+
+
+@pytest.mark.parametrize(("first", "second", "serves"), [("dpspca", "grpc", True), ("grpc", "dpspca", False)])
+def test_grpc_is_imported_after_dpspca_or_nothing_is_served(first: str, second: str, serves: bool) -> None:
+    script = f"import {first}, {second}\nfrom dpspca.common.transport.rpc import require_new_tls\nrequire_new_tls()"
+    fresh = {name: value for name, value in os.environ.items() if name != "GRPC_SSL_CIPHER_SUITES"}
+    done = subprocess.run(  # noqa: S603  # our own program
+        [sys.executable, "-c", script], env=fresh, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) == serves
+    assert ("Import dpspca first." in done.stderr) != serves
 
 
 def test_a_renewed_identity_is_shown_at_the_next_handshake(town: Town, home: Path) -> None:
@@ -269,7 +291,7 @@ def test_a_data_set_of_a_bad_name_or_shape_is_refused(town: Town) -> None:
         offers += [pb.DataSet(name="cohort"), pb.DataSet(name="cohort", dimension=3, columns=["a", "b"])]
         for offer in offers:
             async with puppet(address, site) as liar:
-                await liar.say(hello=pb.Hello(data_sets=[offer]))
+                await liar.say(hello=pb.Hello(data_sets=[offer], challenge=new_challenge()))
                 code, words = await liar.ending()
             assert code is grpc.StatusCode.INVALID_ARGUMENT, offer
             assert len(words) < 500
@@ -284,7 +306,7 @@ def test_a_second_greeting_changes_nothing(town: Town) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             await site.greet()
             (link,) = running.coordinator.roster.links
-            await site.say(hello=pb.Hello(data_sets=[pb.DataSet(name="other", dimension=5)]))
+            await site.say(hello=pb.Hello(data_sets=[pb.DataSet(name="other", dimension=5)], challenge=new_challenge()))
             await site.call.done_writing()
             assert (await site.ending())[0] is grpc.StatusCode.OK
             assert list(link.data_sets) == ["cohort"]
@@ -292,16 +314,14 @@ def test_a_second_greeting_changes_nothing(town: Town) -> None:
     among(town, scene)
 
 
-@pytest.mark.usefixtures("hasty")
 def test_who_never_greets_is_not_waited_for(town: Town) -> None:
     async def scene(running: Running) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             assert "greets first" in (await asyncio.wait_for(site.ending(), 5))[1]
 
-    among(town, scene)
+    among(town, scene, heartbeat_seconds=1)
 
 
-@pytest.mark.usefixtures("hasty")
 def test_who_falls_silent_is_given_up_after_three_heartbeats(town: Town) -> None:
     async def scene(running: Running) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
@@ -312,7 +332,7 @@ def test_who_falls_silent_is_given_up_after_three_heartbeats(town: Town) -> None
             assert 2.9 < asyncio.get_running_loop().time() - started < 6
             assert not running.coordinator.roster.links
 
-    among(town, scene)
+    among(town, scene, heartbeat_seconds=1)
 
 
 def test_who_connects_twice_has_one_connection(town: Town) -> None:

@@ -1,0 +1,376 @@
+"""One contract for every journal: what was recorded comes back, in order and whole, and one holder writes."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import database
+import numpy as np
+import psycopg
+import pytest
+
+from dpspca.server.jobs import Event, Job, Participant
+from dpspca.server.journal import PIECE, Asked, Journal, JournalError, Sum, read_job, write_job
+from dpspca.server.postgres_journal import PostgresJournal
+from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
+
+LARGE = np.random.default_rng(0).integers(-(2**56), 2**56, (250_000, 2))
+"""More than three pieces."""
+SMALL = np.arange(-3, 3)
+WAITING = Job("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5, participants={"north": Participant()})
+RUNNING = replace(
+    WAITING.after(Event.BEGIN), participants={"north": Participant(1, 1), "south": Participant(1, 0, "no")}
+)
+DONE = RUNNING.after(Event.FINISH, now=9.25)
+
+Open = Callable[[], Journal]
+LASTING = ("sqlite", "postgres")
+KINDS = ("passing", *LASTING)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[database.Server]:
+    with database.server() as running:
+        yield running
+
+
+@pytest.fixture
+def opening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Give what opens the same journal again and again."""
+    made: list[Journal] = []
+    make: Open
+    if request.param == "passing":
+        only = PassingJournal()
+        make = lambda: only  # noqa: E731
+    elif request.param == "sqlite":
+        make = partial(SqliteJournal, tmp_path / "journal.db")
+    else:
+        make = partial(PostgresJournal, request.getfixturevalue("server").database())
+
+    def opened() -> Journal:
+        made.append(make())
+        return made[-1]
+
+    yield opened
+    for journal in made:
+        journal.close()
+
+
+def take(journal: Journal) -> None:
+    """Wait for the hold: PostgreSQL notices a moment later that the holder before is gone."""
+    while not journal.hold():
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def again(opening: Open) -> Open:
+    """Give what closes the journal, if it lasts, and holds it anew."""
+    held: list[Journal] = []
+
+    def reopen() -> Journal:
+        if held and not isinstance(held[-1], PassingJournal):
+            held[-1].close()
+        held.append(opening())
+        take(held[-1])
+        return held[-1]
+
+    return reopen
+
+
+every = pytest.mark.parametrize("opening", KINDS, indirect=True)
+lasting = pytest.mark.parametrize("opening", LASTING, indirect=True)
+
+
+def test_how_a_job_stands_is_read_as_it_was_written() -> None:
+    for job in (WAITING, RUNNING, DONE):
+        assert read_job(write_job(job)) == job
+    for text in ("", "{}", "[]", write_job(DONE).replace("done", "gone")):
+        with pytest.raises(JournalError, match="damaged"):
+            read_job(text)
+
+
+@every
+def test_accepted_jobs_come_back_in_order_with_what_was_signed(again: Open) -> None:
+    journal = again()
+    assert journal.jobs() == []
+    others = [replace(WAITING, name=letter * 64) for letter in "cab"]
+    for job in others:
+        journal.accept(job, job.name.encode() + b"\0\xff")
+    found = again().jobs()
+    assert [(each.job, each.signed) for each in found] == [(job, job.name.encode() + b"\0\xff") for job in others]
+    assert {(each.questions, each.model_bytes) for each in found} == {(0, 0)}
+
+
+@every
+def test_a_job_is_accepted_once(again: Open) -> None:
+    journal = again()
+    journal.accept(WAITING, b"signed")
+    with pytest.raises(JournalError):
+        journal.accept(WAITING, b"other")
+    assert [each.signed for each in again().jobs()] == [b"signed"]
+
+
+@every
+def test_questions_and_sums_come_back_as_they_were(again: Open) -> None:
+    journal = again()
+    journal.accept(WAITING, b"signed")
+    journal.ask(RUNNING, 0, "first", None)
+    further = replace(RUNNING, answered=1, step="range", bytes_moved=10)
+    journal.ask(further, 1, "second", Sum(LARGE, 128))
+    journal.ask(further, 2, "third", Sum(SMALL, 1))
+    journal = again()
+    asked = [journal.question(WAITING.name, position) for position in range(4)]
+    assert asked == [Asked("first", 128), Asked("second", 1), Asked("third", None), None]
+    for position, written in enumerate((LARGE, SMALL)):
+        read = journal.total(WAITING.name, position, written.shape)
+        assert read.dtype == np.int64
+        assert np.array_equal(read, written)
+    (found,) = journal.jobs()
+    assert (found.job, found.questions) == (further, 3)
+
+
+@every
+def test_a_sum_that_does_not_lie_in_one_piece_is_written_whole(again: Open) -> None:
+    journal = again()
+    journal.accept(WAITING, b"signed")
+    journal.ask(RUNNING, 0, "first", None)
+    journal.ask(RUNNING, 1, "second", Sum(LARGE[:, :1], 1))
+    assert np.array_equal(again().total(WAITING.name, 0, (250_000, 1)), LARGE[:, :1])
+    journal = again()
+    with pytest.raises(JournalError, match="not of the size"):
+        journal.total(WAITING.name, 0, LARGE.shape)
+
+
+@every
+@pytest.mark.parametrize(
+    ("position", "before"), [(0, None), (2, None), (1, None), (2, Sum(SMALL, 1)), (3, Sum(SMALL, 1))]
+)
+def test_a_question_that_does_not_follow_changes_nothing(again: Open, position: int, before: Sum | None) -> None:
+    journal = again()
+    journal.accept(WAITING, b"signed")
+    journal.ask(RUNNING, 0, "first", None)
+    with pytest.raises(JournalError):
+        journal.ask(replace(RUNNING, answered=1), position, "other", before)
+    journal = again()
+    assert journal.question(WAITING.name, 0) == Asked("first", None)
+    assert [each.job for each in journal.jobs()] == [RUNNING]
+    journal.ask(RUNNING, 1, "second", Sum(SMALL, 2))
+
+
+@every
+def test_a_job_that_was_not_accepted_is_neither_asked_nor_ended(again: Open) -> None:
+    journal = again()
+    with pytest.raises(JournalError, match="does not run"):
+        journal.ask(RUNNING, 0, "first", None)
+    with pytest.raises(JournalError, match="does not run"):
+        again().end(DONE, b"model")
+
+
+@every
+def test_a_job_ends_once_and_its_sums_go(again: Open) -> None:
+    journal = again()
+    journal.accept(WAITING, b"signed")
+    journal.ask(RUNNING, 0, "first", None)
+    journal.ask(RUNNING, 1, "second", Sum(SMALL, 2))
+    model = os.urandom(2 * PIECE + 5)
+    journal.end(DONE, model)
+    journal = again()
+    (found,) = journal.jobs()
+    assert (found.job, found.questions, found.model_bytes) == (DONE, 0, len(model))
+    assert b"".join(journal.model(DONE.name, piece) for piece in range(3)) == model
+    assert journal.model(DONE.name, 3) == b""
+    assert journal.question(DONE.name, 0) is None
+    for work in (
+        lambda: again().ask(RUNNING, 0, "first", None),
+        lambda: again().end(RUNNING.after(Event.FAIL, "late"), None),
+        lambda: again().end(DONE, b"other"),
+    ):
+        with pytest.raises(JournalError, match="does not run"):
+            work()
+    assert again().model(DONE.name, 2) == model[2 * PIECE :]
+
+
+@every
+def test_t38_done_is_recorded_with_a_model_and_nothing_else_is(again: Open) -> None:
+    journal = again()
+    journal.accept(WAITING, b"signed")
+    for ended, model in ((DONE, None), (DONE, b""), (RUNNING.after(Event.FAIL, "no"), b"model"), (RUNNING, b"model")):
+        with pytest.raises(JournalError):
+            journal.end(ended, model)
+    assert [each.job for each in again().jobs()] == [WAITING]
+
+
+@every
+def test_models_and_jobs_are_dropped_by_name(again: Open) -> None:
+    journal = again()
+    jobs = [replace(DONE, name=letter * 64) for letter in "abc"]
+    for job in jobs:
+        journal.accept(replace(WAITING, name=job.name), b"signed")
+        journal.end(job, b"model of " + job.name.encode())
+    journal.drop_models([jobs[0].name])
+    journal.forget([jobs[1].name])
+    journal = again()
+    assert [(each.job.name[0], each.model_bytes) for each in journal.jobs()] == [("a", 0), ("c", 73)]
+    assert [bool(journal.model(job.name, 0)) for job in jobs] == [False, False, True]
+    journal.accept(replace(WAITING, name=jobs[1].name), b"anew")
+
+
+@lasting
+def test_a_journal_has_one_holder_and_the_next_goes_on_where_it_stopped(opening: Open) -> None:
+    first, second = opening(), opening()
+    assert first.hold()
+    assert not second.hold()
+    first.accept(WAITING, b"signed")
+    assert not second.hold()
+    first.close()
+    with pytest.raises(JournalError):
+        first.accept(replace(WAITING, name="b" * 64), b"signed")
+    take(second)
+    assert [each.job for each in second.jobs()] == [WAITING]
+    second.check()
+
+
+@lasting
+def test_whoever_does_not_hold_the_journal_can_write_nothing(opening: Open) -> None:
+    holder, standby = opening(), opening()
+    assert holder.hold()
+    assert not standby.hold()
+    with pytest.raises(JournalError):
+        standby.accept(WAITING, b"signed")
+    assert holder.jobs() == []
+
+
+def test_a_postgresql_coordinator_that_lost_its_session_can_write_nothing(server: database.Server) -> None:
+    url = server.database()
+    first, second = PostgresJournal(url), PostgresJournal(url)
+    assert first.hold()
+    first.accept(WAITING, b"signed")
+    server.end_sessions()
+    take(second)
+    for work in (first.check, lambda: first.end(DONE, b"model"), first.jobs, first.hold):
+        with pytest.raises(JournalError, match="cannot be used"):
+            work()
+    assert [each.job for each in second.jobs()] == [WAITING]
+    first.close()
+    second.close()
+
+
+def test_a_postgresql_holder_that_says_nothing_loses_the_journal(server: database.Server) -> None:
+    url = server.database()
+    silent, standby = PostgresJournal(url, lease_seconds=0.5), PostgresJournal(url)
+    assert silent.hold()
+    take(standby)
+    with pytest.raises(JournalError, match="idle"):
+        silent.accept(WAITING, b"signed")
+    assert standby.jobs() == []
+    silent.close()
+    standby.close()
+
+
+def test_a_postgresql_database_that_holds_other_tables_is_refused_and_left_alone(server: database.Server) -> None:
+    url = server.database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE accounts (name TEXT)")
+    journal = PostgresJournal(url)
+    with pytest.raises(JournalError, match="other tables"):
+        journal.hold()
+    journal.close()
+
+
+def test_a_postgresql_server_that_does_not_sync_is_refused(server: database.Server) -> None:
+    url = server.database()
+    server.run("ALTER SYSTEM SET fsync = off")
+    server.run("SELECT pg_reload_conf()")
+    try:
+        while server.run("SHOW fsync") == [("on",)]:
+            pass  # until the server has read its settings
+        journal = PostgresJournal(url)
+        with pytest.raises(JournalError, match="fsync off"):
+            journal.hold()
+        journal.close()
+    finally:
+        server.run("ALTER SYSTEM RESET fsync")
+        server.run("SELECT pg_reload_conf()")
+
+
+def test_a_postgresql_server_that_is_not_there_is_named_without_a_password(tmp_path: Path) -> None:
+    journal = PostgresJournal(f"postgresql://ada:swordfish@/journal?host={tmp_path}")
+    with pytest.raises(JournalError, match="cannot be used") as caught:
+        journal.hold()
+    assert "swordfish" not in str(caught.value)
+
+
+def test_a_version_that_is_not_known_is_refused_and_the_journal_left_as_it_is(
+    tmp_path: Path, server: database.Server
+) -> None:
+    path, url = tmp_path / "journal.db", server.database()
+    for journal in (SqliteJournal(path), PostgresJournal(url)):
+        assert journal.hold()
+        journal.close()
+    with sqlite3.connect(path) as file:
+        file.execute("PRAGMA user_version = 99")
+    file.close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE journal SET version = 99")
+    for journal in (SqliteJournal(path), PostgresJournal(url)):
+        with pytest.raises(JournalError, match="of version 99; this software knows"):
+            take(journal)
+        journal.close()
+
+
+def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as file:
+        file.execute("CREATE TABLE accounts (name TEXT)")
+    file.close()
+    (tmp_path / "text.db").write_text("not a database at all, and longer than a header of one would have to be" * 20)
+    for path in (other, tmp_path / "text.db"):
+        path.chmod(0o600)
+        before = path.read_bytes()
+        journal = SqliteJournal(path)
+        with pytest.raises(JournalError, match=r"no journal|not a database"):
+            journal.hold()
+        journal.close()
+        assert path.read_bytes() == before
+
+
+def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    first = SqliteJournal(path)
+    assert first.hold()
+    first.close()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    with pytest.raises(JournalError, match="chmod 600"):
+        SqliteJournal(path).hold()
+
+
+def test_a_file_that_is_replaced_while_it_is_in_use_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path)
+    assert journal.hold()
+    journal.check()
+    path.rename(tmp_path / "old.db")
+    with pytest.raises(JournalError, match="moved or replaced"):
+        journal.check()
+    path.write_bytes((tmp_path / "old.db").read_bytes())
+    with pytest.raises(JournalError, match="moved or replaced"):
+        journal.check()
+    journal.close()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="No such file"):
+        SqliteJournal(tmp_path / "nowhere" / "journal.db").hold()
+
+
+def test_what_sqlite_wrote_is_synced(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "journal.db")
+    assert journal.hold()
+    assert journal._number("PRAGMA synchronous") == 2
+    assert journal._rows("PRAGMA journal_mode") == [("wal",)]
+    journal.close()

@@ -1,0 +1,361 @@
+"""A coordinator that is started anew knows its jobs, and one that stands by takes them over; never do two act."""
+
+import asyncio
+import signal
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import database
+import grpc
+import grpc.aio
+import pytest
+from hubs import (
+    LEASE,
+    Forwarder,
+    Hub,
+    LastingTown,
+    Slow,
+    ada,
+    answered,
+    around,
+    assert_undisturbed,
+    hub_identity,
+    patiently,
+    signed,
+    submit,
+)
+from puppets import OFFER, Puppet, puppet
+from town import SHARDS, Running, Town, now, spec
+
+from dpspca.cli import probe
+from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
+from dpspca.common.errors import DpspcaError
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.signing import SignedJob
+from dpspca.server.jobs import Job
+from dpspca.server.journal import JournalError
+from dpspca.server.service import Coordinator
+from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
+
+LASTS = 0.05
+"""Seconds that drawing an answer's noise takes, where a job is to be met half-way."""
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return LastingTown.found(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[database.Server]:
+    with database.server() as running:
+        yield running
+
+
+# --- Restarts ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_signed_job_is_the_same_job_before_and_after_a_restart(town: Town) -> None:
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start()
+        async with around(town, hub, LASTS) as running:
+            job = signed(town)
+            first = await submit(running, job)
+            await answered(first, 2)
+            await hub.kill()
+            await hub.start()
+            again = await asyncio.gather(*(submit(running, job) for _ in range(5)))
+            assert {each.name for each in again} == {first.name}
+            assert_undisturbed(await first.result())
+            assert [each.name for each in await running.analyst.jobs()] == [first.name]
+            await hub.kill()
+            await hub.start()
+            assert (await submit(running, job)).name == first.name
+            assert [each.state for each in await running.analyst.jobs()] == ["done"]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_over_is_told_after_a_restart_as_it_was_before(town: Town) -> None:
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start()
+        async with around(town, hub) as running:
+            done = await submit(running, signed(town))
+            model = (await done.result()).to_bytes()
+            cancelled = await running.analyst.submit(spec(answer_seconds=600), "cohort", ["nobody", *SHARDS])
+            assert (await cancelled.cancel()).state == "cancelled"
+            failed = await running.analyst.submit(spec(answer_seconds=1), "elsewhere", list(SHARDS))
+            with pytest.raises(JobFailedError):
+                await failed.result()
+            before = await running.analyst.jobs()
+            assert [each.state for each in before] == ["done", "cancelled", "failed"]
+            await hub.kill()
+            await hub.start()
+            assert await patiently(running.analyst.jobs) == before
+            assert (await done.result()).to_bytes() == model
+            assert [each.state async for each in done.watch()] == ["done"]
+            assert (await running.analyst.job(done.name)).spec == done.spec
+            with pytest.raises(JobFailedError, match="elsewhere"):
+                await failed.result()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_is_not_over_because_its_coordinator_is_told_to_stop(town: Town) -> None:
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start()
+        async with around(town, hub, LASTS) as running:
+            job = await submit(running, signed(town))
+            await answered(job, 2)
+            assert await hub.kill(signal.SIGTERM) == 0
+            await hub.start()
+            assert "goes on at question" in "".join(hub.log)
+            assert_undisturbed(await patiently(job.result))
+
+    asyncio.run(scenario())
+
+
+def test_a_coordinator_that_is_told_to_stop_does_not_tell_providers_to_forget_the_job(town: Town) -> None:
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start()
+        home = town.identity(Role.PROVIDER, "site-0")
+        async with puppet(hub.address, home) as held, AsyncFederation(hub.address, ada(town)) as analyst:
+            await held.greet(OFFER)
+            await analyst.submit_signed(town.job(spec(), ada(town), ["site-0"]), spec())
+            await held.question()
+            hub.process.send_signal(signal.SIGTERM)
+            assert await orders_until_the_end(held) == []
+            assert await hub.ended() == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_result_that_has_no_room_after_a_restart_makes_room_for_good(town: Town) -> None:
+    async def scenario() -> None:
+        async with serving(town) as running:
+            first, second = [await submit(running, signed(town)) for _ in range(2)]
+            size = max([len((await job.result()).to_bytes()) for job in (first, second)])
+        for room in (3 * size // 2, 3 * size):
+            async with serving(town, result_bytes=room) as running:
+                stub = running.analyst.stub
+                assert [each.state for each in await running.analyst.jobs()] == ["done", "done"]
+                assert (await AsyncJob(second.name, second.spec, stub).result()).components.size
+                with pytest.raises(FederationError, match="made room for newer ones"):
+                    await AsyncJob(first.name, first.spec, stub).result()
+
+    asyncio.run(scenario())
+
+
+def test_whoever_was_left_out_before_a_restart_is_left_out_after_it_and_named(town: Town) -> None:
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start()
+        async with around(town, hub, LASTS, ("site-0", "site-1")) as running:
+            job = await running.analyst.submit(spec(answer_seconds=6, minimum_parties=2), "cohort", list(SHARDS))
+            await answered(job, 1)
+            await hub.kill()
+            await hub.start()
+            await running.start("site-2")
+            assert (await patiently(job.result)).statement.parties == 2
+            (told,) = await running.analyst.jobs()
+            reasons = {each.name: each.reason for each in told.participants}
+            assert "Not connected" in reasons.pop("site-2")
+            assert set(reasons.values()) == {""}
+
+    asyncio.run(scenario())
+
+
+# --- What the journal is held against ---------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serving(
+    town: Town, clock: Callable[[], datetime] = now, seconds: float = 0.0, **limits: int
+) -> AsyncIterator[Running]:
+    """Run everybody in this process, the coordinator on the town's journal."""
+    me, journal = hub_identity(town), SqliteJournal(town.folder / "journal.db")
+    coordinator = Coordinator(lambda: me, town.revocations, clock, journal=journal, **limits)
+    await coordinator.start("127.0.0.1:0")
+    async with around(town, coordinator, seconds) as running:
+        yield running
+
+
+async def leave_half_way(town: Town) -> AsyncJob:
+    async with serving(town, seconds=LASTS) as running:
+        job = await submit(running, signed(town))
+        await answered(job, 2)
+        return job
+
+
+async def ending(town: Town, job: AsyncJob, clock: Callable[[], datetime] = now) -> tuple[str, str]:
+    """Take the journal up again, and say how the job ends, and how many words of noise that took."""
+    async with serving(town, clock) as running:
+        drawn = Slow.drawn
+        last = [state async for state in AsyncJob(job.name, job.spec, running.analyst.stub).watch()][-1]
+        assert Slow.drawn == drawn == 0
+        return str(last.state), last.reason
+
+
+def test_a_job_that_ran_out_while_the_coordinator_was_away_fails_with_the_reason(town: Town) -> None:
+    async def scenario() -> None:
+        job = await leave_half_way(town)
+        state, reason = await ending(town, job, lambda: now() + timedelta(hours=2))
+        assert state == "failed"
+        assert "After a restart: The job holds from" in reason
+
+    asyncio.run(scenario())
+
+
+def test_a_journal_that_leads_to_another_question_fails_the_job_before_anybody_is_asked(town: Town) -> None:
+    async def scenario() -> None:
+        job = await leave_half_way(town)
+        with sqlite3.connect(town.folder / "journal.db") as file:
+            file.execute("UPDATE sums SET content = zeroblob(length(content)) WHERE position = 1")
+        file.close()
+        state, reason = await ending(town, job)
+        assert state == "failed"
+        assert "question 3 is not the one that was asked" in reason
+
+    asyncio.run(scenario())
+
+
+class Failing(PassingJournal):
+    """A journal that fails when a job ends."""
+
+    def end(self, job: Job, model: bytes | None) -> None:
+        raise JournalError("The disk is full.", "Make room.")
+
+
+def test_t38_when_the_journal_fails_nothing_is_told_as_done_and_nobody_is_let_in(town: Town) -> None:
+    async def scenario() -> None:
+        me = hub_identity(town)
+        coordinator = Coordinator(lambda: me, town.revocations, now, journal=Failing())
+        await coordinator.start("127.0.0.1:0")
+        running_out = asyncio.create_task(coordinator.run())
+        async with around(town, coordinator) as running:
+            job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
+            watching = asyncio.create_task(_states(job))
+            with pytest.raises(JournalError, match="The disk is full"):
+                await running_out
+            with pytest.raises(FederationError, match="UNAVAILABLE"):
+                await running.analyst.jobs()
+            await running.stop()
+            assert "done" not in await watching
+
+    asyncio.run(scenario())
+
+
+async def _states(job: AsyncJob) -> list[str]:
+    seen: list[str] = []
+    with suppress(FederationError):
+        async for state in job.watch():
+            seen += [str(state.state)]
+    return seen
+
+
+# --- Taking over ------------------------------------------------------------------------------------------------------
+
+
+async def serves(hub: Hub) -> bool:
+    try:
+        await probe.ask(hub.address, ada(hub.town), "")
+    except DpspcaError:
+        return False
+    return True
+
+
+async def until_it_serves(hub: Hub) -> None:
+    await hub.says("Serving.")
+    assert await serves(hub)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def journal(request: pytest.FixtureRequest) -> str:
+    """Name a journal that two coordinators share."""
+    if request.param == "sqlite":
+        return "journal.db"
+    return str(request.getfixturevalue("server").database())
+
+
+def test_a_standby_refuses_calls_until_it_takes_over_from_one_that_was_killed(town: Town, journal: str) -> None:
+    async def scenario() -> None:
+        first, second = Hub(town, "first", journal), Hub(town, "second", journal)
+        forwarder = Forwarder()
+        await forwarder.start()
+        await first.start()
+        await until_it_serves(first)
+        forwarder.redirect(first.address)
+        await second.start()
+        try:
+            await second.says("standing by")
+            async with around(town, forwarder, LASTS) as running:
+                job = signed(town)
+                await answered(await submit(running, job), 2)
+                assert not await serves(second)
+                async with AsyncFederation(second.address, ada(town)) as early:
+                    with pytest.raises(FederationError, match="stands by"):
+                        await early.submit_signed(job, spec())
+                await first.kill()
+                forwarder.redirect(second.address)
+                await until_it_serves(second)
+                assert_undisturbed(await (await submit(running, job)).result())
+                assert [each.state for each in await running.analyst.jobs()] == ["done"]
+        finally:
+            await second.stop()
+
+    asyncio.run(scenario())
+
+
+def test_one_that_was_stopped_past_a_takeover_does_nothing_when_it_goes_on(town: Town, server: database.Server) -> None:
+    """It has the whole answer to its last question in its hands, and must neither ask the next nor take a job."""
+
+    async def scenario() -> None:
+        journal = server.database()
+        first, second = Hub(town, "first", journal), Hub(town, "second", journal)
+        await first.start(LEASE, 2.0)
+        await second.start(LEASE, 2.0)
+        home = town.identity(Role.PROVIDER, "site-0")
+        async with puppet(first.address, home) as held, AsyncFederation(first.address, ada(town)) as analyst:
+            try:
+                await held.greet(OFFER)
+                job = town.job(spec(answer_seconds=60), ada(town), ["site-0"])
+                await analyst.submit_signed(job, spec())
+                ask = await held.question()
+                assert ask.position == 0
+                first.process.send_signal(signal.SIGSTOP)
+                await held.answer(ask, (0, bytes(8)))
+                late = asyncio.create_task(analyst.submit_signed(_another(town), spec()))
+                await until_it_serves(second)
+                first.process.send_signal(signal.SIGCONT)
+                assert await orders_until_the_end(held) == []
+                with pytest.raises(FederationError, match="UNAVAILABLE"):
+                    await late
+                assert await first.ended() == 2
+                assert "cannot be used" in first.log[-1]
+                async with AsyncFederation(second.address, ada(town)) as elsewhere:
+                    (told,) = await elsewhere.jobs()
+                    assert (told.name, told.state, told.answered) == (job.job_id, "running", 0)
+            finally:
+                await second.stop()
+
+    asyncio.run(scenario())
+
+
+async def orders_until_the_end(held: Puppet) -> list[str]:
+    """Hear a connection out, and list what the provider was told to do on it: to answer, or to forget a job."""
+    orders: list[str] = []
+    with suppress(grpc.aio.AioRpcError):
+        while (message := await held.call.read()) is not grpc.aio.EOF:
+            orders.append(str(message.WhichOneof("message")))
+    return [each for each in orders if each in {"ask", "frame", "farewell"}]
+
+
+def _another(town: Town) -> SignedJob:
+    return town.job(spec(), ada(town), ["site-0"])

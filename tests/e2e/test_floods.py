@@ -1,0 +1,105 @@
+"""True certificates and very many calls: the coordinator goes on serving the honest, and stays as small as it was."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+from puppets import OFFER, Puppet, besieged, line, puppet
+from town import Town, spec
+
+from dpspca.client.federation import AsyncFederation
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.proof import new_challenge
+from dpspca.common.transport.rpc import MAX_MESSAGE
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+from dpspca.server.analysts import MAX_WATCHES
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+Flood = Callable[[AsyncExitStack, Town, str], Awaitable[None]]
+
+
+SHOWN_OUT = ("connected again", "several streams without a greeting", "Internal error from Core")
+"""Why a stream of many ends; the last is gRPC's word for a greeting whose stream was refused meanwhile."""
+
+
+async def many_streams(held: AsyncExitStack, town: Town, address: str) -> None:
+    """Connect with one certificate again and again, over several connections."""
+    intruder = town.identity(Role.PROVIDER, "intruder")
+    lines = [await held.enter_async_context(line(address, intruder)) for _ in range(5)]
+    streams = [Puppet(lines[number % len(lines)]) for number in range(200)]
+    await asyncio.gather(
+        *(stream.say(hello=pb.Hello(data_sets=[OFFER], challenge=new_challenge())) for stream in streams),
+        return_exceptions=True,  # one that is refused before its greeting is written
+    )
+    endings = [asyncio.ensure_future(stream.ending()) for stream in streams]
+    for _, over in zip(streams[1:], asyncio.as_completed(endings), strict=False):  # all but one, whichever it is
+        _, words = await over
+        assert any(reason in words for reason in SHOWN_OUT), words
+
+
+async def many_watches(held: AsyncExitStack, town: Town, address: str) -> None:
+    """Watch one job that never begins five hundred times at once."""
+    mallory = town.identity(Role.ANALYST, "mallory")
+    analyst = await held.enter_async_context(AsyncFederation(address, mallory))
+    job = await analyst.submit(spec(answer_seconds=600), "cohort", ["nobody"])
+    lines = [await held.enter_async_context(line(address, mallory)) for _ in range(10)]
+    calls = [pb_grpc.AnalystServiceStub(lines[number % 10]).Watch(pb.JobName(job=job.name)) for number in range(500)]
+    outcomes = await asyncio.gather(*(call.read() for call in calls), return_exceptions=True)
+    refused = [each for each in outcomes if isinstance(each, grpc.aio.AioRpcError)]
+    assert {each.code() for each in refused} == {grpc.StatusCode.FAILED_PRECONDITION}
+    assert len(refused) == 500 - MAX_WATCHES
+
+
+async def many_unknowns(held: AsyncExitStack, town: Town, address: str) -> None:
+    """Say five thousand things that no version knows."""
+    site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
+    await site.greet()
+    unknown = pb.FromProvider.FromString(b"\xfa\x01\x80\x08" + bytes(1024))  # a field number 31, of bytes
+    for _ in range(5000):
+        await site.call.write(unknown)
+
+
+async def much_junk(held: AsyncExitStack, town: Town, address: str) -> None:
+    """Send the largest messages that are taken, of a job that nobody runs."""
+    site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
+    await site.greet()
+    for _ in range(100):
+        await site.say(answer=pb.AnswerFrame(job="0" * 64, content=bytes(MAX_MESSAGE - 80)))
+
+
+async def many_sockets(held: AsyncExitStack, _: Town, address: str) -> None:
+    """Open sockets and say nothing."""
+    host, _, port = address.rpartition(":")
+    for _ in range(300):
+        _, writer = await asyncio.open_connection(host, int(port))
+        held.callback(writer.close)
+
+
+FLOODS: list[Flood] = [many_streams, many_watches, many_unknowns, much_junk, many_sockets]
+MOST_GROWTH = 64 * 2**20
+"""Bytes by which a coordinator under a flood may outgrow one that ran the same honest job before."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_neither_stops_an_honest_job_nor_fills_the_memory(town: Town, flood: Flood) -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(60), besieged(town) as siege, AsyncExitStack() as held:
+            await siege.fit()
+            before = siege.most_memory()
+            flooding = asyncio.create_task(flood(held, town, siege.address))
+            await siege.fit()
+            await flooding
+            await siege.fit()
+            assert siege.most_memory() - before < MOST_GROWTH
+
+    asyncio.run(scenario())

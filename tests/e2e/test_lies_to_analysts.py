@@ -1,0 +1,82 @@
+"""A coordinator with a true certificate that lies to an analyst about his own jobs."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from town import Town, spec
+
+from dpspca.client.federation import AsyncFederation
+from dpspca.common.errors import DpspcaError
+from dpspca.common.transport import rpc
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.signing import SignedJob
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+
+Forgery = Callable[[SignedJob, Identity], SignedJob]
+
+
+class Liar(pb_grpc.AnalystServiceServicer):
+    """Shows one job, whoever asks for whichever."""
+
+    def __init__(self, shown: SignedJob) -> None:
+        self._shown = shown
+
+    async def Get(self, request: pb.JobName, context: Any) -> pb.Job:  # noqa: N802  # the name of the rpc
+        return pb.Job(job=self._shown.job_id, state="done", signed_job=self._shown.to_bytes())
+
+
+def shown_to_ada(town: Town, forge: Forgery) -> None:
+    """Let Ada take up the job that the coordinator says is hers."""
+    ada, bob = town.identity(Role.ANALYST, "ada"), town.identity(Role.ANALYST, "bob")
+    job = forge(town.job(spec(), ada, ["site-0"]), bob)
+
+    async def perform() -> None:
+        hub = town.identity(Role.COORDINATOR, "hub")
+        server = rpc.server()
+        pb_grpc.add_AnalystServiceServicer_to_server(Liar(job), server)
+        port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
+        await server.start()
+        try:
+            async with AsyncFederation(f"127.0.0.1:{port}", ada) as federation:
+                assert (await federation.job(job.job_id)).spec == spec()
+        finally:
+            await server.stop(0)
+
+    asyncio.run(perform())
+
+
+def cheaper(job: SignedJob) -> bytes:
+    """Promise more privacy than was paid for."""
+    changed = job.payload.replace(b'"epsilon":4.0', b'"epsilon":0.1')
+    assert changed != job.payload
+    return changed
+
+
+FORGERIES: dict[str, Forgery] = {
+    "without a signature": lambda job, _: replace(job, signature=b"none", certificate_pem=b"none"),
+    "with another promise": lambda job, _: replace(job, payload=cheaper(job)),
+    "with another's certificate": lambda job, bob: replace(job, certificate_pem=bob.certificate_pem),
+}
+
+
+@pytest.mark.parametrize("way", FORGERIES)
+def test_a_job_that_the_analyst_did_not_sign_is_not_taken_for_his(tmp_path: Path, way: str) -> None:
+    with pytest.raises(DpspcaError):
+        shown_to_ada(Town.found(tmp_path), FORGERIES[way])
+
+
+def test_another_analysts_job_is_not_taken_for_his(tmp_path: Path) -> None:
+    town = Town.found(tmp_path)
+    with pytest.raises(DpspcaError, match="did not sign"):
+        shown_to_ada(town, lambda _, bob: town.job(spec(), bob, ["site-0"]))
+
+
+def test_a_job_of_his_own_is_taken_up(tmp_path: Path) -> None:
+    town = Town.found(tmp_path)
+    shown_to_ada(town, lambda job, _: job)

@@ -1,0 +1,156 @@
+"""What a coordinator keeps of jobs that are over: results up to a limit, shared fairly, and what was signed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+from puppets import besieged
+from scipy import sparse
+from town import Town, federation, spec
+
+from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.wire import FRAME
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server import analysts
+
+ROOM = 80_000
+"""Bytes: room for two of the models below."""
+SOME = ("site-0", "site-1")
+
+
+def wide(columns: int = 2000, **changes: Any) -> JobSpec:
+    return spec(schema=Schema(columns), options={"sparsity": 10, "rounds": 1}, **changes)
+
+
+def shards(columns: int = 2000) -> dict[str, Any]:
+    return {
+        name: sparse.random_array((40, columns), density=20 / columns, format="csr", rng=np.random.default_rng(number))
+        for number, name in enumerate(SOME)
+    }
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+def test_a_result_that_made_room_says_so_and_its_job_stays_done(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, shards=shards(), result_bytes=ROOM) as running:
+            jobs = []
+            for _ in range(3):
+                jobs.append(await running.analyst.submit(wide(), "cohort"))
+                assert await last_state(jobs[-1]) == "done"
+            assert [each.state for each in await running.analyst.jobs()] == 3 * ["done"]
+            with pytest.raises(FederationError, match=r"made room for newer ones.*costs its privacy again"):
+                await jobs[0].result()
+            for job in jobs[1:]:
+                assert (await job.result()).components.shape == (2, 2000)
+
+    asyncio.run(scenario())
+
+
+async def last_state(job: Any) -> str:
+    return [str(status.state) async for status in job.watch()][-1]
+
+
+def test_one_analyst_s_results_do_not_push_out_another_s(town: Town) -> None:
+    async def scenario() -> None:
+        async with (
+            federation(town, shards=shards(), result_bytes=ROOM) as running,
+            AsyncFederation(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as bea,
+        ):
+            modest = await bea.submit(wide(), "cohort")
+            before = await modest.result()
+            for _ in range(3):
+                await running.analyst.fit(wide(), "cohort")
+            assert (await modest.result()).to_bytes() == before.to_bytes()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_whose_model_finds_no_room_is_refused_before_anything_is_paid_for_it(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, shards=shards(), result_bytes=ROOM) as running:
+            with pytest.raises(FederationError, match="takes 96000 bytes, and the coordinator keeps 80000"):
+                await running.analyst.submit(wide(components=5), "cohort")
+            assert await running.analyst.jobs() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_is_cancelled_the_moment_it_is_done_keeps_its_result(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, shards=shards()) as running:
+            job = await running.analyst.submit(wide(), "cohort")
+            assert await last_state(job) == "done"
+            assert (await job.cancel()).state == "done"
+            assert (await job.result()).components.shape == (2, 2000)
+
+    asyncio.run(scenario())
+
+
+def test_of_what_was_signed_so_much_is_remembered_and_the_oldest_is_forgotten(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        bea = town.identity(Role.ANALYST, "bea")
+        async with federation(town, ()) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
+            signed = [town.job(spec(), bea, ["nobody"]) for _ in range(5)]
+            monkeypatch.setattr(analysts, "MAX_SIGNED_BYTES", 2 * max(len(each.to_bytes()) for each in signed))
+            for each in signed:
+                job = await analyst.submit_signed(each, spec())
+                await job.cancel()
+            assert [each.name for each in await analyst.jobs()] == [each.job_id for each in signed[2:]]
+
+    asyncio.run(scenario())
+
+
+async def frames(reading: Any) -> AsyncIterator[pb.Frame]:
+    """Read on; a call that was read from by hand cannot be iterated over."""
+    while (frame := await reading.read()) is not grpc.aio.EOF:
+        yield frame
+
+
+@pytest.mark.slow
+def test_who_reads_slowly_does_not_hold_a_result_that_has_to_make_room(town: Town) -> None:
+    large = wide(500_000, components=10, answer_seconds=60)  # forty megabytes, far more than waits in a connection
+
+    async def scenario() -> None:
+        async with federation(town, shards=shards(500_000), result_bytes=50_000_000) as running:
+            job = await running.analyst.submit(large, "cohort")
+            assert await last_state(job) == "done"
+            reading = job.stub.Result(pb.JobName(job=job.name))
+            assert len((await reading.read()).content) == FRAME
+            assert await last_state(await running.analyst.submit(large, "cohort")) == "done"
+            with pytest.raises(grpc.aio.AioRpcError, match="made room for newer ones"):
+                [frame async for frame in frames(reading)]
+
+    asyncio.run(scenario())
+
+
+MANY = wide(50_000, components=10, answer_seconds=60)
+"""A job whose model takes four megabytes."""
+MOST_GROWTH = 12 * 2**20
+"""Bytes that a coordinator may need more while thirty models of four megabytes each come and go."""
+
+
+@pytest.mark.slow
+def test_many_finished_jobs_do_not_fill_the_memory(town: Town) -> None:
+    async def scenario() -> None:
+        async with besieged(town, shards(50_000), result_bytes=2**23) as siege:
+            for _ in range(10):
+                await siege.fit(MANY)
+            before = siege.most_memory()
+            for _ in range(30):
+                await siege.fit(MANY)
+            assert siege.most_memory() - before < MOST_GROWTH
+
+    asyncio.run(scenario())

@@ -1,0 +1,179 @@
+"""The coordinator dies at every moment that matters; the job is finished all the same, and is the same."""
+
+import asyncio
+import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hubs import (
+    MORTAL,
+    NARROW,
+    Hub,
+    LastingTown,
+    Slow,
+    ada,
+    answered,
+    around,
+    assert_undisturbed,
+    moments,
+    patiently,
+    signed,
+    submit,
+)
+from town import SHARDS, Town, spec
+
+from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError
+from dpspca.common.transport.signing import SignedJob
+
+WRITES = 8
+"""Of one job: accepted, six questions, ended."""
+LASTS = 0.05
+"""Seconds that drawing an answer's noise takes, where a job is to be met half-way."""
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return LastingTown.found(tmp_path)
+
+
+async def states_until_it_dies(hub: Hub, job: SignedJob) -> list[str]:
+    """Submit a job and watch it over connections of its own, until the coordinator dies or the job is over."""
+    seen = [""]
+    while hub.process.returncode is None and seen[-1] != "done":
+        with suppress(FederationError):
+            async with AsyncFederation(hub.address, ada(hub.town)) as analyst:
+                submitted = await analyst.submit_signed(job, spec())
+                async for state in submitted.watch():
+                    seen += [str(state.state)]
+        await asyncio.sleep(0.05)
+    return seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("moment", "fatal", "lives"), [("before", 2, WRITES), ("after", 1, WRITES + 1)])
+def test_t38_whichever_write_it_dies_at_the_job_is_finished_and_the_same(
+    town: Town, moment: str, fatal: int, lives: int
+) -> None:
+    """Each life commits one write and dies at the next, or right after it: every write is some life's last."""
+
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start(MORTAL, 1, "before")
+        async with around(town, hub) as running:
+            job = signed(town)
+            assert await states_until_it_dies(hub, job) == [""]
+            for life in range(1, lives + 1):
+                assert await hub.ended() == 9
+                await hub.start(MORTAL, fatal, moment)
+                seen = await states_until_it_dies(hub, job)
+                assert ("done" in seen) == (life == lives), life
+            assert_undisturbed(await (await submit(running, job)).result())
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_again_and_again_at_random_moments_it_gives_the_same_model(town: Town, seed: int) -> None:
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start()
+        async with around(town, hub, LASTS) as running:
+            job = signed(town)
+            for moment in moments(seed, 3, 5 * LASTS):
+                await submit(running, job)
+                await asyncio.sleep(moment)
+                assert await hub.kill() == -signal.SIGKILL
+                await hub.start()
+            assert_undisturbed(await (await submit(running, job)).result())
+            assert [each.state for each in await running.analyst.jobs()] == ["done"]
+
+    asyncio.run(scenario())
+
+
+def test_a_journal_that_is_lost_costs_nobody_any_privacy(town: Town) -> None:
+    """The new one knows nothing; the providers send what they sent before, or refuse, and draw no noise anew."""
+
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start()
+        async with around(town, hub, LASTS) as running:
+            job = signed(town)
+            await answered(await submit(running, job), 3)
+            await hub.kill()
+            for file in town.folder.glob("journal.db*"):
+                file.unlink()
+            await hub.start()
+            assert await patiently(running.analyst.jobs) == []
+            assert_undisturbed(await (await submit(running, job)).result())
+            drawn = Slow.drawn
+            await hub.kill()
+            for file in town.folder.glob("journal.db*"):
+                file.unlink()
+            await hub.start()
+            with suppress(JobFailedError):
+                assert_undisturbed(await (await submit(running, job)).result())
+            assert Slow.drawn == drawn == await undisturbed_draws(town)
+
+    asyncio.run(scenario())
+
+
+async def undisturbed_draws(town: Town) -> int:
+    """Count the words that a run draws in which nothing happens."""
+    elsewhere = LastingTown.found(town.folder / "elsewhere")
+    hub = Hub(elsewhere)
+    await hub.start()
+    async with around(elsewhere, hub) as running:
+        await (await submit(running, signed(elsewhere))).result()
+    return Slow.drawn
+
+
+def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(town: Town) -> None:
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start()
+        async with around(town, hub, LASTS) as running:
+            job = await submit(running, signed(town))
+            await answered(job, 1)
+            await hub.kill()
+            copies = [
+                shutil.copy(file, town.folder / f"copy-of-{file.name}") for file in town.folder.glob("journal.db*")
+            ]
+            await hub.start()
+            await patiently(lambda: answered(job, 4))
+            await hub.kill()
+            for file in town.folder.glob("journal.db*"):
+                file.unlink()
+            for copy in copies:
+                shutil.move(copy, town.folder / Path(copy).name.removeprefix("copy-of-"))
+            await hub.start()
+            assert_undisturbed(await patiently(job.result))
+            assert Slow.drawn == await undisturbed_draws(town)
+
+    asyncio.run(scenario())
+
+
+def test_without_room_for_its_journal_it_ends_with_the_reason_and_calls_nothing_done(town: Town) -> None:
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start(NARROW, 3_000_000)
+        async with around(town, hub) as running:
+            jobs, seen = [signed(town) for _ in range(20)], [""]
+            done = 0
+            while done < len(jobs):
+                seen = await states_until_it_dies(hub, jobs[done])
+                if "done" not in seen:
+                    break
+                done += 1
+            assert 0 < done < len(jobs)
+            assert await hub.ended() == 2
+            assert "journal.db cannot be used: disk I/O error" in hub.log[-1]
+            await hub.start()
+            told = await patiently(running.analyst.jobs)
+            assert [each.state for each in told].count("done") >= done
+            for job in jobs[: done + 1]:
+                model = await (await submit(running, job)).result()
+                assert model.statement.parties == len(SHARDS)
+
+    asyncio.run(scenario())
