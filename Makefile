@@ -64,7 +64,7 @@ lock: $(READY)  ## pin every dependency by hash, for every platform
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--all-extras --group dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra cli --extra plots --output-file requirements-run.lock pyproject.toml
+		--extra cli --extra plots --extra postgres --output-file requirements-run.lock pyproject.toml
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) build dist out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

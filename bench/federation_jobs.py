@@ -15,12 +15,13 @@ import federation_floor as floor  # before gRPC, which has to be loaded after dp
 import grpc.aio
 import numpy as np
 import scipy.sparse
-from federation_parties import ANALYST, DATA_SET, Elsewhere, coordinator, found, now, providers
+from federation_parties import ANALYST, DATA_SET, POLICY, Elsewhere, coordinator, found, now, providers
 
 from dpspca.client.federation import LIFE, AsyncFederation
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
+from dpspca.common.privacy.calibrate import MAX_EPSILON
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.question import RowQuery
@@ -34,6 +35,7 @@ from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.preparation import check_rows
 from dpspca.provider.respond import Responder
 from dpspca.provider.shard import Shard, Strategy
+from dpspca.provider.suggestion import suggest
 from dpspca.server.rounds import combine
 
 Placement: TypeAlias = Callable[..., Any]
@@ -84,6 +86,7 @@ class Case:
         return [self.shard(number) for number in range(self.providers)]
 
     def write(self, folder: Path) -> None:
+        (folder / POLICY).write_text(suggest(self.spec, DATA_SET, [ANALYST], MAX_EPSILON), encoding="utf-8")
         for name, rows in zip(self.names, self.shards(), strict=True):
             if self.density:
                 scipy.sparse.save_npz(folder / f"{name}.npz", rows)

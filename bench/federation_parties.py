@@ -20,13 +20,18 @@ from dpspca.common.transport import identity as identities
 from dpspca.common.transport.authority import Authority
 from dpspca.common.transport.identity import CurrentIdentity, CurrentRevocations
 from dpspca.common.transport.names import PartyName, Role
-from dpspca.provider.daemon import Daemon, Settings
+from dpspca.provider.daemon import Daemon
+from dpspca.provider.docket import Settings
+from dpspca.provider.policy_file import CurrentPolicy
 from dpspca.provider.sources import READERS, read_rows
+from dpspca.provider.sqlite_ledger import SqliteLedger
 from dpspca.server.service import Coordinator
+from dpspca.server.sqlite_journal import SqliteJournal
 
 Party: TypeAlias = Callable[..., AbstractAsyncContextManager[str]]
 
 DATA_SET: Final = "cohort"
+POLICY: Final = "policy.toml"
 COORDINATOR: Final = "hub"
 ANALYST: Final = "ada"
 PATIENCE: Final = 60
@@ -53,7 +58,7 @@ def now() -> datetime:
 async def coordinator(folder: Path) -> AsyncIterator[str]:
     """Run a coordinator; its address."""
     identity, revocations = _papers(folder, COORDINATOR)
-    running = Coordinator(identity.get, revocations.get, now)
+    running = Coordinator(identity.get, revocations.get, now, journal=SqliteJournal(folder / "journal.db"))
     await running.start("127.0.0.1:0")
     try:
         yield running.address
@@ -150,4 +155,8 @@ def _papers(folder: Path, name: str) -> tuple[CurrentIdentity, CurrentRevocation
 def _daemon(folder: Path, address: str, name: str) -> Daemon:
     identity, revocations = _papers(folder, name)
     path = next(path for path in folder.glob(f"{name}.*") if path.suffix in READERS)
-    return Daemon(Settings(address, identity.get, revocations.get, now, {DATA_SET: read_rows(path)}))
+    ledger = SqliteLedger(folder / f"{name}-ledger" / "ledger.db", folder / name / "ledger-head")
+    policy = CurrentPolicy(folder / POLICY)
+    return Daemon(
+        Settings(address, identity.get, revocations.get, now, {DATA_SET: read_rows(path)}, policy.get, ledger)
+    )

@@ -8,7 +8,7 @@ import typer
 from dpspca import __version__
 from dpspca.common.errors import DpspcaError
 
-from . import authority, daemons, demo, doctor, jobs, models, output, questions
+from . import authority, budget, daemons, demo, doctor, jobs, ledger, models, outbox, output, policy, questions
 from .flags import CHECK_CODES, EXIT_CODES, AsJson, spread
 
 FAILURE: Final = 2
@@ -24,11 +24,11 @@ app = typer.Typer(
 
 
 def run() -> None:
-    """Run the command; our own errors are for people, so they are told in words and without a traceback."""
+    """Run the command; our own errors are for people, so they are told in a line of words and without a traceback."""
     try:
         app()
     except DpspcaError as problem:
-        typer.echo(str(problem), err=True)
+        typer.echo(output.printable(str(problem)), err=True)
         raise SystemExit(FAILURE) from None
 
 
@@ -84,9 +84,12 @@ for part in (
     daemons.coordinator,
     daemons.provider,
     doctor.config,
+    policy.policy,
+    ledger.ledger,
 ):
     app.add_typer(part)
-for name, command in (("run", jobs.run), ("datasets", jobs.datasets)):
+for name, command in (("run", jobs.run), ("datasets", jobs.datasets), ("outbox", outbox.outbox)):
     app.command(name, epilog=EXIT_CODES)(command)
 for name, command in (("doctor", doctor.doctor), ("health", doctor.health)):
     app.command(name, epilog=CHECK_CODES)(command)
+app.command("budget", epilog=budget.BUDGET_CODES)(budget.budget)

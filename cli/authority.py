@@ -1,17 +1,23 @@
 """Commands of the offline authority, and of a party's own identity."""
 
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from cryptography.hazmat.primitives.hashes import SHA256
 
+from dpspca.common.spec import check
 from dpspca.common.transport import identity as identities
 from dpspca.common.transport.authority import PARTY_DAYS, Authority, Entry
-from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.certificates import read_authority, read_certificate
+from dpspca.common.transport.errors import require_trust
+from dpspca.common.transport.identity import IDENTITY_FILE, Identity
 from dpspca.common.transport.names import PartyName
 
 from .flags import EXIT_CODES, AsJson, now
-from .output import tell, write_file
+from .output import Folder, tell
 from .reading import reading
 
 ca = typer.Typer(
@@ -19,58 +25,90 @@ ca = typer.Typer(
 )
 identity = typer.Typer(name="identity", no_args_is_help=True, help="A party's own key and certificate.")
 
-Folder = Annotated[Path, typer.Argument(help="Its folder, readable by its owner alone.", show_default=False)]
+REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
+
+AuthorityFolder = Annotated[
+    Path, typer.Argument(metavar="AUTHORITY", help="The authority's folder, its owner's alone.", show_default=False)
+]
+PartyFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="IDENTITY", help="The folder of the party's identity, its owner's alone.", show_default=False
+    ),
+]
 RequestFile = Annotated[Path, typer.Option("--out", help="Where to write the request.", show_default=False)]
 
 
 @ca.command("init", epilog=EXIT_CODES)
 def _init(
-    folder: Folder,
+    folder: AuthorityFolder,
     federation: Annotated[str, typer.Argument(help="What the federation is called.")],
     *,
     as_json: AsJson = False,
 ) -> None:
     """Make a new authority. Keep its folder offline: whoever holds it can be anybody."""
     made = Authority.init(folder, federation, now)
-    facts = {"federation": made.federation, "folder": str(folder)}
-    tell(facts, f"The authority of {made.federation} is in {folder}.", as_json=as_json)
+    facts = {"federation": made.federation, "folder": str(folder), "authority": _fingerprint(made.certificate_pem)}
+    lines = [f"The authority of {made.federation} is in {folder}.", f"authority {facts['authority']}"]
+    tell(facts, *lines, as_json=as_json)
+
+
+@ca.command("show", epilog=EXIT_CODES)
+def _show_authority(folder: AuthorityFolder, *, as_json: AsJson = False) -> None:
+    """Say whose authority is in a folder, and its fingerprint: every party compares it when it installs."""
+    opened = Authority.open(folder, now)
+    facts = {"federation": opened.federation, "authority": _fingerprint(opened.certificate_pem)}
+    tell(facts, f"The authority of {opened.federation}.", f"authority {facts['authority']}", as_json=as_json)
 
 
 @ca.command("sign", epilog=EXIT_CODES)
 def _sign(  # noqa: PLR0913  # a command's flags are its parameters
-    folder: Folder,
+    folder: AuthorityFolder,
     request: Annotated[Path, typer.Argument(help="A request from `dpspca identity request`.")],
     *,
     out: Annotated[Path, typer.Option(help="Where to write the certificate.", show_default=False)],
-    days: Annotated[int, typer.Option(help="How long it holds.")] = PARTY_DAYS,
+    days: Annotated[int, typer.Option(help="How long it holds: up to 90.")] = PARTY_DAYS,
     expected: Annotated[str | None, typer.Option(help="Refuse any other party: dpspca://FEDERATION/ROLE/NAME.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Sign a party's request, and say whom it is for."""
     authority = Authority.open(folder, now)
     name = PartyName.parse(expected) if expected else None
-    with reading(request, "a request from `dpspca identity request`"):
-        signed = authority.sign(request.read_bytes(), days=days, expected=name)
-    write_file(out, signed + authority.certificate_pem)
-    entry = authority.list()[-1]
-    tell({"file": str(out)} | _facts(entry), f"{out}: {entry.name}", as_json=as_json)
+
+    def sign() -> bytes:
+        with reading(request, "a request from `dpspca identity request`"):
+            content = request.read_bytes()
+            if REQUEST not in content:
+                raise ValueError
+            return authority.sign(content, days=days, expected=name) + authority.certificate_pem
+
+    _write(out, sign)
+    *before, entry = authority.list()
+    others = [each.serial for each in before if each.name == entry.name and not each.revoked and each.until > now()]
+    tell({"file": str(out)} | _facts(entry) | {"others": others}, f"{out}: {entry.name}", as_json=as_json)
+    if others:
+        typer.echo(
+            f"{entry.name} has other certificates in force: {', '.join(others)}. Unless this is a renewal, withdraw "
+            "what was not meant with `dpspca ca revoke`, by its serial number.",
+            err=True,
+        )
 
 
 @ca.command("revoke", epilog=EXIT_CODES)
 def _revoke(
-    folder: Folder,
+    folder: AuthorityFolder,
     which: Annotated[str, typer.Argument(help="A serial number, or a party's name.")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Withdraw certificates; distribute the new list to every daemon."""
+    """Withdraw certificates; then `dpspca ca publish`, and give the new list to every daemon."""
     revoked = Authority.open(folder, now).revoke(which)
     lines = [f"revoked {entry.serial} of {entry.name}" for entry in revoked]
     tell({"revoked": [_facts(entry) for entry in revoked]}, *lines, as_json=as_json)
 
 
 @ca.command("list", epilog=EXIT_CODES)
-def _list(folder: Folder, *, as_json: AsJson = False) -> None:
+def _list(folder: AuthorityFolder, *, as_json: AsJson = False) -> None:
     """List every certificate that was signed."""
     entries = Authority.open(folder, now).list()
     lines = [f"{entry.serial}  {_state(entry):16}  {entry.name}" for entry in entries]
@@ -79,60 +117,129 @@ def _list(folder: Folder, *, as_json: AsJson = False) -> None:
 
 @ca.command("publish", epilog=EXIT_CODES)
 def _publish(
-    folder: Folder,
+    folder: AuthorityFolder,
     *,
     out: Annotated[Path, typer.Option(help="Where to write the list.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
     """Write a fresh revocation list. It holds for 30 days; without one in force nobody is believed."""
-    write_file(out, Authority.open(folder, now).revocation_list())
+    _write(out, Authority.open(folder, now).revocation_list)
     tell({"file": str(out)}, str(out), as_json=as_json)
 
 
 @identity.command("request", epilog=EXIT_CODES)
 def _request(
-    folder: Folder,
-    name: Annotated[str, typer.Argument(help="dpspca://FEDERATION/ROLE/NAME")],
+    folder: PartyFolder,
+    name: Annotated[str, typer.Argument(help="dpspca://FEDERATION/ROLE/NAME; roles: coordinator, provider, analyst.")],
     *,
     out: RequestFile,
     as_json: AsJson = False,
 ) -> None:
     """Make a key, which stays here, and a request to hand to the operator."""
     party = PartyName.parse(name)
-    write_file(out, identities.request(folder, party))
+    _write(out, lambda: identities.request(folder, party))
     tell({"file": str(out), "name": party.uri}, str(out), as_json=as_json)
 
 
 @identity.command("renew", epilog=EXIT_CODES)
-def _renew(folder: Folder, *, out: RequestFile, as_json: AsJson = False) -> None:
+def _renew(folder: PartyFolder, *, out: RequestFile, as_json: AsJson = False) -> None:
     """Make a new key and a request for it. The old ones stay in use until the new certificate is installed."""
-    write_file(out, identities.renew_request(folder))
+    _write(out, lambda: identities.renew_request(folder))
     tell({"file": str(out), "name": Identity.load(folder).name.uri}, str(out), as_json=as_json)
 
 
 @identity.command("install", epilog=EXIT_CODES)
 def _install(
-    folder: Folder,
+    folder: PartyFolder,
     certificate: Annotated[Path, typer.Argument(help="What `dpspca ca sign` wrote: certificate and authority.")],
     *,
+    authority: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FINGERPRINT",
+            help="Refuse any other authority: its fingerprint as `dpspca ca show` prints it, received another way than "
+            "the certificate.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Install the certificate that the operator signed."""
+    """Install the certificate that the operator signed. The authority that comes with it is believed from then on."""
+    expected = None if authority is None else _read_fingerprint(authority)
+    known = (folder / IDENTITY_FILE).exists()
     with reading(certificate, "what `dpspca ca sign` wrote"):
-        own, mark, authority = certificate.read_bytes().partition(b"-----END CERTIFICATE-----\n")
-        installed = identities.install(folder, own + mark, authority)
+        own, mark, brought = certificate.read_bytes().partition(b"-----END CERTIFICATE-----\n")
+        if expected:
+            _require_authority(brought, expected)
+        installed = identities.install(folder, own + mark, brought)
     _tell_identity(installed, as_json=as_json)
+    if not (expected or known):
+        typer.echo(
+            "Compare the authority's fingerprint with what the operator tells you another way than the certificate "
+            "came: whoever else signed it could pass for anybody.",
+            err=True,
+        )
 
 
 @identity.command("show", epilog=EXIT_CODES)
-def _show(folder: Folder, *, as_json: AsJson = False) -> None:
-    """Say whose identity is in a folder, and until when it holds."""
+def _show(folder: PartyFolder, *, as_json: AsJson = False) -> None:
+    """Say whose identity is in a folder, whether and until when it holds, and the fingerprint of its authority."""
     _tell_identity(Identity.load(folder), as_json=as_json)
 
 
+def _write(out: Path, make: Callable[[], bytes]) -> None:
+    """Make what goes into a file, once it is sure to find its place: no key is made and nothing signed in vain."""
+    folder = Folder(out.parent, [out.name])
+    content = make()
+    folder.write(out.name, lambda path: path.write_bytes(content))
+
+
 def _tell_identity(shown: Identity, *, as_json: bool) -> None:
-    until = shown.not_after
-    tell({"name": shown.name.uri, "until": until.isoformat()}, f"{shown.name} until {until:%Y-%m-%d}", as_json=as_json)
+    since, until = read_certificate(shown.certificate_pem).not_valid_before_utc, shown.not_after
+    facts = {
+        "name": shown.name.uri,
+        "since": since.isoformat(),
+        "until": until.isoformat(),
+        "in_force": since <= now() < until,
+        "authority": _fingerprint(shown.authority_pem),
+    }
+    tell(facts, f"{shown.name} {_standing(since, until)}", f"authority {facts['authority']}", as_json=as_json)
+
+
+def _standing(since: datetime, until: datetime) -> str:
+    """Say from or until when a certificate holds, and what to do if that is not now."""
+    if now() < since:
+        return f"NOT YET IN FORCE: from {since:%Y-%m-%d %H:%M} UTC on. Check the clock."
+    if now() >= until:
+        return f"NO LONGER IN FORCE: it ended at {until:%Y-%m-%d %H:%M} UTC. Renew it: `dpspca identity renew`."
+    return f"until {until:%Y-%m-%d}"
+
+
+def _fingerprint(authority_pem: bytes) -> str:
+    """Give what tells an authority from every other, in the form that other programs write it too."""
+    return read_authority(authority_pem).fingerprint(SHA256()).hex(":").upper()
+
+
+def _read_fingerprint(text: str) -> str:
+    """Take a fingerprint with colons, with spaces or without, and refuse part of one: it could be matched by trying."""
+    try:
+        found = bytes.fromhex(text.replace(":", " "))
+    except ValueError:
+        found = b""
+    check(
+        len(found) == SHA256.digest_size,
+        f"{text!r:.120} is no fingerprint of an authority.",
+        "Give all of what `dpspca ca show` prints: 64 digits from 0 to F.",
+    )
+    return found.hex(":").upper()
+
+
+def _require_authority(authority_pem: bytes, expected: str) -> None:
+    found = _fingerprint(authority_pem)
+    require_trust(
+        found == expected,
+        f"The certificate comes with another authority, {found}.",
+        "Do not install it: ask the operator what happened, another way than it came.",
+    )
 
 
 def _facts(entry: Entry) -> dict[str, str | None]:

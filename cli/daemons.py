@@ -3,46 +3,64 @@
 import asyncio
 import logging
 import signal
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import typer
 
-from dpspca.common.errors import InvalidParameterError
-from dpspca.common.transport.config import CoordinatorConfig, ProviderConfig, read_config
+from dpspca.common.transport.config import CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config
 from dpspca.common.transport.identity import CurrentIdentity, CurrentRevocations
-from dpspca.provider.daemon import Daemon, Settings
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.trust import peer_of, require_role
+from dpspca.provider.daemon import Daemon
+from dpspca.provider.docket import Settings
+from dpspca.provider.policy_file import CurrentPolicy
 from dpspca.provider.sources import read_rows
+from dpspca.provider.sqlite_ledger import SqliteLedger
+from dpspca.server.analysts import RESULT_BYTES
+from dpspca.server.journal import Journal
+from dpspca.server.postgres_journal import PostgresJournal
 from dpspca.server.service import Coordinator
+from dpspca.server.sqlite_journal import SqliteJournal
 
 from . import logs
-from .flags import DAEMON_CODES, ConfigFile, now
+from .flags import DAEMON_CODES, OwnSettings, now, require_own
 
 coordinator = typer.Typer(
     name="coordinator", no_args_is_help=True, help="The coordinator: carries questions and sums, sees no row."
 )
 provider = typer.Typer(name="provider", no_args_is_help=True, help="The provider: answers beside the data.")
 
+LEDGER: Final = "ledger/ledger.db"
+"""A provider's ledger beside its settings, where these name no other."""
+LEDGER_HEAD: Final = "ledger-head"
+"""The ledger's second path in the identity's folder, likewise: not where the ledger is, for one loss takes both."""
+JOURNAL: Final = "journal.db"
+"""The coordinator's journal beside its settings, where these name no other."""
+
 _log = logging.getLogger(__name__)
 
 
 @coordinator.command("start", epilog=DAEMON_CODES)
 def _start_coordinator(
-    config: ConfigFile,
+    config: OwnSettings,
     *,
     log_format: logs.LogForm = logs.Form.HUMAN,
     log_level: logs.LogLevel = logs.Level.INFO,
 ) -> None:
     """Run the coordinator until it is told to stop."""
     logs.configure(log_format, log_level)
+    require_own(CoordinatorConfig, config)
     settings = read_config(CoordinatorConfig, config)
-    current = CurrentIdentity(settings.identity)
-    revoked = CurrentRevocations(settings.revocations, current.get().authority_pem)
+    current, revoked = _own(settings, Role.COORDINATOR)
+    journal = _journal(settings, config)
 
     async def serve() -> None:
-        running = Coordinator(current.get, revoked.get, now)
-        await _listen(running, settings.listen)
+        running = Coordinator(current.get, revoked.get, now, result_bytes=_room(settings), journal=journal)
+        await running.start(settings.listen)
+        _log.info("listening on %s", running.address)
         try:
-            await _until_told_to_stop()
+            await _until_told_to_stop(asyncio.create_task(running.run()))
         finally:
             await running.stop()
             _log.info("stopped")
@@ -52,37 +70,62 @@ def _start_coordinator(
 
 @provider.command("start", epilog=DAEMON_CODES)
 def _start_provider(
-    config: ConfigFile,
+    config: OwnSettings,
     *,
     log_format: logs.LogForm = logs.Form.HUMAN,
     log_level: logs.LogLevel = logs.Level.INFO,
 ) -> None:
     """Run the provider until it is told to stop. Rows are read and checked before anything else."""
     logs.configure(log_format, log_level)
+    require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
-    current = CurrentIdentity(settings.identity)
-    revoked = CurrentRevocations(settings.revocations, current.get().authority_pem)
+    current, revoked = _own(settings, Role.PROVIDER)
+    policy = CurrentPolicy(settings.policy)
     rows = {name: read_rows(path) for name, path in settings.data_sets.items()}
 
     async def serve() -> None:
         _log.info("%s offers %s to %s", current.get().name, ", ".join(sorted(rows)) or "nothing", settings.coordinator)
-        daemon = Daemon(Settings(settings.coordinator, current.get, revoked.get, now, rows))
+        daemon = Daemon(Settings(settings.coordinator, current.get, revoked.get, now, rows, policy.get, ledger))
         try:
             await _until_told_to_stop(asyncio.create_task(daemon.run()))
         finally:
             _log.info("stopped")
 
-    asyncio.run(serve())
+    with open_ledger(settings, config) as ledger:
+        asyncio.run(serve())
 
 
-async def _listen(running: Coordinator, address: str) -> None:
-    try:
-        await running.start(address)
-    except RuntimeError:
-        raise InvalidParameterError(
-            f"Nobody can listen on {address}.", "Choose an address of this machine, and a port that is free."
-        ) from None
-    _log.info("listening on %s", running.address)
+def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:
+    """Open a provider's ledger as its one writer."""
+    ledger = SqliteLedger(*ledger_paths(settings, config))
+    if ledger.quarantine:
+        _log.error("The ledger is in quarantine, and every job is refused: %s", ledger.quarantine)
+    return ledger
+
+
+def ledger_paths(settings: ProviderConfig, config: Path) -> tuple[Path, Path]:
+    """Say where a provider's ledger is, and its second path."""
+    return settings.ledger or config.parent / LEDGER, settings.ledger_head or settings.identity / LEDGER_HEAD
+
+
+def _journal(settings: CoordinatorConfig, config: Path) -> Journal:
+    place = settings.journal or config.parent / JOURNAL
+    return PostgresJournal(place) if isinstance(place, DatabaseUrl) else SqliteJournal(place)
+
+
+def _room(settings: CoordinatorConfig) -> int:
+    """Give how many bytes of results are kept."""
+    return RESULT_BYTES if settings.result_mebibytes is None else settings.result_mebibytes * 2**20
+
+
+def _own(settings: CoordinatorConfig | ProviderConfig, role: Role) -> tuple[CurrentIdentity, CurrentRevocations]:
+    """Read who we are, and refuse to start as somebody whom nobody would believe."""
+    current = CurrentIdentity(settings.identity)
+    me = current.get()
+    require_role(me.name, role)
+    revoked = CurrentRevocations(settings.revocations, me.authority_pem)
+    peer_of(me.certificate_pem, me.authority_pem, now(), revoked.get())
+    return current, revoked
 
 
 async def _until_told_to_stop(*running: "asyncio.Task[Any]") -> None:

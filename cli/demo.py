@@ -5,7 +5,8 @@ anybody's: shard files, a provider for each, certificates, a coordinator that se
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
@@ -24,7 +25,7 @@ from dpspca.common.transport.identity import Identity
 
 from . import output
 from .flags import AsJson
-from .loopback import DATA_SET, Loopback, federation
+from .loopback import DATA_SET, Loopback, PartyLostError, federation
 from .made_up import MadeUp
 from .panel import Panel
 from .progress import following, participants
@@ -122,18 +123,44 @@ def run(about: Subject, *, quiet: bool) -> Outcome:
         standings[status.answered] = standing_of(about.job, status, monotonic() - begin)
         show(status)
 
-    with following(about.job, quiet=quiet) as show:
+    with _telling_why(), following(about.job, quiet=quiet) as show:
         shards = {f"site-{number}": rows for number, rows in enumerate(about.shards(), start=1)}
-        with federation(shards, about.job.schema.names) as there:
+        with federation(shards, about.job) as there:
             status, model = asyncio.run(_ask(about, there, list(shards), note))
     sizes = {name: len(rows) for name, rows in shards.items()}
     return Outcome(about, model, status, sizes, tuple(standings.values()), monotonic() - begin)
 
 
+@contextmanager
+def _telling_why() -> Iterator[None]:
+    """Print the end of the log of a process that is gone."""
+    try:
+        yield
+    except PartyLostError as problem:
+        for line in problem.log:
+            typer.echo(output.printable(line), err=True)
+        raise
+
+
 async def _ask(
     about: Subject, there: Loopback, providers: list[str], note: Callable[[JobStatus], None]
 ) -> tuple[JobStatus, Model]:
-    """Be the analyst: submit the job, watch it, fetch its model."""
+    """Be the analyst, as long as all processes live."""
+    asking = asyncio.create_task(_fit(about, there, providers, note))
+    watching = asyncio.create_task(there.watch_over())
+    try:
+        await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
+        return await (watching if watching.done() else asking)
+    finally:
+        asking.cancel()
+        watching.cancel()
+        await asyncio.gather(asking, watching, return_exceptions=True)
+
+
+async def _fit(
+    about: Subject, there: Loopback, providers: list[str], note: Callable[[JobStatus], None]
+) -> tuple[JobStatus, Model]:
+    """Submit the job, watch it, fetch its model."""
     async with AsyncFederation(there.address, Identity.load(there.analyst)) as connected:
         job = await connected.submit(about.job, DATA_SET, providers)
         async for status in job.watch():

@@ -7,13 +7,14 @@ from typing import Annotated, Final
 
 import typer
 
+from dpspca.client.federation import require_in_force
 from dpspca.common.errors import DpspcaError
 from dpspca.common.transport.config import ProviderConfig, faults, kind_of, read_any_config, read_toml
 from dpspca.common.transport.identity import Identity
 
 from . import probe
-from .examination import examine
-from .flags import CHECK_CODES, AsJson, ConfigFile
+from .examination import examine, require_fit
+from .flags import CHECK_CODES, AnySettings, AsJson, now
 from .output import printable, tell
 
 UNWELL: Final = 1
@@ -34,17 +35,40 @@ def _check(
     as_json: AsJson = False,
 ) -> None:
     """Say for which program settings are, and everything that is wrong with them."""
-    raw = read_toml(file)
-    kind = kind_of(raw)
-    program = kind.__name__.removesuffix("Config").lower()
-    problems = [str(fault) for fault in faults(kind, file, raw)]
+    program, problems = _look_at(file)
     lines = problems or ["Nothing is wrong with them. `dpspca doctor` also looks at what they name."]
     facts = {"file": str(file), "program": program, "well": not problems, "problems": problems}
-    tell(facts, f"{file}: settings of the {program}.", *map(printable, lines), as_json=as_json)
+    heading = [f"{file}: settings of the {program}."] if program else []
+    tell(facts, *heading, *map(printable, lines), as_json=as_json)
     _leave(well=not problems)
 
 
-def doctor(config: ConfigFile, *, as_json: AsJson = False) -> None:
+def _look_at(file: Path) -> tuple[str | None, list[str]]:
+    """Name the program that settings are for, if they can be read, and all that is wrong with them."""
+    try:
+        raw = read_toml(file)
+    except DpspcaError as problem:
+        return None, [str(problem)]
+    kind = kind_of(raw)
+    problems = [str(fault) for fault in faults(kind, file, raw)]
+    return kind.__name__.removesuffix("Config").lower(), problems or _misfits(file)
+
+
+def _misfits(file: Path) -> list[str]:
+    """Say whether the identity that settings name is of another role; where there is none yet, nothing is wrong."""
+    settings = read_any_config(file)
+    try:
+        me = Identity.load(settings.identity)
+    except DpspcaError:
+        return []
+    try:
+        require_fit(settings, me)
+    except DpspcaError as problem:
+        return [f"{file}: identity: {problem}"]
+    return []
+
+
+def doctor(config: AnySettings, *, as_json: AsJson = False) -> None:
     """Look, one after the other, at all that a program needs, and say what is wrong."""
     checks = list(examine(config))
     well = all(each.well for each in checks)
@@ -53,11 +77,12 @@ def doctor(config: ConfigFile, *, as_json: AsJson = False) -> None:
     _leave(well=well)
 
 
-def health(config: ConfigFile, *, as_json: AsJson = False) -> None:
+def health(config: AnySettings, *, as_json: AsJson = False) -> None:
     """Say quickly whether the coordinator serves, or the provider is connected: for whatever keeps them running."""
     try:
         settings = read_any_config(config)
         me = Identity.load(settings.identity)
+        require_in_force(me, now())
         asyncio.run(probe.ask(probe.address_of(settings), me, probe.service_of(settings, me)))
     except DpspcaError as problem:
         well, said = False, str(problem)

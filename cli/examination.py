@@ -25,13 +25,19 @@ from dpspca.common.transport.config import (
     read_any_config,
 )
 from dpspca.common.transport.errors import NotNowError
+from dpspca.common.transport.files import require_private_folder
 from dpspca.common.transport.identity import Identity, load_revocations
 from dpspca.common.transport.names import Role, check_name
 from dpspca.common.transport.trust import RevocationList, peer_of, require_role
+from dpspca.provider.entries import QuarantinedError
+from dpspca.provider.ledger_files import files_in_words, read_head
+from dpspca.provider.policy_file import read_policy
 from dpspca.provider.sources import read_rows
 
 from . import probe
+from .daemons import ledger_paths
 from .flags import now
+from .looking import look
 
 SOON: Final = timedelta(days=7)
 """Before its end, when a certificate should be renewed."""
@@ -54,6 +60,11 @@ class Check:
     said: str
 
 
+def require_fit(settings: AnyConfig, me: Identity) -> None:
+    """Refuse the identity of a party that may not do what the settings are for."""
+    require_role(me.name, _ROLES[type(settings)])
+
+
 def examine(path: Path) -> Iterator[Check]:
     """Look at settings, and at all that they name."""
     try:
@@ -63,7 +74,7 @@ def examine(path: Path) -> Iterator[Check]:
         return
     yield Check("settings", well=True, said=f"{path} is understood.")
     unwell: set[str] = set()
-    for name, needs, work in Patient(settings).checks():
+    for name, needs, work in Patient(settings, path).checks():
         found = _try(name, work) if unwell.isdisjoint(needs) else Check(name, None, "What it rests on is not well.")
         if not found.well:
             unwell.add(name)
@@ -82,6 +93,8 @@ class Patient:
     """A program's settings. Each method looks at one thing, and says what it found or raises what is wrong."""
 
     settings: AnyConfig
+    file: Path
+    """Where they stand."""
 
     def checks(self) -> Iterator[tuple[str, tuple[str, ...], Work]]:
         """Give each check: its name, what it rests on, and what does it."""
@@ -96,8 +109,10 @@ class Patient:
         if isinstance(settings, ProviderConfig):
             for name, file in settings.data_sets.items():
                 yield f"data set {name}", (), partial(_data_set, name, file)
+            yield "policy", (), partial(_policy, settings)
+            yield "ledger", (), partial(_ledger, settings, self.file)
         yield "port", (), self.port
-        yield "coordinator", ("identity", "port"), self.coordinator
+        yield "coordinator", ("identity", "certificate", "port"), self.coordinator
         if isinstance(settings, ProviderConfig):
             yield "connection", ("coordinator",), self.connection
 
@@ -119,7 +134,7 @@ class Patient:
 
     def identity(self) -> str:
         """Look whether the files are whole, private, and of a party that may do this."""
-        require_role(self.me.name, _ROLES[type(self.settings)])
+        require_fit(self.settings, self.me)
         return f"{self.me.name}, for its owner's eyes alone."
 
     def clock(self) -> str:
@@ -180,6 +195,33 @@ def _data_set(name: str, file: Path) -> str:
     check_name("The data set", name)
     rows = read_rows(file)
     return f"{file}: {rows.count} rows of {rows.dimension} columns."
+
+
+def _policy(settings: ProviderConfig) -> str:
+    """Look whether it can be read, and which data sets it leaves out: allowing nothing is nothing wrong."""
+    named = {rules.data_set for rules in read_policy(settings.policy).data_sets}
+    silent = sorted(set(settings.data_sets) - named)
+    refused = f" It does not name {', '.join(silent)}: every job on that is refused." if silent else ""
+    return f"{settings.policy} is understood.{refused}"
+
+
+def _ledger(settings: ProviderConfig, file: Path) -> str:
+    """Look whether the daemon can use it, and whether it is the one that the second path remembers."""
+    path, head_path = ledger_paths(settings, file)
+    for folder in (path.parent, head_path.parent):
+        if folder.exists():
+            require_private_folder(folder)
+    with files_in_words(path):
+        there, remembered = path.exists(), read_head(head_path)
+    if not there and remembered is None:
+        return f"{path} will be made when the provider starts for the first time."
+    looked = look(file)
+    if looked.doubt:
+        raise QuarantinedError(
+            f"Quarantined, and every job is refused: {looked.doubt}",
+            "See what is wrong, then `dpspca ledger release`.",
+        )
+    return f"{path}: {looked.books.head.entries} entries, as its second path remembers it."
 
 
 def _reach(address: Address) -> None:

@@ -10,28 +10,41 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.transport.config import (
+    AnalystConfig,
+    AnyConfig,
+    CoordinatorConfig,
+    ProviderConfig,
+    faults,
+    kind_of,
+    read_toml,
+)
+
 from . import questions
 
 EXIT_CODES: Final = (
-    "Exit codes: 0 done; 2 a flag, job, file or package is wrong or missing, or the federation says no: two sentences "
-    "on standard error say what and what to do; 130 interrupted; 1 a fault of the program itself, or nobody reads on "
-    "to the end of what it prints."
+    "Exit codes: 0 done; 2 a flag, job, file or package is wrong or missing, the federation says no, or the job that "
+    "was waited for failed or was cancelled: standard error says what and what to do; 130 interrupted; 1 a fault of "
+    "the program itself, or nobody reads on to the end of what it prints."
 )
-CHECK_CODES: Final = (
-    "Exit codes: 0 all is well; 1 something is not, and is told; 2 a flag is wrong, or there are no settings to check; "
-    "130 interrupted."
-)
+CHECK_CODES: Final = "Exit codes: 0 all is well; 1 something is not, and is told; 2 a flag is wrong; 130 interrupted."
 DAEMON_CODES: Final = (
-    "Exit codes: 0 stopped by SIGTERM or SIGINT; 2 a flag, file or address is wrong, told before anything is served; "
-    "1 a fault of the program itself."
+    "Exit codes: 0 stopped by SIGTERM or SIGINT; 2 a flag, file, certificate or address is wrong, told before anything "
+    "is served; 1 a fault of the program itself."
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-ConfigFile = Annotated[Path, typer.Option("--config", help="Settings in TOML.", show_default=False)]
+AnySettings = Annotated[
+    Path, typer.Option("--config", help="Settings of the coordinator, a provider or an analyst.", show_default=False)
+]
+AnalystSettings = Annotated[Path, typer.Option("--config", help="An analyst's settings, in TOML.", show_default=False)]
+OwnSettings = Annotated[Path, typer.Option("--config", help="This program's settings, in TOML.", show_default=False)]
 Plots = Annotated[
     Path | None, typer.Option("--plots", help="Draw how much each component explains, and of what, into this folder.")
 ]
 ModelFile = Annotated[Path, typer.Option("--out", help="Where to write the model.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
 Command = Callable[..., None]
 
@@ -39,6 +52,22 @@ Command = Callable[..., None]
 def now() -> datetime:
     """Tell the time, for those that must be told it."""
     return datetime.now(UTC)
+
+
+def require_own(kind: type[AnyConfig], path: Path) -> None:
+    """Refuse settings that are, to the last key, another program's."""
+    raw = read_toml(path)
+    other = kind_of(raw)
+    if other is not kind and not any(faults(other, path, raw)):
+        raise InvalidParameterError(
+            f"{path} holds the settings of {program_of(other)}, not of {program_of(kind)}.",
+            "Name the right file with --config.",
+        )
+
+
+def program_of(kind: type[AnyConfig]) -> str:
+    """Name the program that a kind of settings is for."""
+    return {CoordinatorConfig: "the coordinator", ProviderConfig: "a provider", AnalystConfig: "an analyst"}[kind]
 
 
 def spread(command: Command) -> Command:

@@ -8,13 +8,14 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
+from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
 from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
 from dpspca.common.spec import check
+from dpspca.common.transport.config import AnalystConfig
 
-from . import progress, questions
-from .flags import EXIT_CODES, AsJson, ConfigFile, ModelFile, Plots, spread
+from . import presence, progress, questions
+from .flags import EXIT_CODES, AnalystSettings, AsJson, Force, ModelFile, Plots, require_own, spread
 from .output import print_table, printable, tell, to_json
 
 jobs = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs that were submitted: list, follow, end, fetch.")
@@ -35,13 +36,23 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
         typer.Argument(help="The job as JSON or TOML. Left out: the flags describe it.", show_default=False),
     ] = None,
     *,
-    config: ConfigFile,
+    config: AnalystSettings,
     flags: questions.Flags,
-    data_set: Annotated[str | None, typer.Option(help="The name under which providers offer their rows.")] = None,
+    data_set: Annotated[
+        str | None,
+        typer.Option(
+            help="The name under which providers offer their rows; it counts before what the job's file says."
+        ),
+    ] = None,
     provider: Annotated[
-        list[str] | None, typer.Option(help="A provider to ask; once for each. Left out: all that offer the data set.")
+        list[str] | None,
+        typer.Option(
+            help="A provider to ask; once for each. They count before those in the job's file. Neither given: all that "
+            "offer the data set."
+        ),
     ] = None,
     out: ModelFile = Path("model.dpspca"),
+    force: Force = False,
     plots: Plots = None,
     detach: Annotated[bool, typer.Option("--detach", help="Print the job's name and do not wait for it.")] = False,
     as_json: AsJson = False,
@@ -50,16 +61,16 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     order = questions.from_file(job, flags) if job else None
     if order is None:
         questions.check_given(flags, columns_known=True)
-    where = _one_of("--data-set", data_set, order.data_set if order else None)
+    where = data_set or (order.data_set if order else None)
     check(where is not None, "No data set is named.", "Name one with --data-set; `dpspca datasets` lists them.")
-    who = _one_of("--provider", tuple(provider or ()) or None, order.providers if order else None)
-    shelf = None if detach else progress.Shelf(out, plots)
+    who = tuple(provider or ()) or (order.providers if order else None)
+    shelf = None if detach else progress.Shelf(out, plots, replace=force)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
         submitted = await _submit(federation, order, flags, str(where), who)
         if shelf is None:
             return {"job": submitted.name}
-        return await _to_model(submitted, shelf, config, quiet=as_json)
+        return await _to_model(federation, submitted, shelf, config, quiet=as_json)
 
     facts = _connected(config, work)
     if detach or as_json:
@@ -68,7 +79,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
         progress.print_result(facts)
 
 
-def datasets(config: ConfigFile, *, as_json: AsJson = False) -> None:
+def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
     """List the data sets that the providers connected now offer."""
     found: dict[tuple[str, Any], list[str]] = {}
     for offer in sorted(_connected(config, AsyncFederation.data_sets), key=_place):
@@ -80,6 +91,9 @@ def datasets(config: ConfigFile, *, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(to_json({"data_sets": facts}))
         return
+    if not facts:
+        typer.echo("No data set is on offer: no provider is connected now, or those that are offer none.")
+        return
     print_table(
         ("data set", "width", "providers", "columns"),
         (
@@ -90,11 +104,14 @@ def datasets(config: ConfigFile, *, as_json: AsJson = False) -> None:
 
 
 @jobs.command("list", epilog=EXIT_CODES)
-def _list(config: ConfigFile, *, as_json: AsJson = False) -> None:
+def _list(config: AnalystSettings, *, as_json: AsJson = False) -> None:
     """List your jobs, oldest first."""
     found = _connected(config, AsyncFederation.jobs)
     if as_json:
         typer.echo(to_json({"jobs": [each.to_dict() for each in found]}))
+        return
+    if not found:
+        typer.echo("The coordinator remembers no job of yours.")
         return
     print_table(
         ("job", "data set", "state", "answered", "submitted"),
@@ -112,7 +129,7 @@ def _list(config: ConfigFile, *, as_json: AsJson = False) -> None:
 
 
 @jobs.command("show", epilog=EXIT_CODES)
-def _show(job: Name, config: ConfigFile, *, as_json: AsJson = False) -> None:
+def _show(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> None:
     """Say how a job stands, who takes part, and what each provider has spent at most."""
 
     async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
@@ -123,18 +140,20 @@ def _show(job: Name, config: ConfigFile, *, as_json: AsJson = False) -> None:
 
 
 @jobs.command("watch", epilog=EXIT_CODES)
-def _watch(job: Name, config: ConfigFile, *, as_json: AsJson = False) -> None:
-    """Follow a job to its end."""
+def _watch(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> None:
+    """Follow a job to its end, and say how it ended; exit with 2, as `dpspca run` does, unless it is done."""
 
     async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
         taken = await federation.job(job)
-        return taken, await _follow(taken, config, quiet=as_json)
+        return taken, await _follow(federation, taken, config, quiet=as_json)
 
-    _tell_status(*_connected(config, work), as_json=as_json)
+    watched, last = _connected(config, work)
+    _tell_status(watched, last, as_json=as_json)
+    require_done(last)
 
 
 @jobs.command("cancel", epilog=EXIT_CODES)
-def _cancel(job: Name, config: ConfigFile, *, as_json: AsJson = False) -> None:
+def _cancel(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> None:
     """End a job; one that is over stays as it is. What was answered stays spent."""
 
     async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
@@ -145,19 +164,20 @@ def _cancel(job: Name, config: ConfigFile, *, as_json: AsJson = False) -> None:
 
 
 @jobs.command("result", epilog=EXIT_CODES)
-def _result(
+def _result(  # noqa: PLR0913  # a command's flags are its parameters
     job: Name,
-    config: ConfigFile,
+    config: AnalystSettings,
     *,
     out: ModelFile = Path("model.dpspca"),
+    force: Force = False,
     plots: Plots = None,
     as_json: AsJson = False,
 ) -> None:
     """Wait for a job's end and write its model."""
-    shelf = progress.Shelf(out, plots)
+    shelf = progress.Shelf(out, plots, replace=force)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
-        return await _to_model(await federation.job(job), shelf, config, quiet=as_json)
+        return await _to_model(federation, await federation.job(job), shelf, config, quiet=as_json)
 
     facts = _connected(config, work)
     if as_json:
@@ -168,6 +188,7 @@ def _result(
 
 def _connected(config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]]) -> Reply:
     """Connect as the settings say, do the work, and hang up."""
+    require_own(AnalystConfig, config)
 
     async def whole() -> Reply:
         async with AsyncFederation.connect(config) as federation:
@@ -190,21 +211,30 @@ async def _submit(
         known = flags.dimension is not None
         spec = questions.from_flags(flags, None if known else (await federation.describe(data_set, providers))[0])
         catalogue.plan(spec)  # an algorithm reads its options only now
+    for remark in questions.remarks(spec):
+        typer.echo(remark, err=True)
+    if providers:
+        await presence.warn(federation, data_set, providers, spec.answer_seconds)
     submitted = await federation.submit(spec, data_set, providers)
     typer.echo(f"job {submitted.name}", err=True)
     return submitted
 
 
-async def _to_model(job: AsyncJob, shelf: progress.Shelf, config: Path, *, quiet: bool) -> dict[str, Any]:
-    last = await _follow(job, config, quiet=quiet)
+async def _to_model(
+    federation: AsyncFederation, job: AsyncJob, shelf: progress.Shelf, config: Path, *, quiet: bool
+) -> dict[str, Any]:
+    last = await _follow(federation, job, config, quiet=quiet)
     return shelf.put(job.spec, last, await job.result())
 
 
-async def _follow(job: AsyncJob, config: Path, *, quiet: bool) -> JobStatus:
+async def _follow(federation: AsyncFederation, job: AsyncJob, config: Path, *, quiet: bool) -> JobStatus:
     """Show a job's states and give the last. Whoever stops looking is told that the job goes on."""
+    telling: asyncio.Task[None] | None = None
     try:
         last = await job.status()
         with progress.following(job.spec, quiet=quiet) as show:
+            if not quiet:
+                telling = asyncio.create_task(presence.tell(federation, lambda: last))
             async for last in job.watch():
                 show(last)
     except (asyncio.CancelledError, FederationError) as problem:
@@ -213,6 +243,9 @@ async def _follow(job: AsyncJob, config: Path, *, quiet: bool) -> JobStatus:
         follow, end = f"`dpspca jobs watch {name}` follows it", f"`dpspca jobs cancel {name}` ends it"
         typer.echo(f"The job {goes} on without you: {follow}, {end}.", err=True)
         raise
+    finally:
+        if telling:
+            telling.cancel()
     return last
 
 
@@ -229,12 +262,6 @@ def _tell_status(job: AsyncJob, status: JobStatus, *, as_json: bool) -> None:
     tell(facts, *map(printable, lines), as_json=as_json)
     if not as_json:
         progress.print_participants(took_part)
-
-
-def _one_of(flag: str, given: Reply | None, written: Reply | None) -> Reply | None:
-    """Take what a flag or the job's file says; both would leave open which counts."""
-    check(given is None or written is None, f"The job's file says what {flag} says.", "Leave one of them out.")
-    return written if given is None else given
 
 
 def _place(offer: Offer) -> tuple[str, str]:

@@ -4,8 +4,10 @@ However the block ends, its processes are ended and its folder, keys included, i
 is told to stop, or its terminal goes away. Nothing listens on any address but this machine's own.
 """
 
+import asyncio
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -15,40 +17,82 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from time import sleep
+from typing import Final, NoReturn
 
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError
+from dpspca.common.spec import JobSpec
 from dpspca.common.transport import identity as identities
 from dpspca.common.transport.authority import Authority
 from dpspca.common.transport.names import PartyName, Role
+from dpspca.provider.suggestion import suggest
 
 DATA_SET: Final = "demo"
 FEDERATION: Final = "loopback"
 COORDINATOR: Final = "hub"
 ANALYST: Final = "analyst"
+POLICY: Final = "policy.toml"
 LISTEN: Final = "127.0.0.1:0"
 """At whatever port is free; nobody else can reach it."""
 GRACE: Final = 10.0
 """Seconds that a process may take to end by itself."""
 
-Process: TypeAlias = "subprocess.Popen[str]"
+LOOK: Final = 0.05
+"""Seconds between two looks at the processes."""
+TOLD: Final = 10
+"""Lines of its log that are told of a process that is gone."""
 
 
 class PartyLostError(DpspcaError):
-    """A process of the federation ended by itself."""
+    """A process of the federation ended by itself; ``log`` is the end of what it said."""
 
     code = "party-lost"
+
+    def __init__(self, what: str, remedy: str, log: Sequence[str]) -> None:
+        super().__init__(what, remedy)
+        self.log = tuple(log)
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A program that runs, and the file that it logs to."""
+
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def said(self) -> str:
+        """Give all that it has said so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def require_alive(self) -> None:
+        """Raise if it has ended, with the end of its log."""
+        code = self.process.poll()
+        if code is not None:
+            raise PartyLostError(
+                f"The process of {self.name} ended by itself, with exit code {code}.",
+                "See the end of its log, and start anew.",
+                self.said().splitlines()[-TOLD:],
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Loopback:
-    """A federation that runs: where its coordinator listens, and the folder of an identity that may ask it."""
+    """A federation that runs: where its coordinator listens, an identity that may ask it, and the processes."""
 
     address: str
     analyst: Path
+    parties: Sequence[Party]
+
+    async def watch_over(self) -> NoReturn:
+        """Raise as soon as one of the processes ends."""
+        while True:
+            for party in self.parties:
+                party.require_alive()
+            await asyncio.sleep(LOOK)
 
 
 @dataclass(slots=True)
@@ -57,7 +101,7 @@ class _Parties:
 
     folder: Path
     authority: Authority
-    running: list[Process] = field(default_factory=list)
+    running: list[Party] = field(default_factory=list)
 
     def enrol(self, role: Role, name: str) -> Path:
         """Make a key and a certificate that the authority signed, in a folder of the party's own."""
@@ -67,59 +111,62 @@ class _Parties:
         identities.install(self.folder / name, certificate, self.authority.certificate_pem)
         return self.folder / name
 
-    def start(self, role: Role, name: str, settings: str) -> Process:
-        """Start a party's program as its operator would; what it says goes to a pipe or a file."""
+    def start(self, role: Role, name: str, settings: str) -> Party:
+        """Start a party's program as its operator would; what it says goes to a file."""
         config = self.folder / f"{name}.toml"
         config.write_text(f'{settings}\nidentity = "{name}"\nrevocations = "revoked.pem"\n', encoding="utf-8")
         command = [sys.executable, "-m", "dpspca", role.value, "start", "--config", str(config)]
-        with (self.folder / f"{name}.log").open("w") as log:
-            told = subprocess.PIPE if role is Role.COORDINATOR else log
+        with (self.folder / f"{name}.log").open("wb") as log:
             # A group of its own: the keys that interrupt this process are not for it, it is ended below.
-            process = subprocess.Popen(command, stdout=log, stderr=told, text=True, process_group=0)  # noqa: S603
-        self.running.append(process)
-        return process
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, process_group=0)  # noqa: S603
+        self.running.append(Party(name, process, Path(log.name)))
+        return self.running[-1]
 
     def end(self) -> None:
         """End every process that was started: politely, then surely."""
+        processes = [party.process for party in self.running]
         try:
-            for process in self.running:
+            for process in processes:
                 process.terminate()
-            for process in self.running:
+            for process in processes:
                 process.wait(GRACE)
         except subprocess.TimeoutExpired:
             pass
         finally:
-            for process in self.running:
+            for process in processes:
                 process.kill()
-                process.communicate()
+                process.wait()
 
 
 @contextmanager
-def federation(shards: Mapping[str, FloatArray], columns: Sequence[str] | None = None) -> Iterator[Loopback]:
-    """Run a coordinator, and a provider for every shard."""
+def federation(shards: Mapping[str, FloatArray], job: JobSpec) -> Iterator[Loopback]:
+    """Run a coordinator, and for every shard a provider that allows jobs like this one."""
     with _told_to_stop(), tempfile.TemporaryDirectory(prefix="dpspca-demo-") as place:
         folder = Path(place)
         parties = _Parties(folder, Authority.init(folder / "authority", FEDERATION, lambda: datetime.now(UTC)))
         try:
-            yield _begin(parties, shards, columns)
+            yield _begin(parties, shards, job)
         finally:
             parties.end()
 
 
-def _begin(parties: _Parties, shards: Mapping[str, FloatArray], columns: Sequence[str] | None) -> Loopback:
+def _begin(parties: _Parties, shards: Mapping[str, FloatArray], job: JobSpec) -> Loopback:
     """Start all parties; the coordinator loads while the shards are written."""
     parties.enrol(Role.COORDINATOR, COORDINATOR)
     (parties.folder / "revoked.pem").write_bytes(parties.authority.revocation_list())
     coordinator = parties.start(Role.COORDINATOR, COORDINATOR, f'listen = "{LISTEN}"')
-    files = {name: _write(parties.folder / name, rows, columns) for name, rows in shards.items()}
+    files = {name: _write(parties.folder / name, rows, job.schema.names) for name, rows in shards.items()}
     for name in files:
         parties.enrol(Role.PROVIDER, name)
     analyst = parties.enrol(Role.ANALYST, ANALYST)
+    (parties.folder / POLICY).write_text(suggest(job, DATA_SET, [ANALYST]), encoding="utf-8")
     address = _address(coordinator)
     for name, file in files.items():
-        offered = f'coordinator = "{address}"\ndata_sets = {{ {DATA_SET} = {json.dumps(file.name)} }}'
-        parties.start(Role.PROVIDER, name, offered)
-    return Loopback(address, analyst)
+        settings = {"coordinator": address, "policy": POLICY, "ledger": f"{name}-ledger/ledger.db"}
+        lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        lines.append(f"data_sets = {{ {DATA_SET} = {json.dumps(file.name)} }}")
+        parties.start(Role.PROVIDER, name, "\n".join(lines))
+    return Loopback(address, analyst, parties.running)
 
 
 def _write(stem: Path, rows: FloatArray, columns: Sequence[str] | None) -> Path:
@@ -134,14 +181,12 @@ def _write(stem: Path, rows: FloatArray, columns: Sequence[str] | None) -> Path:
     return path
 
 
-def _address(coordinator: Process) -> str:
-    """Wait until the coordinator listens; its first line ends in where."""
-    assert coordinator.stderr is not None
-    line = coordinator.stderr.readline().strip()
-    _, said, address = line.rpartition("listening on ")
-    if not said:
-        raise PartyLostError(f"The coordinator did not start: {line or 'it said nothing'}.", "See what it says.")
-    return address
+def _address(coordinator: Party) -> str:
+    """Wait until the coordinator listens; its log says where."""
+    while not (found := re.search(r"listening on (\S+)\n", coordinator.said())):
+        coordinator.require_alive()
+        sleep(LOOK)
+    return found[1]
 
 
 @contextmanager

@@ -17,8 +17,8 @@ MISSING = (
 def main() -> None:
     """Run the command and leave the process with its exit code."""
     _write_what_the_terminal_can()
-    # gRPC's notes on every connection that closes are of no use to an operator.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    # What gRPC writes of connections and ports is of no use to an operator: what matters of it is told in our words.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         _load_and_run()
     except KeyboardInterrupt:

@@ -73,7 +73,7 @@ def _transform(
 ) -> None:
     """Project rows onto the components. The scores tell about the rows: they are not protected."""
     _check_ending(out, ".npy", ".csv")
-    read, table = _read(stored), read_rows(rows)
+    read, table = _read(stored), read_rows(rows, least=1)
     if table.names and read.feature_names and table.names != read.feature_names:
         raise InvalidDataError("The rows' columns are not the model's features.", "Give them in the model's order.")
     scores = read.transform(table.matrix)

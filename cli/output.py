@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from dpspca.client import report
@@ -30,9 +30,12 @@ from .tally import Standing
 Show: TypeAlias = Callable[[Standing], None]
 
 PLAIN_WIDTH: Final = 100
-"""Columns of a table that goes to a file or a pipe."""
+"""Columns of a table that goes to a file or a pipe, unless COLUMNS says otherwise."""
+MOST_WIDTH: Final = 1000
+"""Columns beyond which no table is measured."""
 
 PLOTS: Final = ("scree.png", "loadings.png")
+ANOTHER_FOLDER: Final = "Choose another folder with --out."
 
 
 class Folder:
@@ -61,13 +64,13 @@ class Folder:
         except MissingExtraError as problem:
             return {}, [str(problem)]
 
-    def write(self, name: str, save: Callable[[Path], object]) -> str:
+    def write(self, name: str, save: Callable[[Path], object], remedy: str = ANOTHER_FOLDER) -> str:
         """Let ``save`` write a file of that name; return the path."""
         path = self._path / name
         try:
             save(path)
         except OSError as problem:
-            raise _unwritable(path, problem.strerror or str(problem)) from None
+            raise _unwritable(path, problem.strerror or str(problem), remedy) from None
         return str(path)
 
 
@@ -149,7 +152,7 @@ def print_components(model: dict[str, Any]) -> None:
 
 def print_plan(plan: dict[str, Any]) -> None:
     """Print a plan as a table, and its total."""
-    table = Table("", "question", "kind")
+    table = Table("", "question", Column("kind", no_wrap=True))
     for heading in ("numbers", "noise", "mu", "of the price"):
         table.add_column(heading, justify="right")
     for number, question in enumerate(plan["questions"], start=1):
@@ -169,6 +172,7 @@ def print_plan(plan: dict[str, Any]) -> None:
         "question without noise asks for what the privacy unit leaves public.",
         f"Total: mu = {rounded_up(total['mu'])}, that is epsilon = {rounded_up(total['epsilon'])} at delta = "
         f"{total['delta']:g} for each provider's rows; the budget is epsilon = {total['budget_epsilon']:g}.",
+        *plan["remarks"],
     )
 
 
@@ -199,10 +203,32 @@ def so_far(now: Standing) -> str:
 
 
 def _print(table: Table, *notes: str) -> None:
-    Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(table)
+    """Print a table, or, where that is too wide to stay readable, a list of what is in it."""
+    told = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if told else PLAIN_WIDTH, highlight=False)
+    for column in table.columns:
+        column.overflow = "fold"  # break a word rather than leave part of it out
+    if console.measure(table, options=console.options.update(max_width=MOST_WIDTH)).minimum < console.width:
+        console.print(table)
+    else:
+        _print_list(console, table)
     for note in notes:
         say(note)
 
 
-def _unwritable(path: Path, why: str) -> InvalidParameterError:
-    return InvalidParameterError(f"{path} cannot be written: {why}.", "Choose another folder with --out.")
+def _print_list(console: Console, table: Table) -> None:
+    headings = [str(column.header) for column in table.columns]
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        for heading, cell in zip(headings, row, strict=True):
+            console.print(Text.assemble(f"{heading}: " if heading else "", *_in_line(cell)))
+        console.print()
+
+
+def _in_line(cell: RenderableType) -> list[str | Text]:
+    """Give what stands in a cell; several lines begin under the heading."""
+    text = cell if isinstance(cell, Text) else Text(str(cell))
+    return ["\n" if "\n" in text.plain else "", text]
+
+
+def _unwritable(path: Path, why: str, remedy: str = ANOTHER_FOLDER) -> InvalidParameterError:
+    return InvalidParameterError(f"{path} cannot be written: {why}.", remedy)

@@ -15,7 +15,7 @@ from dpspca.client import report
 from dpspca.client.files import save_model
 from dpspca.client.jobs import JobStatus, spent
 from dpspca.common.model import Model
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import JobSpec, check
 from dpspca.common.statement import rounded_up
 
 from . import output
@@ -95,16 +95,23 @@ def print_participants(facts: list[dict[str, Any]]) -> None:
 
 
 class Shelf:
-    """Where a model and its plots are put; tried before the job, so that nothing is paid for that cannot be kept."""
+    """Where a model and its plots are put; tried before the job, so that nothing is paid for that cannot be kept.
 
-    def __init__(self, model: Path, plots: Path | None) -> None:
-        self._name = model.name
+    A model that is there may have been paid for as well, and stays unless it may be replaced.
+    """
+
+    def __init__(self, model: Path, plots: Path | None, *, replace: bool) -> None:
+        self._model = model
+        self._replace = replace
         self._folder = output.Folder(model.parent, [model.name])
         self._plots = output.Folder(plots, output.PLOTS) if plots else None
+        self._require_room("Name another file with --out, or replace it with --force.")
 
     def put(self, spec: JobSpec, status: JobStatus, model: Model) -> dict[str, Any]:
         """Write the files, and give all there is to say about a job that is done."""
-        files = {"model": self._folder.write(self._name, lambda path: save_model(model, path))}
+        again = f"The coordinator still has the model: `dpspca jobs result {status.name} --out` another file."
+        self._require_room(again)
+        files = {"model": self._folder.write(self._model.name, lambda path: save_model(model, path), again)}
         drawn, notes = self._plots.write_plots(model) if self._plots else ({}, [])
         return {
             "job": status.name,
@@ -114,6 +121,9 @@ class Shelf:
             "files": files | drawn,
             "notes": notes,
         }
+
+    def _require_room(self, remedy: str) -> None:
+        check(self._replace or not self._model.exists(), f"{self._model} is there already.", remedy)
 
 
 def print_result(facts: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from dpspca.common.plan import Step, events
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check
+from dpspca.common.statement import LARGE_DELTA
 from dpspca.common.transport.config import read_toml
 
 from .reading import reading
@@ -39,23 +40,43 @@ class RowUnit(StrEnum):
         return PrivacyUnit(f"row-{self.value.removeprefix('row-')}")
 
 
+SHORT_UNITS: Final = (RowUnit.REPLACE_ONE.value, RowUnit.ADD_REMOVE.value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flags:
     """A job as the command line describes it; what was not given is None. ``flags.spread`` makes options of them."""
 
     dimension: Annotated[int | None, typer.Option(help="How many features a row has.")] = None
     components: Annotated[int | None, typer.Option(help="How many components to look for.")] = None
-    sparsity: Annotated[int | None, typer.Option(help="How many features may take part.")] = None
-    norm_bound: Annotated[float | None, typer.Option(help="Bound on a row's length, known beforehand.")] = None
-    unit: Annotated[RowUnit | None, typer.Option(help="Which data sets count as neighbours.")] = None
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget.")] = None
-    delta: Annotated[float | None, typer.Option(help="Privacy budget.")] = None
+    sparsity: Annotated[int | None, typer.Option(help="How many features may take part, all components together.")] = (
+        None
+    )
+    norm_bound: Annotated[
+        float | None, typer.Option(help="Longer rows are shortened to this; from public knowledge, not from the rows.")
+    ] = None
+    unit: Annotated[
+        RowUnit | None,
+        typer.Option(
+            help="What is hidden of a row: what it holds (replace-one), or also that it is there (add-remove)."
+        ),
+    ] = None
+    epsilon: Annotated[
+        float | None, typer.Option(help="Privacy budget for each provider's rows: smaller is more private.")
+    ] = None
+    delta: Annotated[float | None, typer.Option(help="Privacy budget: keep it far below one over the rows.")] = None
     rounds: Annotated[int | None, typer.Option(help="Rounds; left out, the budget decides.")] = None
     center: Annotated[Centering | None, typer.Option(help="Which mean is taken off the rows; left out, none.")] = None
-    mean_bound: Annotated[float | None, typer.Option(help="Bound on a row's length, for a private mean.")] = None
+    mean_bound: Annotated[float | None, typer.Option(help="For a private mean, longer rows are shortened to this.")] = (
+        None
+    )
     public_mean: Annotated[Path | None, typer.Option(help="A public mean: a JSON array of a number a column.")] = None
-    minimum_parties: Annotated[int | None, typer.Option(help="Go on while so many providers are left.")] = None
-    answer_seconds: Annotated[int | None, typer.Option(help="How long to wait for a provider's answer.")] = None
+    minimum_parties: Annotated[
+        int | None, typer.Option(help="Fail when fewer providers than this are left; 1 if left out.")
+    ] = None
+    answer_seconds: Annotated[
+        int | None, typer.Option(help="How long to wait for a provider's answer; 600 if left out.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +154,20 @@ def facts(spec: JobSpec) -> dict[str, Any]:
             "delta": spec.budget.delta,
             "budget_epsilon": spec.budget.epsilon,
         },
+        "remarks": remarks(spec),
     }
+
+
+def remarks(spec: JobSpec) -> list[str]:
+    """Say what is allowed in a job and seldom meant."""
+    sparsity, columns, delta = spec.options.get("sparsity"), spec.schema.dimension, spec.budget.delta
+    said = {
+        f"A sparsity of {sparsity} is no limit: of {columns} columns, all may take part.": isinstance(sparsity, int)
+        and sparsity >= columns,
+        f"A delta of {delta:g} is large: with that probability the promise may not hold at all. Keep it far below one "
+        "over the rows.": delta > LARGE_DELTA,
+    }
+    return [sentence for sentence, holds in said.items() if holds]
 
 
 def _job_in(path: Path) -> tuple[str | bytes, dict[str, Any]]:
@@ -148,10 +182,19 @@ def _job_in(path: Path) -> tuple[str | bytes, dict[str, Any]]:
         raise
     except ValueError:
         return text, {}  # the reader of jobs says what is wrong
-    if not isinstance(raw, dict) or not (path.suffix == ".toml" or raw.keys() & {*ROWS, "job"}):
+    if not isinstance(raw, dict):
+        return text, {}
+    if path.suffix != ".toml" and not (raw.keys() & {*ROWS, "job"} or raw.get("unit") in SHORT_UNITS):
         return text, {}
     rows = {name: raw.pop(name) for name in ROWS if name in raw}
-    return json.dumps(raw.get("job", raw)), rows
+    return json.dumps(_with_whole_unit(raw.get("job", raw))), rows
+
+
+def _with_whole_unit(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+    """Take a unit by the estimator's name too, as the flags do."""
+    if isinstance(job, dict) and job.get("unit") in SHORT_UNITS:
+        return job | {"unit": RowUnit(job["unit"]).unit.value}
+    return job
 
 
 def _names(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:

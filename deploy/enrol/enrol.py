@@ -15,6 +15,7 @@ from dpspca.cli.app import app
 from dpspca.client.synthetic import SpikedModel, spiked_rows, unequal_shards
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.suggestion import suggest
 
 FEDERATION: Final = "town"
 PARTIES: Final = Path("/parties")
@@ -64,7 +65,8 @@ def main() -> None:
     for name, shard in zip(PROVIDERS, unequal_shards(rows, len(PROVIDERS)), strict=True):
         np.save(PARTIES / name / "rows.npy", shard)
         with (PARTIES / name / "settings.toml").open("a", encoding="utf-8") as settings:
-            settings.write('[data_sets]\ncohort = "rows.npy"\n')
+            settings.write('policy = "policy.toml"\n[data_sets]\ncohort = "rows.npy"\n')
+        (PARTIES / name / "policy.toml").write_text(suggest(JOB, "cohort", ["ada"]), encoding="utf-8")
     (PARTIES / "ada" / "job.json").write_text(JOB.to_json(), encoding="utf-8")
 
 

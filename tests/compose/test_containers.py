@@ -307,7 +307,6 @@ def test_a_provider_that_stands_still_for_a_while_is_waited_for(stack: Stack) ->
     assert "answers from each of 3 provider(s)" in "".join(lines)
 
 
-@pytest.mark.xfail(reason="what a provider promised is gone with its process: it needs a ledger on its volume")
 def test_a_provider_that_is_restarted_in_time_takes_part_to_the_end(stack: Stack) -> None:
     lines = stack.submit(replace(LONG_JOB, answer_seconds=60))
     next(line for line in lines if line.startswith("10 of"))

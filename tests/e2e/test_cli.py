@@ -16,14 +16,8 @@ from dpspca import __version__, load_model, save_model
 from dpspca.cli.main import main
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.model import Model
-from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 Ended = subprocess.CompletedProcess[str]
-JOB = [
-    *("--dimension", "40", "--components", "3", "--sparsity", "9", "--norm-bound", "5", "--unit", "add-remove"),
-    *("--epsilon", "1", "--delta", "1e-6"),
-]
 SMALL = ["demo", "--rows", "8000", "--dimension", "40", "--components", "2", "--sparsity", "12", "--epsilon", "4"]
 
 
@@ -157,44 +151,6 @@ def test_a_stored_model_is_shown_in_words_and_in_numbers(seeded: tuple[Path, End
     assert "Nobody else had to be trusted" in words.stdout
 
 
-def test_a_plan_lists_every_question_and_its_shares_make_up_the_total(tmp_path: Path) -> None:
-    flags = (
-        "--dimension 400 --components 3 --sparsity 20 --norm-bound 50 --unit row-replace-one --epsilon 1 --delta 1e-6"
-    )
-    from_flags = object_of(run(tmp_path, "plan", *flags.split(), "--json"))
-    assert from_flags["questions"][0] == {
-        "name": "count",
-        "kind": "count",
-        "numbers": 1,
-        "noise_std": 0,
-        "mu": 0,
-        "share": 0,
-    }
-    assert sum(question["share"] for question in from_flags["questions"]) == pytest.approx(1)
-    assert from_flags["total"]["epsilon"] == pytest.approx(1, abs=1e-6)
-    assert from_flags["total"]["epsilon"] <= 1
-    for stored in (from_flags["job"], from_flags):  # a job, and what printed it
-        (tmp_path / "job.json").write_text(json.dumps(stored))
-        assert object_of(run(tmp_path, "plan", "job.json", "--json")) == from_flags
-
-
-def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path) -> None:
-    spec = JobSpec(
-        schema=Schema(50),
-        unit=PrivacyUnit.ROW_ADD_REMOVE,
-        budget=Budget(2.0, 1e-5),
-        norm_bound=1.0,
-        components=2,
-        options={"sparsity": 9, "rounds": 3},
-    )
-    (tmp_path / "job.json").write_text(spec.to_json())
-    ended = run(tmp_path, "plan", "job.json")
-    assert ended.returncode == 0, ended.stderr
-    assert "round 3 of 3" in ended.stdout
-    assert "covariance-product" in ended.stdout
-    assert "the budget is epsilon = 2" in ended.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -204,13 +160,6 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path) -> None:
         (["demo", "--panel", "nowhere.whl"], "nowhere.whl cannot be read"),
         (["demo", "--panel", "nowhere.whl", "--seed", "1", "--rows", "5"], "--rows, --seed is for made-up rows"),
         (["demo", "--components", "4", "--sparsity", "3"], "Give a --sparsity of at least 4"),
-        (["plan", "--dimension", "5"], "these flags are needed: --components"),
-        (["plan", "job.json", "--epsilon", "1"], "Both a job and flags are given: --epsilon"),
-        (["plan", *JOB, "--sparsity", "2"], "--sparsity is 2 and --components is 3"),
-        (["plan", *JOB, "--center", "private"], "--mean-bound goes with --center private"),
-        (["plan", *JOB, "--mean-bound", "5"], "--mean-bound goes with --center private"),
-        (["plan", *JOB, "--center", "public"], "--public-mean goes with --center public"),
-        (["plan", *JOB, "--write-job", "no/folder"], "no/folder cannot be written"),
         (["model", "show", "nowhere"], "nowhere cannot be read"),
         (["model", "show", "nowhere", "--top", "0"], "--top is 0, which leaves no feature to name"),
     ],
@@ -275,86 +224,6 @@ def test_an_altered_model_is_refused(
     assert was in whole
     (tmp_path / "model").write_bytes(whole.replace(was, becomes, 1))
     refusal_of(here("model", "show", "model", "--json"))
-
-
-A_JOB = {
-    "schema": {"dimension": 4},
-    "unit": "row-add-remove",
-    "budget": {"epsilon": 1, "delta": 1e-6},
-    "norm_bound": 1,
-    "components": 2,
-    "options": {"sparsity": 3},
-}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"algorithm": {}},
-        {"algorithm": None},
-        {"options": 7},
-        {"options": {"sparsity": [3]}},
-        {"options": {"sparsity": 3, "start": {}}},
-        {"norm_bound": 10**400},
-        {"components": 10**4000},
-        {"budget": {"epsilon": 10**400, "delta": 1e-6}},
-        {"budget": []},
-        {"public_mean": {"a": 1}},
-        {"unit": {}},
-        {"job": {}},
-        {"job": 3},
-    ],
-)
-def test_a_job_of_the_wrong_form_is_refused(change: dict[str, Any], tmp_path: Path, here: Callable[..., Ended]) -> None:
-    (tmp_path / "job.json").write_text(json.dumps(A_JOB))
-    assert here("plan", "job.json").returncode == 0
-    (tmp_path / "job.json").write_text(json.dumps(A_JOB | change))
-    refusal_of(here("plan", "job.json"))
-
-
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"seed": ' + "9" * 5000 + "}", "", "\x00", "null", "{" * 3])
-def test_what_is_no_job_at_all_is_refused(text: str, tmp_path: Path, here: Callable[..., Ended]) -> None:
-    (tmp_path / "job.json").write_text(text)
-    refusal_of(here("plan", "job.json"))
-
-
-def test_a_key_given_twice_is_refused_inside_a_plan_too(tmp_path: Path, here: Callable[..., Ended]) -> None:
-    twice = json.dumps(A_JOB)[:-1] + ', "components": 1}'
-    (tmp_path / "job.json").write_text(f'{{"job": {twice}}}')
-    assert "given twice" in refusal_of(here("plan", "job.json"))
-
-
-def test_a_job_is_written_for_later_and_plans_the_same(tmp_path: Path, here: Callable[..., Ended]) -> None:
-    planned = object_of(here("plan", *JOB, "--write-job", "job.json", "--json"))
-    assert JobSpec.from_json((tmp_path / "job.json").read_text()).digest() == planned["digest"]
-    assert object_of(here("plan", "job.json", "--json")) == planned
-
-
-def test_a_plan_prices_the_mean_that_is_taken_off(tmp_path: Path, here: Callable[..., Ended]) -> None:
-    private = object_of(here("plan", *JOB, "--center", "private", "--mean-bound", "9", "--json"))
-    assert [question["name"] for question in private["questions"]][1] == "mean"
-    assert private["job"]["mean_bound"] == 9
-    (tmp_path / "mean.json").write_text(json.dumps([0.5] * 40))
-    public = object_of(here("plan", *JOB, "--center", "public", "--public-mean", "mean.json", "--json"))
-    assert public["job"]["public_mean"] == [0.5] * 40
-    (tmp_path / "mean.json").write_text("17")
-    refusal = refusal_of(here("plan", *JOB, "--center", "public", "--public-mean", "mean.json"))
-    assert "mean.json is not a mean" in refusal
-
-
-@pytest.mark.parametrize("word", ["replace-one", "add-remove"])
-def test_the_estimators_words_name_the_units_of_rows_too(word: str, here: Callable[..., Ended]) -> None:
-    by_word, by_name = (object_of(here("plan", *JOB, "--unit", unit, "--json")) for unit in (word, f"row-{word}"))
-    assert by_word == by_name
-    assert by_name["job"]["unit"] == f"row-{word}"
-
-
-@pytest.mark.parametrize("unit", ["entry", "spectral"])
-def test_units_that_no_row_can_have_are_not_offered(unit: str, here: Callable[..., Ended]) -> None:
-    ended = here("plan", *JOB, "--unit", unit)
-    assert ended.returncode == 2
-    assert "'replace-one'" in ended.stderr
-    assert "'spectral'," not in ended.stderr
 
 
 def test_noise_is_not_presented_as_a_finding(

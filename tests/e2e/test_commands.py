@@ -9,27 +9,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from commands import Ended, commands_in
+from live import COMMAND, NAMES, live_town
 from town import Town, now
 
 from dpspca import load_model
 from dpspca.cli import logs
-from dpspca.cli.main import main
 from dpspca.client.jobs import spent
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport.authority import Authority
 from dpspca.common.transport.names import Role
 
-COMMAND = [sys.executable, "-m", "dpspca"]
 PLAIN = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
-ROWS = np.random.default_rng(0).standard_normal((4000, 20)) * np.r_[5, 4, np.ones(18)]
-NAMES = [f"gene {number}" for number in range(20)]
 JOB = [
     *("--components", "2", "--sparsity", "4", "--norm-bound", "12", "--unit", "replace-one"),
     *("--epsilon", "4", "--delta", "1e-6"),
@@ -45,89 +40,16 @@ A_JOB = {
 }
 
 
-@dataclass
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        assert self.code == 0, self.err
-        read: dict[str, Any] = json.loads(self.out)
-        return read
-
-
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Callable[..., Ended]:
-    """Run a command in this process: starting one each would take most of a second."""
-    monkeypatch.chdir(town)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("sys.excepthook", sys.excepthook)  # typer puts another in its place
-
-    def run_here(*words: object) -> Ended:
-        monkeypatch.setattr("sys.argv", ["dpspca", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        written = capfd.readouterr()
-        return Ended(int(ended.value.code or 0), written.out, written.err)
-
-    return run_here
-
-
-@contextmanager
-def started(folder: Path, *words: str, until: str) -> Iterator[str]:
-    """Start a daemon, wait for a line of its log and give it; then stop the daemon."""
-    process = subprocess.Popen([*COMMAND, *words], cwd=folder, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
-    assert process.stderr is not None
-    try:
-        yield next(line for line in process.stderr if until in line)
-    finally:
-        process.terminate()
-        rest = process.communicate(timeout=20)[1]
-        assert process.returncode == 0, rest
-        assert "stopped" in rest
-
-
-def write_rows(folder: Path) -> None:
-    for name, rows in zip(("north", "south"), np.array_split(ROWS, 2), strict=True):
-        np.savetxt(folder / f"{name}.csv", rows, delimiter=",", header=",".join(NAMES), comments="")
-
-
-def write_settings(folder: Path, address: str) -> None:
-    common = f'coordinator = "{address}"\n'
-    (folder / "ada.toml").write_text(f'{common}identity = "analyst-ada"\n')
-    for name in ("north", "south", "west"):
-        rows = "north" if name == "west" else name
-        (folder / f"{name}.toml").write_text(
-            f'{common}identity = "provider-{name}"\nrevocations = "revoked.pem"\n[data_sets]\ncohort = "{rows}.csv"\n'
-        )
+    return commands_in(town, monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give the folder of a federation that is up; the provider west is enrolled and stays away."""
     folder = tmp_path_factory.mktemp("town")
-    found = Town.found(folder)
-    for role, name in ((Role.COORDINATOR, "hub"), (Role.ANALYST, "ada")):
-        found.identity(role, name)
-    for name in ("north", "south", "west"):
-        found.identity(Role.PROVIDER, name)
-    (folder / "revoked.pem").write_bytes(found.authority.revocation_list())
-    hub = 'listen = "127.0.0.1:0"\nidentity = "coordinator-hub"\nrevocations = "revoked.pem"\n'
-    (folder / "hub.toml").write_text(hub)
-    write_rows(folder)
-    logged = ("--log-format", "json")
-    with ExitStack() as stack:
-        line = stack.enter_context(
-            started(folder, "coordinator", "start", "--config", "hub.toml", *logged, until="listening")
-        )
-        address = json.loads(line)["message"].split()[-1]
-        (folder / "hub-up.toml").write_text(hub.replace("127.0.0.1:0", address))
-        write_settings(folder, address)
-        for name in ("north", "south"):
-            words = ("provider", "start", "--config", f"{name}.toml")
-            stack.enter_context(started(folder, *words, until="Connected"))
+    with live_town(folder):
         yield folder
 
 
@@ -179,6 +101,72 @@ def test_a_provider_that_stays_away_is_named_with_the_reason(here: Callable[...,
     assert facts["files"] == {"model": "b"}
 
 
+def test_who_is_not_there_is_named_before_a_job_is_submitted_and_while_it_waits(here: Callable[..., Ended]) -> None:
+    order = ["run", *JOB, "--dimension", 20, "--answer-seconds", 5, "--config", "ada.toml", "--data-set", "cohort"]
+    ended = here(*order, "--minimum-parties", 2, "--provider", "nroth", "--provider", "south", "--out", "nobodys")
+    assert ended.code == 2
+    warning, name, *progress = ended.err.splitlines()
+    assert warning.startswith(
+        "Not there now, or without 'cohort': nroth. Check the names. The job waits up to 5 seconds"
+    )
+    assert name.startswith("job ")
+    assert "Waiting for nroth: not there." in progress
+
+
+def test_of_providers_that_are_there_nothing_is_said(ran: Ended) -> None:
+    assert "Waiting" not in ran.err
+    assert "Not there" not in ran.err
+
+
+def test_a_flag_counts_before_what_the_file_of_a_job_says(here: Callable[..., Ended], town: Path) -> None:
+    rows = {"data_set": "nothing", "providers": ["west"]}
+    (town / "flags.json").write_text(json.dumps({"job": A_JOB} | rows))
+    asked = ["--data-set", "cohort", "--provider", "north", "--provider", "south"]
+    ended = here("run", "flags.json", "--config", "ada.toml", *asked, "--out", "e", "--json")
+    assert (ended.facts["data_set"], [each["name"] for each in ended.facts["participants"]]) == (
+        "cohort",
+        ["north", "south"],
+    )
+
+
+@pytest.mark.usefixtures("ran")
+def test_a_model_that_is_there_is_not_replaced_unless_told_so_and_nothing_is_submitted(
+    here: Callable[..., Ended], town: Path
+) -> None:
+    before = (town / "model.dpspca").read_bytes()
+    jobs = here("jobs", "list", "--config", "ada.toml", "--json").facts
+    order = ["run", *JOB, "--config", "ada.toml", "--data-set", "cohort"]
+    said = here(*order).complaint
+    assert said == "model.dpspca is there already. Name another file with --out, or replace it with --force."
+    assert (town / "model.dpspca").read_bytes() == before
+    assert here("jobs", "list", "--config", "ada.toml", "--json").facts == jobs
+    assert here(*order, "--force", "--json").code == 0
+    assert (town / "model.dpspca").read_bytes() != before
+
+
+def test_a_model_that_appears_meanwhile_stays_and_the_new_one_can_be_fetched(
+    here: Callable[..., Ended], town: Path
+) -> None:
+    order = ["run", *JOB, "--answer-seconds", "3", "--config", "ada.toml", "--data-set", "cohort", "--out", "f"]
+    asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west"]
+    process = subprocess.Popen([*COMMAND, *order, *asked], cwd=town, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
+    assert process.stderr is not None
+    next(line for line in process.stderr if line.startswith("job "))
+    (town / "f").write_text("another's")
+    told = process.communicate(timeout=30)[1]
+    assert process.returncode == 2
+    (name,) = re.findall(r"f is there already. The coordinator still has the model: `dpspca jobs result (\w+) ", told)
+    assert (town / "f").read_text() == "another's"
+    assert here("jobs", "result", name, "--config", "ada.toml", "--out", "g").code == 0
+
+
+def test_where_there_is_nothing_to_list_it_is_said(here: Callable[..., Ended], town: Path) -> None:
+    Town(town, Authority.open(town / "authority", now)).identity(Role.ANALYST, "new")
+    (town / "new.toml").write_text((town / "ada.toml").read_text().replace("analyst-ada", "analyst-new"))
+    assert here("jobs", "list", "--config", "new.toml").out == "The coordinator remembers no job of yours.\n"
+    assert here("jobs", "list", "--config", "new.toml", "--json").facts == {"jobs": []}
+
+
 def test_jobs_are_listed_shown_watched_cancelled_and_fetched(here: Callable[..., Ended], town: Path) -> None:
     at = ("--config", "ada.toml")
     (town / "job.toml").write_text(
@@ -191,18 +179,42 @@ def test_jobs_are_listed_shown_watched_cancelled_and_fetched(here: Callable[...,
     assert name[:12] in here("jobs", "list", *at).out
     assert f"job {name}" in here("jobs", "show", name[:12], *at).out
     assert here("jobs", "cancel", name[:12], *at, "--json").facts["state"] == "cancelled"
-    assert here("jobs", "watch", name, *at, "--json").facts["state"] == "cancelled"
-    refused = here("jobs", "result", name, *at)
-    assert refused.code == 2
-    assert "The job is cancelled" in refused.err
+    for words in (["watch"], ["watch", "--json"], ["result", "--out", "h"]):
+        refused = here("jobs", *words, name, *at)
+        assert refused.code == 2
+        assert "The job is cancelled: Cancelled by the analyst. Mend what" in refused.err
+        assert len(refused.err.splitlines()) <= 2
+    assert "cancelled: 0 of" in here("jobs", "watch", name, *at).out
+    assert json.loads(here("jobs", "watch", name, *at, "--json").out)["state"] == "cancelled"
     assert "no such job" in here("jobs", "show", "0" * 12, *at).err
+
+
+def test_following_a_job_that_fails_exits_as_running_it_does(here: Callable[..., Ended]) -> None:
+    order = ["run", *JOB, "--answer-seconds", "1", "--config", "ada.toml", "--data-set", "cohort"]
+    asked = ["--dimension", "20", "--provider", "west"]
+    name = here(*order, *asked, "--detach").out.strip()
+    ran, watched = (
+        here(*order, *asked, "--out", "failed"),
+        here("jobs", "watch", name, "--config", "ada.toml", "--json"),
+    )
+    for ended in (ran, watched):
+        assert ended.code == 2
+        assert "The job is failed: 0 of at least 1 provider(s) are left. west: Not connected" in ended.err
+    told = json.loads(watched.out)
+    assert (told["state"], told["name"]) == ("failed", name)
+
+
+def test_following_a_job_that_is_done_exits_with_0(here: Callable[..., Ended]) -> None:
+    order = ["run", *JOB, "--config", "ada.toml", "--data-set", "cohort", "--detach"]
+    name = here(*order).out.strip()
+    assert here("jobs", "watch", name, "--config", "ada.toml", "--json").facts["state"] == "done"
 
 
 def test_an_interrupt_says_that_the_job_goes_on_and_it_can_be_fetched_later(
     here: Callable[..., Ended], town: Path
 ) -> None:
     order = ["run", *JOB, "--answer-seconds", "2", "--config", "ada.toml", "--data-set", "cohort"]
-    asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west"]
+    asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west", "--out", "d"]
     process = subprocess.Popen([*COMMAND, *order, *asked], cwd=town, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
     assert process.stderr is not None
     name = next(line for line in process.stderr if line.startswith("job ")).split()[1]
@@ -247,9 +259,6 @@ def test_health_is_told_to_those_who_keep_the_programs_running(here: Callable[..
     away = here("health", "--config", "west.toml", "--json")
     assert away.code == 1
     assert json.loads(away.out)["said"].startswith("This provider is not connected.")
-    nobody = here("health", "--config", "hub.toml")
-    assert nobody.code == 1
-    assert "Choose a port" in nobody.out
 
 
 @pytest.mark.parametrize("program", ["hub-up", "north", "ada"])
@@ -261,24 +270,19 @@ def test_a_doctor_finds_nothing_wrong_where_nothing_is(program: str, here: Calla
     }
 
 
-def wrongs(ended: Ended) -> list[str]:
-    assert ended.code == 1
-    return [line for line in ended.out.splitlines() if line.startswith("WRONG")]
-
-
 def test_a_doctor_names_what_is_wrong_and_skips_what_rests_on_it(here: Callable[..., Ended], town: Path) -> None:
-    (away,) = wrongs(here("doctor", "--config", "west.toml"))
+    (away,) = here("doctor", "--config", "west.toml").wrongs
     assert "not connected" in away
     (town / "broken.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "provider-west"\nrevocations = "nowhere.pem"\n'
-        '[data_sets]\nA = "none.csv"\n'
+        'policy = "policy.toml"\n[data_sets]\nA = "none.csv"\n'
     )
-    told = wrongs(here("doctor", "--config", "broken.toml"))
+    told = here("doctor", "--config", "broken.toml").wrongs
     assert [line.split(":")[0].split(maxsplit=1)[1] for line in told] == ["revocation list", "data set A", "port"]
     (town / "wrong-role.toml").write_text((town / "west.toml").read_text().replace("provider-west", "analyst-ada"))
-    assert "is no provider" in wrongs(here("doctor", "--config", "wrong-role.toml"))[0]
+    assert "is no provider" in here("doctor", "--config", "wrong-role.toml").wrongs[0]
     (town / "bad.toml").write_text('listen = "here"\n')
-    assert "settings" in wrongs(here("doctor", "--config", "bad.toml"))[0]
+    assert "settings" in here("doctor", "--config", "bad.toml").wrongs[0]
 
 
 def test_a_stranger_is_told_what_the_handshake_said(here: Callable[..., Ended], town: Path, tmp_path: Path) -> None:
@@ -286,7 +290,7 @@ def test_a_stranger_is_told_what_the_handshake_said(here: Callable[..., Ended], 
     (town / "eve.toml").write_text(
         (town / "ada.toml").read_text().replace("analyst-ada", str(tmp_path / "analyst-eve"))
     )
-    (told,) = wrongs(here("doctor", "--config", "eve.toml"))
+    (told,) = here("doctor", "--config", "eve.toml").wrongs
     assert "coordinator" in told
     assert "UNAVAILABLE" in told
 
@@ -323,6 +327,9 @@ def test_a_stored_model_is_drawn_applied_and_exported(here: Callable[..., Ended]
     rows = np.loadtxt(town / "north.csv", delimiter=",", skiprows=1)
     assert np.array_equal(np.load(town / "scores.npy"), stored.transform(rows))
     assert "warning" in here("model", "transform", "model.dpspca", "north.csv", "--out", "scores.csv", "--json").facts
+    (town / "patient.csv").write_text("\n".join((town / "north.csv").read_text().splitlines()[:2]))
+    here("model", "transform", "model.dpspca", "patient.csv", "--out", "patient.npy")
+    assert np.array_equal(np.load(town / "patient.npy"), stored.transform(rows[:1]))
     here("model", "export", "model.dpspca", "--out", "loadings.csv")
     first = (town / "loadings.csv").read_text().splitlines()[:2]
     assert first[0] == "feature,component 1,component 2"
@@ -337,12 +344,24 @@ def test_a_stored_model_is_drawn_applied_and_exported(here: Callable[..., Ended]
         (["run", "--data-set", "cohort"], "these flags are needed: --components"),
         (["run", *JOB], "No data set is named"),
         (["run", *JOB, "--data-set", "nobody"], "on offer: cohort"),
+        (["run", *JOB, "--data-set", "cohort", "--dimension", "9"], "is about 9 columns, and 'cohort' of north has 20"),
+        (["run", *JOB, "--data-set", "cohort", "--provider", "south", "--dimension", "9"], "'cohort' of south has 20"),
+        (["run", *JOB, "--data-set", "cohort", "--minimum-parties", "3"], "needs 3 providers, and 2 would be asked"),
         (["run", *JOB, "--data-set", "cohort", "--out", "/proc/none/model"], "cannot be written"),
-        (["run", "rows.json", "--data-set", "cohort"], "says what --data-set says"),
         (["run", "nobody.json"], "providers is 'all'"),
         (["run", "rows.json", "--minimum-parties", "2"], "Both a job and flags are given: --minimum-parties"),
         (["model", "export", "model.dpspca", "--out", "model.txt"], "neither of .json and .csv"),
         (["model", "transform", "model.dpspca", "none.csv"], "cannot be read"),
+        (
+            ["jobs", "result", "abc", "--config", "ada.toml"],
+            "model.dpspca is there already. Name another file with --out",
+        ),
+        (
+            ["coordinator", "start", "--config", "north.toml"],
+            "holds the settings of a provider, not of the coordinator.",
+        ),
+        (["provider", "start", "--config", "hub.toml"], "holds the settings of the coordinator, not of a provider."),
+        (["datasets", "--config", "north.toml"], "holds the settings of a provider, not of an analyst. Name the right"),
         (["coordinator", "start", "--config", "taken.toml"], "Nobody can listen on"),
     ],
 )
@@ -353,7 +372,7 @@ def test_a_mistake_is_told_in_two_sentences(
     (town / "taken.toml").write_text((town / "hub-up.toml").read_text())
     for name, rows in (("rows", {"data_set": "cohort"}), ("nobody", {"providers": "all"})):
         (town / f"{name}.json").write_text(json.dumps({"job": A_JOB} | rows))
-    where = ["--config", "ada.toml"] if words[0] == "run" else []
+    where = ["--config", "ada.toml", "--force"] if words[0] == "run" else []
     ended = here(*words, *where)
     assert ended.code == 2
     assert said in ended.err

@@ -1,5 +1,6 @@
 """The demonstration: a federation of processes on this machine, which is gone when it is over, however it ends."""
 
+import asyncio
 import csv
 import io
 import json
@@ -11,18 +12,23 @@ import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import pytest
 
 from dpspca import load_model
+from dpspca.cli.demo import run
 from dpspca.cli.loopback import PartyLostError, federation
+from dpspca.cli.made_up import MadeUp
 from dpspca.cli.panel import MEMBER, Panel, coded, genotypes, told_apart
+from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 
 COMMAND = [sys.executable, "-m", "dpspca", "demo"]
 REGIONS = ["AFR", "EAS", "EUR"]
 HEADER = ["sample", *(f"rs{number}" for number in range(12)), "population", "superpopulation", "gender"]
+JOB = MadeUp(dimension=3, components=1, sparsity=2, providers=2).job
 LINUX = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
 
 
@@ -131,7 +137,7 @@ def test_a_failure_ends_what_was_started(room: Path, monkeypatch: pytest.MonkeyP
         assert len(children() - before) == 3
         raise InterruptedError
 
-    with pytest.raises(InterruptedError), federation({"north": np.eye(3), "south": np.eye(3)}):
+    with pytest.raises(InterruptedError), federation({"north": np.eye(3), "south": np.eye(3)}, JOB):
         fail()
     assert children() == before
     assert left_behind(room) == []
@@ -141,9 +147,48 @@ def test_a_failure_ends_what_was_started(room: Path, monkeypatch: pytest.MonkeyP
 def test_a_coordinator_that_does_not_start_is_told(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(room))
     monkeypatch.setattr("dpspca.cli.loopback.LISTEN", "127.0.0.1:no-port")
-    with pytest.raises(PartyLostError, match="did not start"), federation({"north": np.eye(3)}):
+    ended = pytest.raises(PartyLostError, match="hub ended by itself, with exit code 2")
+    with ended as told, federation({"north": np.eye(3)}, JOB):
         pass
+    assert "is no address" in told.value.log[-1]
     assert left_behind(room) == []
+
+
+class Spoiled(MadeUp):
+    """Made-up rows that one of the providers refuses at its start."""
+
+    def shards(self) -> list[FloatArray]:
+        first, second, *others = super().shards()
+        return [first, np.full_like(second, np.nan), *others]
+
+
+LONG = 30.0
+"""Seconds; a job waits twice as long for a provider that does not come."""
+
+
+@LINUX
+def test_a_provider_that_dies_at_its_start_ends_the_demonstration_at_once_and_its_log_is_shown(
+    room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(room))
+    before, start = children(), monotonic()
+    with pytest.raises(PartyLostError, match="site-2 ended by itself, with exit code 2"):
+        run(Spoiled(rows=400, dimension=20, sparsity=10), quiet=True)
+    assert monotonic() - start < LONG
+    assert "NaN" in capsys.readouterr().err
+    assert children() == before
+    assert left_behind(room) == []
+
+
+@LINUX
+def test_a_process_that_is_killed_later_is_noticed_too(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(room))
+    with federation({"north": np.eye(3), "south": np.eye(3)}, JOB) as there:
+        hub = next(party for party in there.parties if party.name == "hub")
+        hub.process.kill()
+        with pytest.raises(PartyLostError, match="hub ended by itself, with exit code -9") as told:
+            asyncio.run(asyncio.wait_for(there.watch_over(), LONG))
+    assert "listening on 127.0.0.1" in told.value.log[0]
 
 
 def test_a_genotype_counts_the_later_allele_and_one_that_was_not_measured_is_in_the_middle() -> None:

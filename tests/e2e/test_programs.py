@@ -5,10 +5,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from town import lax_policy
 
 from dpspca import load_model
 from dpspca.cli.app import app
@@ -78,6 +80,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, rows in zip(("north", "south"), np.array_split(ROWS, 2), strict=True):
         np.save(folder / f"{name}.npy", rows)
     (folder / "job.json").write_text(JOB.to_json())
+    (folder / "policy.toml").write_text(lax_policy(JOB.unit))
     return folder
 
 
@@ -85,7 +88,7 @@ def configure(folder: Path, address: str) -> None:
     for name in ("north", "south"):
         (folder / f"{name}.toml").write_text(
             f'coordinator = "{address}"\nidentity = "{name}"\nrevocations = "revoked.pem"\n'
-            f'[data_sets]\ncohort = "{name}.npy"\n'
+            f'policy = "policy.toml"\nledger = "{name}-ledger/ledger.db"\n[data_sets]\ncohort = "{name}.npy"\n'
         )
     (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "ada"\n')
 
@@ -139,12 +142,24 @@ def test_rows_that_cannot_be_used_stop_a_provider_before_it_connects(town: Path)
     np.save(town / "bad.npy", np.full((4, 20), np.nan))
     (town / "bad-rows.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\n'
-        '[data_sets]\ncohort = "bad.npy"\n'
+        'policy = "policy.toml"\n[data_sets]\ncohort = "bad.npy"\n'
     )
     assert "NaN" in dpspca("provider", "start", "--config", "bad-rows.toml", folder=town, code=2)
 
 
+def test_a_coordinator_keeps_no_more_of_results_than_its_settings_say(town: Path) -> None:
+    (town / "small.toml").write_text((town / "hub.toml").read_text() + 'journal = "small.db"\nresult_mebibytes = 1\n')
+    wide = replace(JOB, schema=Schema(100_000), minimum_parties=1)
+    (town / "wide.json").write_text(wide.to_json())
+    with started("coordinator", "start", "--config", "small.toml", folder=town) as hub:
+        assert hub.stderr is not None
+        configure(town, hub.stderr.readline().split()[-1])
+        order = ["run", "wide.json", "--config", "ada.toml", "--data-set", "cohort", "--provider", "north"]
+        told = dpspca(*order, "--out", "wide", folder=town, code=2)
+    assert "1048576" in told
+
+
 def test_a_job_that_nobody_can_take_ends_with_the_reason(town: Path) -> None:
     (town / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada"\n')
-    order = ["run", "job.json", "--config", "ada.toml", "--data-set", "cohort", "--provider", "north"]
+    order = ["run", "job.json", "--config", "ada.toml", "--data-set", "cohort", "--provider", "north", "--out", "new"]
     assert "UNAVAILABLE" in dpspca(*order, folder=town, code=2)

@@ -21,8 +21,8 @@ from dpspca.common.queries import (
     SquaredColumns,
     SymmetricProduct,
 )
-from dpspca.common.question import RowQuery
-from dpspca.provider.preparation import check_rows
+from dpspca.common.question import RowQuery, SecondMomentQuery
+from dpspca.provider.preparation import check_rows, integer_rows
 from dpspca.provider.shard import Shard
 
 ADD_REMOVE, REPLACE = PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.ROW_REPLACE_ONE
@@ -149,6 +149,43 @@ def test_the_lattice_costs_almost_nothing_beyond_the_exact_sensitivity() -> None
     for unit in (ADD_REMOVE, REPLACE):
         exact = query.sensitivity(unit) * 2.0**30
         assert exact < query.lattice_sensitivity(unit, query.extent) < exact * 1.0001
+
+
+@pytest.mark.parametrize("question", [CovarianceProduct, CompressedCovariance])
+def test_a_basis_that_rounding_made_longer_moves_no_further_than_declared(question: type[RowQuery]) -> None:
+    """Each of its entries is rounded up by half a unit, and a row lies along it."""
+    entries = np.array([2.0**19 + 0.5, 2.0**19 + 0.5, 2.0**19 - 0.5, 2.0**19 - 0.5]) + 2.0**-20
+    asked = question(entries[:, None] / 2**20)  # type: ignore[call-arg]  # both are made of a basis
+    along = np.full((1, 4), BOUND / 2)
+    moved = Shard(check_rows(along, least=1), BOUND).evaluate(asked).astype(float)
+    for unit in (ADD_REMOVE, REPLACE):
+        assert np.linalg.norm(moved) <= asked.lattice_sensitivity(unit, asked.extent)
+    assert np.linalg.norm(moved) > 2.0**30 + 1000
+
+
+@pytest.mark.parametrize("kind", ["product-1", "compressed-1", "covariance", "squares"])
+def test_the_roundings_of_an_answer_are_all_paid_for(kind: str) -> None:
+    """How far the floors move the answer beyond what the integer rows move it; removing one row of 400 data sets."""
+    rng = np.random.default_rng(8)
+    paid, largest = 0.0, 0.0
+    for _ in range(400):
+        basis = np.eye(2, 1)  # exact on the lattice, so that nothing but floors is rounded
+        asked: RowQuery = {
+            "product-1": lambda basis=basis: CovarianceProduct(basis),
+            "compressed-1": lambda basis=basis: CompressedCovariance(basis),
+            "covariance": lambda: Covariance(2),
+            "squares": lambda: SquaredColumns(2),
+        }[kind]()
+        rows = rng.standard_normal((3, 2))
+        with_row, without = [
+            Shard(check_rows(part), BOUND, threads=1).evaluate(asked).astype(float) for part in (rows, rows[:2])
+        ]
+        row = integer_rows(rows[2:], BOUND)[0] * 2.0**-17
+        moved = with_row - without - contribution(asked, row).reshape(with_row.shape) * 2.0**30
+        largest = max(largest, float(np.linalg.norm(moved)))
+        stretched = asked.gain(asked.extent) if isinstance(asked, SecondMomentQuery) else 1.0
+        paid = asked.lattice_sensitivity(ADD_REMOVE, asked.extent) - asked.sensitivity(ADD_REMOVE) * stretched * 2.0**30
+    assert 0.5 * paid < largest <= paid + 1e-6
 
 
 def test_a_basis_that_is_not_orthonormal_would_move_further() -> None:

@@ -93,6 +93,17 @@ def test_the_summary_states_what_is_explained_and_the_whole_privacy_statement() 
     assert "5 of 30 features take part" in text
 
 
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        (PrivacyUnit.ROW_ADD_REMOVE, "had one row been left out, or one more been there: every probability"),
+        (PrivacyUnit.ROW_REPLACE_ONE, "had one row been different: every probability"),
+    ],
+)
+def test_the_promise_speaks_of_the_change_that_the_unit_hides(unit: PrivacyUnit, words: str) -> None:
+    assert words in replace(MODEL.statement, unit=unit).text
+
+
 def test_a_model_that_was_not_asked_what_it_explains_says_nothing_of_it() -> None:
     silent = handmade([0.6, 0.8])
     assert report.to_dict(silent)["components"][0]["explained_variance"] is None
@@ -194,6 +205,41 @@ def test_the_plots_mark_nothing_where_nothing_is(tmp_path: Path, monkeypatch: py
     scree, loadings = labels_of(of_variances(40.0, 20.0, std=1.0), monkeypatch, tmp_path)
     assert scree == ["1", "2", "40.0%", "20.0%", "component"]
     assert [loadings[0], loadings[1], loadings[-1]] == ["1", "2", "component"]
+
+
+def axes_of(draw: Any, model: Model, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
+    """Draw a plot, and give the axes that it was drawn on."""
+    seen: list[Any] = []
+    finish = report._finish
+
+    def look(canvas: Any, axes: Any, *others: Any) -> None:
+        finish(canvas, axes, *others)
+        seen.append(axes)
+
+    monkeypatch.setattr(report, "_finish", look)
+    draw(model, folder / "plot.png")
+    return seen[0]
+
+
+def test_an_axis_of_variances_does_not_say_that_it_is_one_of_percentages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    axes = axes_of(report.scree, of_variances(9.0, 8.0, std=0.1, total=26.3), monkeypatch, tmp_path)
+    assert axes.get_ylabel() == "explained variance\n(above each bar: its share of the total)"
+    assert "34.2%" in [text.get_text() for text in axes.texts]
+    assert max(axes.get_yticks()) < 15
+
+
+def test_where_no_share_is_written_the_axis_speaks_of_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = axes_of(report.scree, of_variances(1.0, 1.0, std=1.0), monkeypatch, tmp_path)
+    assert axes.get_ylabel() == "explained variance"
+
+
+def test_every_loading_is_written_however_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = handmade([0.9, -0.9, 0.004, -0.004, 0.0], [0.0, 0.006, -0.006, 0.0, 0.9])
+    axes = axes_of(report.loadings, model, monkeypatch, tmp_path)
+    written = [text.get_text().replace("\N{MINUS SIGN}", "-") for text in axes.texts]
+    assert written == ["0.90", "0", "-0.90", "0.01", "0.00", "-0.01", "0.00", "0", "0", "0.90"]
 
 
 @pytest.mark.parametrize("top", [0, -1])

@@ -156,6 +156,27 @@ def test_with_the_noise_sent_to_nothing_it_is_the_truncated_power_method(seed: i
     assert subspace_distance(drive(dps_pca.run(job), ask).components.T, expected) < 1e-9
 
 
+def first_two_bases(sparsity: int, product: FloatArray) -> list[CovarianceProduct]:
+    run = dps_pca.run(spec(explained_variance=False, options={"sparsity": sparsity, "rounds": 6}))
+    queries = [next(run), run.send(Aggregate(product, 0.0, 1))]
+    assert all(isinstance(query, CovarianceProduct) for query in queries)
+    return queries  # type: ignore[return-value]
+
+
+def test_where_every_row_is_kept_the_next_basis_is_the_orthonormalised_answer_itself() -> None:
+    product = np.random.default_rng(0).standard_normal((DIMENSION, 2))
+    _, after = first_two_bases(DIMENSION, product)
+    assert after.basis.tobytes() == thin_qr(product)[0].tobytes()
+
+
+@pytest.mark.parametrize("sparsity", [DIMENSION, DIMENSION // 2])
+def test_a_row_of_the_answer_that_is_exactly_zero_is_not_asked_about(sparsity: int) -> None:
+    product = np.zeros((DIMENSION, 2))
+    product[[0, 1, 8]] = [[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]
+    _, after = first_two_bases(sparsity, product)
+    assert after.kept.support.tolist() == [0, 1, 8]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_the_largest_budget_comes_close_to_the_non_private_method_and_smaller_ones_less(seed: int) -> None:
     short = np.minimum(1, 15 / np.linalg.norm(ROWS, axis=1))[:, None] * ROWS

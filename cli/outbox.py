@@ -1,0 +1,93 @@
+"""What ever left a provider, for those who answer for it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from dpspca.common.errors import InvalidParameterError
+from dpspca.provider.accounts import Release
+
+from .flags import AsJson, OwnSettings
+from .looking import SHORT, look, moment, short_name
+from .output import print_table, printable, say, to_json
+
+
+def outbox(
+    config: OwnSettings,
+    *,
+    data_set: Annotated[str | None, typer.Option(help="Of this data set alone.")] = None,
+    analyst: Annotated[str | None, typer.Option(help="To this analyst alone, by name or in full.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="From this time on: ISO 8601, such as 2026-01-31 or 2026-01-31T12:00Z; UTC.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List every answer that ever left: when, to whom, under which signature, and the hash of its bytes."""
+    start = _time(since) if since else 0
+    looked = look(config)
+    every = sorted(looked.books.outbox(), key=lambda each: (each.at, each.job, each.position))
+    chosen = [
+        each
+        for each in every
+        if each.at >= start
+        and data_set in {None, each.data_set}
+        and analyst in {None, each.analyst, short_name(each.analyst)}
+    ]
+    if as_json:
+        facts = {"answers": [_release_facts(each) for each in chosen], "of": len(every), "gaps": looked.gaps}
+        typer.echo(to_json(facts))
+    else:
+        _print_outbox(chosen, len(every), looked.gaps)
+
+
+def _release_facts(sent: Release) -> dict[str, Any]:
+    return {
+        "at": moment(sent.at),
+        "job": sent.job,
+        "data_set": sent.data_set,
+        "analyst": sent.analyst,
+        "question": sent.position + 1,
+        "name": sent.question,
+        "bytes": sent.bytes,
+        "sha256": sent.sha256,
+        "signature_sha256": sent.signature_hash,
+    }
+
+
+def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) -> None:
+    if chosen:
+        print_table(
+            ("left from", "data set", "analyst", "question", "bytes", "SHA-256", "job", "signature"),
+            (
+                (
+                    moment(each.at),
+                    each.data_set,
+                    short_name(each.analyst),
+                    f"{each.position + 1} {each.question}",
+                    f"{each.bytes:,}",
+                    each.sha256[:SHORT],
+                    each.job[:SHORT],
+                    each.signature_hash[:SHORT],
+                )
+                for each in chosen
+            ),
+        )
+    size = sum(each.bytes for each in chosen)
+    say(
+        f"{len(chosen)} answers, {size:,} bytes, of {every} answers that ever left. Each left at the time given or "
+        "after it, whenever it was asked for and with the same bytes. --json gives names and hashes whole."
+    )
+    for gap in gaps:
+        say(printable(gap))
+
+
+def _time(text: str) -> float:
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidParameterError(
+            f"--since is {text!r:.60}.", "Write it as 2026-01-31 or 2026-01-31T12:00Z."
+        ) from None
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()

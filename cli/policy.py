@@ -1,0 +1,286 @@
+"""What a provider's policy means, in words that an ethics board can read, and a job tried against it."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import RefusedError
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import Filter, cost_units, slack_units
+from dpspca.common.privacy.costs import SLACK_UNIT, mu_of
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, Centering, check
+from dpspca.common.statement import rounded_up
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.provider.policy import Policy, Rules, faults
+from dpspca.provider.suggestion import suggest
+
+from . import questions
+from .flags import CHECK_CODES, EXIT_CODES, AsJson
+from .output import printable, say, to_json
+from .reading import reading
+
+REFUSED: Final = 1
+
+_ROWS: Final = {
+    Centering.NONE: "the rows as they are",
+    Centering.PUBLIC: "the rows less a mean known from elsewhere",
+    Centering.PRIVATE: "the rows less their own mean, which is asked for with noise",
+}
+_LONG: Final = 100
+"""From here on a number is written without decimals."""
+_GUESSED: Final = {
+    PrivacyUnit.ROW_ADD_REMOVE: "whether a given row is in the data or not",
+    PrivacyUnit.ROW_REPLACE_ONE: "which of two given contents a row of the data has",
+}
+
+_BEGINNING: Final = (
+    "# A beginning: it allows the job that it was made from, and leaves room for a few. Read every line, change what\n"
+    "# is not meant, and have `dpspca policy check` say in words what it then allows.\n"
+)
+
+policy = typer.Typer(name="policy", no_args_is_help=True, help="What a provider's steward allows.")
+
+
+@policy.callback()
+def _policy() -> None:
+    pass
+
+
+@policy.command("check", epilog=CHECK_CODES)
+def _check(
+    file: Annotated[Path, typer.Argument(help="A policy in TOML.", metavar="POLICY", show_default=False)],
+    *,
+    job: Annotated[
+        Path | None, typer.Option(help="Try this job, JSON or TOML, and exit with 1 if it is refused.")
+    ] = None,
+    data_set: Annotated[str | None, typer.Option(help="Of this data set alone; for a job that names none.")] = None,
+    analyst: Annotated[
+        str | None, typer.Option(help="Who signs the job. Left out: any analyst that the policy names.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say in words what a policy allows, at what price, or everything that is wrong with it; try a job against it."""
+    check(job is not None or analyst is None, "--analyst is given, and no job.", "Give the job that they would sign.")
+    with reading(file, "a policy in TOML"):
+        text = file.read_text(encoding="utf-8")
+    problems = [str(fault) for fault in faults(text)]
+    read = Policy() if problems else Policy.parse(text)
+    order = questions.from_file(job, questions.Flags()) if job else None
+    tried = trial(read, order, data_set, analyst) if order and not problems else None
+    shown = [] if problems else _shown(read, data_set, tried)
+    facts = {"file": str(file), "well": not problems, "problems": problems, "data_sets": [*map(explained, shown)]}
+    if as_json:
+        typer.echo(to_json(facts | {"job": tried}))
+    else:
+        for line in (*problems, *_all_words(shown, problems), *_verdict(tried)):
+            say(printable(line))
+    if problems or (tried and not tried["allowed"]):
+        raise typer.Exit(REFUSED)
+
+
+@policy.command("suggest", epilog=EXIT_CODES)
+def _suggest(
+    job: Annotated[Path, typer.Argument(help="A job as JSON or TOML.", metavar="JOB", show_default=False)],
+    *,
+    analyst: Annotated[list[str], typer.Option(help="Who may ask; once for each.", show_default=False)],
+    data_set: Annotated[str | None, typer.Option(help="The data set; for a job that names none.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a policy that allows a job, and little else: a beginning, to be read and changed by the data's steward."""
+    order = questions.from_file(job, questions.Flags())
+    name = _data_set(order, data_set)
+    text = _BEGINNING + suggest(order.spec, name, analyst)
+    Policy.parse(text)  # a name or a unit that no policy takes is refused here
+    if as_json:
+        typer.echo(to_json({"data_set": name, "analysts": sorted(analyst), "policy": text}))
+    else:
+        typer.echo(text, nl=False)
+
+
+def explained(rules: Rules) -> dict[str, Any]:
+    """Give the rules of a data set, and what follows from them, as plain values."""
+    budgets = {name: _worth(getattr(rules, name)) for name in ("lifetime", "per_analyst", "per_job")}
+    most = _filter(rules.per_job).budget_units
+    return asdict(rules) | budgets | {"answers": rules.rows_per_person == 1, "largest_jobs": _fitting(rules, most)}
+
+
+def trial(read: Policy, order: questions.Order, data_set: str | None, analyst: str | None) -> dict[str, Any]:
+    """Try a job against a policy under which nothing was spent yet."""
+    name = _data_set(order, data_set)
+    refusals = [*_refusals(read, order, name, analyst)]
+    facts = {"data_set": name, "analyst": analyst, "providers": order.providers, "allowed": not refusals}
+    refused = [{"code": each.code, "what": each.what, "remedy": each.remedy} for each in refusals]
+    return facts | {"refusals": refused} | _price(order, None if refusals else read.rules(name))
+
+
+def words(rules: Rules) -> Iterator[str]:
+    """Explain the rules of a data set, a paragraph a line."""
+    yield f"Data set {rules.data_set}"
+    if rules.rows_per_person > 1:
+        yield (
+            f"  NOTHING MAY BE ASKED. One person may have {rules.rows_per_person} rows here, and no job can promise "
+            "yet to protect more than one row of a person."
+        )
+    yield f"  Who may ask: {', '.join(rules.analysts)}, and nobody else."
+    yield f"  What may be asked: {_questions(rules)}."
+    yield f"  Of which columns: {_columns(rules)}."
+    yield f"  Rows are shortened to a length that the job chooses {rules.norm_bound}{_mean(rules)}."
+    yield (
+        f"  Together with whom: a job must be addressed to {rules.minimum_parties} or more providers, this one "
+        "included, and must not go on with fewer. Each provider's noise protects its rows whoever else takes part."
+    )
+    yield (
+        f"  Who is protected: {rules.unit.neighbours} One person has "
+        f"{_rows(rules)}; the policy states that, and no program checks it."
+    )
+    yield from _budget_words(rules)
+
+
+def _data_set(order: questions.Order, given: str | None) -> str:
+    """Name the data set that a job is over."""
+    check(None in {given, order.data_set}, "The job's file says what --data-set says.", "Leave one of them out.")
+    name = given or order.data_set
+    check(name is not None, "The job names no data set.", "Name one with --data-set.")
+    return str(name)
+
+
+def _shown(read: Policy, data_set: str | None, tried: dict[str, Any] | None) -> list[Rules]:
+    """Choose the data sets to speak of: those asked for, or the one that a job is over, if there is one."""
+    if data_set and not tried:
+        return [read.rules(data_set)]
+    return [rules for rules in read.data_sets if tried is None or tried["data_set"] == rules.data_set]
+
+
+def _all_words(shown: list[Rules], problems: list[str]) -> Iterator[str]:
+    if not shown and not problems:
+        yield "There is no data set to speak of: nothing may be asked."
+    for rules in shown:
+        yield from words(rules)
+
+
+def _budget_words(rules: Rules) -> Iterator[str]:
+    yield f"  One job costs at most {_amount(rules.per_job)}."
+    if rules.per_analyst:
+        yield f"  All jobs of one analyst cost together at most {_amount(rules.per_analyst)}."
+    yield f"  All jobs of all analysts, ever, cost together at most {_amount(rules.lifetime)}. Time refills nothing."
+    fitting = _fitting(rules, _filter(rules.per_job).budget_units)
+    each = f", {fitting['per_analyst']} of each analyst" if rules.per_analyst else ""
+    yield f"  That is enough for {fitting['lifetime']} jobs of the largest size{each}; of smaller jobs, for more."
+    job, all_jobs = _guess(rules.per_job), _guess(rules.lifetime)
+    yield (
+        "  What the numbers mean: somebody who knows all the rest guesses "
+        f"{_GUESSED[rules.unit]}. With nothing but a coin they are right in 50 % of cases; with all answers to one "
+        f"job, in at most {job:.1%}; with all answers to all jobs there will ever be, in at most {all_jobs:.1%}. Said "
+        f"otherwise: one row makes any conclusion from those at most {_factor(rules.lifetime)} times as likely, apart "
+        f"from an additional probability of {rules.lifetime.delta:g}."
+    )
+    yield (
+        "  What they do not cover: other data sets. Whoever is in several, here or at other providers, is protected by "
+        "their budgets added up."
+    )
+
+
+def _refusals(read: Policy, order: questions.Order, name: str, analyst: str | None) -> list[RefusedError]:
+    """Ask the rules. A job that names no providers is signed for all that offer the data set: say, for enough."""
+    try:
+        rules = read.rules(name)
+    except RefusedError as refusal:
+        return [refusal]
+    signer = PartyName("any", Role.ANALYST, analyst or rules.analysts[0])
+    audience = order.providers or tuple(map(str, range(rules.minimum_parties)))
+    return [*rules.refusals(order.spec, signer, audience)]
+
+
+def _price(order: questions.Order, rules: Rules | None) -> dict[str, Any]:
+    listed = events(catalogue.plan(order.spec))
+    price = {"price": questions.facts(order.spec)["total"]}
+    return price | ({"such_jobs": _fitting(rules, cost_units(listed), slack_units(listed))} if rules else {})
+
+
+def _verdict(tried: dict[str, Any] | None) -> Iterator[str]:
+    if tried is None:
+        return
+    who = f"signed by {tried['analyst']}" if tried["analyst"] else "signed by any analyst that the policy names"
+    where = "" if tried["providers"] else ", for as many providers as it takes"
+    if not tried["allowed"]:
+        yield f"The job, {who}{where}, is REFUSED, and would cost nothing:"
+        yield from (f"  {each['what']} {each['remedy']}" for each in tried["refusals"])
+        return
+    price, fitting = tried["price"], tried["such_jobs"]
+    epsilon = f"epsilon {rounded_up(price['epsilon'], 4)} at delta {price['delta']:g}"
+    yield f"The job, {who}{where}, is allowed. It costs mu {rounded_up(price['mu'], 4)}, that is {epsilon}."
+    each = f", {fitting['per_analyst']} of each analyst" if fitting["per_analyst"] is not None else ""
+    yield (
+        f"  The data set's lifetime has room for {fitting['lifetime']} such jobs{each}, less what was spent already: "
+        "the provider's ledger knows that, the policy does not."
+    )
+
+
+def _fitting(rules: Rules, units: int, slack: int = 0) -> dict[str, int | None]:
+    """Say how many jobs of a price fit into the budgets while nothing is spent."""
+
+    def times(budget: Budget) -> int:
+        room = _filter(budget)
+        return min(room.budget_units // units, room.slack_budget_units // max(1, slack))
+
+    return {"lifetime": times(rules.lifetime), "per_analyst": times(rules.per_analyst) if rules.per_analyst else None}
+
+
+def _worth(budget: Budget | None) -> dict[str, float] | None:
+    if budget is None:
+        return None
+    mu = mu_of(_filter(budget).budget_units)
+    return {"epsilon": budget.epsilon, "delta": budget.delta, "mu": mu, "guess_at_most": _guess(budget)}
+
+
+def _guess(budget: Budget) -> float:
+    """Give how often a guess between two neighbours, at even odds, is right at most; rounded up to a thousandth.
+
+    Telling N(0, 1) from N(mu, 1) succeeds with probability Phi(mu / 2); the implemented noise is a little off.
+    """
+    room = _filter(budget)
+    right = math.erfc(-mu_of(room.budget_units) / 2 / math.sqrt(2)) / 2 + float(room.slack_budget_units * SLACK_UNIT)
+    return min(1.0, math.ceil(1000 * right) / 1000)
+
+
+def _amount(budget: Budget) -> str:
+    mu = rounded_up(mu_of(_filter(budget).budget_units), 4)
+    return f"epsilon {budget.epsilon:g} at delta {budget.delta:g} (mu {mu})"
+
+
+def _factor(budget: Budget) -> str:
+    value = math.exp(budget.epsilon)
+    return rounded_up(value, 3) if value < _LONG else f"{math.ceil(value):,}"
+
+
+def _questions(rules: Rules) -> str:
+    rows = " or ".join(_ROWS[each] for each in rules.centering)
+    how = "; ".join(f"{name}, {catalogue.find(name).summary}" for name in rules.algorithms)
+    also = ", and how much of the whole they explain" if rules.explained_variance else ""
+    return (
+        f"sparse principal components of {rows}{also}. How: {how}; noise by {' or '.join(rules.accounting)} accounting"
+    )
+
+
+def _rows(rules: Rules) -> str:
+    return "one row" if rules.rows_per_person == 1 else f"at most {rules.rows_per_person} rows"
+
+
+def _columns(rules: Rules) -> str:
+    if isinstance(rules.columns, int):
+        return f"any, at most {rules.columns}"
+    return f"none but {', '.join(rules.columns)}"
+
+
+def _mean(rules: Rules) -> str:
+    return f", and for their mean to one {rules.mean_bound}" if rules.mean_bound else ""
+
+
+def _filter(budget: Budget) -> Filter:
+    return Filter.for_budget(budget.epsilon, budget.delta)

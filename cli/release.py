@@ -1,0 +1,139 @@
+"""How an operator ends the quarantine of a ledger: by saying what counts as spent."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Annotated, Final
+
+import typer
+
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.costs import SLACK_UNIT, mu_of
+from dpspca.common.privacy.noise import DRAW_SLACK
+from dpspca.common.spec import Budget, check
+from dpspca.common.statement import rounded_up
+from dpspca.provider.accounts import Account
+from dpspca.provider.entries import Limits, QuarantinedError
+from dpspca.provider.policy_file import read_policy
+from dpspca.provider.sqlite_ledger import SqliteLedger
+
+from .daemons import ledger_paths
+from .flags import AsJson, OwnSettings
+from .looking import Looked, amounts, imagined, look, probe
+from .output import printable, tell
+
+MOST_DRAWS: Final = 2**60
+"""More numbers than anybody can have been sent: eight exbibytes."""
+NOTHING: Final = "nothing"
+
+
+def release(
+    config: OwnSettings,
+    *,
+    reason: Annotated[str, typer.Option(help="Why, for whoever audits the ledger; it is kept for good.")],
+    count: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA_SET=EPSILON,DELTA",
+            help="Count as much of a data set as spent as one job of that budget may cost, or DATA_SET=nothing; once "
+            "for each job that may be missing. Of a data set that is not named all counts as spent.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """End a quarantine, with the daemon stopped: say what counts as spent beyond what the ledger knows."""
+    counted = _counted(count or [])
+    looked = look(config)
+    if looked.doubt is None:
+        looked.books.to_release(reason, {}, {})  # refuses where there is nothing to release, before anything is written
+    lifetimes = {each.data_set: _filter(each.lifetime) for each in read_policy(looked.settings.policy).data_sets}
+    known = {*lifetimes, *looked.settings.data_sets, *looked.books.data_sets}
+    unknown = sorted(set(counted) - known)
+    check(not unknown, f"--count names {', '.join(unknown)}, which nothing here is called.", "Name a data set.")
+    with SqliteLedger(*ledger_paths(looked.settings, config)) as writer:
+        found = look(config)
+        budgets = {name: budget for name, budget in lifetimes.items() if found.doubt or not _accounted(found, name)}
+        planned = found.books.to_release(reason, budgets, counted).counted
+        check(
+            bool(found.doubt or planned),
+            "Of every data set it is said what counts as spent.",
+            "Count more with --count.",
+        )
+        _agree(_release_words(found, planned), yes=yes)
+        writer.release(reason, budgets, counted)
+    _tell_released(look(config), reason, planned, known, as_json=as_json)
+
+
+def _counted(given: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Read what an operator counts as spent; what is said twice of a data set adds up."""
+    total: dict[str, tuple[int, int]] = {}
+    for each in given:
+        name, _, text = each.partition("=")
+        units, slack = _price(each, text)
+        before = total.get(name, (0, 0))
+        total[name] = before[0] + units, before[1] + slack
+    return total
+
+
+def _price(given: str, text: str) -> tuple[int, int]:
+    """Give the most that a job of a budget can have cost, in units and slack units."""
+    if text == NOTHING:
+        return 0, 0
+    try:
+        epsilon, delta = map(float, text.split(","))
+    except ValueError:
+        raise InvalidParameterError(
+            f"--count is {given!r:.80}.", "Write DATA_SET=EPSILON,DELTA, as in cohort=1,1e-6, or DATA_SET=nothing."
+        ) from None
+    budget = _filter(Budget(epsilon, delta))
+    drawn = MOST_DRAWS * Fraction(DRAW_SLACK) / SLACK_UNIT
+    return budget.budget_units, min(budget.slack_budget_units, int(drawn))
+
+
+def _accounted(looked: Looked, name: str) -> bool:
+    """Tell whether jobs on a data set are answered again after a quarantine."""
+    some = Limits(Filter.for_budget(1.0, 1e-6))
+    return not isinstance(probe(looked.books, imagined(name), some), QuarantinedError)
+
+
+def _release_words(looked: Looked, counted: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    yield f"The ledger {looked.path}: {looked.doubt or 'its quarantine was ended before.'}"
+    yield "Answers that it does not know of may have left. What of each data set counts as spent beyond what it shows:"
+    for name, (units, slack) in counted.items():
+        before = looked.books.data_sets.get(name, Account())
+        shown = mu_of(before.spent_units + before.reserved_units)
+        more = f"mu {rounded_up(mu_of(units), 4)}" if units or slack else "nothing"
+        yield f"  {name}: {more}; the ledger shows mu {rounded_up(shown, 4)}."
+    yield (
+        "Count less than was spent, and the promise to those whose rows these are is broken. The decision is written "
+        "into the ledger and cannot be taken back. Jobs that were signed before it are refused."
+    )
+
+
+def _agree(lines: Iterator[str], *, yes: bool) -> None:
+    for line in lines:
+        typer.echo(printable(line), err=True)
+    try:
+        agreed = yes or typer.confirm("Release it?", err=True)
+    except typer.Abort:
+        agreed = False
+    check(agreed, "Nothing was released: nobody agreed.", "Answer with y, or give --yes.")
+
+
+def _tell_released(
+    looked: Looked, reason: str, counted: Mapping[str, Sequence[int]], known: set[str], *, as_json: bool
+) -> None:
+    refused = sorted(name for name in known if not _accounted(looked, name))
+    head = asdict(looked.books.head)
+    facts = {"head": head, "reason": reason, "counted": amounts(counted), "refused": refused}
+    lines = [f"Released, as entry {head['entries']}. Start the provider; `dpspca budget` says what is left."]
+    if refused:
+        lines.append(f"Jobs stay refused on: {', '.join(refused)}. Name it with --count when its policy is written.")
+    tell(facts, *map(printable, lines), as_json=as_json)
+
+
+def _filter(budget: Budget) -> Filter:
+    return Filter.for_budget(budget.epsilon, budget.delta)

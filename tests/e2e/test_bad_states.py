@@ -1,0 +1,164 @@
+"""Commands where something is missing, open to others, too old or out of reach: a line with what to do about it."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import Ended, commands_in
+from puppets import reissued
+from town import Town, lax_policy, now
+
+from dpspca.common.transport import files
+from dpspca.common.transport.identity import IDENTITY_FILE
+from dpspca.common.transport.names import Role
+
+JOB = "--components 2 --sparsity 4 --norm-bound 12 --unit replace-one --epsilon 4 --delta 1e-6"
+PARTIES = {"hub": Role.COORDINATOR, "north": Role.PROVIDER, "ada": Role.ANALYST}
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the folder of a federation that is not up. Of everybody there is a twin whose certificate has run out."""
+    found = Town.found(tmp_path_factory.mktemp("town"))
+    folder = found.folder
+    (folder / "revoked.pem").write_bytes(found.authority.revocation_list())
+    np.save(folder / "rows.npy", np.eye(4))
+    (folder / "policy.toml").write_text(lax_policy())
+    for name, role in PARTIES.items():
+        true = found.identity(role, name)
+        old = reissued(found, true, since=now() - timedelta(days=3))
+        (folder / f"old-{role}-{name}").mkdir(mode=0o700)
+        whole = old.key_pem + old.certificate_pem + old.authority_pem
+        files.create(folder / f"old-{role}-{name}" / IDENTITY_FILE, whole)
+        for age in ("", "old-"):
+            (folder / f"{age}{name}.toml").write_text(settings(role, f"{age}{role}-{name}"))
+    return folder
+
+
+def settings(role: Role, identity: str, address: str = NOBODY) -> str:
+    where = "listen" if role is Role.COORDINATOR else "coordinator"
+    common = f'{where} = "{address}"\nidentity = "{identity}"\n'
+    if role is Role.ANALYST:
+        return common
+    return f'{common}revocations = "revoked.pem"\n' + (
+        'policy = "policy.toml"\n[data_sets]\ncohort = "rows.npy"\n' * (role is Role.PROVIDER)
+    )
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Callable[..., Ended]:
+    return commands_in(town, monkeypatch, capfd)
+
+
+@pytest.mark.parametrize(("name", "key"), [("hub", "listen"), ("north", "coordinator"), ("ada", "coordinator")])
+def test_at_port_0_nobody_is_asked_and_the_key_is_named(
+    name: str, key: str, here: Callable[..., Ended], town: Path
+) -> None:
+    role = PARTIES[name]
+    (town / "port-0.toml").write_text(settings(role, f"{role}-{name}", "127.0.0.1:0"))
+    health = here("health", "--config", "port-0.toml")
+    assert health.code == 1
+    assert health.out.startswith(f"{key} is 127.0.0.1:0, and at port 0 nobody can be asked. ")
+    (port,) = here("doctor", "--config", "port-0.toml").wrongs
+    assert port.endswith(f"port: {health.out.strip()}")
+
+
+@pytest.mark.parametrize(
+    ("command", "program"), [("coordinator start", "hub"), ("provider start", "north"), ("jobs list", "ada")]
+)
+def test_with_a_certificate_that_has_run_out_nothing_begins_and_the_remedy_is_told(
+    command: str, program: str, here: Callable[..., Ended]
+) -> None:
+    said = here(*command.split(), "--config", f"old-{program}.toml").complaint
+    assert said.startswith("The certificate of dpspca://town/")
+    assert "Renew it" in said
+
+
+def test_whose_certificate_has_run_out_is_told_so_by_health_and_doctor(here: Callable[..., Ended]) -> None:
+    health = here("health", "--config", "old-north.toml")
+    assert health.code == 1
+    assert re.match(r"The certificate of \S+ ended at .* Renew it", health.out)
+    certificate, port = here("doctor", "--config", "old-north.toml").wrongs
+    assert "certificate: It ended at" in certificate
+    assert "port: 127.0.0.1:1 cannot be reached" in port
+
+
+@pytest.mark.parametrize(
+    ("role", "other"),
+    [
+        (Role.COORDINATOR, "analyst/ada"),
+        (Role.COORDINATOR, "provider/north"),
+        (Role.PROVIDER, "analyst/ada"),
+        (Role.PROVIDER, "coordinator/hub"),
+    ],
+)
+def test_a_daemon_does_not_start_with_the_identity_of_another_role_and_its_settings_are_not_well(
+    role: Role, other: str, here: Callable[..., Ended], town: Path
+) -> None:
+    (town / "other-role.toml").write_text(settings(role, other.replace("/", "-")))
+    refused = here(role, "start", "--config", "other-role.toml").complaint
+    assert refused.startswith(f"dpspca://town/{other} is no {role}. ")
+    checked = here("config", "check", "other-role.toml", "--json")
+    assert checked.code == 1
+    assert json.loads(checked.out)["problems"] == [f"other-role.toml: identity: {refused}"]
+
+
+@pytest.mark.parametrize("name", PARTIES)
+def test_settings_are_well_with_the_right_identity_and_before_there_is_any(
+    name: str, here: Callable[..., Ended], town: Path
+) -> None:
+    assert here("config", "check", f"{name}.toml").code == 0
+    (town / "early.toml").write_text(settings(PARTIES[name], "none-yet"))
+    assert here("config", "check", "early.toml").code == 0
+
+
+STATES: dict[str, tuple[str, int, int, str]] = {
+    "no identity": ("nowhere", 0o700, 0o600, "nowhere cannot be used: No such file or directory. Name the right"),
+    "nobody there": ("copy", 0o700, 0o600, "The coordinator cannot be reached (UNAVAILABLE"),
+    "an open folder": ("copy", 0o750, 0o600, "copy is not a folder of this user alone. Own it, and `chmod 700 copy`."),
+    "an open key": ("copy", 0o700, 0o640, "Others can read copy/identity.pem, or own it. `chmod 600"),
+}
+"""Which identity is named, the modes of its folder and file, and what is said."""
+COMMANDS = ["jobs list", "datasets", "jobs watch abc", f"run {JOB} --data-set cohort"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("identity", "folder", "file", "said"), STATES.values(), ids=STATES.keys())
+def test_in_a_bad_state_an_analyst_is_told_in_one_line_what_to_do(
+    identity: str, folder: int, file: int, said: str, command: str, here: Callable[..., Ended], town: Path
+) -> None:
+    shutil.rmtree(town / "copy", ignore_errors=True)
+    shutil.copytree(town / "analyst-ada", town / "copy")
+    (town / "copy" / IDENTITY_FILE).chmod(file)
+    (town / "copy").chmod(folder)
+    (town / "bad.toml").write_text(settings(Role.ANALYST, identity))
+    assert here(*command.split(), "--config", "bad.toml").complaint.startswith(said)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "coordinator start", "provider start"])
+def test_without_settings_every_program_says_which_file_is_missing(command: str, here: Callable[..., Ended]) -> None:
+    said = here(*command.split(), "--config", "none.toml").complaint
+    assert said == "none.toml cannot be read: No such file or directory. Give the path of a file."
+
+
+def test_a_request_that_finds_no_place_makes_no_key(here: Callable[..., Ended], town: Path) -> None:
+    (town / "in-the-way").write_text("")
+    order = ["identity", "request", "new", "dpspca://town/provider/new", "--out"]
+    assert "cannot be written" in here(*order, "in-the-way/new.csr").complaint
+    assert not (town / "new").exists()
+    assert here(*order, "new.csr").code == 0
+
+
+def test_settings_that_cannot_be_read_are_not_well(here: Callable[..., Ended]) -> None:
+    ended = here("config", "check", "none.toml", "--json")
+    assert ended.code == 1
+    told = json.loads(ended.out)
+    assert (told["well"], told["program"]) == (False, None)
+    assert told["problems"] == ["none.toml cannot be read: No such file or directory. Give the path of a file."]
+    assert here("config", "check", "none.toml").code == 1

@@ -1,0 +1,176 @@
+"""What a job would ask, from flags or from a file: planned without asking anybody, or refused in a line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ended, commands_in
+
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+
+JOB = [
+    *("--dimension", "40", "--components", "3", "--sparsity", "9", "--norm-bound", "5", "--unit", "add-remove"),
+    *("--epsilon", "1", "--delta", "1e-6"),
+]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def test_a_plan_lists_every_question_and_its_shares_make_up_the_total(
+    tmp_path: Path, here: Callable[..., Ended]
+) -> None:
+    flags = (
+        "--dimension 400 --components 3 --sparsity 20 --norm-bound 50 --unit row-replace-one --epsilon 1 --delta 1e-6"
+    )
+    from_flags = here("plan", *flags.split(), "--json").facts
+    assert from_flags["questions"][0] == {
+        "name": "count",
+        "kind": "count",
+        "numbers": 1,
+        "noise_std": 0,
+        "mu": 0,
+        "share": 0,
+    }
+    assert sum(question["share"] for question in from_flags["questions"]) == pytest.approx(1)
+    assert from_flags["total"]["epsilon"] == pytest.approx(1, abs=1e-6)
+    assert from_flags["total"]["epsilon"] <= 1
+    for stored in (from_flags["job"], from_flags):  # a job, and what printed it
+        (tmp_path / "job.json").write_text(json.dumps(stored))
+        assert here("plan", "job.json", "--json").facts == from_flags
+
+
+def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Callable[..., Ended]) -> None:
+    spec = JobSpec(
+        schema=Schema(50),
+        unit=PrivacyUnit.ROW_ADD_REMOVE,
+        budget=Budget(2.0, 1e-5),
+        norm_bound=1.0,
+        components=2,
+        options={"sparsity": 9, "rounds": 3},
+    )
+    (tmp_path / "job.json").write_text(spec.to_json())
+    ended = here("plan", "job.json")
+    assert ended.code == 0, ended.err
+    assert "round 3 of 3" in ended.out
+    assert "covariance-product" in ended.out
+    assert "the budget is epsilon = 2" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["plan", "--dimension", "5"], "these flags are needed: --components"),
+        (["plan", "job.json", "--epsilon", "1"], "Both a job and flags are given: --epsilon"),
+        (["plan", *JOB, "--sparsity", "2"], "--sparsity is 2 and --components is 3"),
+        (["plan", *JOB, "--center", "private"], "--mean-bound goes with --center private"),
+        (["plan", *JOB, "--mean-bound", "5"], "--mean-bound goes with --center private"),
+        (["plan", *JOB, "--center", "public"], "--public-mean goes with --center public"),
+        (["plan", *JOB, "--write-job", "no/folder"], "no/folder cannot be written"),
+    ],
+)
+def test_a_mistake_in_a_plan_is_told_in_a_line(arguments: list[str], said: str, here: Callable[..., Ended]) -> None:
+    assert said in here(*arguments).complaint
+
+
+A_JOB = {
+    "schema": {"dimension": 4},
+    "unit": "row-add-remove",
+    "budget": {"epsilon": 1, "delta": 1e-6},
+    "norm_bound": 1,
+    "components": 2,
+    "options": {"sparsity": 3},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"algorithm": {}},
+        {"algorithm": None},
+        {"options": 7},
+        {"options": {"sparsity": [3]}},
+        {"options": {"sparsity": 3, "start": {}}},
+        {"norm_bound": 10**400},
+        {"components": 10**4000},
+        {"budget": {"epsilon": 10**400, "delta": 1e-6}},
+        {"budget": []},
+        {"public_mean": {"a": 1}},
+        {"unit": {}},
+        {"job": {}},
+        {"job": 3},
+    ],
+)
+def test_a_job_of_the_wrong_form_is_refused(change: dict[str, Any], tmp_path: Path, here: Callable[..., Ended]) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(A_JOB))
+    assert here("plan", "job.json").code == 0
+    (tmp_path / "job.json").write_text(json.dumps(A_JOB | change))
+    assert here("plan", "job.json").complaint
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"seed": ' + "9" * 5000 + "}", "", "\x00", "null", "{" * 3])
+def test_what_is_no_job_at_all_is_refused(text: str, tmp_path: Path, here: Callable[..., Ended]) -> None:
+    (tmp_path / "job.json").write_text(text)
+    assert here("plan", "job.json").complaint
+
+
+def test_a_key_given_twice_is_refused_inside_a_plan_too(tmp_path: Path, here: Callable[..., Ended]) -> None:
+    twice = json.dumps(A_JOB)[:-1] + ', "components": 1}'
+    (tmp_path / "job.json").write_text(f'{{"job": {twice}}}')
+    assert "given twice" in here("plan", "job.json").complaint
+
+
+def test_a_job_is_written_for_later_and_plans_the_same(tmp_path: Path, here: Callable[..., Ended]) -> None:
+    planned = here("plan", *JOB, "--write-job", "job.json", "--json").facts
+    assert JobSpec.from_json((tmp_path / "job.json").read_text()).digest() == planned["digest"]
+    assert here("plan", "job.json", "--json").facts == planned
+
+
+def test_a_plan_prices_the_mean_that_is_taken_off(tmp_path: Path, here: Callable[..., Ended]) -> None:
+    private = here("plan", *JOB, "--center", "private", "--mean-bound", "9", "--json").facts
+    assert [question["name"] for question in private["questions"]][1] == "mean"
+    assert private["job"]["mean_bound"] == 9
+    (tmp_path / "mean.json").write_text(json.dumps([0.5] * 40))
+    public = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json", "--json").facts
+    assert public["job"]["public_mean"] == [0.5] * 40
+    (tmp_path / "mean.json").write_text("17")
+    refusal = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json").complaint
+    assert "mean.json is not a mean" in refusal
+
+
+@pytest.mark.parametrize("word", ["replace-one", "add-remove"])
+def test_the_estimators_words_name_the_units_of_rows_too(word: str, here: Callable[..., Ended]) -> None:
+    by_word, by_name = (here("plan", *JOB, "--unit", unit, "--json").facts for unit in (word, f"row-{word}"))
+    assert by_word == by_name
+    assert by_name["job"]["unit"] == f"row-{word}"
+
+
+@pytest.mark.parametrize("unit", ["entry", "spectral"])
+def test_units_that_no_row_can_have_are_not_offered(unit: str, here: Callable[..., Ended]) -> None:
+    ended = here("plan", *JOB, "--unit", unit)
+    assert ended.code == 2
+    assert "'replace-one'" in ended.err
+    assert "'spectral'," not in ended.err
+
+
+@pytest.mark.parametrize("name", ["job.json", "plan.json", "job.toml"])
+@pytest.mark.parametrize("word", ["replace-one", "add-remove"])
+def test_the_estimators_words_are_understood_in_a_file_too(
+    word: str, name: str, tmp_path: Path, here: Callable[..., Ended]
+) -> None:
+    for unit in (word, f"row-{word}"):
+        job = json.dumps(A_JOB | {"unit": unit})
+        toml = (
+            f'unit = "{unit}"\nnorm_bound = 1\ncomponents = 2\nschema = {{ dimension = 4 }}\n'
+            "budget = { epsilon = 1, delta = 1e-6 }\noptions = { sparsity = 3 }\n"
+        )
+        content = {"job.json": job, "plan.json": f'{{"job": {job}}}', "job.toml": toml}[name]
+        (tmp_path / f"{unit}-{name}").write_text(content)
+    short, whole = (here("plan", f"{unit}-{name}", "--json").facts for unit in (word, f"row-{word}"))
+    assert short == whole
+    assert whole["job"]["unit"] == f"row-{word}"

@@ -1,0 +1,251 @@
+"""`dpspca policy check` says in words what a policy allows, and exits with 1 where a policy or a job is not well."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpspca.cli.main import main
+
+SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
+SAMPLE = (SAMPLES / "policy.toml").read_text(encoding="utf-8")
+Ended = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Run the command in this process, in a folder that holds the samples."""
+    for name in ("policy.toml", "job.toml"):
+        shutil.copy(SAMPLES / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)  # typer puts another in its place
+
+    def run_here(*words: str) -> Ended:
+        monkeypatch.setattr("sys.argv", ["dpspca", "policy", "check", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        written = capsys.readouterr()
+        return subprocess.CompletedProcess(words, int(ended.value.code or 0), written.out, written.err)
+
+    return run_here
+
+
+def job(folder: Path, *, name: str = "asked.toml", **changes: str) -> str:
+    """Write the sample of a job with some of its lines changed; give the file's name."""
+    lines = (folder / "job.toml").read_text(encoding="utf-8").splitlines()
+    for key, value in changes.items():
+        lines = [f"{key} = {value}" if line.startswith(f"{key} = ") else line for line in lines]
+    (folder / name).write_text("\n".join(lines), encoding="utf-8")
+    return name
+
+
+def changed(folder: Path, old: str, new: str) -> str:
+    """Write the sample of a policy with one thing changed; give the file's name."""
+    assert old in SAMPLE
+    (folder / "changed.toml").write_text(SAMPLE.replace(old, new), encoding="utf-8")
+    return "changed.toml"
+
+
+def test_the_samples_fit_each_other_when_run_as_people_do() -> None:
+    command = [sys.executable, "-m", "dpspca", "policy", "check", "policy.toml", "--job", "job.toml"]
+    ended = subprocess.run(command, cwd=SAMPLES, capture_output=True, text=True, check=False)  # noqa: S603  # our own program
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "is allowed. It costs mu 0.2368, that is epsilon 1 at delta 1e-06." in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Who may ask: ada, grace, and nobody else.",
+        "sparse principal components of the rows as they are or the rows less their own mean, which is asked for with",
+        "and how much of the whole they explain.",
+        "noise by exact accounting",
+        "any, at most 40.",
+        "chooses between 4.0 and 20.0, and for their mean to one between 4.0 and 20.0.",
+        "addressed to 2 or more providers",
+        "it is protected whether a row is present at all. One person has one row; the policy states that",
+        "One job costs at most epsilon 1 at delta 1e-06 (mu 0.2368).",
+        "All jobs of one analyst cost together at most epsilon 4 at delta 1e-05 (mu 0.925).",
+        "ever, cost together at most epsilon 8 at delta 1e-05 (mu 1.667). Time refills nothing.",
+        "enough for 49 jobs of the largest size, 15 of each analyst",
+        # Phi(mu / 2): 0.5471 at mu = 0.2367, 0.7976 at mu = 1.6660.
+        "in at most 54.8%; with all answers to all jobs there will ever be, in at most 79.8%.",
+        "at most 2,981 times as likely, apart from an additional probability of 1e-05.",
+        "their budgets added up",
+    ],
+)
+def test_a_policy_is_explained_in_words(here: Callable[..., Ended], words: str) -> None:
+    told = here("policy.toml")
+    assert told.returncode == 0
+    assert words in told.stdout
+
+
+def test_other_rules_are_put_in_other_words(here: Callable[..., Ended], tmp_path: Path) -> None:
+    text = SAMPLE
+    for old, new in (
+        ('unit = "row-add-remove"', 'unit = "row-replace-one"'),
+        ('centering = ["none", "private"]', 'centering = ["public"]'),
+        ("explained_variance = true", "explained_variance = false"),
+        ("columns = 40\n", 'columns = ["age", "weight"]\n'),
+        ("mean_bound = ", "# mean_bound = "),
+        ("per_analyst = ", "# per_analyst = "),
+        ("epsilon = 8.0", "epsilon = 2.0"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "changed.toml").write_text(text, encoding="utf-8")
+    told = here("changed.toml").stdout
+    for words in (
+        "components of the rows less a mean known from elsewhere. How:",
+        "none but age, weight.",
+        "chooses between 4.0 and 20.0.",
+        "which of two given contents a row of the data has",
+        "at most 7.39 times as likely",
+        "jobs of the largest size; of smaller jobs",
+    ):
+        assert words in told
+    assert "one analyst" not in told
+
+
+def test_a_data_set_whose_people_may_have_several_rows_is_said_to_allow_nothing(
+    here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    name = changed(tmp_path, "rows_per_person = 1", "rows_per_person = 4")
+    told = here(name)
+    assert "NOTHING MAY BE ASKED. One person may have 4 rows here" in told.stdout
+    assert "One person has at most 4 rows" in told.stdout
+    assert json.loads(here(name, "--json").stdout)["data_sets"][0]["answers"] is False
+    assert here(name, "--job", "job.toml").returncode == 1
+
+
+def test_programs_are_told_the_same_as_plain_values(here: Callable[..., Ended]) -> None:
+    ended = here("policy.toml", "--job", "job.toml", "--analyst", "grace", "--json")
+    told: dict[str, Any] = json.loads(ended.stdout)
+    rules, tried = told["data_sets"][0], told["job"]
+    assert (ended.returncode, told["well"], told["problems"]) == (0, True, [])
+    assert (rules["data_set"], rules["unit"], rules["norm_bound"]) == (
+        "cohort",
+        "row-add-remove",
+        {"least": 4.0, "most": 20.0},
+    )
+    assert rules["lifetime"] == pytest.approx({"epsilon": 8, "delta": 1e-5, "mu": 1.66603053, "guess_at_most": 0.798})
+    assert rules["largest_jobs"] == {"lifetime": 49, "per_analyst": 15}
+    assert (tried["allowed"], tried["analyst"], tried["refusals"]) == (True, "grace", [])
+    assert tried["price"]["mu"] == pytest.approx(0.236704, rel=1e-5)
+    assert tried["such_jobs"] == {"lifetime": 49, "per_analyst": 15}
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules"),
+    [
+        ({"norm_bound": "30"}, ["norm_bound"]),
+        ({"epsilon": "1.1"}, ["per_job"]),
+        ({"minimum_parties": "1"}, ["minimum_parties"]),
+        ({"dimension": "41"}, ["columns"]),
+        ({}, []),
+        ({"unit": '"row-replace-one"', "norm_bound": "1"}, ["unit", "norm_bound"]),
+        ({"data_set": '"cohort"\nproviders = ["north"]'}, ["minimum_parties"]),
+    ],
+)
+def test_a_job_is_tried_and_every_rule_that_it_breaks_is_told(
+    here: Callable[..., Ended], tmp_path: Path, changes: dict[str, str], rules: list[str]
+) -> None:
+    name = job(tmp_path, **changes)
+    ended = here("policy.toml", "--job", name)
+    assert (ended.returncode, "REFUSED, and would cost nothing" in ended.stdout) == ((1, True) if rules else (0, False))
+    refusals = json.loads(here("policy.toml", "--job", name, "--json").stdout)["job"]["refusals"]
+    assert len(refusals) == len(rules)
+    for rule, refusal in zip(rules, refusals, strict=True):
+        assert f"by its rule '{rule}'." in refusal["what"]
+        assert f"by its rule '{rule}'." in ended.stdout
+
+
+def test_a_job_is_refused_to_an_analyst_who_is_not_named_and_for_a_data_set_without_a_table(
+    here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    stranger = here("policy.toml", "--job", "job.toml", "--analyst", "eve")
+    assert stranger.returncode == 1
+    assert "The job, signed by eve, for as many providers as it takes, is REFUSED" in stranger.stdout
+    assert "Asked: a job of analyst eve." in stranger.stdout
+    elsewhere = here("policy.toml", "--job", job(tmp_path, data_set='"trial"'))
+    assert elsewhere.returncode == 1
+    assert "There is no data set to speak of: nothing may be asked." in elsewhere.stdout
+    assert "No policy here says what may be asked of the data set 'trial'" in elsewhere.stdout
+
+
+def test_of_several_data_sets_one_may_be_chosen(here: Callable[..., Ended], tmp_path: Path) -> None:
+    second = SAMPLE.replace("[data_sets.cohort]", "[data_sets.trial]").replace("epsilon = 1.0", "epsilon = 0.5")
+    (tmp_path / "two.toml").write_text(SAMPLE + second, encoding="utf-8")
+    (tmp_path / "bare.toml").write_text(
+        (tmp_path / "job.toml").read_text(encoding="utf-8").replace("data_set = ", "# data_set = "), encoding="utf-8"
+    )
+    assert [line for line in here("two.toml").stdout.splitlines() if line.startswith("Data set")] == [
+        "Data set cohort",
+        "Data set trial",
+    ]
+    for ended in (
+        here("two.toml", "--data-set", "trial"),
+        here("two.toml", "--job", "bare.toml", "--data-set", "trial"),
+    ):
+        assert "Data set trial" in ended.stdout
+        assert "Data set cohort" not in ended.stdout
+    assert here("two.toml", "--job", "bare.toml", "--data-set", "cohort").returncode == 0
+    assert here("two.toml", "--job", "bare.toml", "--data-set", "trial").returncode == 1
+
+
+def test_everything_that_is_wrong_with_a_policy_is_told_and_no_job_is_tried(
+    here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    name = changed(tmp_path, "columns = 40\n", "columns = 0\ncolour = 3\n")
+    for words in ((name,), (name, "--job", "job.toml")):
+        ended = here(*words)
+        assert ended.returncode == 1
+        assert [line.split(": ")[1][:15] for line in ended.stdout.splitlines()] == [
+            "it does not kno",
+            "columns is 0; i",
+        ]
+    told = json.loads(here(name, "--json").stdout)
+    assert (told["well"], len(told["problems"]), told["data_sets"], told["job"]) == (False, 2, [], None)
+
+
+def test_a_policy_without_data_sets_is_well_and_allows_nothing(here: Callable[..., Ended], tmp_path: Path) -> None:
+    (tmp_path / "none.toml").write_text("data_sets = {}\n", encoding="utf-8")
+    ended = here("none.toml")
+    assert (ended.returncode, ended.stdout) == (0, "There is no data set to speak of: nothing may be asked.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gone.toml"], "gone.toml cannot be read: No such file or directory. Give the path of a policy in TOML."),
+        (["latin.toml"], "latin.toml is not a policy in TOML."),
+        (["policy.toml", "--job", "gone.toml"], "gone.toml cannot be read"),
+        (["policy.toml", "--job", "policy.toml"], "keys that are not known"),
+        (["policy.toml", "--analyst", "ada"], "--analyst is given, and no job."),
+        (["policy.toml", "--job", "job.toml", "--analyst", "Ada"], "the party's name is 'Ada'."),
+        (["policy.toml", "--job", "job.toml", "--data-set", "cohort"], "The job's file says what --data-set says."),
+        (["policy.toml", "--job", "bare.toml"], "The job names no data set."),
+        (["policy.toml", "--data-set", "trial"], "No policy here says what may be asked of the data set 'trial'"),
+    ],
+)
+def test_what_cannot_be_looked_at_exits_with_2_in_one_line(
+    here: Callable[..., Ended], tmp_path: Path, words: list[str], said: str
+) -> None:
+    (tmp_path / "latin.toml").write_bytes(b"# \xe9\n")
+    job(tmp_path, name="bare.toml", data_set='"cohort"')
+    bare = (tmp_path / "bare.toml").read_text(encoding="utf-8").replace("data_set = ", "# data_set = ")
+    (tmp_path / "bare.toml").write_text(bare, encoding="utf-8")
+    ended = here(*words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.splitlines()) == 1
+    assert said in ended.stderr
+
+
+def test_what_a_policy_says_cannot_steer_a_terminal(here: Callable[..., Ended], tmp_path: Path) -> None:
+    name = changed(tmp_path, "columns = 40\n", 'columns = ["age\\u001b[2J"]\n')
+    assert "age\\x1b[2J" in here(name).stdout

@@ -1,0 +1,173 @@
+"""How a party is enrolled: whom it believes, what it is told when a step is missing, and what the operator is told."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from commands import Ended, commands_in
+
+from dpspca.common.transport import identity as identities
+from dpspca.common.transport.authority import Authority
+from dpspca.common.transport.names import PartyName, Role
+
+NORTH = "dpspca://town/provider/north"
+FINGERPRINT = r"([0-9A-F]{2}:){31}[0-9A-F]{2}"
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+@pytest.fixture
+def authority(here: Callable[..., Ended]) -> str:
+    """Found a federation whose operator has signed the request of north; give its authority's fingerprint."""
+    made: str = here("ca", "init", "authority", "town", "--json").facts["authority"]
+    assert here("identity", "request", "north", NORTH, "--out", "north.csr").code == 0
+    assert here("ca", "sign", "authority", "north.csr", "--out", "north.crt").code == 0
+    return made
+
+
+def enrolled(folder: Path, since: datetime, days: int) -> None:
+    """Enrol north with an authority whose clock says ``since``."""
+    ours = Authority.init(folder / "authority", "town", lambda: since)
+    request = identities.request(folder / "north", PartyName("town", Role.PROVIDER, "north"))
+    identities.install(folder / "north", ours.sign(request, days=days), ours.certificate_pem)
+
+
+def test_operator_and_party_are_shown_one_fingerprint_and_the_party_is_told_to_compare_it(
+    here: Callable[..., Ended], authority: str
+) -> None:
+    assert re.fullmatch(FINGERPRINT, authority)
+    assert f"authority {authority}\n" in here("ca", "show", "authority").out
+    installed = here("identity", "install", "north", "north.crt")
+    assert installed.out.splitlines()[1] == f"authority {authority}"
+    assert installed.err.startswith("Compare the authority's fingerprint with what the operator tells you another way")
+    assert here("identity", "show", "north", "--json").facts["authority"] == authority
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with openssl")
+def test_the_fingerprint_is_the_one_that_other_programs_write(
+    here: Callable[..., Ended], authority: str, tmp_path: Path
+) -> None:
+    assert here("ca", "show", "authority", "--json").facts == {"federation": "town", "authority": authority}
+    order = ["openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", "authority/authority.pem"]
+    told = subprocess.run(order, cwd=tmp_path, capture_output=True, text=True, check=True).stdout  # noqa: S603  # our own words
+    assert told.strip().rpartition("=")[2] == authority
+
+
+@pytest.mark.parametrize(
+    "form", [str, str.lower, lambda told: told.replace(":", ""), lambda told: told.replace(":", " ")]
+)
+def test_a_party_that_names_its_authority_installs_that_one_however_it_writes_it(
+    form: Callable[[str], str], here: Callable[..., Ended], authority: str
+) -> None:
+    installed = here("identity", "install", "north", "north.crt", "--authority", form(authority))
+    assert (installed.code, installed.err) == (0, "")
+
+
+def test_a_party_that_names_its_authority_does_not_believe_a_pretender(
+    here: Callable[..., Ended], authority: str, tmp_path: Path
+) -> None:
+    pretender = here("ca", "init", "elsewhere", "town", "--json").facts["authority"]
+    here("ca", "sign", "elsewhere", "north.csr", "--out", "false.crt")
+    said = here("identity", "install", "north", "false.crt", "--authority", authority).complaint
+    assert said.startswith(f"The certificate comes with another authority, {pretender}. Do not install it")
+    assert not (tmp_path / "north" / "identity.pem").exists()
+    assert here("identity", "install", "north", "north.crt", "--authority", authority).code == 0
+
+
+@pytest.mark.parametrize("text", ["", "AB", "x" * 64, "AB:" * 31])
+def test_part_of_a_fingerprint_is_none(text: str, here: Callable[..., Ended]) -> None:
+    said = here("identity", "install", "north", "north.crt", "--authority", text).complaint
+    assert "is no fingerprint of an authority. Give all of what `dpspca ca show` prints" in said
+
+
+@pytest.mark.usefixtures("authority")
+def test_a_renewal_says_nothing_of_an_authority_that_is_known(here: Callable[..., Ended]) -> None:
+    here("identity", "install", "north", "north.crt")
+    here("identity", "renew", "north", "--out", "again.csr")
+    here("ca", "sign", "authority", "again.csr", "--out", "again.crt")
+    assert here("identity", "install", "north", "again.crt").err == ""
+
+
+@pytest.mark.usefixtures("authority")
+def test_each_step_that_is_missing_is_named(here: Callable[..., Ended], tmp_path: Path) -> None:
+    assert here("identity", "show", "north").complaint == (
+        "There is no certificate in north yet. Install what the operator signed with `dpspca identity install`."
+    )
+    (tmp_path / "empty").mkdir(mode=0o700)
+    asked = "Make one with `dpspca identity request`, and have it signed."
+    assert here("identity", "show", "empty").complaint == f"There is no certificate in empty yet. {asked}"
+    missing = "No request in {} waits for a certificate. "
+    assert here("identity", "install", "empty", "north.crt").complaint == missing.format("empty") + asked
+    here("identity", "install", "north", "north.crt")
+    again = here("identity", "install", "north", "north.crt").complaint
+    assert again.startswith(missing.format("north") + "To renew the certificate, make one with `dpspca identity renew`")
+
+
+@pytest.mark.usefixtures("authority")
+@pytest.mark.parametrize("name", ["identity.pem", "waiting.pem"])
+def test_a_file_that_holds_something_else_is_told_with_its_path(
+    name: str, here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    (tmp_path / "north" / name).write_bytes(b"nonsense")
+    (tmp_path / "north" / name).chmod(0o600)
+    order = ("show", "north") if name == "identity.pem" else ("install", "north", "north.crt")
+    said = here("identity", *order).complaint
+    assert said.startswith(f"north/{name} does not hold what belongs there. Restore it from a backup, or move it away")
+
+
+@pytest.mark.parametrize(
+    ("since", "days", "said", "in_force"),
+    [
+        (-3, 1, "NO LONGER IN FORCE: it ended at ", False),
+        (3, 1, "NOT YET IN FORCE: from ", False),
+        (-3, 30, "until ", True),
+    ],
+)
+def test_an_identity_that_is_shown_says_whether_it_is_in_force(
+    *, since: int, days: int, said: str, in_force: bool, here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    enrolled(tmp_path, datetime.now(UTC) + timedelta(days=since), days)
+    shown = here("identity", "show", "north")
+    assert shown.out.startswith(f"{NORTH} {said}")
+    assert here("identity", "show", "north", "--json").facts["in_force"] is in_force
+
+
+@pytest.mark.usefixtures("authority")
+def test_signing_again_says_that_other_certificates_of_the_party_are_in_force(here: Callable[..., Ended]) -> None:
+    (first,) = here("ca", "list", "authority", "--json").facts["certificates"]
+    again = here("ca", "sign", "authority", "north.csr", "--out", "again.crt")
+    assert again.code == 0
+    assert f"{NORTH} has other certificates in force: {first['serial']}. Unless this is a renewal" in again.err
+    here("ca", "revoke", "authority", NORTH)
+    third = here("ca", "sign", "authority", "north.csr", "--out", "third.crt", "--json")
+    assert (third.facts["others"], third.err) == ([], "")
+    nothing = here("ca", "revoke", "authority", "north").complaint
+    assert "Give a serial number or a whole name as `dpspca ca list` shows it" in nothing
+
+
+@pytest.mark.usefixtures("authority")
+def test_what_is_no_request_is_not_signed(here: Callable[..., Ended]) -> None:
+    said = here("ca", "sign", "authority", "north.crt", "--out", "x.crt").complaint
+    assert said.startswith("north.crt is not a request from `dpspca identity request`.")
+
+
+@pytest.mark.usefixtures("authority")
+def test_a_revocation_list_that_is_none_is_told_with_its_path(here: Callable[..., Ended], tmp_path: Path) -> None:
+    here("identity", "install", "north", "north.crt")
+    (tmp_path / "revoked.pem").write_text("nonsense")
+    (tmp_path / "north.toml").write_text(
+        'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
+        "[data_sets]\n"
+    )
+    said = here("provider", "start", "--config", "north.toml").complaint
+    assert said.startswith("revoked.pem: The revocation list cannot be read. ")
+    checks = json.loads(here("doctor", "--config", "north.toml", "--json").out)["checks"]
+    assert any(said in each["said"] for each in checks)

@@ -1,0 +1,57 @@
+"""What is printed is whole, however narrow the page."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import Ended, commands_in
+
+PLAN = [
+    *("plan", "--dimension", "40", "--components", "2", "--sparsity", "9", "--norm-bound", "5"),
+    *("--unit", "add-remove", "--epsilon", "1", "--delta", "1e-6"),
+]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 76, 77, 78, 80, 100])
+def test_a_table_fits_its_page_and_loses_nothing(
+    width: int, here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    plan = here(*PLAN).out.partition("noise: standard deviation")[0]
+    assert "…" not in plan
+    assert max(map(len, plan.splitlines())) <= width
+    questions = here(*PLAN, "--json").facts["questions"]
+    letters = "".join(letter for letter in plan if letter.isalpha())
+    for question in questions:
+        assert question["kind"].replace("-", "") in letters
+    for heading in ("question", "kind", "numbers", "noise", "mu"):
+        assert heading in letters
+
+
+def test_without_a_page_a_table_is_as_wide_as_it_was(
+    here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    assert max(map(len, here(*PLAN).out.partition("noise: standard")[0].splitlines())) > 80
+
+
+@pytest.mark.parametrize(("delta", "warned"), [("0.5", True), ("2e-3", True), ("1e-3", False)])
+def test_a_plan_warns_of_a_large_delta_as_its_statement_will(
+    *, delta: str, warned: bool, here: Callable[..., Ended]
+) -> None:
+    words = [*PLAN[:-1], delta]
+    assert ("is large: with that probability the promise may not hold" in here(*words).out) is warned
+    assert bool(here(*words, "--json").facts["remarks"]) is warned
+
+
+@pytest.mark.parametrize(("sparsity", "warned"), [("5000", True), ("40", True), ("39", False)])
+def test_a_plan_says_that_a_sparsity_is_no_limit(*, sparsity: str, warned: bool, here: Callable[..., Ended]) -> None:
+    words = [*PLAN, "--sparsity", sparsity]
+    said = f"A sparsity of {sparsity} is no limit: of 40 columns, all may take part."
+    assert here(*words, "--json").facts["remarks"] == ([said] if warned else [])
+    assert (said in here(*words).out) is warned

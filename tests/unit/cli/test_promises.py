@@ -1,0 +1,41 @@
+"""What every command promises: to say its exit codes and, where it prints a result, to print it for programs too."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from dpspca.cli.app import app
+
+DAEMONS = {"coordinator start", "provider start"}
+
+
+def commands(of: typer.Typer, name: str = "") -> Iterator[tuple[str, str | None, Callable[..., Any] | None]]:
+    """Walk to the commands that do something; give name, last words and function of each."""
+    for each in of.registered_commands:
+        yield f"{name} {each.name}".strip(), each.epilog, each.callback
+    for group in of.registered_groups:
+        assert group.typer_instance is not None
+        yield from commands(group.typer_instance, str(group.typer_instance.info.name))
+
+
+ALL = [pytest.param(*each, id=each[0]) for each in commands(app)]
+
+
+def test_there_are_commands_to_look_at() -> None:
+    names = {name for name, _, _ in commands(app)}
+    assert names >= DAEMONS | {"run", "jobs watch", "ca sign", "identity request", "config check", "model show"}
+
+
+@pytest.mark.parametrize(("name", "epilog", "callback"), ALL)
+def test_every_command_says_its_exit_codes_and_what_it_does(name: str, epilog: str, callback: Any) -> None:
+    assert epilog.startswith("Exit codes: 0 "), name
+    assert callback.__doc__.endswith("."), name
+
+
+@pytest.mark.parametrize(("name", "epilog", "callback"), ALL)
+def test_every_command_that_prints_a_result_prints_it_for_programs_too(name: str, epilog: str, callback: Any) -> None:
+    assert epilog
+    assert ("as_json" in inspect.signature(callback).parameters) == (name not in DAEMONS)
