@@ -58,6 +58,8 @@ class Case:
     rounds: int = 10
     repeats: int = 15
     density: float | None = None
+    durable: bool = True
+    """With ledgers and a journal on disk, as daemons have them; or in memory."""
 
     @property
     def names(self) -> list[str]:
@@ -139,10 +141,13 @@ async def federation(case: Case, place: Placement, *, together: bool = False) ->
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         found(folder, case.names)
         case.write(folder)
-        hub = await stack.enter_async_context(place(coordinator, folder))
+        hub = await stack.enter_async_context(place(coordinator, folder, case.durable))
         alone = hub.resident()
         groups = [case.names] if together else [[name] for name in case.names]
-        parties = [await stack.enter_async_context(place(providers, folder, hub.said, *names)) for names in groups]
+        parties = [
+            await stack.enter_async_context(place(providers, folder, hub.said, case.durable, *names))
+            for names in groups
+        ]
         analyst = await stack.enter_async_context(AsyncFederation(hub.said, Identity.load(folder / ANALYST)))
         yield Running(case, folder, hub, alone, [hub, *parties], analyst)
 

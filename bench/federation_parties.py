@@ -22,11 +22,12 @@ from dpspca.common.transport.identity import CurrentIdentity, CurrentRevocations
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.provider.daemon import Daemon
 from dpspca.provider.docket import Settings
+from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.policy_file import CurrentPolicy
 from dpspca.provider.sources import READERS, read_rows
 from dpspca.provider.sqlite_ledger import SqliteLedger
 from dpspca.server.service import Coordinator
-from dpspca.server.sqlite_journal import SqliteJournal
+from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
 
 Party: TypeAlias = Callable[..., AbstractAsyncContextManager[str]]
 
@@ -55,10 +56,11 @@ def now() -> datetime:
 
 
 @asynccontextmanager
-async def coordinator(folder: Path) -> AsyncIterator[str]:
+async def coordinator(folder: Path, durable: bool) -> AsyncIterator[str]:  # noqa: FBT001  # as a case has it
     """Run a coordinator; its address."""
     identity, revocations = _papers(folder, COORDINATOR)
-    running = Coordinator(identity.get, revocations.get, now, journal=SqliteJournal(folder / "journal.db"))
+    journal = SqliteJournal(folder / "journal.db") if durable else PassingJournal()
+    running = Coordinator(identity.get, revocations.get, now, journal=journal)
     await running.start("127.0.0.1:0")
     try:
         yield running.address
@@ -67,9 +69,9 @@ async def coordinator(folder: Path) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def providers(folder: Path, address: str, *names: str) -> AsyncIterator[str]:
+async def providers(folder: Path, address: str, durable: bool, *names: str) -> AsyncIterator[str]:  # noqa: FBT001
     """Run providers in one event loop, until all are connected and after."""
-    daemons = [_daemon(folder, address, name) for name in names]
+    daemons = [_daemon(folder, address, name, durable=durable) for name in names]
     running = [asyncio.create_task(daemon.run()) for daemon in daemons]
     try:
         async with asyncio.timeout(PATIENCE):
@@ -152,10 +154,11 @@ def _papers(folder: Path, name: str) -> tuple[CurrentIdentity, CurrentRevocation
     return identity, CurrentRevocations(folder / "revoked.pem", identity.get().authority_pem)
 
 
-def _daemon(folder: Path, address: str, name: str) -> Daemon:
+def _daemon(folder: Path, address: str, name: str, *, durable: bool) -> Daemon:
     identity, revocations = _papers(folder, name)
     path = next(path for path in folder.glob(f"{name}.*") if path.suffix in READERS)
-    ledger = SqliteLedger(folder / f"{name}-ledger" / "ledger.db", folder / name / "ledger-head")
+    stored = (folder / f"{name}-ledger" / "ledger.db", folder / name / "ledger-head")
+    ledger = SqliteLedger(*stored) if durable else MemoryLedger()
     policy = CurrentPolicy(folder / POLICY)
     return Daemon(
         Settings(address, identity.get, revocations.get, now, {DATA_SET: read_rows(path)}, policy.get, ledger)
