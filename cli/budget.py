@@ -206,7 +206,7 @@ def cost(looked: Looked, allowed: Policy, order: questions.Order, tried: dict[st
     who = [tried["analyst"]] if tried["analyst"] else rules.analysts
     reasons = [(each, _why_not(looked, rules, each, price)) for each in who]
     fitting = [{"analyst": each, "fits": reason is None, "why_not": reason} for each, reason in reasons]
-    room = {"share": purse.share(price), "such_jobs": purse.times(*price)}
+    room = {"share": purse.share(price), "such_jobs": 0 if _refused(looked, rules) else purse.times(*price)}
     return facts | room | {"fits": any(each["fits"] for each in fitting), "analysts": fitting}
 
 

@@ -219,7 +219,7 @@ def _ledger(settings: ProviderConfig, file: Path) -> str:
     if looked.doubt:
         raise QuarantinedError(
             f"Quarantined, and every job is refused: {looked.doubt}",
-            "See what is wrong, then `dpspca ledger release`.",
+            "Find the newer ledger again, or end it with `dpspca ledger release`: docs/ledger.md.",
         )
     return f"{path}: {looked.books.head.entries} entries, as its second path remembers it."
 

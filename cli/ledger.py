@@ -25,6 +25,7 @@ from .output import print_table, printable, say, tell, to_json
 from .release import release
 
 WRONG: Final = 1
+DATE: Final = len("2026-01-31")
 
 ledger = typer.Typer(
     name="ledger", no_args_is_help=True, help="A provider's ledger: what was promised, paid for and sent."
@@ -44,7 +45,7 @@ def _show(config: OwnSettings, *, as_json: AsJson = False) -> None:
         return
     if jobs:
         print_table(
-            ("job", "data set", "analyst", "opened", "state", "answered", "epsilon, delta", "cost in mu"),
+            ("job", "data set", "analyst", "opened", "state", "answered", "epsilon, delta", "spent mu"),
             map(_job_row, jobs),
         )
     else:
@@ -80,7 +81,7 @@ def _job_row(job: dict[str, Any]) -> tuple[str, ...]:
         job["job"][:SHORT],
         job["data_set"],
         short_name(job["analyst"]),
-        job["opened"],
+        job["opened"][:DATE],
         job["state"],
         f"{job['answered']} of {job['asked']}",
         f"{job['epsilon']:g}, {job['delta']:g}",

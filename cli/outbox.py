@@ -10,7 +10,7 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.provider.accounts import Release
 
 from .flags import AsJson, OwnSettings
-from .looking import SHORT, look, moment, short_name
+from .looking import look, moment, short_name
 from .output import print_table, printable, say, to_json
 
 
@@ -59,17 +59,17 @@ def _release_facts(sent: Release) -> dict[str, Any]:
 def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) -> None:
     if chosen:
         print_table(
-            ("left from", "data set", "analyst", "question", "bytes", "SHA-256", "job", "signature"),
+            ("left from", "data set", "analyst", "question", "bytes", "SHA-256", "job", "signature's SHA-256"),
             (
                 (
                     moment(each.at),
                     each.data_set,
-                    short_name(each.analyst),
-                    f"{each.position + 1} {each.question}",
+                    each.analyst,
+                    f"{each.position + 1}, {each.question}",
                     f"{each.bytes:,}",
-                    each.sha256[:SHORT],
-                    each.job[:SHORT],
-                    each.signature_hash[:SHORT],
+                    each.sha256,
+                    each.job,
+                    each.signature_hash,
                 )
                 for each in chosen
             ),
@@ -77,7 +77,7 @@ def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) ->
     size = sum(each.bytes for each in chosen)
     say(
         f"{len(chosen)} answers, {size:,} bytes, of {every} answers that ever left. Each left at the time given or "
-        "after it, whenever it was asked for and with the same bytes. --json gives names and hashes whole."
+        "after it, whenever it was asked for and with the same bytes."
     )
     for gap in gaps:
         say(printable(gap))

@@ -16,7 +16,7 @@ from dpspca.common.privacy.costs import SLACK_UNIT, mu_of
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, check
 from dpspca.common.statement import rounded_up
-from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.names import PartyName, Role, check_name
 from dpspca.provider.policy import Policy, Rules, faults
 from dpspca.provider.suggestion import suggest
 
@@ -94,7 +94,7 @@ def _suggest(
 ) -> None:
     """Write a policy that allows a job, and little else: a beginning, to be read and changed by the data's steward."""
     order = questions.from_file(job, questions.Flags())
-    name = _data_set(order, data_set)
+    name = check_name("the data set", _data_set(order, data_set))
     text = _BEGINNING + suggest(order.spec, name, analyst)
     Policy.parse(text)  # a name or a unit that no policy takes is refused here
     if as_json:

@@ -1,5 +1,6 @@
 """How an operator ends the quarantine of a ledger: by saying what counts as spent."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
@@ -24,7 +25,7 @@ from .looking import Looked, amounts, imagined, look, probe
 from .output import printable, tell
 
 MOST_DRAWS: Final = 2**60
-"""More numbers than anybody can have been sent: eight exbibytes."""
+"""More numbers than anybody can have been sent, eight exbibytes; so much noise may be that far from its ideal."""
 NOTHING: Final = "nothing"
 
 
@@ -47,24 +48,29 @@ def release(
     """End a quarantine, with the daemon stopped: say what counts as spent beyond what the ledger knows."""
     counted = _counted(count or [])
     looked = look(config)
-    if looked.doubt is None:
-        looked.books.to_release(reason, {}, {})  # refuses where there is nothing to release, before anything is written
     lifetimes = {each.data_set: _filter(each.lifetime) for each in read_policy(looked.settings.policy).data_sets}
     known = {*lifetimes, *looked.settings.data_sets, *looked.books.data_sets}
     unknown = sorted(set(counted) - known)
     check(not unknown, f"--count names {', '.join(unknown)}, which nothing here is called.", "Name a data set.")
+    if looked.doubt is None:
+        _planned(looked, lifetimes, reason, counted)  # what there is to refuse is refused before anything is written
     with SqliteLedger(*ledger_paths(looked.settings, config)) as writer:
         found = look(config)
-        budgets = {name: budget for name, budget in lifetimes.items() if found.doubt or not _accounted(found, name)}
-        planned = found.books.to_release(reason, budgets, counted).counted
-        check(
-            bool(found.doubt or planned),
-            "Of every data set it is said what counts as spent.",
-            "Count more with --count.",
-        )
-        _agree(_release_words(found, planned), yes=yes)
-        writer.release(reason, budgets, counted)
+        planned = _planned(found, lifetimes, reason, counted)
+        _agree(_words(found, planned), yes=yes)
+        writer.release(reason, {}, planned)
     _tell_released(look(config), reason, planned, known, as_json=as_json)
+
+
+def _planned(
+    looked: Looked, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    """Say what a release would count as spent of each data set of which that was not said before."""
+    whole = {name: budget for name, budget in lifetimes.items() if looked.doubt or not _accounted(looked, name)}
+    fact = looked.books.to_release(reason, whole, counted)
+    said = bool(looked.doubt or fact.counted)
+    check(said, "Of every data set it is said already what counts as spent.", "Count more of one with --count.")
+    return {name: (units, slack) for name, (units, slack) in fact.counted.items()}
 
 
 def _counted(given: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -99,7 +105,7 @@ def _accounted(looked: Looked, name: str) -> bool:
     return not isinstance(probe(looked.books, imagined(name), some), QuarantinedError)
 
 
-def _release_words(looked: Looked, counted: Mapping[str, Sequence[int]]) -> Iterator[str]:
+def _words(looked: Looked, counted: Mapping[str, Sequence[int]]) -> Iterator[str]:
     yield f"The ledger {looked.path}: {looked.doubt or 'its quarantine was ended before.'}"
     yield "Answers that it does not know of may have left. What of each data set counts as spent beyond what it shows:"
     for name, (units, slack) in counted.items():
@@ -116,10 +122,9 @@ def _release_words(looked: Looked, counted: Mapping[str, Sequence[int]]) -> Iter
 def _agree(lines: Iterator[str], *, yes: bool) -> None:
     for line in lines:
         typer.echo(printable(line), err=True)
-    try:
-        agreed = yes or typer.confirm("Release it?", err=True)
-    except typer.Abort:
-        agreed = False
+    if not yes:
+        typer.echo("Release it? [y/N] ", err=True, nl=False)
+    agreed = yes or sys.stdin.readline().strip().lower() in {"y", "yes"}
     check(agreed, "Nothing was released: nobody agreed.", "Answer with y, or give --yes.")
 
 

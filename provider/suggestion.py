@@ -33,4 +33,4 @@ def suggest(spec: JobSpec, data_set: str, analysts: Sequence[str], lifetime: flo
     ]
     if spec.centering is Centering.PRIVATE:
         lines.append(f"mean_bound = {{ least = {spec.mean_bound!r}, most = {spec.mean_bound!r} }}")
-    return "\n".join([f"[data_sets.{data_set}]", *lines, ""])
+    return "\n".join([f"[data_sets.{json.dumps(data_set)}]", *lines, ""])

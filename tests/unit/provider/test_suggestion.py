@@ -41,6 +41,10 @@ def test_the_job_is_allowed(changes: dict[str, Any]) -> None:
     assert lifetime.budget_units >= cost_units(events(catalogue.plan(job)))
 
 
+def test_a_data_set_with_a_point_in_its_name_is_one_table() -> None:
+    assert Policy.parse(suggest(spec(), "cohort.2024", ["ada"])).rules("cohort.2024").analysts == ("ada",)
+
+
 def test_a_job_that_asks_for_more_is_not() -> None:
     job = spec()
     for changed in (

@@ -1,0 +1,424 @@
+"""What a data steward can show: what was admitted, what left, that all is whole; and the way out of a quarantine."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ended, commands_in
+from ledgers import Place
+from live import COMMAND, live_town
+from steward import GRACE, LIFETIME, Site, job, opening
+
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.costs import mu_of
+from dpspca.provider.ledger import Limits
+from dpspca.provider.policy import Policy
+
+DOCS = Path(__file__).parents[2] / "docs" / "ledger.md"
+NORTH = ("--config", "north.toml")
+OWN = ("--config", "provider.toml")
+JOB = [
+    *("--components", "2", "--sparsity", "4", "--norm-bound", "12", "--unit", "replace-one"),
+    *("--epsilon", "1", "--delta", "1e-6", "--data-set", "cohort", "--config", "ada.toml"),
+]
+Here = Callable[..., Ended]
+
+
+# --- Beside a daemon that runs ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give the folder of a federation that is up, after a job of ada's."""
+    folder = tmp_path_factory.mktemp("town")
+    with live_town(folder):
+        subprocess.run([*COMMAND, "run", *JOB], cwd=folder, check=True, capture_output=True)  # noqa: S603  # our own program
+        yield folder
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Here:
+    return commands_in(town, monkeypatch, capfd)
+
+
+def test_the_ledger_of_a_running_provider_shows_the_job_that_it_answered(beside: Here) -> None:
+    facts = beside("ledger", "show", *NORTH, "--json").facts
+    (told,) = facts["jobs"]
+    assert (told["data_set"], told["analyst"], told["epsilon"], told["delta"]) == (
+        "cohort",
+        "dpspca://town/analyst/ada",
+        1.0,
+        1e-6,
+    )
+    assert told["answered"] == told["asked"] > 0
+    assert 0.999 < told["spent_epsilon"] <= 1
+    assert datetime.fromisoformat(told["opened"]).utcoffset() == timedelta()
+    assert (facts["quarantine"], facts["decisions"]) == (None, [])
+    words = beside("ledger", "show", *NORTH).out
+    assert f"{facts['head']['entries']} entries, the last with hash {facts['head']['hash']}" in words
+
+
+def test_every_answer_that_left_is_in_the_outbox_under_the_signature_that_asked_for_it(beside: Here) -> None:
+    (shown,) = beside("ledger", "show", *NORTH, "--json").facts["jobs"]
+    facts = beside("outbox", *NORTH, "--json").facts
+    assert len(facts["answers"]) == facts["of"] == shown["answered"]
+    assert [each["question"] for each in facts["answers"]] == list(range(1, facts["of"] + 1))
+    for each in facts["answers"]:
+        assert (each["job"], each["signature_sha256"]) == (shown["job"], shown["signature_sha256"])
+        assert re.fullmatch("[0-9a-f]{64}", each["sha256"])
+    assert facts["gaps"] == []
+    words = beside("outbox", *NORTH).out
+    assert all(each["sha256"] in words for each in facts["answers"])
+
+
+def test_a_running_provider_s_ledger_is_verified_exported_and_not_released(beside: Here, town: Path) -> None:
+    verified = beside("ledger", "verify", *NORTH, "--json").facts
+    assert (verified["well"], verified["problems"]) == (True, [])
+    lines = beside("ledger", "export", *NORTH).out.splitlines()
+    assert len(lines) == verified["head"]["entries"]
+    assert json.loads(lines[-1])["hash"] == verified["head"]["hash"]
+    assert "never quarantined" in beside("ledger", "release", *NORTH, "--reason", "to see").complaint
+    assert beside("budget", *NORTH, "--json").facts["data_sets"][0]["spent"]["mu"] > 0.23
+    assert town.joinpath("north-ledger").stat().st_mode & 0o077 == 0
+
+
+def test_a_doctor_looks_at_policy_and_ledger(beside: Here, town: Path) -> None:
+    checks = {each["name"]: each for each in beside("doctor", *NORTH, "--json").facts["checks"]}
+    assert checks["policy"]["said"] == "policy.toml is understood."
+    assert "entries, as its second path remembers it" in checks["ledger"]["said"]
+    away = beside("doctor", "--config", "west.toml")
+    assert "west-ledger/ledger.db will be made when the provider starts for the first time." in away.out
+    (town / "more.toml").write_text((town / "west.toml").read_text() + 'trial = "north.csv"\n')
+    more = beside("doctor", "--config", "more.toml")
+    assert "It does not name trial: every job on that is refused." in more.out
+    (town / "none.toml").write_text((town / "west.toml").read_text().replace("policy.toml", "none-there.toml"))
+    assert any(
+        "policy: The policy none-there.toml cannot be read" in line
+        for line in beside("doctor", "--config", "none.toml").wrongs
+    )
+
+
+# --- One provider's folder --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """A provider that answered two analysts; then it was stopped."""
+    made = Site.made(tmp_path)
+    with made.running(at=1_700_000_000) as ledger:
+        made.answer(ledger, "a" * 64)
+        ledger.close("a" * 64, "done")
+    with made.running(at=1_700_086_400) as ledger:
+        made.answer(ledger, "b" * 64, 2, job(0.5), analyst=GRACE)
+    return made
+
+
+@pytest.fixture
+def older(site: Site) -> Site:
+    """The same, with its ledger put back to before one more answer."""
+    site.back_up()
+    with site.running() as ledger:
+        site.answer(ledger, "c" * 64)
+    site.restore()
+    return site
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Here:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def answers(ended: Ended) -> list[tuple[str, int]]:
+    return [(each["job"][0], each["question"]) for each in ended.facts["answers"]]
+
+
+@pytest.mark.usefixtures("site")
+def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
+    every = [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
+    asked = ("outbox", *OWN, "--json")
+    assert answers(here(*asked)) == every
+    assert answers(here(*asked, "--analyst", "grace")) == answers(here(*asked, "--analyst", GRACE)) == every[3:]
+    assert answers(here(*asked, "--analyst", "ada", "--data-set", "cohort")) == every[:3]
+    assert answers(here(*asked, "--data-set", "trial")) == []
+    for since in ("2023-11-15", "2023-11-15T22:13:20Z", "2023-11-15T23:13:20+01:00"):
+        assert answers(here(*asked, "--since", since)) == every[3:], since
+    assert here(*asked).facts["answers"][0]["at"] == "2023-11-14T22:13:20Z"
+    assert "3 answers, 288 bytes, of 5 answers that ever left." in here("outbox", *OWN, "--analyst", "ada").out
+    assert here("outbox", *OWN, "--since", "yesterday").complaint.startswith("--since is 'yesterday'.")
+
+
+def test_the_hash_is_that_of_the_bytes_that_are_kept_to_be_sent(here: Here, site: Site) -> None:
+    kept = Place(site.path, site.path).tamper("SELECT job, position + 1, content FROM answers")
+    told = {(each["job"], each["question"]): each["sha256"] for each in here("outbox", *OWN, "--json").facts["answers"]}
+    assert told == {(name, question): sha256(content).hexdigest() for name, question, content in kept}
+    assert len(told) == 5
+
+
+@pytest.mark.usefixtures("site")
+def test_jobs_are_shown_with_their_state_and_their_price(here: Here) -> None:
+    told = {each["job"][0]: each for each in here("ledger", "show", *OWN, "--json").facts["jobs"]}
+    assert (told["a"]["state"], told["a"]["answered"], told["a"]["asked"]) == ("done", 3, 3)
+    assert (told["b"]["state"], told["b"]["answered"], told["b"]["asked"]) == ("open", 2, 2)
+    assert told["a"]["spent"]["units"] == opening("any", job()).units
+    assert told["b"]["spent"]["units"] + told["b"]["reserved"]["units"] == opening("any", job(0.5)).units
+    assert told["a"]["spent"]["mu"] == mu_of(told["a"]["spent"]["units"])
+    table = here("ledger", "show", *OWN).out
+    assert re.search(r"aaaaaaaaaaaa │ cohort +│ ada +│ 2023-11-14 │ done +│ 3 of 3 +│ 1, 1e-06 +│ 0.2368", table)
+
+
+@pytest.mark.usefixtures("site")
+def test_the_chain_of_an_export_is_followed_as_the_documentation_says(
+    here: Here, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended = here("ledger", "export", *OWN, "--out", "ledger.jsonl", "--json")
+    head = here("ledger", "verify", *OWN, "--json").facts["head"]
+    assert ended.facts == {"file": "ledger.jsonl", "entries": head["entries"]}
+    (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), flags=re.DOTALL)
+    exec(compile(example, str(DOCS), "exec"), {})  # noqa: S102  # our own text
+    assert capfd.readouterr().out.strip() == head["hash"]
+    text = Path("ledger.jsonl").read_text()
+    Path("ledger.jsonl").write_text(text.replace("analyst/ada", "analyst/bob"))
+    with pytest.raises(AssertionError, match="the chain breaks at entry 3"):
+        exec(compile(example, str(DOCS), "exec"), {})  # noqa: S102  # our own text
+
+
+@pytest.mark.usefixtures("site")
+def test_an_export_replaces_a_file_only_if_told_so(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("mine")
+    said = here("ledger", "export", *OWN, "--out", "there").complaint
+    assert said == "there is there already. Name another file with --out, or replace it: --force."
+    assert (tmp_path / "there").read_text() == "mine"
+    assert here("ledger", "export", *OWN, "--out", "there", "--force").code == 0
+    entries = here("ledger", "export", *OWN, "--json").facts["entries"]
+    assert [json.loads(line) for line in (tmp_path / "there").read_text().splitlines()] == entries
+    assert "cannot be written" in here("ledger", "export", *OWN, "--out", "no/where").complaint
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_what_is_wrong_with_a_ledger_is_said_and_exits_with_1(here: Here, site: Site) -> None:
+    well = here("ledger", "verify", *OWN)
+    assert (well.code, well.out[:26]) == (0, "All is well up to entry 16")
+    place = Place(site.path, site.path)
+    place.tamper("UPDATE answers SET content = zeroblob(96) WHERE job LIKE 'b%' AND position = 0")
+    damaged = here("ledger", "verify", *OWN)
+    assert damaged.code == 1
+    assert damaged.out == f"The kept answer to question 1 of job {'b' * 64} is not the one that was stored.\n"
+    place.tamper(
+        "DROP TRIGGER entries_are_never_changed",
+        "UPDATE entries SET content = replace(content, 'analyst/ada', 'analyst/eve') WHERE number = 3",
+    )
+    broken = here("ledger", "verify", *OWN, "--json")
+    assert (broken.code, json.loads(broken.out)["head"]) == (1, None)
+    assert "chain breaks at entry 3" in json.loads(broken.out)["problems"][0]
+    for command in ("ledger show", "outbox", "budget"):
+        assert "chain breaks at entry 3" in here(*command.split(), *OWN).complaint
+
+
+@pytest.mark.parametrize("command", ["ledger show", "ledger export", "outbox", "ledger release --reason why"])
+def test_where_there_is_no_ledger_none_is_made(command: str, here: Here, tmp_path: Path) -> None:
+    Site.made(tmp_path)
+    assert here(*command.split(), *OWN).complaint.startswith("There is no ledger at ledger/ledger.db.")
+    verified = here("ledger", "verify", *OWN)
+    assert (verified.code, "There is no ledger" in verified.out) == (1, True)
+    assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.usefixtures("site")
+def test_other_programs_settings_are_refused_by_name(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada"\n')
+    for command in ("ledger show", "ledger verify", "ledger export", "outbox", "budget"):
+        said = here(*command.split(), "--config", "ada.toml").complaint
+        assert "holds the settings of an analyst, not of a provider" in said
+
+
+# --- Quarantine -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("older")
+def test_an_older_copy_is_told_by_everything_that_looks_at_it_before_the_provider_starts(here: Here) -> None:
+    verified = here("ledger", "verify", *OWN)
+    assert (verified.code, "it went back" in verified.out) == (1, True)
+    shown = here("ledger", "show", *OWN)
+    assert "QUARANTINED, no job is answered: The second path remembers" in shown.out
+    (gap,) = here("outbox", *OWN, "--json").facts["gaps"]
+    assert "it went back. What left may be missing." in gap
+    (wrong,) = [line for line in here("doctor", *OWN).wrongs if " ledger: " in line]
+    assert "Quarantined, and every job is refused" in wrong
+
+
+def test_a_ledger_that_is_gone_is_not_taken_for_one_that_never_was(here: Here, site: Site) -> None:
+    shutil.rmtree(site.path.parent)
+    (wrong,) = [line for line in here("doctor", *OWN).wrongs if " ledger: " in line]
+    assert "There is no ledger at" in wrong
+    with site.running():
+        pass
+    assert "another ledger than this one" in here("ledger", "verify", *OWN).out
+
+
+def test_a_folder_that_others_can_look_into_is_told(here: Here, site: Site) -> None:
+    site.path.parent.chmod(0o755)
+    (wrong,) = [line for line in here("doctor", *OWN).wrongs if " ledger: " in line]
+    assert "is not a folder of this user alone" in wrong
+
+
+def released(here: Here, *words: str) -> dict[str, Any]:
+    return here("ledger", "release", *OWN, "--reason", "disk failed, ticket 12", "--yes", "--json", *words).facts
+
+
+def test_a_release_counts_everything_as_spent_and_says_so_for_good(here: Here, older: Site) -> None:
+    shown = {each["job"][0]: each for each in here("ledger", "show", *OWN, "--json").facts["jobs"]}
+    known = sum(shown[name][kind]["units"] for name in "ab" for kind in ("spent", "reserved"))
+    facts = released(here)
+    assert facts["counted"]["cohort"]["units"] == LIFETIME.budget_units - known
+    assert facts["refused"] == []
+    (budget,) = here("budget", *OWN, "--json").facts["data_sets"]
+    assert (budget["left"]["units"], budget["further_jobs"], budget["spent"]["share"]) == (0, 0, 1.0)
+    words = here("ledger", "show", *OWN).out
+    assert "quarantined: The second path remembers" in words
+    assert "released: disk failed, ticket 12" in words
+    assert "QUARANTINED" not in words
+    assert here("ledger", "verify", *OWN).code == 0
+    assert "What left before may be missing here." in here("outbox", *OWN, "--json").facts["gaps"][0]
+    with older.running() as ledger:
+        assert ledger.quarantine is None
+        assert ledger.head().entries == facts["head"]["entries"] + 1
+
+
+def test_an_operator_may_count_jobs_and_the_rest_is_left(here: Here, older: Site) -> None:
+    counted = released(here, "--count", "cohort=1,1e-6", "--count", "cohort=0.5,1e-6")["counted"]["cohort"]
+    each = [Filter.for_budget(epsilon, 1e-6).budget_units for epsilon in (1.0, 0.5)]
+    assert counted["units"] == sum(each)
+    (budget,) = here("budget", *OWN, "--json").facts["data_sets"]
+    assert budget["written_off"]["units"] == sum(each)
+    assert budget["left"]["units"] == LIFETIME.budget_units - budget["spent"]["units"]
+    assert 0 < budget["left"]["share"] < 1
+    largest = Filter.for_budget(1.0, 1e-6)
+    whole = opening("new", job(), issued_at=1 << 40, units=largest.budget_units * budget["further_jobs"])
+    with older.running() as ledger:
+        assert ledger.open(whole, Limits(LIFETIME)) is None
+
+
+def test_what_a_job_is_counted_for_covers_all_that_it_can_have_cost(here: Here, older: Site) -> None:
+    del older
+    counted = released(here, "--count", "cohort=1,1e-6")["counted"]["cohort"]
+    asked = opening("any", job())
+    assert (counted["units"], counted["slack_units"]) >= (asked.units, asked.slack_units)
+    assert counted["slack_units"] >= asked.slack_units
+    assert counted["slack_units"] < LIFETIME.slack_budget_units / 1e6
+
+
+def test_nothing_counts_if_nothing_is_missing(here: Here, site: Site) -> None:
+    (site.folder / "identity" / "ledger-head").unlink()
+    assert "remembers nothing of this ledger" in here("ledger", "verify", *OWN).out
+    assert released(here, "--count", "cohort=nothing")["counted"]["cohort"]["units"] == 0
+    (budget,) = here("budget", *OWN, "--json").facts["data_sets"]
+    assert budget["written_off"]["units"] == 0
+    assert here("ledger", "verify", *OWN).code == 0
+
+
+def test_a_data_set_without_a_policy_stays_refused_until_it_is_spoken_of(here: Here, older: Site) -> None:
+    with (older.folder / "provider.toml").open("a") as file:
+        file.write('trial = "rows.csv"\n')
+    assert released(here, "--count", "cohort=nothing")["refused"] == ["trial"]
+    assert "nobody has said" in refused(here, "trial", older)
+    later = released(here, "--count", "trial=1,1e-6")
+    assert (list(later["counted"]), later["refused"]) == (["trial"], [])
+    again = here("ledger", "release", *OWN, "--reason", "again", "--yes")
+    assert again.complaint.startswith("Of every data set it is said already")
+
+
+def refused(here: Here, name: str, site: Site) -> str:
+    """Why no job on a data set is admitted, once the policy has a table of it."""
+    policy = (site.folder / "policy.toml").read_text()
+    (site.folder / "policy.toml").write_text(policy + policy.replace("cohort", name))
+    (told,) = here("budget", *OWN, "--json", "--data-set", name).facts["data_sets"]
+    (site.folder / "policy.toml").write_text(policy)
+    return str(told["refused"])
+
+
+def test_nothing_is_released_unless_somebody_agrees(here: Here, older: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = ("ledger", "release", *OWN, "--reason", "why")
+    for reply in ("n\n", ""):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(reply))
+        ended = here(*asking)
+        assert ended.code == 2
+        assert "cohort: mu" in ended.err
+        assert "cannot be taken back" in ended.err
+        assert "Nothing was released: nobody agreed." in ended.err
+    with older.running() as ledger:
+        assert ledger.quarantine is not None
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    agreed = here(*asking)
+    assert agreed.code == 0
+    assert re.fullmatch(
+        r"Released, as entry \d+\. Start the provider; `dpspca budget` says what is left\.\n", agreed.out
+    )
+
+
+def test_nothing_is_released_while_a_daemon_has_the_ledger(here: Here, older: Site) -> None:
+    with older.running() as ledger:
+        said = here("ledger", "release", *OWN, "--reason", "why", "--yes").complaint
+        assert "is in use by process" in said
+        assert ledger.quarantine is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--reason", " "), "A release needs a reason."),
+        (("--reason", "why", "--count", "cohort=1"), "--count is 'cohort=1'."),
+        (("--reason", "why", "--count", "cohort"), "--count is 'cohort'."),
+        (("--reason", "why", "--count", "cohort=-1,1e-6"), "epsilon is -1.0"),
+        (("--reason", "why", "--count", "cohort=nan,1e-6"), "epsilon is nan"),
+        (("--reason", "why", "--count", "chort=nothing"), "--count names chort, which nothing here is called."),
+    ],
+)
+@pytest.mark.usefixtures("older")
+def test_a_release_that_is_not_meant_so_is_refused(words: tuple[str, ...], said: str, here: Here) -> None:
+    ended = here("ledger", "release", *OWN, "--yes", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert here("ledger", "show", *OWN, "--json").facts["quarantine"] is not None
+
+
+# --- A policy to begin with -------------------------------------------------------------------------------------------
+
+
+def test_a_suggested_policy_allows_its_job_and_says_that_it_is_a_beginning(here: Here, tmp_path: Path) -> None:
+    Site.made(tmp_path)
+    asking = ("policy", "suggest", "job.json", "--analyst", "grace", "--analyst", "ada", "--data-set", "cohort")
+    written = here(*asking).out
+    assert written.startswith("# A beginning")
+    assert "`dpspca policy check`" in written
+    assert Policy.parse(written).rules("cohort").analysts == ("ada", "grace")
+    facts = here(*asking, "--json").facts
+    assert facts == {"data_set": "cohort", "analysts": ["ada", "grace"], "policy": written}
+    (tmp_path / "policy.toml").write_text(written)
+    checked = here("policy", "check", "policy.toml", "--job", "job.json", "--data-set", "cohort")
+    assert (checked.code, "is allowed." in checked.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("job.json", "--analyst", "ada"), "The job names no data set."),
+        (("job.json", "--analyst", "Ada!", "--data-set", "cohort"), "'Ada!'"),
+        (("job.json", "--analyst", "ada", "--data-set", "Co hort"), "the data set is 'Co hort'."),
+        (("job.json", "--analyst", "ada", "--analyst", "ada", "--data-set", "cohort"), "lists something twice"),
+        (("none.json", "--analyst", "ada"), "none.json cannot be read"),
+    ],
+)
+def test_no_policy_is_suggested_that_no_provider_would_take(
+    words: tuple[str, ...], said: str, here: Here, tmp_path: Path
+) -> None:
+    Site.made(tmp_path)
+    assert said in here("policy", "suggest", *words).complaint
