@@ -8,7 +8,7 @@ import typer
 from dpspca import __version__
 from dpspca.common.errors import DpspcaError
 
-from . import authority, budget, daemons, demo, doctor, jobs, ledger, models, outbox, output, policy, questions
+from . import audit, authority, budget, daemons, demo, doctor, jobs, ledger, models, outbox, output, policy, questions
 from .flags import CHECK_CODES, EXIT_CODES, AsJson, spread
 
 FAILURE: Final = 2
@@ -90,6 +90,6 @@ for part in (
     app.add_typer(part)
 for name, command in (("run", jobs.run), ("datasets", jobs.datasets), ("outbox", outbox.outbox)):
     app.command(name, epilog=EXIT_CODES)(command)
-for name, command in (("doctor", doctor.doctor), ("health", doctor.health)):
+for name, command in (("doctor", doctor.doctor), ("health", doctor.health), ("audit", audit.audit)):
     app.command(name, epilog=CHECK_CODES)(command)
 app.command("budget", epilog=budget.BUDGET_CODES)(budget.budget)

@@ -55,11 +55,7 @@ def _plot(
 ) -> None:
     """Draw how much each component explains, and which features make it up."""
     read = _read(stored)
-    folder, (scree, loadings) = Folder(out, PLOTS), PLOTS
-    files = {
-        "scree": folder.write(scree, lambda path: report.scree(read, path)),
-        "loadings": folder.write(loadings, lambda path: report.loadings(read, path)),
-    }
+    files = Folder(out, PLOTS).draw(read)
     tell({"files": files}, *files.values(), as_json=as_json)
 
 

@@ -55,14 +55,18 @@ class Folder:
 
     def write_plots(self, model: Model) -> tuple[dict[str, str], list[str]]:
         """Draw both plots; give their paths, and why there are none where matplotlib is missing."""
-        scree, loadings = PLOTS
         try:
-            return {
-                "scree": self.write(scree, lambda path: report.scree(model, path)),
-                "loadings": self.write(loadings, lambda path: report.loadings(model, path)),
-            }, []
+            return self.draw(model), []
         except MissingExtraError as problem:
             return {}, [str(problem)]
+
+    def draw(self, model: Model) -> dict[str, str]:
+        """Draw what there is to draw, and give the paths: a model need not say what its components explain."""
+        scree, loadings = PLOTS
+        files = {}
+        if model.explained_variance is not None:
+            files["scree"] = self.write(scree, lambda path: report.scree(model, path))
+        return files | {"loadings": self.write(loadings, lambda path: report.loadings(model, path))}
 
     def write(self, name: str, save: Callable[[Path], object], remedy: str = ANOTHER_FOLDER) -> str:
         """Let ``save`` write a file of that name; return the path."""
@@ -142,12 +146,19 @@ def print_components(model: dict[str, Any]) -> None:
         features = component["top_features"]
         table.add_row(
             str(component["number"]),
-            with_noise(component["explained_variance"], component["explained_variance_std"]),
-            WITHIN_NOISE if component["within_noise"] else f"{component['explained_variance_ratio']:.1%}",
+            *_explained(component),
             Text("\n".join(feature["name"] for feature in features)),
             "\n".join(f"{feature['loading']:+.3f}" for feature in features),
         )
     _print(table, *remarks(model))
+
+
+def _explained(component: dict[str, Any]) -> tuple[str, str]:
+    """Say what a component explains, and its share; neither need be known."""
+    variance, ratio = component["explained_variance"], component["explained_variance_ratio"]
+    share = "not told" if ratio is None else f"{ratio:.1%}"
+    told = "not told" if variance is None else with_noise(variance, component["explained_variance_std"])
+    return told, WITHIN_NOISE if component["within_noise"] else share
 
 
 def print_plan(plan: dict[str, Any]) -> None:

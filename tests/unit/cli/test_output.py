@@ -3,8 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import Ended, commands_in
+from town import spec
+
+from dpspca import save_model, simulate
+from dpspca.cli.output import PLOTS, Folder, print_components
+from dpspca.client.report import to_dict
 
 PLAN = [
     *("plan", "--dimension", "40", "--components", "2", "--sparsity", "9", "--norm-bound", "5"),
@@ -55,3 +61,18 @@ def test_a_plan_says_that_a_sparsity_is_no_limit(*, sparsity: str, warned: bool,
     said = f"A sparsity of {sparsity} is no limit: of 40 columns, all may take part."
     assert here(*words, "--json").facts["remarks"] == ([said] if warned else [])
     assert (said in here(*words).out) is warned
+
+
+def test_a_model_that_does_not_say_what_its_components_explain_is_shown_and_drawn_all_the_same(
+    here: Callable[..., Ended], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A job may not ask for it, and where a provider left half-way it is not known."""
+    rows = np.random.default_rng(0).standard_normal((50, 30))
+    model = simulate([rows], spec(explained_variance=False))
+    save_model(model, tmp_path / "model.dpspca")
+    assert here("model", "show", "model.dpspca").out
+    assert here("model", "plot", "model.dpspca", "--json").facts["files"] == {"loadings": "loadings.png"}
+    capfd.readouterr()
+    print_components(to_dict(model))
+    assert "not told" in capfd.readouterr().out
+    assert set(Folder(tmp_path / "plots", PLOTS).write_plots(model)[0]) == {"loadings"}
