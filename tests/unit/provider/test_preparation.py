@@ -78,6 +78,14 @@ def test_duplicates_in_sparse_rows_are_summed_before_the_norm_is_taken() -> None
     assert integer_csr(rows, 6.0).toarray().tolist() == [[0, BOUND, 0], [0, 0, 0]]
 
 
+def test_duplicates_that_are_too_long_together_are_shortened_together() -> None:
+    """One by one each is within the bound, and they point the same way."""
+    doubled = scipy.sparse.csr_array((np.array([4.0, 4.0]), np.array([1, 1]), np.array([0, 2])), shape=(1, 3))
+    rows = check_rows(doubled, least=1).matrix
+    assert isinstance(rows, scipy.sparse.csr_array)
+    assert integer_csr(rows, 4.0).toarray().tolist() == [[0, BOUND, 0]]
+
+
 def test_the_caller_s_sparse_rows_are_left_alone() -> None:
     doubled = scipy.sparse.csr_array((np.array([3.0, 3.0]), np.array([1, 1]), np.array([0, 2, 2])), shape=(2, 3))
     check_rows(doubled)
@@ -153,6 +161,14 @@ def test_t04_specks_that_would_slow_the_processor_are_gone_before_anything_is_mu
     tiny = np.array([[5e-324, 1.0], [1e-160, 0.0]])
     assert integer_rows(tiny, 1.0).tolist() == [[0, BOUND], [0, 0]]
     assert integer_rows(tiny, 1.0, np.array([1e-160, 0.0])).tolist() == [[0, BOUND], [0, 0]]
+
+
+@pytest.mark.parametrize("speck", [5e-324, 1e-310, 1e-160])
+def test_no_operation_of_the_processor_s_slow_path_is_set_off_by_a_speck(speck: float) -> None:
+    rows = np.array([[speck, 1.0], [-speck, 0.5]])
+    with np.errstate(under="raise"):
+        integer_rows(rows, 1.0)
+        integer_csr(scipy.sparse.csr_array(rows), 1.0)
 
 
 def test_t16_rows_that_differ_in_anything_have_another_digest() -> None:

@@ -19,7 +19,7 @@ from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, Covar
 from dpspca.common.question import RowQuery
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.gate import Gate, Standing
-from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.ledger import LedgerError, MemoryLedger
 from dpspca.provider.moments import Integers
 from dpspca.provider.preparation import check_rows
 from dpspca.provider.respond import DRAWN_AHEAD, Responder
@@ -123,6 +123,16 @@ def test_a_question_that_the_job_does_not_plan_is_refused_and_costs_nothing(posi
     with pytest.raises(RefusedError):
         responder(ledger=ledger).respond(position, query)
     assert ledger.standing(spec().digest()) is None
+
+
+def test_a_basis_of_more_rows_than_its_step_was_priced_for_is_refused_where_it_is_next() -> None:
+    ledger = MemoryLedger()
+    asked = responder(ledger=ledger)
+    asked.respond(0, DENSE)
+    paid = ledger.standing(spec().digest())
+    with pytest.raises(RefusedError, match="not 'covariance-product' of extent"):
+        asked.respond(1, DENSE)
+    assert ledger.standing(spec().digest()) == paid
 
 
 def test_every_planned_question_fits_the_budget_exactly_once() -> None:
@@ -258,6 +268,35 @@ def test_noise_drawn_ahead_is_the_noise_that_would_have_been_drawn(dimension: in
         law = DiscreteGaussian.with_std_at_least(step.noise_std)
         assert (answer.ravel() == law.sample(answer.size, expected)).all()
     assert (again == made[1]).all()
+
+
+def test_noise_drawn_ahead_for_an_answer_that_was_lost_is_not_used_again() -> None:
+    """The answer was made in its place: added once more, the rows would count twice, and only once was paid for."""
+
+    class Full(MemoryLedger):
+        full = False
+
+        def store(self, job: str, position: int, answer: Integers) -> None:
+            if self.full:
+                raise LedgerError("The disk is full.", "Make room.")
+            super().store(job, position, answer)
+
+    class Fives(Nothing):
+        def evaluate(self, query: RowQuery) -> Integers:
+            return super().evaluate(query) + 5
+
+    ledger, first, second = Full(), CovarianceProduct(np.eye(DRAWN_AHEAD, 2)), CovarianceProduct(np.eye(DRAWN_AHEAD, 2))
+    job = spec(schema=Schema(DRAWN_AHEAD), options={"sparsity": 5, "rounds": 2})
+    asked = Responder(job, Fives(DRAWN_AHEAD), ledger, KeyStream(bytes(32)))
+    asked.respond(0, first)
+    ledger.full = True
+    with pytest.raises(LedgerError):
+        asked.respond(1, second)
+    ledger.full = False
+    expected = KeyStream(bytes(32))
+    laws = [DiscreteGaussian.with_std_at_least(catalogue.plan(job)[step].noise_std) for step in (0, 1, 1)]
+    drawn = [law.sample(2 * DRAWN_AHEAD, expected) for law in laws]
+    assert (asked.respond(1, second).ravel() - 5 == drawn[2]).all()
 
 
 class Nothing:

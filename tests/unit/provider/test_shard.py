@@ -21,6 +21,7 @@ from dpspca.common.queries import (
 )
 from dpspca.common.question import Extent, RowQuery
 from dpspca.provider import moments
+from dpspca.provider.moments import DenseRows, StreamedMoments
 from dpspca.provider.preparation import check_rows, integer_rows
 from dpspca.provider.shard import Shard, Strategy
 
@@ -82,6 +83,15 @@ def test_many_rows_of_full_length_stay_exact(rows: int, dimension: int) -> None:
         expected = in_python(row, query, times=rows)
         for strategy in Strategy:
             assert (Shard(check_rows(values), BOUND, strategy=strategy).evaluate(query) == expected).all()
+
+
+def test_the_largest_sums_of_the_smallest_parts_are_exact() -> None:
+    """Every product's low part is the largest there is, 2^19 - 1: more than 2^15 squares of it are beyond 2^53."""
+    row, rows = 2**17 - 1, 40_001
+    column = 2**19 + pow(-row, -1, 2**19)
+    moments = StreamedMoments(DenseRows(np.full((rows, 1), row, dtype=np.int32)), threads=1)
+    assert (row * column) % 2**19 == 2**19 - 1
+    assert int(moments.compressed(np.array([[float(column)]]))[0, 0]) == rows * (row * column) ** 2
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -1,0 +1,220 @@
+"""Plants privacy bugs in copies of this project, one at a time, and says of each whether a test notices.
+
+``python tests/mutants/run.py`` runs all of them; names as arguments choose some. The checkout is never touched. Each
+mutant is a text that must occur exactly once in its file, so that none can rot unseen, and names the tests that are to
+fail. A mutant counts as killed when one of its tests fails; a mutant that cannot be run at all counts as broken.
+
+It ends with 1 when a mutant is broken, when one survives without an explanation in its file, or when fewer than 95 %
+are killed; with 2 when a text is not found once, or a test is missing, or the tests fail without any mutant.
+"""
+
+import argparse
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+LISTS: Final = tuple(sorted(Path(__file__).parent.glob("*.toml")))
+COPIED: Final = (
+    "common", "provider", "server", "client", "cli", "protos", "src", "tests", "deploy", "docs", "bench",
+    "pyproject.toml", "README.md", "Makefile",
+)  # fmt: skip
+LEAST_KILLED: Final = 0.95
+PATIENCE: Final = 300
+"""Seconds for the tests of one mutant; a mutant that makes them hang is broken, not killed."""
+
+PASSED, FAILED = 0, 1  # as pytest ends
+
+
+class UnusableError(Exception):
+    """The mutants, or the tests without any, are not as they should be."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A bug, and the tests that should notice it. ``survives`` explains why none can."""
+
+    name: str
+    gives_away: str
+    file: str
+    find: str
+    replace: str
+    tests: tuple[str, ...]
+    survives: str = ""
+
+    def planted_in(self, text: str) -> str:
+        """Give a file's text with the bug in it."""
+        found = text.count(self.find)
+        if found != 1:
+            raise UnusableError(f"{self.name}: its text occurs {found} times in {self.file}.")
+        return text.replace(self.find, self.replace)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant."""
+
+    name: str
+    outcome: str
+    seconds: float
+    file: str
+    gives_away: str
+    survives: str
+    said: str = ""
+
+
+def read(lists: Iterable[Path] = LISTS) -> list[Mutant]:
+    """Read mutants from lists."""
+    tables = [table for path in lists for table in tomllib.loads(path.read_text(encoding="utf-8"))["mutants"]]
+    mutants = [Mutant(**{**table, "tests": tuple(table["tests"])}) for table in tables]
+    if len({mutant.name for mutant in mutants}) != len(mutants):
+        raise UnusableError("Two mutants bear one name.")
+    return mutants
+
+
+def check(mutants: Iterable[Mutant]) -> None:
+    """Refuse mutants whose text does not occur once, changes nothing, or whose tests are not there."""
+    for mutant in mutants:
+        text = (ROOT / mutant.file).read_text(encoding="utf-8")
+        if mutant.planted_in(text) == text:
+            raise UnusableError(f"{mutant.name} changes nothing.")
+        if not mutant.tests:
+            raise UnusableError(f"{mutant.name} names no tests.")
+        for test in mutant.tests:
+            _require_test(mutant.name, test)
+
+
+def _require_test(name: str, test: str) -> None:
+    path, _, function = test.partition("::")
+    if not (ROOT / path).is_file():
+        raise UnusableError(f"{name}: there is no file {path}.")
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    if function and function not in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}:
+        raise UnusableError(f"{name}: there is no test {test}.")
+
+
+@contextmanager
+def copied() -> Iterator[Path]:
+    """Copy the project, without what was made from it; the package in the copy is the copy's own."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy = Path(folder)
+        made = shutil.ignore_patterns("__pycache__", "*.pyc")
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=made)
+            elif (ROOT / name).exists():
+                shutil.copy2(ROOT / name, copy / name)
+        yield copy
+
+
+def ended(copy: Path, tests: Sequence[str]) -> tuple[int | None, str]:
+    """Run tests in a copy: how pytest ended, None if it did not, and the last of what it said."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    others = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHON"))}
+    environment = {**others, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(  # noqa: S603  # our own tests
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"no end within {PATIENCE} seconds"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return done.returncode, "\n".join(lines[-12:])
+
+
+def require_clean(mutants: Iterable[Mutant]) -> None:
+    """Refuse to judge by tests that fail without any mutant, or that run against another copy of the package."""
+    probe = "import dpspca, pathlib, sys; sys.exit(pathlib.Path.cwd() not in pathlib.Path(dpspca.__file__).parents)"
+    with copied() as copy:
+        environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+        if subprocess.run([sys.executable, "-c", probe], cwd=copy, env=environment, check=False).returncode:  # noqa: S603  # as above
+            raise UnusableError("The package in a copy is not the one that its tests import.")
+        code, said = ended(copy, sorted({test for mutant in mutants for test in mutant.tests}))
+    if code != PASSED:
+        raise UnusableError(f"The tests fail without any mutant:\n{said}")
+
+
+def tried(mutant: Mutant) -> Outcome:
+    """Plant a bug in a copy, and see whether its tests notice."""
+    start = time.monotonic()
+    with copied() as copy:
+        path = copy / mutant.file
+        path.write_text(mutant.planted_in(path.read_text(encoding="utf-8")), encoding="utf-8")
+        code, said = ended(copy, mutant.tests)
+    outcome = {PASSED: "survived", FAILED: "killed"}.get(code if code is not None else -1, "broken")
+    seconds = round(time.monotonic() - start, 1)
+    told = "" if outcome == "killed" else said
+    return Outcome(mutant.name, outcome, seconds, mutant.file, mutant.gives_away, mutant.survives, told)
+
+
+def is_good(outcomes: Sequence[Outcome]) -> bool:
+    """Tell whether enough was killed, nothing is broken, and every survivor, and none else, is explained."""
+    killed = sum(each.outcome == "killed" for each in outcomes)
+    as_said = all(each.outcome == ("survived" if each.survives else "killed") for each in outcomes)
+    return as_said and killed >= LEAST_KILLED * len(outcomes)
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Write a line for each mutant, and the sum."""
+    width = max(len(each.name) for each in outcomes)
+    lines = [f"{each.outcome:9} {each.seconds:6.1f} s  {each.name:{width}}  {each.file}" for each in outcomes]
+    told = [f"\n{each.name}: {each.survives or each.said}" for each in outcomes if each.outcome != "killed"]
+    killed = sum(each.outcome == "killed" for each in outcomes)
+    share = 100 * killed / len(outcomes)
+    return "\n".join([*lines, *told, f"\n{killed} of {len(outcomes)} killed ({share:.1f} %)."])
+
+
+def asked(words: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="mutants to try; left out: all")
+    parser.add_argument("--lists", nargs="+", type=Path, default=LISTS, help="files of mutants")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    parser.add_argument("--check", action="store_true", help="only see that every text and every test is there")
+    parser.add_argument("--assume-clean", action="store_true", help="do not run the tests without a mutant first")
+    return parser.parse_args(words)
+
+
+def chosen(mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
+    """Give the mutants of these names; all, where none is given."""
+    if missing := set(names) - {mutant.name for mutant in mutants}:
+        raise UnusableError(f"There is no mutant {', '.join(sorted(missing))}.")
+    return [mutant for mutant in mutants if not names or mutant.name in names]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what is asked on the command line."""
+    flags = asked(words)
+    try:
+        mutants = chosen(read(flags.lists), flags.names)
+        check(mutants)
+        if not (flags.check or flags.assume_clean):
+            require_clean(mutants)
+    except UnusableError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 2
+    if flags.check:
+        sys.stdout.write(f"{len(mutants)} mutants: every text occurs once, and every test is there.\n")
+        return 0
+    with ThreadPoolExecutor(flags.workers) as pool:
+        outcomes = list(pool.map(tried, mutants))
+    told = json.dumps([asdict(each) for each in outcomes], indent=2) if flags.json else table(outcomes)
+    sys.stdout.write(f"{told}\n")
+    return 0 if is_good(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""The audit believes honest providers, and finds the faults that it says it finds: each is planted in real code.
+
+False alarms: an audit of an honest provider fails with probability at most 1e-6, by the union bound; so every test here
+that runs some audits of honest providers fails by chance with at most that probability times their number.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import Ended, commands_in
+
+from dpspca.client import audit as auditing
+from dpspca.client.audit import Audit, Provider, audit, default_job, responding
+from dpspca.common import queries
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import DpspcaError, InvalidAnswerError
+from dpspca.common.privacy import audit as audits
+from dpspca.common.privacy.audit import Finding, Kind
+from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from dpspca.common.question import RowQuery
+from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
+from dpspca.common.transport import wire
+from dpspca.provider import respond
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.respond import Responder
+from dpspca.provider.shard import Shard
+
+UNITS = ["row-replace-one", "row-add-remove"]
+
+
+def job(**changes: Any) -> JobSpec:
+    """The default job but for its mean, its variance and three of its rounds: a fifth of the work."""
+    good: dict[str, Any] = {
+        "schema": Schema(60),
+        "unit": "row-replace-one",
+        "budget": Budget(20.0, 1e-2),
+        "norm_bound": 1.0,
+        "components": 4,
+        "explained_variance": False,
+        "options": {"sparsity": 20, "rounds": 2},
+    }
+    return JobSpec(**good | changes)
+
+
+def failed(found: Audit) -> set[Kind]:
+    return {each.kind for each in found.findings if not each.passed}
+
+
+def narrowed(monkeypatch: pytest.MonkeyPatch, factor: float, only: float | None = None) -> None:
+    """Have providers draw noise of a part of the planned width; where that is given, only of one planned width."""
+
+    class Narrow:
+        @staticmethod
+        def with_std_at_least(std: float) -> DiscreteGaussian:
+            return DiscreteGaussian(std * factor if only in {None, std} else std)
+
+    monkeypatch.setattr(respond, "DiscreteGaussian", Narrow)
+
+
+# --- Honest providers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", sorted(catalogue.CATALOGUE))
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("accounting", list(Accounting))
+def test_an_honest_provider_passes_whatever_the_job(algorithm: str, unit: str, accounting: Accounting) -> None:
+    found = audit(job(algorithm=algorithm, unit=unit, accounting=accounting, explained_variance=True), runs=40)
+    assert found.passed, [each for each in found.findings if not each.passed]
+    assert {each.kind for each in found.findings} == set(Kind)
+
+
+def test_the_default_job_has_every_kind_of_test_and_finds_five_percent_in_every_round() -> None:
+    found = audit()
+    assert found.passed
+    rounds = [each for each in found.findings if each.kind is Kind.WIDTH and "round" in each.name]
+    assert len(rounds) == 5
+    assert all(each.catches is not None and each.catches > 0.95 for each in rounds)
+
+
+def test_the_made_up_neighbours_are_nearly_as_far_apart_as_the_price_allows_and_so_a_forgotten_root_shows() -> None:
+    """False alarm: an estimate of standard deviation 0.14 that is wrong by five of them, below 1e-6."""
+    found = audit()
+    whole = next(each for each in found.findings if each.name == "neighbours told apart by all answers")
+    assert whole.measured > 0.9 * whole.planned - 5 * math.sqrt(2 / found.runs)
+    assert whole.catches is not None
+    assert whole.catches < math.sqrt(2) * 0.9 * whole.planned
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema": Schema(1), "components": 1, "options": {"sparsity": 1, "rounds": 2}},
+        {"schema": Schema(3), "components": 1, "options": {"sparsity": 2, "rounds": 1}},
+        {"schema": Schema(5), "centering": "public", "public_mean": (9.0, 8.0, 7.0, 6.0, 5.0)},
+        {"budget": Budget(0.01, 1e-9)},
+        {"budget": Budget(48.0, 0.1), "unit": "row-add-remove", "explained_variance": True},
+    ],
+)
+def test_odd_jobs_can_be_audited_too(changes: dict[str, Any]) -> None:
+    assert audit(job(**{"options": {"sparsity": 4, "rounds": 2}} | changes), runs=20).passed
+
+
+# --- Planted faults ---------------------------------------------------------------------------------------------------
+
+
+def test_noise_five_percent_narrow_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrowed(monkeypatch, 0.95)
+    assert Kind.WIDTH in failed(audit(job()))
+
+
+def test_noise_five_percent_wide_is_caught_for_it_is_not_what_was_planned_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    narrowed(monkeypatch, 1.05)
+    assert Kind.WIDTH in failed(audit(job()))
+
+
+def test_noise_narrow_in_one_round_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrowed(monkeypatch, 0.95, only=catalogue.plan(job())[1].noise_std)
+    found = audit(job())
+    assert "width of the noise on 'round 2 of 2'" in {each.name for each in found.findings if not each.passed}
+    assert "width of the noise on 'round 1 of 2'" in {each.name for each in found.findings if each.passed}
+
+
+def test_noise_of_another_shape_and_the_planned_width_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pointed:
+        @staticmethod
+        def with_std_at_least(std: float) -> DiscreteLaplace:
+            return DiscreteLaplace(std / math.sqrt(2))
+
+    monkeypatch.setattr(respond, "DiscreteGaussian", Pointed)
+    assert Kind.SHAPE in failed(audit(job()))
+
+
+def test_noise_drawn_once_for_a_job_is_caught() -> None:
+    def opening(spec: JobSpec, shard: Shard, name: str) -> Provider:
+        class Once(KeyStream):
+            def words(self, count: int) -> Any:
+                return KeyStream(name.encode().ljust(32)).words(count)
+
+        responder = Responder(spec, shard, MemoryLedger(), Once(bytes(32)), job=name)
+        return lambda position, query: wire.answer_content(responder.respond(position, query))
+
+    assert Kind.RELATION in failed(audit(job(), opening=opening))
+
+
+def test_noise_that_every_job_shares_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "SystemEntropy", lambda: KeyStream(bytes(32)))
+    assert Kind.RELATION in failed(audit(job()))
+
+
+def test_a_forgotten_root_of_two_is_caught_though_the_noise_is_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan itself is wrong, and the same on both sides: only how far apart the neighbours are shows it."""
+    monkeypatch.setattr(queries, "quadratic", lambda _question, _unit: 1.0)
+    nobody_else_s = replace(default_job(), seed=2**63)  # plans are remembered by their jobs
+    assert failed(audit(nobody_else_s)) == {Kind.DISTANCE}
+
+
+def test_rows_that_are_not_shortened_to_the_bound_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Longer:
+        """Rows twice as long as the ones that the price was made for."""
+
+        def __init__(self, shard: Shard) -> None:
+            self._shard = shard
+
+        def check(self, spec: JobSpec) -> None:
+            self._shard.check(spec)
+
+        def evaluate(self, query: RowQuery) -> Any:
+            return self._shard.evaluate(query) * 4
+
+    made = auditing._shard
+    monkeypatch.setattr(auditing, "_shard", lambda *given: Longer(made(*given)))
+    assert failed(audit(job())) == {Kind.DISTANCE}
+
+
+def test_an_answer_of_another_length_is_refused() -> None:
+    def opening(spec: JobSpec, shard: Shard, name: str) -> Provider:
+        honest = responding(spec, shard, name)
+        return lambda position, query: honest(position, query)[:-8]
+
+    with pytest.raises(InvalidAnswerError, match="bytes"):
+        audit(job(), runs=2, opening=opening)
+
+
+# --- The command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def test_the_command_says_what_was_tried_and_what_each_test_would_have_found(
+    run: Callable[..., Ended], tmp_path: Path
+) -> None:
+    (tmp_path / "job.json").write_text(job().to_json(), encoding="utf-8")
+    told = run("audit", "--spec", "job.json", "--runs", 50)
+    assert told.code == 0
+    assert "50 jobs over each of two made-up data sets that differ in one row" in told.out
+    assert "All 10 tests passed." in told.out
+    assert "would notice 0.9" in told.out
+    facts = run("audit", "--spec", "job.json", "--runs", 50, "--json").facts
+    assert facts["passed"] is True
+    assert facts["job"] == job().digest()
+    assert {each["kind"] for each in facts["findings"]} == {"width", "shape", "relation", "distance"}
+
+
+def test_the_command_leaves_with_one_and_says_what_to_do_where_a_test_fails(
+    run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrowed(monkeypatch, 0.95)
+    told = run("audit", "--runs", 40)
+    assert told.code == 1
+    assert any(line.startswith("WRONG  width of all noise: 0.9") for line in told.wrongs)
+    assert "Stop answering jobs with it" in told.out
+
+
+# --- What the tests themselves promise --------------------------------------------------------------------------------
+
+TESTS: dict[str, Callable[[np.ndarray, np.ndarray, float], Finding]] = {
+    "width": lambda some, _, level: audits.width("", some, level),
+    "shape": lambda some, _, level: audits.shape("", some, level),
+    "unrelated": lambda some, others, level: audits.unrelated("", some, others, level),
+    "told apart": lambda some, others, level: audits.told_apart("", some[:200], others[:200] + 1.0, 1.0, level),
+}
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_a_probability_is_as_often_below_a_level_as_it_says(name: str) -> None:
+    """1,000 times at a level of 5 %: beyond 5 +- 3.6 % with probability below 1e-6; one-sided tests may be below."""
+    rng = np.random.default_rng(7)
+    alarms = sum(not TESTS[name](*rng.standard_normal((2, 2048)), 0.05).passed for _ in range(1000))
+    assert (0 if name == "told apart" else 14) <= alarms <= 86
+
+
+@pytest.mark.parametrize(("draws", "level"), [(1000, 1e-3), (48_000, 5e-8)])
+def test_what_a_test_of_width_says_it_catches_is_caught_that_often(draws: int, level: float) -> None:
+    """Of 400, 396 are expected: fewer than 384 with probability below 1e-6."""
+    rng = np.random.default_rng(8)
+    catches = audits.width("", rng.standard_normal(draws), level).catches
+    assert catches is not None
+    caught = sum(not audits.width("", catches * rng.standard_normal(draws), level).passed for _ in range(400))
+    assert caught >= 384
+
+
+def test_what_a_test_of_distance_says_it_catches_is_caught_that_often() -> None:
+    """Of 400, 396 are expected: fewer than 384 with probability below 1e-6."""
+    rng = np.random.default_rng(9)
+    catches = audits.told_apart("", np.zeros(100), np.zeros(100), 2.0, 5e-8).catches
+    assert catches is not None
+    pairs = rng.standard_normal((400, 2, 100))
+    caught = sum(not audits.told_apart("", some + catches, others, 2.0, 5e-8).passed for some, others in pairs)
+    assert caught >= 384
+
+
+@pytest.mark.parametrize(("runs", "why"), [(1, "runs"), (10**7, "runs"), (10**6, "numbers")])
+def test_an_audit_too_small_or_too_large_is_refused(runs: int, why: str) -> None:
+    with pytest.raises(DpspcaError, match=why):
+        audit(runs=runs)
+
+
+# --- At length --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_of_a_hundred_planted_five_percent_ninety_nine_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one round of two alone, at the number of draws that a round of the default audit has."""
+    jobs = [job(unit=unit) for unit in UNITS]
+    caught = 0
+    for number in range(100):
+        what = jobs[number % 2]
+        with monkeypatch.context() as planting:
+            narrowed(planting, 0.95, only=catalogue.plan(what)[1].noise_std)
+            caught += Kind.WIDTH in failed(audit(what))
+    assert caught >= 99
+
+
+@pytest.mark.slow
+def test_of_two_hundred_honest_providers_none_is_called_dishonest() -> None:
+    """False alarm: below 200 times 1e-6."""
+    for number in range(200):
+        accounting = list(Accounting)[number // 2 % 2]
+        found = audit(job(unit=UNITS[number % 2], accounting=accounting))
+        assert found.passed, [each for each in found.findings if not each.passed]
