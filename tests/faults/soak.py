@@ -1,0 +1,145 @@
+"""Have a real federation answer a hundred thousand rounds, and see what it takes of the machine: ``make soak``.
+
+After the warm-up, memory may not grow by a megabyte an hour, descriptors have to stay as they are, and write-ahead logs
+within what SQLite makes of them before it begins anew. What does not hold leaves with exit code 1.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from daemons import Daemons, daemons
+from hubs import free_port
+from measures import MEBIBYTE, Sample, growth, sample
+from town import lax_policy
+
+from dpspca.client.federation import AsyncFederation
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.sqlite_ledger import verify
+
+SITES = ("north", "south")
+COLUMNS = 4
+ROUNDS_A_JOB = 1000
+BUDGET = Budget(0.2, 1e-6)
+AT_ONCE = 2
+"""Jobs at a time."""
+WARM_UP = 0.25
+"""Of all rounds."""
+BETWEEN = 2.0
+"""Seconds from sample to sample."""
+LARGEST_LOG = 1100 * 2**15
+"""Bytes of a write-ahead log: SQLite begins it anew after a thousand pages, which are the journal's of 32 KiB."""
+SPEC = JobSpec(
+    schema=Schema(COLUMNS),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=BUDGET,
+    norm_bound=4.0,
+    components=1,
+    explained_variance=False,
+    minimum_parties=len(SITES),
+    options={"sparsity": 2, "rounds": ROUNDS_A_JOB},
+)
+
+
+class Soak:
+    """Jobs without end, and what they cost each daemon."""
+
+    def __init__(self, settled: Daemons, federation: AsyncFederation, rounds: int) -> None:
+        self._daemons = settled
+        self._federation = federation
+        self._left = iter(range(-(-rounds // ROUNDS_A_JOB)))
+        self._answered: dict[int, int] = {}
+        self.samples: dict[str, list[Sample]] = {each.name: [] for each in settled.everybody}
+
+    @property
+    def rounds(self) -> int:
+        """Count the rounds that are over."""
+        return sum(self._answered.values())
+
+    async def run(self) -> None:
+        """Have all jobs run, and measure meanwhile."""
+        measuring = asyncio.create_task(self._measure())
+        async with asyncio.TaskGroup() as working:
+            for _ in range(AT_ONCE):
+                working.create_task(self._work())
+        measuring.cancel()
+        await asyncio.gather(measuring, return_exceptions=True)
+
+    async def _work(self) -> None:
+        for number in self._left:
+            job = await self._federation.submit(SPEC, "cohort", SITES)
+            async for state in job.watch():
+                self._answered[number] = state.answered
+                last = state
+            assert (last.state, last.answered) == ("done", ROUNDS_A_JOB), last
+
+    async def _measure(self) -> None:
+        begun = time.monotonic()
+        while True:
+            for name, process, database in self._measured():
+                self.samples[name].append(sample(time.monotonic() - begun, self.rounds, process, database))
+            await asyncio.sleep(BETWEEN)
+
+    def _measured(self) -> Iterator[tuple[str, int, Path]]:
+        settled = self._daemons
+        yield settled.hub.name, settled.hub.number, settled.journal
+        for name, process in settled.providers.items():
+            yield name, process.number, settled.ledger(name)
+
+
+async def soak(folder: Path, rounds: int) -> dict[str, Any]:
+    """Run so many rounds, and report."""
+    draw = np.random.default_rng(0)
+    rows = {name: {"cohort": draw.standard_normal((100, COLUMNS))} for name in SITES}
+    begun = time.monotonic()
+    async with daemons(folder, f"127.0.0.1:{free_port()}", lax_policy("row-replace-one"), rows) as settled:
+        async with AsyncFederation(settled.address, settled.ada) as federation:
+            soaking = Soak(settled, federation, rounds)
+            await soaking.run()
+        codes = {each.name: await each.end() for each in settled.everybody}
+        wrong = [f"{name} ended with {code}" for name, code in codes.items() if code]
+        wrong += [f"{name}: {found}" for name in SITES for found in verify(settled.ledger(name), settled.head(name))]
+    grown = {name: growth(_warm(samples, soaking.rounds)) for name, samples in soaking.samples.items()}
+    wrong += [f"{name}: {found}" for name, told in grown.items() for found in _excess(told)]
+    return {
+        "rounds": soaking.rounds,
+        "seconds": round(time.monotonic() - begun),
+        "after_warm_up": grown,
+        "problems": wrong,
+    }
+
+
+def _warm(samples: list[Sample], rounds: int) -> list[Sample]:
+    return [each for each in samples if each.rounds >= WARM_UP * rounds]
+
+
+def _excess(grown: dict[str, float]) -> Iterator[str]:
+    if grown["mebibytes_an_hour"] * MEBIBYTE > 10**6:
+        yield f"memory grows by {grown['mebibytes_an_hour']} MiB an hour"
+    if grown["descriptors_least"] != grown["descriptors_most"]:
+        yield f"between {grown['descriptors_least']} and {grown['descriptors_most']} descriptors are open"
+    if grown["write_ahead_most"] > LARGEST_LOG:
+        yield f"the write-ahead log takes {grown['write_ahead_most']} bytes"
+
+
+def main() -> int:
+    """Soak, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=100_000, help="questions that are answered by everybody")
+    told = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        report = asyncio.run(soak(Path(folder), told.rounds))
+    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    return 1 if report["problems"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""A small dose of what ``make torture`` gives: real daemons over mutual TLS, killed and stopped while jobs run."""
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reckoning import Death, Record, Told, problems
+from torment import blows, torture
+
+from dpspca.common.spec import Budget
+from dpspca.provider.entries import Head
+
+SEED, STRIKES = 4, 20
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return asyncio.run(torture(tmp_path_factory.mktemp("tortured"), SEED, STRIKES))
+
+
+@pytest.mark.slow
+def test_i1_to_i5_hold_for_real_daemons_that_are_killed_and_stopped_at_random(record: Record) -> None:
+    summary = record.summary()
+    assert summary["problems"] == [], f"make torture KILLS={STRIKES} SEED={SEED}: {summary}"
+    assert sum(record.strikes.values()) == STRIKES
+    assert summary["jobs"]["done"] > 0
+
+
+def _done(record: Record) -> Told:
+    return next(each for each in record.told if each.model)
+
+
+def _with(record: Record, **changes: Any) -> Record:
+    """Tell otherwise of the first job that is done."""
+    done = _done(record)
+    return replace(record, told=[replace(each, **changes) if each is done else each for each in record.told])
+
+
+def _overstated(record: Record) -> Record:
+    status = _done(record).status
+    participants = tuple(replace(each, answered=each.answered + 1) for each in status.participants)
+    return _with(record, status=replace(status, participants=participants))
+
+
+def _other_model(record: Record) -> Record:
+    model = _done(record).model
+    assert model
+    return _with(record, model=replace(model, components=-model.components))
+
+
+LIES: dict[str, Callable[[Record], Record]] = {
+    "ended with 9": lambda record: replace(record, codes={"north": 9}),
+    "jobs that nobody signed": lambda record: replace(record, told=[]),
+    "became another": lambda record: replace(record, remembered=[replace(record.remembered[0], reason="other")]),
+    "no end, or no reason": lambda record: _with(record, status=replace(_done(record).status, state="running")),
+    "has no answer to": _overstated,
+    "the model is not the one": _other_model,
+    "and what left costs": lambda record: _with(record, spec=replace(_done(record).spec, budget=Budget(0.2, 1e-6))),
+    "is not there any more": lambda record: replace(record, deaths=[Death("north", Head("", 2, "0" * 64))]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("found", LIES)
+def test_the_reckoning_finds_whatever_is_told_otherwise(record: Record, found: str) -> None:
+    assert any(found in problem for problem in problems(LIES[found](record)))
+
+
+@pytest.mark.slow
+def test_the_reckoning_finds_that_an_answer_is_lost(record: Record, tmp_path: Path) -> None:
+    folder = shutil.copytree(record.daemons.town.folder, tmp_path / "copy")
+    spoiled = replace(record, daemons=replace(record.daemons, town=replace(record.daemons.town, folder=folder)))
+    done = _done(record)
+    site = next(each.name for each in done.status.participants if each.answered)
+    with closing(sqlite3.connect(spoiled.daemons.ledger(site), isolation_level=None)) as ledger:
+        ledger.execute("DELETE FROM answers WHERE job = ? AND position = 0", (done.name,))
+    assert any("has no answer to 1" in problem for problem in problems(spoiled))
+
+
+def test_the_same_seed_draws_the_same_blows() -> None:
+    assert blows(7, 50) == blows(7, 50) != blows(8, 50)
+    assert blows(7, 50)[:20] == blows(7, 20)

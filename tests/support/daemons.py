@@ -1,0 +1,185 @@
+"""A federation as it is run: a folder of settings, and coordinator and providers as processes that come and go."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from town import Town
+
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import Role
+
+PATIENCE = 60.0
+DPSPCA = (sys.executable, "-m", "dpspca")
+PULSE = """
+import sys
+from functools import partial
+from dpspca.cli import daemons, main
+daemons.Coordinator = partial(daemons.Coordinator, heartbeat_seconds=int(sys.argv.pop(1)))
+main.main()
+"""
+"""The program, whose coordinator speaks at least every so many seconds."""
+
+Rows = Mapping[str, Mapping[str, NDArray[np.float64]]]
+"""Of each provider, by name, and of each of its data sets."""
+
+
+class Process:
+    """A daemon in a process of its own; another life of it begins with the same settings."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, ready: str) -> None:
+        self.name = name
+        self.log = log
+        self._command = command
+        self._ready = ready
+        self._born_at = 0
+
+    async def start(self) -> None:
+        """Begin a life."""
+        self._born_at = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(*self._command, stderr=log)
+
+    async def until_ready(self) -> None:
+        await self.says(self._ready)
+
+    async def says(self, words: str) -> None:
+        """Wait until the log of this life has these words."""
+        async with asyncio.timeout(PATIENCE):
+            while words not in (said := self.said):
+                assert self.alive, f"{self.name} ended with {self._process.returncode}: {said}"
+                await asyncio.sleep(0.05)
+
+    @property
+    def said(self) -> str:
+        """Everything that it logged in this life."""
+        with self.log.open("rb") as log:
+            log.seek(self._born_at)
+            return log.read().decode()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    @property
+    def number(self) -> int:
+        """Give its process id."""
+        return self._process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        """End a life at once, also of one that was stopped."""
+        self.send(signal.SIGKILL)
+        await self._process.wait()
+
+    async def end(self) -> int:
+        """Tell it to stop, and give its exit code."""
+        self.send(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            return await self._process.wait()
+
+    async def away_with_it(self) -> None:
+        """End it, whatever became of it."""
+        if hasattr(self, "_process") and self.alive:
+            await self.kill()
+
+
+@dataclass(frozen=True)
+class Daemons:
+    """A federation's daemons, and where their files are."""
+
+    town: Town
+    hub: Process
+    providers: dict[str, Process]
+    ada: Identity
+    address: str
+
+    @property
+    def everybody(self) -> list[Process]:
+        return [self.hub, *self.providers.values()]
+
+    @property
+    def journal(self) -> Path:
+        return self.town.folder / "journal.db"
+
+    def ledger(self, provider: str) -> Path:
+        return self.town.folder / f"{provider}-ledger" / "ledger.db"
+
+    def head(self, provider: str) -> Path:
+        """Give the ledger's second path."""
+        return self.town.folder / f"provider-{provider}" / "ledger-head"
+
+
+@asynccontextmanager
+async def daemons(
+    folder: Path,
+    address: str,
+    policy: str,
+    rows: Rows,
+    heartbeat_seconds: int | None = None,
+    within: Callable[[str], Sequence[str]] = lambda _: (),
+) -> AsyncIterator[Daemons]:
+    """Settle a federation in a folder, run it, and end what is left of it.
+
+    ``within`` gives the command that runs another one where the party of a name is.
+    """
+    town = Town.found(folder)
+    ada = town.identity(Role.ANALYST, "ada")
+    _write_settings(town, address, policy, rows)
+    pulse = (sys.executable, "-c", PULSE, str(heartbeat_seconds)) if heartbeat_seconds else DPSPCA
+    words = ("coordinator", "start", "--config", str(folder / "hub.toml"))
+    hub = Process("hub", (*within("hub"), *pulse, *words), folder / "hub.log", "listening on")
+    providers = {name: _provider(folder, name, within(name)) for name in rows}
+    running = Daemons(town, hub, providers, ada, address)
+    try:
+        for each in running.everybody:
+            await each.start()
+        for each in running.everybody:
+            await each.until_ready()
+        for provider in providers.values():
+            await provider.says("Connected")
+        yield running
+    finally:
+        for each in running.everybody:
+            await each.away_with_it()
+
+
+def _provider(folder: Path, name: str, within: Sequence[str]) -> Process:
+    command = (*within, *DPSPCA, "provider", "start", "--config", str(folder / f"{name}.toml"))
+    return Process(name, command, folder / f"{name}.log", f"provider/{name} offers")
+
+
+def _write_settings(town: Town, address: str, policy: str, rows: Rows) -> None:
+    folder = town.folder
+    town.identity(Role.COORDINATOR, "hub")
+    (folder / "revoked.pem").write_bytes(town.authority.revocation_list())
+    (folder / "policy.toml").write_text(policy)
+    _write(folder / "ada.toml", coordinator=address, identity="analyst-ada")
+    _write(folder / "hub.toml", listen=address, identity="coordinator-hub", revocations="revoked.pem")
+    for name, data_sets in rows.items():
+        town.identity(Role.PROVIDER, name)
+        for data_set, content in data_sets.items():
+            np.save(folder / f"{name}-{data_set}.npy", content)
+        _write(
+            folder / f"{name}.toml",
+            coordinator=address,
+            identity=f"provider-{name}",
+            revocations="revoked.pem",
+            policy="policy.toml",
+            ledger=f"{name}-ledger/ledger.db",
+        )
+        with (folder / f"{name}.toml").open("a") as file:
+            file.write("[data_sets]\n" + "".join(f'{each} = "{name}-{each}.npy"\n' for each in data_sets))
+
+
+def _write(path: Path, **told: str) -> None:
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in told.items()))

@@ -1,0 +1,57 @@
+"""What processes take of the machine, as Linux counts it, and how it changes in time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A process at a moment: seconds since the beginning, bytes of memory, descriptors, and bytes of its log file."""
+
+    at: float
+    rounds: int
+    resident: int
+    descriptors: int
+    threads: int
+    write_ahead: int
+
+
+def sample(at: float, rounds: int, process: int, database: Path) -> Sample:
+    """Measure a process, and the write-ahead log of its database."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    log = database.with_name(f"{database.name}-wal")
+    return Sample(
+        at,
+        rounds,
+        int(status["VmRSS"].split()[0]) * 1024,
+        sum(1 for _ in Path(f"/proc/{process}/fd").iterdir()),
+        int(status["Threads"]),
+        log.stat().st_size if log.exists() else 0,
+    )
+
+
+def growth(samples: Sequence[Sample]) -> dict[str, float]:
+    """Give the least-squares slope of memory, by time and by rounds, and the ranges of all else."""
+    resident = np.array([each.resident for each in samples]) / MEBIBYTE
+    hours = np.array([each.at for each in samples]) / 3600
+    rounds = np.array([each.rounds for each in samples]) / 100_000
+    return {
+        "mebibytes": round(float(resident[-1]), 1),
+        "mebibytes_an_hour": round(_slope(hours, resident), 2),
+        "mebibytes_a_100000_rounds": round(_slope(rounds, resident), 2),
+        "descriptors_least": min(each.descriptors for each in samples),
+        "descriptors_most": max(each.descriptors for each in samples),
+        "threads_most": max(each.threads for each in samples),
+        "write_ahead_most": max(each.write_ahead for each in samples),
+    }
+
+
+def _slope(
+    along: np.ndarray[tuple[int], np.dtype[np.float64]], values: "np.ndarray[tuple[int], np.dtype[np.float64]]"
+) -> float:
+    return float(np.polyfit(along, values, 1)[0]) if np.ptp(along) else 0.0

@@ -1,0 +1,184 @@
+"""What has to be true of ledgers, and of what analysts were told, once everything is over: I1 to I5 of the faults."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from daemons import Daemons
+
+from dpspca.client.jobs import JobStatus
+from dpspca.common.algorithms import catalogue
+from dpspca.common.model import Model
+from dpspca.common.plan import Step, events
+from dpspca.common.privacy.accountant import cost_units, slack_units
+from dpspca.common.protocol import Aggregate, drive
+from dpspca.common.question import RowQuery
+from dpspca.common.spec import JobSpec
+from dpspca.provider.accounts import Job
+from dpspca.provider.books import Books
+from dpspca.provider.entries import Head, LedgerError
+from dpspca.provider.moments import Integers
+from dpspca.provider.policy_file import read_policy
+from dpspca.provider.sqlite_ledger import SqliteLedger, export, read_books, verify
+from dpspca.server.rounds import combine
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a job ended, as its analyst was told."""
+
+    name: str
+    spec: JobSpec
+    status: JobStatus
+    model: Model | None
+
+
+@dataclass(frozen=True)
+class Death:
+    """Of which provider, and what its second path remembered then."""
+
+    site: str
+    head: Head | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """A federation whose daemons have ended: what analysts were told, and what became of everybody."""
+
+    daemons: Daemons
+    data_sets: Sequence[str]
+    told: Sequence[Told]
+    remembered: Sequence[JobStatus]
+    """What the coordinator knew of these jobs at the end."""
+    deaths: Sequence[Death]
+    codes: Mapping[str, int]
+    strikes: Mapping[str, int]
+
+    def summary(self) -> dict[str, Any]:
+        """Count what happened, and list what should not have."""
+        participants = [each for one in self.told for each in one.status.participants]
+        return {
+            "strikes": dict(sorted(self.strikes.items())),
+            "jobs": dict(Counter(each.status.state for each in self.told)),
+            "left_out": sum(bool(each.reason) for each in participants),
+            "answers": sum(each.answered for each in participants),
+            "problems": list(problems(self)),
+        }
+
+
+def problems(record: Record) -> Iterator[str]:
+    """Say in words all that is wrong."""
+    yield from (f"{name} ended with {code}" for name, code in record.codes.items() if code)
+    endings = {each.name: each.status for each in record.told}
+    yield from (f"Job {each.name} became another" for each in record.remembered if endings.get(each.name) != each)
+    for site in record.daemons.providers:
+        yield from (f"{site}: {found}" for found in _ledger_problems(record, site))
+    with ExitStack() as open_ledgers:
+        ledgers = {site: open_ledgers.enter_context(_opened(record, site)) for site in record.daemons.providers}
+        for each in record.told:
+            yield from (f"Job {each.name} ({each.status.state}): {found}" for found in _job_problems(each, ledgers))
+
+
+def _ledger_problems(record: Record, site: str) -> Iterator[str]:
+    path = record.daemons.ledger(site)
+    yield from verify(path, record.daemons.head(site))
+    yield from _account_problems(record, read_books(path))
+    yield from _history_problems(path, [each.head for each in record.deaths if each.site == site])
+
+
+def _opened(record: Record, site: str) -> SqliteLedger:
+    return SqliteLedger(record.daemons.ledger(site), record.daemons.head(site))
+
+
+# --- Jobs -------------------------------------------------------------------------------------------------------------
+
+
+def _job_problems(told: Told, ledgers: Mapping[str, SqliteLedger]) -> Iterator[str]:
+    """I3, I4: an end and a reason; all that is said to be answered is stored, and the model was made of it."""
+    status = told.status
+    if status.state not in {"done", "failed", "cancelled"} or (status.state != "done" and not status.reason):
+        yield f"no end, or no reason: {status.reason!r}"
+    lost = [
+        f"{each.name} is said to have answered {each.answered} questions, and has no answer to {at + 1}"
+        for each in status.participants
+        for at in range(each.answered)
+        if _stored(ledgers[each.name], told.name, at) is None
+    ]
+    yield from lost
+    if told.model and not lost:
+        whole = sum(each.answered == status.questions for each in status.participants)
+        if not max(1, told.spec.minimum_parties) <= whole == told.model.statement.parties:
+            yield f"{whole} took part to the end, {told.model.statement.parties} are stated"
+        if _content(told.model) != _content(_made_again(told, ledgers)):
+            yield "the model is not the one that the stored answers give"
+
+
+def _made_again(told: Told, ledgers: Mapping[str, SqliteLedger]) -> Model:
+    """Make a model from the stored answers of those who are said to have given them."""
+    steps = iter(enumerate(catalogue.plan(told.spec)))
+
+    def ask(_: RowQuery) -> Aggregate:
+        position, step = next(steps)
+        asked = [each.name for each in told.status.participants if each.answered > position]
+        stored = [_stored(ledgers[name], told.name, position) for name in asked]
+        return combine(told.spec, step, [answer for answer in stored if answer is not None])
+
+    return drive(catalogue.find(told.spec.algorithm).run(told.spec), ask)
+
+
+def _stored(ledger: SqliteLedger, job: str, position: int) -> Integers | None:
+    try:
+        return ledger.stored(job, position)
+    except LedgerError:  # a damage that is told of elsewhere
+        return None
+
+
+def _content(model: Model) -> list[bytes | None]:
+    parts = (model.components, model.mean, model.explained_variance, model.explained_variance_ratio)
+    return [None if part is None else part.tobytes() for part in parts]
+
+
+# --- Ledgers ----------------------------------------------------------------------------------------------------------
+
+
+def _account_problems(record: Record, books: Books) -> Iterator[str]:
+    """I1: what is spent is the price of what the outbox shows, and of what is being answered; never above a life's."""
+    plans = {each.name: catalogue.plan(each.spec) for each in record.told}
+    if books.jobs.keys() - plans.keys():
+        yield f"jobs that nobody signed: {books.jobs.keys() - plans.keys()}"
+        return
+    sent = {(each.job, each.position) for each in books.outbox()}
+    policy = read_policy(record.daemons.town.folder / "policy.toml")
+    for name, taken in books.data_sets.items():
+        jobs = {job: found for job, found in books.jobs.items() if found.opening.data_set == name}
+        paid = [_paid(found, plans[job], sent, job) for job, found in jobs.items()]
+        if [taken.spent_units, taken.spent_slack_units] != [sum(part) for part in zip(*paid, strict=True)]:
+            yield f"{name}: {taken.spent_units} units are spent, and what left costs {sum(units for units, _ in paid)}"
+        lifetime = policy.rules(name).limits(record.daemons.ada.name)[0]
+        if taken.spent_units + taken.reserved_units > lifetime.budget_units:
+            yield f"{name}: more is spent and promised than the lifetime allows"
+        if taken.spent_slack_units + taken.reserved_slack_units > lifetime.slack_budget_units:
+            yield f"{name}: more slack is spent and promised than the lifetime allows"
+
+
+def _paid(job: Job, plan: Sequence[Step], sent: set[tuple[str, int]], name: str) -> tuple[int, int]:
+    """Price what left; while a job is open, also the question whose answer is not stored yet."""
+    steps = [plan[at] for at in range(len(job.questions)) if (name, at) in sent or job.state is None]
+    return cost_units(events(steps)), slack_units(events(steps))
+
+
+def _history_problems(path: Path, heads: Iterable[Head | None]) -> Iterator[str]:
+    """I2, I5: one answer to a question at most, and everything that ever was is still there."""
+    hashes: dict[int, str] = {}
+    stored: Counter[tuple[str, int]] = Counter()
+    for entry in export(path):
+        hashes[entry["number"]] = entry["hash"]
+        if entry["kind"] == "stored":
+            stored.update([(entry["job"], entry["position"])])
+    yield from (f"two answers to question {at} of {job}" for (job, at), times in stored.items() if times > 1)
+    for head in heads:
+        if head and hashes.get(head.entries) != head.hash:
+            yield f"entry {head.entries}, which was there at a death, is not there any more"

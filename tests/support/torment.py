@@ -1,0 +1,246 @@
+"""Daemons that are killed and stopped at random moments, while analysts have jobs run."""
+
+import asyncio
+import re
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import numpy as np
+from daemons import Daemons, Process, daemons
+from hubs import free_port
+from reckoning import Death, Record, Told
+from town import lax_policy
+
+from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
+from dpspca.client.jobs import JobStatus
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, Centering, JobSpec, Schema
+from dpspca.provider.ledger_files import read_head
+
+COLUMNS = 20
+SITES = ("north", "south", "west")
+UNITS = {"cohort": PrivacyUnit.ROW_ADD_REMOVE, "scarce": PrivacyUnit.ROW_REPLACE_ONE}
+SCARCE = Budget(1.0, 1e-5)
+"""The lifetime of a data set that allows a few jobs and no more."""
+HASTE = 0.15
+"""How often one that was just started may be struck before it is up."""
+AT_ONCE = 4
+"""Jobs at a time."""
+LONGEST_PEACE = 10.0
+"""Seconds."""
+SHORTEST_DEADLINE = 4
+"""Seconds for an answer, in some jobs; some absences are longer."""
+PATIENCE = 300.0
+"""Seconds for anything that an analyst wants, with everybody back in the end."""
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Blow:
+    """What befalls a daemon, and when: it is killed, or stopped and goes on, or is killed while it is stopped."""
+
+    answers: int
+    """After so many more of the providers' answers; or after ``LONGEST_PEACE``, where none come."""
+    pause: float
+    victim: int
+    kills: bool
+    stops: bool
+    absence: float
+    hasty: bool
+
+
+def blows(seed: int, count: int) -> list[Blow]:
+    """Draw what will happen; the same for the same seed."""
+    draw = Random(f"blows {seed}")
+    return [_blow(draw) for _ in range(count)]
+
+
+def _blow(draw: Random) -> Blow:
+    kills, stops = draw.choice([(True, False), (True, False), (False, True), (False, True), (True, True)])
+    absence = draw.uniform(0, 2) if draw.random() < 0.75 else draw.uniform(SHORTEST_DEADLINE, 2 * SHORTEST_DEADLINE)
+    answers = draw.randint(1, 100) if draw.random() < 0.5 else 0
+    victim = draw.randrange(1 + len(SITES))
+    return Blow(answers, draw.uniform(0, 0.5), victim, kills, stops, absence, draw.random() < HASTE)
+
+
+class Tormentor:
+    """Strikes daemons, and sees to it that each comes back."""
+
+    def __init__(self, struck: Daemons) -> None:
+        self._daemons = struck
+        self._away: set[Process] = set()
+        self._back = asyncio.Event()
+        self.counts: Counter[str] = Counter()
+        self.deaths: list[Death] = []
+
+    async def torment(self, planned: Sequence[Blow]) -> None:
+        """Strike until all is done, and everybody is back."""
+        async with asyncio.TaskGroup() as striking:
+            for blow in planned:
+                await self._peace(blow.answers)
+                await asyncio.sleep(blow.pause)
+                victim = await self._somebody(blow.victim)
+                self._away.add(victim)
+                striking.create_task(self._strike(victim, blow))
+
+    async def _peace(self, answers: int) -> None:
+        """Let so many answers come, so that blows fall into the midst of jobs on every machine."""
+        logs = [each.log for each in self._daemons.providers.values()]
+        begun = [log.stat().st_size for log in logs]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_PEACE):
+                while sum(map(_answers_since, logs, begun)) < answers:  # noqa: ASYNC110  # other processes give them
+                    await asyncio.sleep(0.05)
+
+    async def _somebody(self, first: int) -> Process:
+        """Choose the one that is meant, or the next of those that are there."""
+        everybody = self._daemons.everybody
+        while not (there := [each for each in everybody[first:] + everybody[:first] if each not in self._away]):
+            self._back.clear()
+            await self._back.wait()
+        return there[0]
+
+    async def _strike(self, victim: Process, blow: Blow) -> None:
+        assert victim.alive, f"{victim.name} ended by itself: {victim.said}"
+        self.counts.update([f"{victim.name} {'killed' if blow.kills else 'stopped'}"])
+        if blow.stops:
+            victim.send(signal.SIGSTOP)
+            await asyncio.sleep(blow.absence)
+        if not blow.kills:
+            victim.send(signal.SIGCONT)
+        else:
+            await self._kill(victim, 0 if blow.stops else blow.absence)
+            await victim.start()
+            if not blow.hasty:
+                await victim.until_ready()
+        self._away.discard(victim)
+        self._back.set()
+
+    async def _kill(self, victim: Process, absence: float) -> None:
+        await victim.kill()
+        if victim.name in SITES:
+            self.deaths.append(Death(victim.name, read_head(self._daemons.head(victim.name))))
+        await asyncio.sleep(absence)
+
+
+def _answers_since(log: Path, offset: int) -> int:
+    with log.open("rb") as file:
+        file.seek(offset)
+        return file.read().count(b"Answered question")
+
+
+# --- Jobs -------------------------------------------------------------------------------------------------------------
+
+
+def job(draw: Random) -> tuple[JobSpec, str, list[str]]:
+    """Draw a job, its data set and its audience."""
+    data_set = draw.choice(["cohort", "cohort", "cohort", "scarce"])
+    audience = sorted(draw.sample(SITES, draw.choice([2, 3, 3, 3])))
+    private = draw.random() < 0.3
+    components = draw.randint(1, 3)
+    spec = JobSpec(
+        schema=Schema(COLUMNS),
+        unit=UNITS[data_set],
+        budget=Budget(draw.choice([0.3, 0.5]), 1e-6),
+        norm_bound=12.0,
+        components=components,
+        centering=Centering.PRIVATE if private else Centering.NONE,
+        mean_bound=12.0 if private else None,
+        explained_variance=draw.random() < 0.7,
+        minimum_parties=draw.randint(1, len(audience)),
+        answer_seconds=draw.choice([SHORTEST_DEADLINE, 15, 120]),
+        seed=draw.getrandbits(32),
+        options={"sparsity": draw.randint(components, COLUMNS), "rounds": draw.randint(5, 150)},
+    )
+    return spec, data_set, audience
+
+
+class Analyst:
+    """Has one job run after the other, whatever becomes of the coordinator meanwhile."""
+
+    def __init__(self, settled: Daemons, federation: AsyncFederation, seed: str) -> None:
+        self._daemons = settled
+        self._federation = federation
+        self._draw = Random(seed)
+        self.told: list[Told] = []
+
+    async def work(self, over: asyncio.Event) -> None:
+        """Begin new jobs until told that it is over, and see the last one through."""
+        while not over.is_set():
+            spec, data_set, audience = job(self._draw)
+            signed = self._daemons.town.job(spec, self._daemons.ada, audience, data_set, life=timedelta(hours=6))
+            submitted = await persistently(partial(self._federation.submit_signed, signed, spec))
+            if self._draw.random() < 0.1:
+                await asyncio.sleep(self._draw.uniform(0, 2))
+                await persistently(submitted.cancel)
+            self.told.append(await _end(submitted, signed.job_id))
+
+
+async def _end(submitted: AsyncJob, name: str) -> Told:
+    status = await persistently(lambda: _last(submitted))
+    model = await persistently(submitted.result) if status.state == "done" else None
+    return Told(name, submitted.spec, status, model)
+
+
+async def _last(submitted: AsyncJob) -> JobStatus:
+    return [state async for state in submitted.watch()][-1]
+
+
+async def persistently(work: Callable[[], Awaitable[Found]]) -> Found:
+    """Try again while the coordinator is away, or is stopped."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await work()
+            except FederationError as problem:
+                if "UNAVAILABLE" not in str(problem) and "did not answer" not in str(problem):
+                    raise
+            await asyncio.sleep(0.2)
+
+
+# --- All of it --------------------------------------------------------------------------------------------------------
+
+
+async def torture(folder: Path, seed: int, strikes: int) -> Record:
+    """Strike real daemons so many times while jobs run, and have everything end."""
+    async with daemons(folder, f"127.0.0.1:{free_port()}", _policy(), _rows()) as settled:
+        tormentor = Tormentor(settled)
+        async with AsyncFederation(settled.address, settled.ada) as federation:
+            told = await _all_told(tormentor, settled, federation, seed, strikes)
+            remembered = await persistently(federation.jobs)
+        codes = {each.name: await each.end() for each in settled.everybody}
+    return Record(settled, tuple(UNITS), told, remembered, tormentor.deaths, codes, tormentor.counts)
+
+
+async def _all_told(
+    tormentor: Tormentor, settled: Daemons, federation: AsyncFederation, seed: int, strikes: int
+) -> list[Told]:
+    over = asyncio.Event()
+    analysts = [Analyst(settled, federation, f"jobs {seed} {number}") for number in range(AT_ONCE)]
+    async with asyncio.TaskGroup() as working:
+        for analyst in analysts:
+            working.create_task(analyst.work(over))
+        await tormentor.torment(blows(seed, strikes))
+        over.set()
+    return [each for analyst in analysts for each in analyst.told]
+
+
+def _policy() -> str:
+    scarce = f"{{ epsilon = {SCARCE.epsilon!r}, delta = {SCARCE.delta!r} }}"
+    lax = lax_policy(UNITS["scarce"], "scarce")
+    return lax_policy(UNITS["cohort"], "cohort") + re.sub(r"(lifetime|per_job) = .*", rf"\1 = {scarce}", lax)
+
+
+def _rows() -> dict[str, dict[str, Any]]:
+    draw = np.random.default_rng(0)
+    scale = np.r_[5, 4, np.ones(COLUMNS - 2)]
+    return {site: {name: draw.standard_normal((300, COLUMNS)) * scale for name in UNITS} for site in SITES}
