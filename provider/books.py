@@ -56,6 +56,10 @@ class Books:
         """What operators counted as spent beyond what was recorded; in ``data_sets`` too, and in force for analysts."""
         self.quarantine: str | None = None
         """Why nothing is answered, if so."""
+        self.names: set[str] = set()
+        """What this ledger has been called."""
+        self._seen_elsewhere: dict[str, int] = {}
+        """Ledgers to which this one was found to have lost entries, and up to how many."""
         self._units: dict[str, str] = {}
         """What the jobs on each data set protect."""
         self._open: dict[str, Job] = {}
@@ -82,7 +86,7 @@ class Books:
 
     def to_open(self, opening: Opening, limits: Limits) -> Opening | None:
         """Admit a job with its whole plan, or find it admitted already: then there is nothing to record."""
-        self._require_trusted()
+        self.require_trusted()
         known = self.jobs.get(opening.job)
         if known is not None:
             _require_same(known, opening)
@@ -128,7 +132,7 @@ class Books:
 
     def to_close(self, job: str, state: str) -> Closed | None:
         """End a job; None if it is over, or was never there."""
-        self._require_trusted()
+        self.require_trusted()
         found = self._open.get(job)
         return Closed(job, state, *found.returnable()) if found else None
 
@@ -163,6 +167,13 @@ class Books:
         """Give the question that a position was reserved for."""
         found = self.jobs.get(job)
         return found.questions[position] if found and 0 <= position < len(found.questions) else None
+
+    def is_decided(self, seen: Head) -> bool:
+        """Tell whether a head that is lacking here, or one further on, was in a quarantine already.
+
+        Entries that this ledger loses after its release are never among those: it has another name since.
+        """
+        return seen.entries <= self._seen_elsewhere.get(seen.ledger, 0)
 
     def is_over(self, job: str, now: float) -> bool:
         """Tell whether nobody can ask for a job's answers again: it is closed, and its signature has expired."""
@@ -199,8 +210,9 @@ class Books:
         if not self._follows(entry.fact):
             raise LedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup of it.")
         self._take(entry)
-        ledger = entry.fact.ledger if isinstance(entry.fact, Founded) else self.head.ledger
-        self.head = Head(ledger, entry.number, entry.hash)
+        named = entry.fact.ledger if isinstance(entry.fact, Founded | Released) else ""
+        self.head = Head(named or self.head.ledger, entry.number, entry.hash)
+        self.names.add(self.head.ledger)
 
     def _follows(self, fact: Fact) -> bool:  # noqa: PLR0911  # one way out for each kind
         match fact:
@@ -268,6 +280,8 @@ class Books:
 
     def _take_quarantined(self, fact: Quarantined) -> None:
         self.quarantine, self._accounted = fact.reason, set()
+        seen, most = fact.seen_ledger, fact.seen_entries
+        self._seen_elsewhere[seen] = max(most, self._seen_elsewhere.get(seen, 0))
         for job in self._open.values():
             job.state = QUARANTINED
             held = job.account.reserved_units, job.account.reserved_slack_units
@@ -285,7 +299,8 @@ class Books:
 
     # --- Refusing -----------------------------------------------------------------------------------------------------
 
-    def _require_trusted(self) -> None:
+    def require_trusted(self) -> None:
+        """Refuse while the ledger is quarantined."""
         if self.quarantine is not None:
             raise QuarantinedError(
                 "The ledger is quarantined: it may have forgotten what was spent.",
@@ -307,7 +322,7 @@ class Books:
             )
 
     def _open_job(self, name: str) -> Job:
-        self._require_trusted()
+        self.require_trusted()
         job = self.jobs.get(name)
         if job is None:
             raise RefusedError("This job was not opened here.", "Open it first.")

@@ -16,10 +16,12 @@ from dpspca.common.question import Extent
 from dpspca.common.transport import wire
 from dpspca.common.transport.errors import NotTrustedError
 from dpspca.common.transport.proof import new_challenge, require_coordinator
+from dpspca.common.transport.receipts import require_own
 from dpspca.common.transport.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .docket import Docket, OpenJob, Settings
+from .entries import Head
 from .preparation import CheckedRows
 
 SOFTWARE: Final = "dpspca"
@@ -89,7 +91,7 @@ class Conversation:
         """Act on a message. A question's frames follow its announcement; another announcement abandons it."""
         match message.WhichOneof("message"):
             case "welcome":
-                self._enter(message.welcome)
+                await self._enter(message.welcome)
             case "heartbeat":
                 self._judge()
                 if not self._outbound.full():
@@ -111,12 +113,27 @@ class Conversation:
         except DpspcaError as problem:
             _log.warning("Job %.12s was not closed: %s", farewell.job, problem)
 
-    def _enter(self, welcome: pb.Welcome) -> None:
+    async def _enter(self, welcome: pb.Welcome) -> None:
+        """Come in, and hear what the coordinator was told of our ledger before anything is answered."""
         self._coordinator = welcome
         self._judge()
+        if welcome.HasField("receipt"):
+            await asyncio.to_thread(self._heed, welcome.receipt)
         self._patience = MISSED * min(max(1, welcome.heartbeat_seconds), SLOWEST_HEARTBEAT)
         self._welcomed.set()
         _log.info("Connected to %s.", self._settings.address)
+
+    def _heed(self, receipt: pb.Receipt) -> None:
+        """Hold our ledger against a receipt of ours; what we have not signed changes nothing, whoever shows it."""
+        me = self._settings.identity()
+        try:
+            require_own(receipt, me.name, me.authority_pem)
+        except DpspcaError as problem:
+            _log.warning("The coordinator shows a receipt that is not ours: %s", problem)
+            return
+        reason = self._settings.ledger.witnessed(Head(receipt.ledger, receipt.entries, receipt.hash))
+        if reason:
+            _log.error("The ledger is in quarantine, and every job is refused: %s", reason)
 
     def _judge(self) -> None:
         """End the connection of whoever is no coordinator, or is one no longer."""
@@ -166,10 +183,17 @@ class Conversation:
         """Answer or refuse."""
         job, position = question.job, question.ask.position
         async with self._refusing(question.ask):
-            answer = await job.answer(position, question.reader)
+            answer, receipt = await job.answer(position, question.reader)
             _log.info("Answered question %d of %d of job %.12s.", position + 1, len(job.plan), job.name)
+            last = (len(answer) - 1) // wire.FRAME
             for sequence, frame in enumerate(wire.frames(answer)):
-                piece = pb.AnswerFrame(job=job.name, position=position, sequence=sequence, content=bytes(frame))
+                piece = pb.AnswerFrame(
+                    job=job.name,
+                    position=position,
+                    sequence=sequence,
+                    content=bytes(frame),
+                    receipt=receipt if sequence == last else None,
+                )
                 await self._outbound.put(pb.FromProvider(answer=piece))
 
     @asynccontextmanager

@@ -22,8 +22,10 @@ from dpspca.common.spec import JobSpec
 from dpspca.common.transport import wire
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName
+from dpspca.common.transport.receipts import issue
 from dpspca.common.transport.signing import JobEnvelope, SignedJob, require_still, verify
 from dpspca.common.transport.trust import RevocationList
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .entropy import SystemEntropy
 from .ledger import Ledger, Limits, MemoryLedger, Opening
@@ -86,6 +88,8 @@ class OpenJob:
     envelope: JobEnvelope
     plan: tuple[Step, ...]
     responder: Responder
+    receipt: Callable[[], pb.Receipt | None]
+    """Makes what is handed out with an answer, if anything is."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -93,20 +97,21 @@ class OpenJob:
         """What the job is called everywhere."""
         return self.signed.job_id
 
-    async def answer(self, position: int, question: wire.QuestionReader) -> memoryview:
-        """Answer in a thread.
+    async def answer(self, position: int, question: wire.QuestionReader) -> tuple[memoryview, pb.Receipt | None]:
+        """Answer in a thread, with a receipt of the ledger that has the answer.
 
         Whoever asked may be gone before the thread is done; the next question waits for it all the same, so that no
         number of connections makes more than one answer of a job at once.
         """
         await self._turn.acquire()
-        work = asyncio.ensure_future(
-            asyncio.to_thread(lambda: wire.answer_content(self.responder.respond(position, question.query())))
-        )
+        work = asyncio.ensure_future(asyncio.to_thread(self._answer, position, question))
         work.add_done_callback(self._done)
         return await asyncio.shield(work)
 
-    def _done(self, work: "asyncio.Future[memoryview]") -> None:
+    def _answer(self, position: int, question: wire.QuestionReader) -> tuple[memoryview, pb.Receipt | None]:
+        return wire.answer_content(self.responder.respond(position, question.query())), self.receipt()
+
+    def _done(self, work: "asyncio.Future[tuple[memoryview, pb.Receipt | None]]") -> None:
         self._turn.release()
         if not work.cancelled():
             work.exception()  # seen, even if nobody waits for it any more
@@ -155,7 +160,7 @@ class Docket:
         settings.ledger.expire(settings.clock().timestamp())
         settings.ledger.open(self._opening(signed, envelope, spec, analyst), Limits(*rules.limits(analyst)))
         responder = Responder(spec, shard, settings.ledger, settings.words(), job=signed.job_id)
-        opened = self._jobs[signed.job_id] = OpenJob(signed, envelope, catalogue.plan(spec), responder)
+        opened = self._jobs[signed.job_id] = OpenJob(signed, envelope, catalogue.plan(spec), responder, self._receipt)
         while len(self._jobs) > MAX_OPEN_JOBS:
             self._jobs.popitem(last=False)
         _log.info(
@@ -167,6 +172,11 @@ class Docket:
             spec.budget.delta,
         )
         return opened
+
+    def _receipt(self) -> pb.Receipt | None:
+        """Sign how far the ledger has come, if others are to know."""
+        head = self._settings.ledger.attested()
+        return issue(self._settings.identity(), head) if head else None
 
     def _opening(self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName) -> Opening:
         """Write down what is admitted, and at what price."""

@@ -117,17 +117,32 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """The ledger is not the one that the second path remembers; every open job ends, all of it counted as spent."""
+    """The ledger lacks what is remembered elsewhere; every open job ends, all of it counted as spent.
+
+    ``seen_...`` is the head that it lacks, where there is one.
+    """
 
     reason: str
+    seen_ledger: str = ""
+    seen_entries: int = 0
+    seen_hash: str = ""
+
+    @classmethod
+    def over(cls, reason: str, seen: Head | None) -> Self:
+        """Write down what is lacking, if it is known."""
+        return cls(reason, seen.ledger, seen.entries, seen.hash) if seen and seen.entries else cls(reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """An operator ended a quarantine, and said for each data set what was spent beyond these books."""
+    """An operator ended a quarantine, and said for each data set what was spent beyond these books.
+
+    The ledger is called ``ledger`` from here on: nothing that it forgets later can be taken for what is forgiven now.
+    """
 
     reason: str
     counted: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    ledger: str = ""
 
 
 Fact: TypeAlias = Founded | Started | Opening | Reserved | Stored | Closed | Quarantined | Released

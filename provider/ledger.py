@@ -89,6 +89,17 @@ class Ledger(Protocol):
         """Say how far the ledger has come."""
         ...
 
+    def attested(self) -> Head | None:
+        """Give the head that whoever gets an answer may be told of; None if the ledger is gone with its process."""
+        ...
+
+    def witnessed(self, seen: Head) -> str | None:
+        """Hear of a head that this provider told of. Give the reason, if that puts the ledger into quarantine.
+
+        It does if the ledger lacks that head, which was never decided on: it may have forgotten what was spent.
+        """
+        ...
+
 
 class Bookkeeper(ABC):
     """A ledger but for where it is kept; safe to call from any number of threads."""
@@ -120,11 +131,13 @@ class Bookkeeper(ABC):
 
     def asked(self, job: str, position: int) -> str | None:
         with self._lock:
+            self._books.require_trusted()
             question = self._books.question(job, position)
             return question.digest if question else None
 
     def stored(self, job: str, position: int) -> Integers | None:
         with self._lock:
+            self._books.require_trusted()  # what is kept here may not be what was sent
             question = self._books.question(job, position)
             return self._fetch(job, position, question) if question and question.answer else None
 
@@ -140,6 +153,14 @@ class Bookkeeper(ABC):
     def head(self) -> Head:
         with self._lock:
             return self._books.head
+
+    @abstractmethod
+    def attested(self) -> Head | None:
+        """See ``Ledger``."""
+
+    @abstractmethod
+    def witnessed(self, seen: Head) -> str | None:
+        """See ``Ledger``."""
 
     def _record(self, *facts: Fact | None, answer: "Kept | None" = None) -> bool:
         """Write facts down and take them in, if there are any; all of them or none."""
@@ -191,6 +212,12 @@ class MemoryLedger(Bookkeeper):
             if job not in self._books.jobs:
                 self.open(_by_itself(job, after), Limits(_unspent(after)))
             return super().reserve(job, question, digest, before, after)
+
+    def attested(self) -> None:
+        return None
+
+    def witnessed(self, seen: Head) -> None:
+        return None  # another process told of it, whose rows, noise and ledger are gone
 
     def _write(self, entries: Sequence[Entry], answer: Kept | None) -> None:
         if answer:

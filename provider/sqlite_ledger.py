@@ -1,8 +1,9 @@
 """The ledger that lasts: one SQLite file, one writer, and a second path that notices when the file goes back in time.
 
 A start replays every entry, so that no balance is believed that the chain does not give. It then holds the ledger
-against the second path; where the ledger lacks what that remembers, it may have forgotten what was spent, and it
-quarantines itself: nothing is answered until an operator has said what counts as spent (``release``).
+against the second path, and later against what witnesses were told of it; where the ledger lacks what these remember,
+it may have forgotten what was spent, and it quarantines itself: nothing is answered until an operator has said what
+counts as spent (``release``).
 
 The second path is written, and synced, after every commit that lets something be sent. A crash between the two leaves
 it behind by what was never sent, which the next start accepts.
@@ -12,11 +13,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -33,6 +35,9 @@ from .ledger_files import UNREADABLE, HeadFile, Hold, files_in_words, read_head
 from .moments import Integers
 
 __all__ = ["SqliteLedger", "export", "read_books", "verify"]
+
+SECOND_PATH: Final = "The second path remembers"
+WITNESS: Final = "A receipt that was given with an answer tells of"
 
 
 class SecondPath(Protocol):
@@ -59,7 +64,8 @@ class SqliteLedger(Bookkeeper):
         remember: Remember = HeadFile,
     ) -> None:
         super().__init__(clock)
-        self.instance = token_hex(8)
+        # Enough that nobody outside who is told the hash of the chain can try out what else is in it.
+        self.instance = token_hex(16)
         with ExitStack() as undoing:
             for folder in (path.parent, head_path.parent):
                 files.make_private_folder(folder)
@@ -84,8 +90,9 @@ class SqliteLedger(Bookkeeper):
         self.shut()
 
     def shut(self) -> None:
-        """Let go of the files; the ledger stays as it is."""
-        self._undoing.close()
+        """Let go of the files once what is being written is there; the ledger stays as it is."""
+        with self._lock:
+            self._undoing.close()
 
     @property
     def quarantine(self) -> str | None:
@@ -102,7 +109,20 @@ class SqliteLedger(Bookkeeper):
         release names it. Jobs signed before now are refused: their answers may be in the part that is lost.
         """
         with self._lock:
-            self._record(self._books.to_release(reason, budgets, counted or {}))
+            released = self._books.to_release(reason, budgets, counted or {})
+            self._record(replace(released, ledger=token_hex(16)))
+
+    def attested(self) -> Head | None:
+        with self._lock:
+            return self._covered
+
+    def witnessed(self, seen: Head) -> str | None:
+        with self._lock:
+            reason = difference(self._books, seen, self._database.hash_at, WITNESS)
+            if reason is None or self._books.is_decided(seen):
+                return None
+            self._record(Quarantined.over(reason, seen))
+            return reason
 
     def _start(self, remembered: Head | None) -> None:
         for entry in self._database.entries():
@@ -110,7 +130,7 @@ class SqliteLedger(Bookkeeper):
         reason = difference(self._books, remembered, self._database.hash_at)
         self._record(
             None if self._books.head.entries else Founded(token_hex(16)),
-            Quarantined(reason) if reason and not self.quarantine else None,
+            Quarantined.over(reason, remembered) if reason and not self.quarantine else None,
             Started(self.instance),
         )
 
@@ -161,19 +181,21 @@ class SqliteLedger(Bookkeeper):
             self._database.drop(self._books.head, sorted(over))
 
 
-def difference(books: Books, remembered: Head | None, hash_at: Callable[[int], str | None]) -> str | None:
-    """Say what a second path remembers that a ledger lacks; None if it lacks nothing."""
+def difference(
+    books: Books, remembered: Head | None, hash_at: Callable[[int], str | None], who: str = SECOND_PATH
+) -> str | None:
+    """Say what a second path, or somebody else, remembers that a ledger lacks; None if it lacks nothing."""
     head = books.head
     if remembered is None:
         return "The second path remembers nothing of this ledger." if books.jobs else None
     if remembered == UNREADABLE:
         return "The second path cannot be read."
-    if remembered.ledger != head.ledger:
-        return "The second path remembers another ledger than this one."
+    if remembered.ledger not in books.names:
+        return f"{who} another ledger than this one."
     if remembered.entries > head.entries:
-        return f"The second path remembers {remembered.entries} entries, the ledger has {head.entries}: it went back."
+        return f"{who} {remembered.entries} entries, the ledger has {head.entries}: it went back."
     if hash_at(remembered.entries) != remembered.hash:
-        return f"The second path remembers another entry {remembered.entries} than the ledger has."
+        return f"{who} another entry {remembered.entries} than the ledger has."
     return None
 
 

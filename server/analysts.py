@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.spec import JobSpec
@@ -27,7 +28,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .conductor import Conductor
 from .jobs import Event, Job, Results, State
-from .journal import JournalError, Recorded
+from .journal import Journal, JournalError, Recorded, damaged
 from .keeper import Keeper
 from .roster import Roster
 
@@ -153,8 +154,9 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 yield pb.Offer(provider=link.name, data_set=offered)
 
     async def resume(self) -> None:
-        """Take up what the journal knows: jobs that are over are remembered, the others go on."""
-        recorded = await self._keeper.do(lambda journal: journal.jobs())
+        """Take up what the journal knows: receipts, and jobs. Jobs that are over are remembered, the others go on."""
+        receipts, recorded = await self._keeper.do(lambda journal: (_receipts(journal), journal.jobs()))
+        self._roster.receipts |= receipts
         for each in recorded:
             if each.job.state.is_final:
                 self._known[each.job.name] = _Over(each.job, each.signed)
@@ -282,6 +284,13 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             what = "There is no such job of yours." if not found else "Several jobs of yours begin like this."
             await rpc.abort(context, RefusedError(what, "Look at the list of your jobs."))
         return caller, found[0]
+
+
+def _receipts(journal: Journal) -> dict[str, pb.Receipt]:
+    try:
+        return {name: pb.Receipt.FromString(content) for name, content in journal.receipts().items()}
+    except DecodeError:
+        raise damaged("a receipt cannot be read") from None
 
 
 async def _out_of_order(context: Context) -> NoReturn:

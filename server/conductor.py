@@ -96,7 +96,8 @@ class Conductor:
     async def run(self) -> None:
         """Run to a final state, whatever happens; unless the journal fails or the coordinator stops."""
         ended, model = await self._outcome()
-        await self._keeper.do(lambda journal: journal.end(ended, model))
+        receipts = self._roster.receipts_of(ended.participants)
+        await self._keeper.do(lambda journal: journal.end(ended, model, receipts))
         self.model_bytes = len(model or b"")
         self._tell(ended)
         for link in self._links():
@@ -171,8 +172,8 @@ class Conductor:
             if recalled:
                 return recalled
         else:
-            job = self.job
-            await self._keeper.do(lambda journal: journal.ask(job, position, question.digest, before))
+            job, receipts = self.job, self._roster.receipts_of(self.job.participants)
+            await self._keeper.do(lambda journal: journal.ask(job, position, question.digest, before, receipts))
             self._tell(self.job)
         return Sum(await self._ask_all(question), len(self._names))
 

@@ -2,14 +2,16 @@
 
 Four things are recorded, each in one synced transaction before it takes effect outside: that a job was accepted; which
 question is asked next, by the digest of its content, and with it the sum of the question before; how a job ended, with
-its model; and that a job is forgotten. Answers are not recorded: providers keep them, and send the same bytes again.
+its model; and that a job is forgotten. With the second and the third come the receipts that its providers gave with
+their answers. Answers are not recorded: providers keep them, and send the same bytes again.
 A restart replays a job's coroutine from its sums. A sum that was altered cannot go unnoticed: the question it led to
 was recorded in the same transaction, and would be another.
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import numpy as np
@@ -21,6 +23,8 @@ from .jobs import Job, Participant, State
 
 PIECE: Final = FRAME
 """Bytes in which sums and models are kept: none is ever copied whole, and a model is sent as it is kept."""
+
+NO_RECEIPTS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 class JournalError(DpspcaError):
@@ -78,12 +82,20 @@ class Journal(Protocol):
         """Record a job that was not accepted before."""
         ...
 
-    def ask(self, job: Job, position: int, digest: str, before: Sum | None) -> None:
-        """Record how a running job stands, its next question, and the sum of the question before, if there is one."""
+    def ask(
+        self, job: Job, position: int, digest: str, before: Sum | None, receipts: Mapping[str, bytes] = NO_RECEIPTS
+    ) -> None:
+        """Record how a running job stands, its next question, and the sum of the question before, if there is one.
+
+        With it come the receipts of providers, by name, each in the place of the one before.
+        """
         ...
 
-    def end(self, job: Job, model: bytes | None) -> None:
-        """Record how a running job ended; done it is with a model, and only then. Its sums are dropped."""
+    def end(self, job: Job, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
+        """Record how a running job ended; done it is with a model, and only then. Its sums are dropped.
+
+        With it come the receipts of providers, as with a question.
+        """
         ...
 
     def forget(self, jobs: Collection[str]) -> None:
@@ -108,6 +120,10 @@ class Journal(Protocol):
 
     def model(self, job: str, piece: int) -> bytes:
         """Give a piece of a model; past its end, nothing."""
+        ...
+
+    def receipts(self) -> dict[str, bytes]:
+        """Give the last receipt of every provider; they outlast the jobs that they came with."""
         ...
 
     def close(self) -> None:

@@ -45,6 +45,9 @@ class Link:
         self._outbound: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue(QUEUE)
         self._turn = asyncio.Lock()
         self._pending: dict[tuple[str, int], _Pending] = {}
+        self._receipts_due = 0
+        self.receipted = 0
+        """Entries in the newest receipt that came on this connection."""
         self.closed = False
         self.heard()
 
@@ -67,6 +70,7 @@ class Link:
         key = (job, question.position)
         pending = self._pending[key] = _Pending(reader, asyncio.get_running_loop().create_future())
         reader.again()
+        self._receipts_due += 1
         sending = asyncio.ensure_future(self._send_question(question, frames))
         try:
             # A connection that ends takes nothing more: its answer's failure must not wait for the sending.
@@ -75,6 +79,13 @@ class Link:
         finally:
             sending.cancel()
             self._pending.pop(key, None)
+
+    def receipt_in(self, frame: pb.AnswerFrame) -> pb.Receipt | None:
+        """Take the receipt that comes with an answer, late or not; no more of them than questions were asked."""
+        if self.closed or not self._receipts_due or not frame.HasField("receipt"):
+            return None
+        self._receipts_due -= 1
+        return frame.receipt
 
     def receive_answer(self, frame: pb.AnswerFrame) -> None:
         """Add a frame to the sum it belongs to. An answer out of form ends its question, not the connection."""
@@ -124,6 +135,8 @@ class Roster:
     def __init__(self) -> None:
         self._links: dict[str, Link] = {}
         self._changed = asyncio.Condition()
+        self.receipts: dict[str, pb.Receipt] = {}
+        """The last that each provider signed of its ledger, connected or not."""
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -144,6 +157,20 @@ class Roster:
         if self._links.get(link.name) is link:
             del self._links[link.name]
         await self._tell()
+
+    def keep_receipt(self, link: Link, receipt: pb.Receipt) -> None:
+        """Keep a receipt that a provider signed, unless a later one came over the same connection.
+
+        On another connection fewer entries are news: those of a ledger that its operator released.
+        """
+        if receipt.entries >= link.receipted:
+            link.receipted = receipt.entries
+            # A copy: as part of its frame, it would keep that in memory.
+            self.receipts[link.name] = pb.Receipt.FromString(receipt.SerializeToString())
+
+    def receipts_of(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Give the receipts of providers, as they are recorded."""
+        return {name: self.receipts[name].SerializeToString() for name in names if name in self.receipts}
 
     async def dismiss(self) -> None:
         """Close every link: the coordinator stops."""

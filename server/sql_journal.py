@@ -1,7 +1,7 @@
 """The journal as tables: what SQLite and PostgreSQL have in common, which is everything but how they are reached."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, Final, Protocol
@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from dpspca.common.transport.wire import Integers, answer_content
 
 from .jobs import Job, State
-from .journal import PIECE, Asked, JournalError, Recorded, Sum, damaged, join, read_job, write_job
+from .journal import NO_RECEIPTS, PIECE, Asked, JournalError, Recorded, Sum, damaged, join, read_job, write_job
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -40,6 +40,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             piece INTEGER NOT NULL,
             content BYTEA NOT NULL,
             PRIMARY KEY (job, piece)
+        )""",
+    ),
+    (
+        """CREATE TABLE receipts (
+            provider TEXT PRIMARY KEY,
+            content BYTEA NOT NULL
         )""",
     ),
 )
@@ -82,8 +88,11 @@ class SqlJournal(ABC):
                 signed,
             )
 
-    def ask(self, job: Job, position: int, digest: str, before: Sum | None) -> None:
+    def ask(
+        self, job: Job, position: int, digest: str, before: Sum | None, receipts: Mapping[str, bytes] = NO_RECEIPTS
+    ) -> None:
         with self._transaction():
+            self._keep_receipts(receipts)
             self._restate(job)
             if before is not None:
                 self._keep_sum(job.name, position - 1, before)
@@ -91,10 +100,11 @@ class SqlJournal(ABC):
             _require(found == [(position, position)], f"question {position + 1} does not follow")
             self._run("INSERT INTO questions VALUES (?, ?, ?, NULL)", job.name, position, digest)
 
-    def end(self, job: Job, model: bytes | None) -> None:
+    def end(self, job: Job, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
         _require(job.state.is_final, "a job that goes on cannot end")
         _require((job.state is State.DONE) == bool(model), "done means that there is a model")
         with self._transaction():
+            self._keep_receipts(receipts)
             self._restate(job, len(model or b""))
             self._delete([job.name], "questions", "sums")
             for number, piece in enumerate(_pieces(memoryview(model or b""))):
@@ -128,6 +138,9 @@ class SqlJournal(ABC):
         rows = self._rows("SELECT content FROM models WHERE job = ? AND piece = ?", job, piece)
         return bytes(rows[0][0]) if rows else b""
 
+    def receipts(self) -> dict[str, bytes]:
+        return {name: bytes(content) for name, content in self._rows("SELECT provider, content FROM receipts")}
+
     def _migrate(self) -> None:
         """Bring the tables from whatever version they have to that of the last step; refuse a newer one."""
         version = self._version()
@@ -152,6 +165,11 @@ class SqlJournal(ABC):
             job.name,
         )
         _require(changed.rowcount == 1, f"job {job.name:.12} does not run")
+
+    def _keep_receipts(self, receipts: Mapping[str, bytes]) -> None:
+        query = "INSERT INTO receipts VALUES (?, ?) ON CONFLICT (provider) DO UPDATE SET content = excluded.content"
+        for provider, content in receipts.items():
+            self._run(query, provider, content)
 
     def _keep_sum(self, job: str, position: int, kept: Sum) -> None:
         query = "UPDATE questions SET parties = ? WHERE job = ? AND position = ? AND parties IS NULL"

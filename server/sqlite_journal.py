@@ -17,6 +17,8 @@ from .sql_journal import Cursor, SqlJournal, not_held
 APPLICATION_ID: Final = int.from_bytes(b"dpsj")
 KEPT_LOG_BYTES: Final = 1 << 24
 """To which the write-ahead log shrinks after a large sum."""
+CHECKPOINT_PAGES: Final = 256
+"""Pages of the log after which it is written back; the library's own thousand would be twice the bytes above."""
 PAGE_BYTES: Final = 1 << 15
 """Of a new file: large sums are written twice as fast as in small pages, and small sums hardly slower."""
 FULL: Final = 2
@@ -130,7 +132,12 @@ class SqliteJournal(_Tables):
         self._version()  # before anything is written to what may be somebody else's file
         self._run(f"PRAGMA page_size = {PAGE_BYTES}")
         mode = self._rows("PRAGMA journal_mode = WAL")[0][0]
-        for setting in ("synchronous = FULL", "fullfsync = ON", f"journal_size_limit = {KEPT_LOG_BYTES}"):
+        for setting in (
+            "synchronous = FULL",
+            "fullfsync = ON",
+            f"journal_size_limit = {KEPT_LOG_BYTES}",
+            f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+        ):
             self._run(f"PRAGMA {setting}").fetchall()
         if mode != "wal" or self._number("PRAGMA synchronous") != FULL:
             raise JournalError(f"{self._where} cannot be synced.", "Use a local disk, and SQLite as it is distributed.")

@@ -5,6 +5,7 @@ was revoked or has run out meanwhile ends its stream, and so does a silence of t
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Self
 
@@ -16,6 +17,7 @@ from dpspca.common.transport import rpc
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, check_name
 from dpspca.common.transport.proof import prove
+from dpspca.common.transport.receipts import require_own
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
@@ -28,6 +30,8 @@ MAX_DATA_SETS: Final = 256
 MAX_UNGREETED: Final = 8
 """Streams of one provider that have not begun with a greeting yet."""
 SOFTWARE: Final = "dpspca"
+
+_log = logging.getLogger(__name__)
 
 
 class ProviderService(pb_grpc.ProviderServiceServicer):
@@ -64,7 +68,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
             await rpc.abort(context, problem)
         yield pb.ToProvider(welcome=welcome)
         await self._roster.join(link)
-        async with _Company(_read(link, request_iterator), self._patrol(link, context)) as watching:
+        async with _Company(self._read(name, link, request_iterator), self._patrol(link, context)) as watching:
             try:
                 async for message in _outbound(link, self._heartbeat):
                     yield message
@@ -82,7 +86,33 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
             heartbeat_seconds=self._heartbeat,
             certificate=me.certificate_pem,
             proof=prove(me, challenge, name),
+            receipt=self._roster.receipts.get(name.name),
         )
+
+    async def _read(self, name: PartyName, link: Link, messages: AsyncIterator[pb.FromProvider]) -> None:
+        """Take in what comes, until the provider has said all."""
+        async for message in messages:
+            link.heard()
+            match message.WhichOneof("message"):
+                case "answer":
+                    self._keep_receipt(name, link, link.receipt_in(message.answer))
+                    link.receive_answer(message.answer)
+                case "refusal":
+                    link.receive_refusal(message.refusal)
+                case _:
+                    pass
+        link.close()
+
+    def _keep_receipt(self, name: PartyName, link: Link, receipt: pb.Receipt | None) -> None:
+        """Keep a receipt, to be shown to its provider again: if it is one, for nothing else would be believed."""
+        if receipt is None:
+            return
+        try:
+            require_own(receipt, name, self._identity().authority_pem)
+        except DpspcaError as problem:
+            _log.warning("A receipt from %s is not kept: %s", name.name, problem)
+        else:
+            self._roster.keep_receipt(link, receipt)
 
     async def _patrol(self, link: Link, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Judge the certificate again and again, and listen for a sign of life."""
@@ -136,20 +166,6 @@ def _schema(told: pb.DataSet) -> Schema:
 
 def _impolite() -> RefusedError:
     return RefusedError("A provider greets first, with the data sets it offers.", "Use a matching version.")
-
-
-async def _read(link: Link, messages: AsyncIterator[pb.FromProvider]) -> None:
-    """Take in what comes, until the provider has said all."""
-    async for message in messages:
-        link.heard()
-        match message.WhichOneof("message"):
-            case "answer":
-                link.receive_answer(message.answer)
-            case "refusal":
-                link.receive_refusal(message.refusal)
-            case _:
-                pass
-    link.close()
 
 
 async def _outbound(link: Link, heartbeat_seconds: float) -> AsyncIterator[pb.ToProvider]:

@@ -126,6 +126,12 @@ def peer_of(certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked
     return party
 
 
+def holder_of(certificate_pem: bytes, authority_pem: bytes) -> tuple[PartyName, PublicKey]:
+    """Say to whom the authority issued a certificate, and over which key; whether it still counts is not looked at."""
+    party, certificate, _, _ = _issued(certificate_pem, authority_pem)
+    return party, public_key_of(certificate)
+
+
 @lru_cache(MAX_REMEMBERED)
 def _issued(
     certificate_pem: bytes, authority_pem: bytes

@@ -13,6 +13,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from dpspca.server import sql_journal
 from dpspca.server.jobs import Event, Job, Participant
 from dpspca.server.journal import PIECE, Asked, Journal, JournalError, Sum, read_job, write_job
 from dpspca.server.postgres_journal import PostgresJournal
@@ -217,6 +218,49 @@ def test_models_and_jobs_are_dropped_by_name(again: Open) -> None:
     assert [(each.job.name[0], each.model_bytes) for each in journal.jobs()] == [("a", 0), ("c", 73)]
     assert [bool(journal.model(job.name, 0)) for job in jobs] == [False, False, True]
     journal.accept(replace(WAITING, name=jobs[1].name), b"anew")
+
+
+@every
+def test_the_last_receipt_of_each_provider_comes_with_a_question_or_an_end_and_outlasts_its_job(again: Open) -> None:
+    journal = again()
+    assert journal.receipts() == {}
+    journal.accept(WAITING, b"signed")
+    journal.ask(RUNNING, 0, "first", None, {"north": b"\0north 1", "south": b"south 1"})
+    assert again().receipts() == {"north": b"\0north 1", "south": b"south 1"}
+    again().ask(RUNNING, 1, "second", Sum(SMALL, 2), {"north": b"north 2\xff"})
+    again().end(DONE, b"model", {"west": b"west 1"})
+    again().forget([DONE.name])
+    assert again().receipts() == {"north": b"north 2\xff", "south": b"south 1", "west": b"west 1"}
+
+
+@every
+def test_receipts_are_not_recorded_without_what_they_come_with(again: Open) -> None:
+    journal = again()
+    journal.accept(WAITING, b"signed")
+    journal.ask(RUNNING, 0, "first", None, {"north": b"north 1"})
+    for work in (
+        lambda: again().ask(RUNNING, 2, "third", Sum(SMALL, 2), {"north": b"north 2"}),
+        lambda: again().end(replace(DONE, name="b" * 64), b"model", {"north": b"north 2"}),
+    ):
+        with pytest.raises(JournalError):
+            work()
+    assert again().receipts() == {"north": b"north 1"}
+
+
+@pytest.mark.parametrize("opening", LASTING, indirect=True)
+def test_a_journal_of_before_there_were_receipts_goes_on_with_its_jobs(
+    again: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(sql_journal, "MIGRATIONS", sql_journal.MIGRATIONS[:1])
+        journal = again()
+        journal.accept(WAITING, b"signed")
+        with pytest.raises(JournalError):
+            journal.receipts()
+    journal = again()
+    assert [each.job for each in journal.jobs()] == [WAITING]
+    journal.ask(RUNNING, 0, "first", None, {"north": b"north 1"})
+    assert again().receipts() == {"north": b"north 1"}
 
 
 @lasting

@@ -31,7 +31,7 @@ from ledgers import (
 from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
 from dpspca.common.privacy.accountant import Filter
 from dpspca.provider.books import Books
-from dpspca.provider.ledger import Bookkeeper, Limits, MemoryLedger
+from dpspca.provider.ledger import Bookkeeper, Head, Limits, MemoryLedger
 from dpspca.provider.sqlite_ledger import SqliteLedger, read_books
 
 
@@ -284,6 +284,20 @@ def test_t15_no_clock_refills_a_budget(kept: Kept, years: float) -> None:
         kept.ledger.open(opening("late", expires_at=int(EXPIRY + 20 * YEAR)), LIMITS)
 
 
+def test_t12_what_a_ledger_told_of_itself_never_counts_against_it(kept: Kept) -> None:
+    heads = [kept.ledger.attested()]
+    for name in ("first", "second"):
+        kept.ledger.open(opening(name), LIMITS)
+        for position in range(3):
+            respond(kept.ledger, name, position)
+            heads.append(kept.ledger.attested())
+        kept.ledger.close(name, "done")
+    before = kept.ledger.head()
+    assert [kept.ledger.witnessed(head) for head in heads if head] == [None] * sum(map(bool, heads))
+    assert kept.ledger.head() == before
+    kept.ledger.open(opening("third"), LIMITS)
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (0, 3), (7, 3), (2, 3, 4), (200_003, 2)])
 def test_an_answer_of_any_form_comes_back_as_it_was(kept: Kept, shape: tuple[int, ...]) -> None:
     kept.ledger.open(opening(), LIMITS)
@@ -411,3 +425,10 @@ def test_every_ledger_says_the_same_whatever_is_done_and_keeps_within_its_budget
                 assert taken is None or taken.spent_units + taken.reserved_units <= BUDGET.budget_units
                 assert len(list(books.outbox())) * PRICE <= (taken.spent_units if taken else 0)
             assert seen(filed) == seen(remembered)
+
+
+def test_a_ledger_in_memory_takes_no_other_process_for_itself() -> None:
+    """What that one spent is gone with it, and tells nothing of these rows."""
+    ledger = MemoryLedger()
+    assert ledger.witnessed(Head("memory", 1 << 20, "0" * 64)) is None
+    ledger.open(opening(), LIMITS)

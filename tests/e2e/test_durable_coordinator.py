@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -36,7 +36,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.transport.names import Role
 from dpspca.common.transport.signing import SignedJob
 from dpspca.server.jobs import Job
-from dpspca.server.journal import JournalError
+from dpspca.server.journal import NO_RECEIPTS, JournalError
 from dpspca.server.service import Coordinator
 from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
 
@@ -229,7 +229,7 @@ def test_a_journal_that_leads_to_another_question_fails_the_job_before_anybody_i
 class Failing(PassingJournal):
     """A journal that fails when a job ends."""
 
-    def end(self, job: Job, model: bytes | None) -> None:
+    def end(self, job: Job, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
         raise JournalError("The disk is full.", "Make room.")
 
 

@@ -26,14 +26,17 @@ from dpspca.common.transport.authority import Authority
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.proof import prove
+from dpspca.common.transport.receipts import issue
 from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
 from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.provider.daemon import Daemon
 from dpspca.provider.docket import Settings
-from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.entries import Head
+from dpspca.provider.ledger import Ledger, MemoryLedger
 from dpspca.provider.preparation import check_rows
+from dpspca.provider.sqlite_ledger import SqliteLedger
 
 DIMENSION = 12
 NORTH = PartyName("town", Role.PROVIDER, "north")
@@ -78,6 +81,7 @@ class Puppet(pb_grpc.ProviderServiceServicer):
                 await self.inbound.put(message)
 
         hello = await anext(request_iterator)
+        self.challenge = hello.hello.challenge
         await self.inbound.put(hello)
         reading = asyncio.ensure_future(read())
         yield pb.ToProvider(welcome=self.welcome(hello.hello.challenge))
@@ -101,7 +105,8 @@ class Stage:
     identity: Callable[[Role, str], Identity]
     revoked: RevocationList
     another: Identity | None = None
-    ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    home: Identity = field(init=False)
+    ledger: Ledger = field(default_factory=MemoryLedger)
 
     def job(self, spec: JobSpec = SPEC, audience: str = "north", data_set: str = "cohort", **times: Any) -> SignedJob:
         who = [PartyName("town", Role.PROVIDER, audience)]
@@ -125,6 +130,12 @@ class Stage:
             await self.puppet.outbound.put(pb.ToProvider(frame=pb.Frame(sequence=sequence, content=bytes(frame))))
         return await self.reply()
 
+    async def show(self, receipt: pb.Receipt) -> None:
+        """Welcome the daemon again, with a receipt."""
+        welcome = self.puppet.welcome(self.puppet.challenge)
+        welcome.receipt.CopyFrom(receipt)
+        await self.puppet.outbound.put(pb.ToProvider(welcome=welcome))
+
     async def reply(self) -> pb.FromProvider:
         return await asyncio.wait_for(self.puppet.inbound.get(), 20)
 
@@ -133,7 +144,12 @@ def current(authority: Authority) -> RevocationList:
     return RevocationList.read(authority.revocation_list(), authority.certificate_pem)
 
 
-def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]], unproved: str | None = None) -> None:
+def play(
+    tmp_path: Path,
+    scene: Callable[[Stage], Awaitable[None]],
+    unproved: str | None = None,
+    ledger: SqliteLedger | None = None,
+) -> None:
     authority = Authority.init(tmp_path / "authority", "town", now)
 
     def identity(role: Role, name: str) -> Identity:
@@ -144,13 +160,14 @@ def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]], unproved: st
         hub = identity(Role.COORDINATOR, "hub")
         puppet = Puppet(hub)
         stage = Stage(puppet, identity(Role.ANALYST, "ada"), authority, identity, current(authority))
+        stage.ledger = ledger or stage.ledger
         if unproved:
             puppet.welcome = UNPROVED[unproved](stage)
         server = rpc.server()
         pb_grpc.add_ProviderServiceServicer_to_server(puppet, server)
         port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
         await server.start()
-        home = identity(Role.PROVIDER, "north")
+        home = stage.home = identity(Role.PROVIDER, "north")
         rows = {"cohort": check_rows(np.random.default_rng(2).standard_normal((50, DIMENSION)))}
         daemon = Daemon(
             Settings(f"127.0.0.1:{port}", lambda: home, lambda: stage.revoked, now, rows, AnythingGoes, stage.ledger)
@@ -348,5 +365,73 @@ def test_t33_a_coordinator_that_is_revoked_meanwhile_is_asked_nothing_more_of(tm
         standing = stage.ledger.standing(signed.job_id)
         assert standing is not None
         assert standing.reached == 1
+
+    play(tmp_path, scene)
+
+
+FAR = Head("5" * 32, 10**6, "ab" * 32)
+"""Of a ledger that the provider never had."""
+
+
+def strangers(stage: Stage, folder: Path) -> list[pb.Receipt]:
+    """Receipts that would stop the provider, if it took them for its own."""
+    elsewhere = Authority.init(folder / "elsewhere", "town", now)
+    request = identities.request(folder / "north elsewhere", NORTH)
+    other = identities.install(folder / "north elsewhere", elsewhere.sign(request), elsewhere.certificate_pem)
+    true = issue(stage.home, Head(FAR.ledger, 1, FAR.hash))
+    raised = pb.Receipt(**{each.name: getattr(true, each.name) for each in true.DESCRIPTOR.fields})
+    raised.entries = FAR.entries
+    east = issue(as_another(stage), FAR)
+    return [
+        pb.Receipt(),
+        pb.Receipt(ledger="x" * 10**6, certificate=b"\xff" * 100, signature=b"\0" * 100, entries=2**64 - 1),
+        east,
+        pb.Receipt(ledger=FAR.ledger, entries=1, certificate=stage.home.certificate_pem, signature=east.signature),
+        issue(other, FAR),
+        issue(stage.puppet.hub, FAR),
+        raised,
+    ]
+
+
+def test_t12_a_coordinator_cannot_stop_a_provider_with_what_it_has_not_signed(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "kept" / "ledger", tmp_path / "second" / "head") as ledger:
+
+        async def scene(stage: Stage) -> None:
+            signed = stage.job().to_bytes()
+            answers = set()
+            for receipt in strangers(stage, tmp_path):
+                await stage.show(receipt)
+                answers.add((await stage.ask(signed, 0, DENSE)).answer.content)
+            assert len(answers) == 1
+            assert answers.pop()
+            assert ledger.quarantine is None
+
+        play(tmp_path, scene, ledger=ledger)
+
+
+def test_t12_an_answer_comes_with_a_receipt_that_stops_whoever_lacks_what_it_says(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "kept" / "ledger", tmp_path / "second" / "head") as ledger:
+
+        async def scene(stage: Stage) -> None:
+            signed = stage.job().to_bytes()
+            receipt = (await stage.ask(signed, 0, DENSE)).answer.receipt
+            assert Head(receipt.ledger, receipt.entries, receipt.hash) == ledger.head()
+            for _ in range(3):
+                await stage.show(receipt)
+                assert (await stage.ask(signed, 1, SPARSE)).HasField("answer")
+            await stage.show(issue(stage.home, FAR))
+            for position, query in ((0, DENSE), (1, SPARSE), (2, SPARSE)):
+                assert (await stage.ask(signed, position, query)).refusal.code == "quarantined"
+            assert (await stage.ask(stage.job().to_bytes(), 0, DENSE)).refusal.code == "quarantined"
+
+        play(tmp_path, scene, ledger=ledger)
+
+
+def test_a_ledger_that_is_gone_with_its_process_gives_no_receipts_and_minds_none(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.show(issue(stage.home, FAR))
+        answer = (await stage.ask(stage.job().to_bytes(), 0, DENSE)).answer
+        assert answer.content
+        assert not answer.HasField("receipt")
 
     play(tmp_path, scene)

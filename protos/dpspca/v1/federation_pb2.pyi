@@ -53,16 +53,32 @@ class DataSet(_message.Message):
     def __init__(self, name: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("software", "heartbeat_seconds", "certificate", "proof")
+    __slots__ = ("software", "heartbeat_seconds", "certificate", "proof", "receipt")
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     PROOF_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
     software: str
     heartbeat_seconds: int
     certificate: bytes
     proof: bytes
-    def __init__(self, software: _Optional[str] = ..., heartbeat_seconds: _Optional[int] = ..., certificate: _Optional[bytes] = ..., proof: _Optional[bytes] = ...) -> None: ...
+    receipt: Receipt
+    def __init__(self, software: _Optional[str] = ..., heartbeat_seconds: _Optional[int] = ..., certificate: _Optional[bytes] = ..., proof: _Optional[bytes] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ...) -> None: ...
+
+class Receipt(_message.Message):
+    __slots__ = ("ledger", "entries", "hash", "certificate", "signature")
+    LEDGER_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    ledger: str
+    entries: int
+    hash: str
+    certificate: bytes
+    signature: bytes
+    def __init__(self, ledger: _Optional[str] = ..., entries: _Optional[int] = ..., hash: _Optional[str] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
@@ -101,16 +117,18 @@ class Frame(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class AnswerFrame(_message.Message):
-    __slots__ = ("job", "position", "sequence", "content")
+    __slots__ = ("job", "position", "sequence", "content", "receipt")
     JOB_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
     job: str
     position: int
     sequence: int
     content: bytes
-    def __init__(self, job: _Optional[str] = ..., position: _Optional[int] = ..., sequence: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
+    receipt: Receipt
+    def __init__(self, job: _Optional[str] = ..., position: _Optional[int] = ..., sequence: _Optional[int] = ..., content: _Optional[bytes] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("job", "position", "code", "what", "remedy")

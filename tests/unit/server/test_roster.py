@@ -79,3 +79,40 @@ def test_a_closed_link_sends_nothing_and_takes_no_question() -> None:
         assert await link.next_message(5) is None
 
     asyncio.run(scenario())
+
+
+def frame(entries: int | None) -> pb.AnswerFrame:
+    return pb.AnswerFrame(receipt=pb.Receipt(entries=entries) if entries is not None else None)
+
+
+def test_no_more_receipts_are_looked_at_than_questions_were_asked() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        assert link.receipt_in(frame(1)) is None
+        asked = [ask(link, job) for job in "ab"]
+        await asyncio.sleep(0)
+        assert link.receipt_in(frame(None)) is None
+        asked[0].cancel()
+        await asyncio.gather(*asked[:1], return_exceptions=True)
+        assert [link.receipt_in(frame(number)) is not None for number in range(4)] == [True, True, False, False]
+        asked.append(ask(link, "c"))
+        await asyncio.sleep(0)
+        link.close()
+        assert link.receipt_in(frame(5)) is None
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_t12_of_receipts_on_one_connection_the_furthest_is_kept_and_of_connections_the_last() -> None:
+    async def scenario() -> None:
+        roster = Roster()
+        first, second = Link("north", {}), Link("north", {})
+        for entries, kept in ((7, 7), (9, 9), (8, 9)):
+            roster.keep_receipt(first, pb.Receipt(entries=entries))
+            assert roster.receipts["north"].entries == kept
+        roster.keep_receipt(second, pb.Receipt(entries=3))
+        recorded = roster.receipts_of(["north", "south"])
+        assert {name: pb.Receipt.FromString(each).entries for name, each in recorded.items()} == {"north": 3}
+
+    asyncio.run(scenario())

@@ -1,0 +1,214 @@
+"""A ledger that is taken back together with its second path is noticed: the coordinator has what was signed of it."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hubs import Hub, LastingTown, around, patiently
+from ledgers import Place
+from puppets import puppet
+from town import Running, Town, federation, spec
+
+from dpspca.client.federation import JobFailedError
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.receipts import MAX_RECEIPT_BYTES, issue
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.entries import Head
+from dpspca.provider.sqlite_ledger import SqliteLedger, verify
+
+SITE = "site-0"
+FAR = Head("5" * 32, 10**6, "ab" * 32)
+"""Of a ledger that nobody has."""
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return LastingTown.found(tmp_path)
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One provider, whose disks can be tampered with between its runs."""
+
+    place: Place
+
+    @classmethod
+    def at(cls, folder: Path) -> "Provider":
+        return cls(Place(folder / "kept" / "ledger.db", folder / "second" / "head"))
+
+    @asynccontextmanager
+    async def up(self, running: Running) -> AsyncIterator[SqliteLedger]:
+        """Run it until it has been welcomed, and then for as long as a test wants."""
+        with self.place.start() as ledger:
+            await running.start(SITE, ledger=ledger)
+            try:
+                yield ledger
+            finally:
+                await stopped(running.daemons.pop(SITE))
+
+    def copied(self) -> tuple[dict[Path, bytes], bytes]:
+        """Everything that a backup of all its disks has."""
+        return self.place.snapshot(), self.place.head.read_bytes()
+
+    def restored(self, backup: tuple[dict[Path, bytes], bytes]) -> None:
+        self.place.restore(backup[0])
+        self.place.head.write_bytes(backup[1])
+        assert verify(self.place.path, self.place.head) == []  # nothing on its own disks tells
+
+    def released(self) -> None:
+        with self.place.start() as ledger:
+            ledger.release("restored after a disk failure", {}, {"cohort": (0, 0)})
+
+
+async def stopped(daemon: "asyncio.Task[None]") -> None:
+    daemon.cancel()
+    await asyncio.gather(daemon, return_exceptions=True)
+
+
+async def answers(running: Running) -> None:
+    """Run a job to its end, which this provider alone answers."""
+    job = await patiently(lambda: running.analyst.submit(spec(), "cohort", [SITE]))
+    assert (await job.result()).statement.parties == 1
+
+
+async def refuses(running: Running) -> None:
+    job = await patiently(lambda: running.analyst.submit(spec(), "cohort", [SITE]))
+    with pytest.raises(JobFailedError, match="quarantine"):
+        await job.result()
+
+
+def test_t12_ledger_and_second_path_restored_together_are_found_and_released_once(
+    town: Town, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        provider = Provider.at(tmp_path / SITE)
+        async with federation(town, names=[]) as running:
+            async with provider.up(running):
+                await answers(running)
+            backup = provider.copied()
+            async with provider.up(running):
+                await answers(running)
+            provider.restored(backup)
+            with caplog.at_level(logging.ERROR):
+                async with provider.up(running) as ledger:
+                    assert "it went back" in str(ledger.quarantine)
+                    await refuses(running)
+            assert "every job is refused" in caplog.text
+            provider.released()
+            for _ in range(2):
+                async with provider.up(running) as ledger:
+                    assert ledger.quarantine is None
+                    await answers(running)
+
+    asyncio.run(scenario())
+
+
+def test_t12_a_backup_from_after_a_release_is_found_as_well(town: Town, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        provider = Provider.at(tmp_path / SITE)
+        async with federation(town, names=[]) as running:
+            async with provider.up(running):
+                pass
+            oldest = provider.copied()
+            async with provider.up(running):
+                for _ in range(3):
+                    await answers(running)
+            provider.restored(oldest)
+            async with provider.up(running):
+                await refuses(running)
+            provider.released()
+            newer = provider.copied()
+            async with provider.up(running):
+                await answers(running)
+            provider.restored(newer)
+            async with provider.up(running) as ledger:
+                assert ledger.quarantine is not None
+                await refuses(running)
+
+    asyncio.run(scenario())
+
+
+def test_t12_ledger_and_second_path_deleted_together_are_missed(town: Town, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        provider = Provider.at(tmp_path / SITE)
+        async with federation(town, names=[]) as running:
+            async with provider.up(running):
+                await answers(running)
+            shutil.rmtree(provider.place.path.parent)
+            provider.place.head.unlink()
+            async with provider.up(running) as ledger:
+                assert "another ledger" in str(ledger.quarantine)
+                await refuses(running)
+            provider.released()
+            async with provider.up(running):
+                await answers(running)
+
+    asyncio.run(scenario())
+
+
+def test_t12_a_copy_that_runs_elsewhere_answers_nothing_once_the_other_has(town: Town, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        here, elsewhere = Provider.at(tmp_path / "here"), Provider.at(tmp_path / "elsewhere")
+        async with federation(town, names=[]) as running:
+            async with here.up(running):
+                await answers(running)
+            shutil.copytree(tmp_path / "here", tmp_path / "elsewhere")
+            async with elsewhere.up(running):
+                await answers(running)
+            async with here.up(running) as ledger:
+                assert ledger.quarantine is not None
+                await refuses(running)
+            async with elsewhere.up(running) as ledger:
+                assert ledger.quarantine is None
+                await answers(running)
+
+    asyncio.run(scenario())
+
+
+def test_t12_a_coordinator_that_was_killed_in_between_still_knows(town: Town, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        provider = Provider.at(tmp_path / SITE)
+        hub = Hub(town)
+        await hub.start()
+        async with around(town, hub, names={}) as running:
+            async with provider.up(running):
+                await answers(running)
+            backup = provider.copied()
+            async with provider.up(running):
+                await answers(running)
+            await hub.kill()
+            provider.restored(backup)
+            await hub.start()
+            async with provider.up(running) as ledger:
+                assert "it went back" in str(ledger.quarantine)
+                await refuses(running)
+            await hub.kill()
+
+    asyncio.run(scenario())
+
+
+def test_t12_a_coordinator_keeps_and_shows_no_receipt_but_a_provider_s_own(town: Town) -> None:
+    async def scenario() -> None:
+        me, other = (town.identity(Role.PROVIDER, name) for name in (SITE, "site-1"))
+        true = issue(me, FAR)
+        long = pb.Receipt(certificate=true.certificate, signature=bytes(MAX_RECEIPT_BYTES))
+        async with federation(town, names=[]) as running, puppet(running.coordinator.address, me) as held:
+            await held.greet()
+            for receipt in (pb.Receipt(), issue(other, FAR), long, pb.Receipt(certificate=b"\xff", signature=b"\0")):
+                job = await running.analyst.submit(spec(), "cohort", [SITE])
+                await held.answer(await held.question(), (0, b"nonsense"), receipt=receipt)
+                with pytest.raises(JobFailedError):
+                    await job.result()
+                assert running.coordinator.roster.receipts == {}
+            job = await running.analyst.submit(spec(), "cohort", [SITE])
+            await held.answer(await held.question(), (0, b"nonsense"), receipt=true)
+            with pytest.raises(JobFailedError):
+                await job.result()
+            assert running.coordinator.roster.receipts == {SITE: true}
+
+    asyncio.run(scenario())

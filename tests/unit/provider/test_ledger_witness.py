@@ -1,0 +1,254 @@
+"""A ledger that others remember better than its second path does is noticed too, and released once for all."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from ledgers import LIMITS, SIGNED, YEAR, Place, answer, opening, reserve, respond
+
+from dpspca.provider.entries import Entry, Head, Quarantined, Released
+from dpspca.provider.ledger import QuarantinedError
+from dpspca.provider.sqlite_ledger import SqliteLedger, export, read_books, verify
+
+NEW = {"issued_at": SIGNED + YEAR, "expires_at": SIGNED + 2 * YEAR}
+NOTHING = {"cohort": (0, 0)}
+TELLS = "A receipt that was given with an answer tells of"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A ledger and its second path, of one moment."""
+
+    place: Place
+    files: dict[Path, bytes]
+    head: bytes
+
+    @classmethod
+    def of(cls, place: Place) -> "Backup":
+        return cls(place, place.snapshot(), place.head.read_bytes())
+
+    def restore(self) -> None:
+        self.place.restore(self.files)
+        self.place.head.write_bytes(self.head)
+
+
+def told_by(ledger: SqliteLedger) -> Head:
+    """What goes out with an answer."""
+    head = ledger.attested()
+    assert head is not None
+    return head
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A ledger taken back together with its second path, and what was told of it before and since."""
+
+    place: Place
+    before: list[Head]
+    since: list[Head]
+
+
+@pytest.fixture
+def lost(place: Place) -> Lost:
+    with place.start() as ledger:
+        ledger.open(opening(), LIMITS)
+        respond(ledger, "job", 0)
+        before = [told_by(ledger)]
+        respond(ledger, "job", 1)
+        before.append(told_by(ledger))
+        ledger.open(opening("other"), LIMITS)
+    backup = Backup.of(place)
+    since = []
+    with place.start() as ledger:
+        for position in range(3):
+            respond(ledger, "other", position)
+            since.append(told_by(ledger))
+    backup.restore()
+    assert verify(place.path, place.head) == []  # the second path alone is deceived
+    return Lost(place, before, since)
+
+
+def quarantines(place: Place) -> int:
+    return [entry["kind"] for entry in export(place.path)].count("quarantined")
+
+
+def test_t12_a_ledger_taken_back_with_its_second_path_is_found_by_whoever_has_a_receipt(lost: Lost) -> None:
+    with lost.place.start() as ledger:
+        assert ledger.quarantine is None
+        ledger.witnessed(lost.since[0])
+        assert ledger.quarantine is not None
+        for refused in (
+            lambda: ledger.open(opening("new", **NEW), LIMITS),
+            lambda: reserve(ledger, "other", 0),
+            lambda: ledger.asked("job", 0),
+            lambda: ledger.stored("job", 0),
+            lambda: ledger.close("other", "done"),
+        ):
+            with pytest.raises(QuarantinedError, match="forgotten what was spent"):
+                refused()
+    assert verify(lost.place.path, lost.place.head)[0].startswith(f"Quarantined: {TELLS}")
+
+
+def test_t12_the_reason_says_how_far_the_ledger_went_back(lost: Lost) -> None:
+    with lost.place.start() as ledger:
+        reason = ledger.witnessed(lost.since[-1])
+        assert reason == ledger.quarantine
+        told, left = lost.since[-1].entries, ledger.head().entries - 1
+        assert reason == f"{TELLS} {told} entries, the ledger has {left}: it went back."
+
+
+def test_t12_older_receipts_of_the_same_ledger_change_nothing(lost: Lost) -> None:
+    with lost.place.start() as ledger:
+        entries = ledger.head().entries
+        for head in lost.before:
+            assert ledger.witnessed(head) is None
+        assert (ledger.quarantine, ledger.head().entries) == (None, entries)
+        respond(ledger, "job", 2)
+
+
+def test_t12_a_copy_that_went_its_own_way_is_found_whichever_is_longer(lost: Lost) -> None:
+    with lost.place.start() as ledger:
+        for number in range(3):
+            ledger.open(opening(f"job {number}", data_set=f"set {number}"), LIMITS)
+            for position in range(3):
+                respond(ledger, f"job {number}", position)
+        assert ledger.head().entries > lost.since[-1].entries
+        assert "another entry" in str(ledger.witnessed(lost.since[-1]))
+
+
+def test_t12_a_ledger_that_was_deleted_with_its_second_path_cannot_begin_anew_unnoticed(lost: Lost) -> None:
+    shutil.rmtree(lost.place.path.parent)
+    lost.place.head.unlink()
+    with lost.place.start() as ledger:
+        assert ledger.quarantine is None
+        assert ledger.witnessed(lost.before[0]) == f"{TELLS} another ledger than this one."
+        with pytest.raises(QuarantinedError):
+            ledger.open(opening("new", **NEW), LIMITS)
+
+
+def test_t12_a_witnessed_quarantine_lasts_over_restarts_and_is_recorded_once(lost: Lost) -> None:
+    for _ in range(3):
+        with lost.place.start() as ledger:
+            ledger.witnessed(lost.since[-1])
+            assert ledger.quarantine is not None
+    assert quarantines(lost.place) == 1
+
+
+def test_t12_what_was_released_is_forgiven_with_all_that_led_to_it_and_nothing_further(lost: Lost) -> None:
+    with lost.place.start() as ledger:
+        ledger.witnessed(lost.since[1])
+        ledger.release("counted by hand", {}, NOTHING)
+    for _ in range(2):
+        with lost.place.start() as ledger:
+            for head in (*lost.before, *lost.since[:2]):
+                assert ledger.witnessed(head) is None
+            assert ledger.quarantine is None
+    with lost.place.start() as ledger:
+        ledger.open(opening("new", **NEW), LIMITS)
+        respond(ledger, "new", 0)
+        assert ledger.witnessed(lost.since[2]) is not None
+
+
+def test_t12_a_ledger_that_went_back_again_after_a_release_is_found_however_few_entries_it_has(lost: Lost) -> None:
+    """The lost entries number fewer than those that were forgiven, and are not taken for them."""
+    place = lost.place
+    with place.start() as ledger:
+        ledger.witnessed(Head(lost.since[0].ledger, 1000, "0" * 64))
+        ledger.release("counted by hand", {}, NOTHING)
+        ledger.open(opening("new", **NEW), LIMITS)
+    backup = Backup.of(place)
+    with place.start() as ledger:
+        respond(ledger, "new", 0)
+        newest = told_by(ledger)
+    backup.restore()
+    with place.start() as ledger:
+        assert newest.entries < 1000
+        assert "it went back" in str(ledger.witnessed(newest))
+
+
+def test_t12_a_release_that_was_lost_with_what_followed_it_is_missed(lost: Lost) -> None:
+    before = Backup.of(lost.place)
+    with lost.place.start() as ledger:
+        ledger.witnessed(lost.since[-1])
+        ledger.release("counted by hand", {}, NOTHING)
+        ledger.open(opening("new", **NEW), LIMITS)
+        respond(ledger, "new", 0)
+        newest = told_by(ledger)
+    before.restore()
+    with lost.place.start() as ledger:
+        assert ledger.witnessed(newest) == f"{TELLS} another ledger than this one."
+
+
+def test_t12_what_the_second_path_found_and_an_operator_released_is_not_found_again_by_a_receipt(
+    place: Place,
+) -> None:
+    with place.start() as ledger:
+        ledger.open(opening(), LIMITS)
+        backup = place.snapshot()
+        respond(ledger, "job", 0)
+        newest = told_by(ledger)
+    place.restore(backup)
+    with place.start() as ledger:
+        assert "second path" in str(ledger.quarantine)
+        ledger.release("counted by hand", {}, NOTHING)
+        assert ledger.witnessed(newest) is None
+        assert ledger.quarantine is None
+
+
+def test_t12_a_receipt_that_says_more_than_the_second_path_did_is_recorded_before_the_release(lost: Lost) -> None:
+    lost.place.head.unlink()
+    with lost.place.start() as ledger:
+        assert "second path" in str(ledger.quarantine)
+        assert "went back" in str(ledger.witnessed(lost.since[-1]))
+        ledger.release("counted by hand", {}, NOTHING)
+        assert ledger.witnessed(lost.since[-1]) is None
+
+
+def test_t12_a_release_is_covered_by_the_second_path_under_its_new_name(lost: Lost) -> None:
+    names = [lost.before[0].ledger]
+    for number in (1, 2):
+        with lost.place.start() as ledger:
+            ledger.witnessed(Head("elsewhere", number, "0" * 64))
+            ledger.release("counted by hand", {}, NOTHING)
+            names.append(ledger.head().ledger)
+        assert verify(lost.place.path, lost.place.head) == []
+        lost.place.start().shut()
+        assert read_books(lost.place.path).head.ledger == names[-1]
+    assert len(set(names)) == 3
+
+
+def test_nothing_is_told_that_a_power_cut_could_take_back(place: Place) -> None:
+    """A reservation that is not on the second path yet is not told of: a crash may leave the two apart by it."""
+    with place.start() as ledger:
+        ledger.open(opening(), LIMITS)
+        opened = told_by(ledger)
+        assert reserve(ledger, "job", 0)
+        assert told_by(ledger) == opened
+        ledger.store("job", 0, answer("job", 0))
+        assert told_by(ledger) == ledger.head()
+
+
+@pytest.mark.parametrize("fact", [Quarantined("why"), Released("why", {"cohort": [1, 2]})])
+def test_an_entry_of_before_there_were_witnesses_is_read_as_it_was_meant(fact: Quarantined | Released) -> None:
+    """Older software wrote no head into a quarantine and no new name into a release."""
+    written = Entry.following(Head("x", 1, "0" * 64), 7, fact).to_dict()
+    old = {name: value for name, value in written.items() if name in {"number", "at", "kind", "reason", "counted"}}
+    assert len(written) > len(old) + 1
+    assert Entry.read(json.dumps(old), "").fact == fact
+
+
+def test_a_ledger_of_before_there_were_witnesses_is_taken_over_and_kept_from_older_software(place: Place) -> None:
+    with place.start() as ledger:
+        ledger.open(opening(), LIMITS)
+        respond(ledger, "job", 0)
+    place.tamper("PRAGMA user_version = 1")
+    with place.start() as ledger:
+        respond(ledger, "job", 1)
+    assert place.tamper("PRAGMA user_version") == [(2,)]
