@@ -175,6 +175,12 @@ class Books:
         """
         return seen.entries <= self._seen_elsewhere.get(seen.ledger, 0)
 
+    def trim(self, now: float) -> None:
+        """Leave the questions of jobs that are over to their entries: of each, half a kilobyte would stay for ever."""
+        for name, job in self.jobs.items():
+            if job.questions and self.is_over(name, now):
+                job.questions.clear()
+
     def is_over(self, job: str, now: float) -> bool:
         """Tell whether nobody can ask for a job's answers again: it is closed, and its signature has expired."""
         found = self.jobs.get(job)

@@ -179,6 +179,7 @@ class SqliteLedger(Bookkeeper):
         over = {job for job, _ in self._database.answers() if self._books.is_over(job, now)}
         if over:
             self._database.drop(self._books.head, sorted(over))
+        self._books.trim(now)
 
 
 def difference(
