@@ -15,9 +15,11 @@ from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.question import Extent
 from dpspca.common.transport import wire
 from dpspca.common.transport.errors import NotTrustedError
+from dpspca.common.transport.names import Role
 from dpspca.common.transport.proof import new_challenge, require_coordinator
 from dpspca.common.transport.receipts import require_own
 from dpspca.common.transport.signing import SignedJob
+from dpspca.common.transport.trust import peer_of, require_role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .docket import Docket, OpenJob, Settings
@@ -115,8 +117,17 @@ class Conversation:
 
     async def _enter(self, welcome: pb.Welcome) -> None:
         """Come in, and hear what the coordinator was told of our ledger before anything is answered."""
+        me = self._settings.identity()
+        require_coordinator(
+            welcome.certificate,
+            welcome.proof,
+            self._challenge,
+            me.name,
+            authority_pem=me.authority_pem,
+            now=self._settings.clock(),
+            revoked=self._settings.revocations(),
+        )
         self._coordinator = welcome
-        self._judge()
         if welcome.HasField("receipt"):
             await asyncio.to_thread(self._heed, welcome.receipt)
         self._patience = MISSED * min(max(1, welcome.heartbeat_seconds), SLOWEST_HEARTBEAT)
@@ -136,19 +147,12 @@ class Conversation:
             _log.error("The ledger is in quarantine, and every job is refused: %s", reason)
 
     def _judge(self) -> None:
-        """End the connection of whoever is no coordinator, or is one no longer."""
+        """End the connection of whoever has not proved to be a coordinator, or is one no longer."""
         if self._coordinator is None:
             raise NotTrustedError("The other side has not said who it is.", "Check the coordinator's address.")
-        me = self._settings.identity()
-        require_coordinator(
-            self._coordinator.certificate,
-            self._coordinator.proof,
-            self._challenge,
-            me.name,
-            authority_pem=me.authority_pem,
-            now=self._settings.clock(),
-            revoked=self._settings.revocations(),
-        )
+        authority = self._settings.identity().authority_pem
+        shown = self._coordinator.certificate
+        require_role(peer_of(shown, authority, self._settings.clock(), self._settings.revocations()), Role.COORDINATOR)
 
     async def _begin(self, ask: pb.Ask) -> None:
         """Verify the job, and hold the announcement against its plan, before a frame is kept."""
