@@ -9,8 +9,13 @@ CODE := src/dpspca/*
 SCRIPTS := tests bench deploy
 KILLS ?= 200
 ROUNDS ?= 100000
+FUZZ := build/fuzz
+FUZZ_SECONDS ?= 60
+GUARDS := provider/gate.py,provider/ledger*.py,provider/sqlite_ledger.py,provider/books.py,provider/accounts.py,provider/entries.py,provider/policy.py,common/privacy/accountant.py,common/queries.py,common/question.py
+GUARDED_BY := tests/contract/test_ledgers.py tests/unit/provider tests/property/test_sensitivity.py \
+	$(addprefix tests/unit/common/,privacy/test_accountant.py test_plan.py test_queries.py)
 
-.PHONY: help demo compose-demo test test-slow mutants torture soak lint types check package protos lock clean
+.PHONY: help demo compose-demo test test-slow mutants torture soak fuzz coverage lint types check package protos lock clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -48,6 +53,20 @@ torture: $(READY)  ## kill and stop real daemons two hundred times while jobs ru
 soak: $(READY)  ## have a real federation answer a hundred thousand rounds, and watch its memory; ROUNDS
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/soak.py --rounds $(ROUNDS)
 
+$(FUZZ)/.ready: requirements-fuzz.lock
+	$(PYTHON) -m venv $(FUZZ)
+	$(FUZZ)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes \
+		-r requirements-fuzz.lock || { echo "There is no atheris for this Python and this machine, and so no fuzzing by coverage."; exit 1; }
+	@touch $@
+
+fuzz: $(FUZZ)/.ready  ## have a machine look for a conversation that breaks a provider, for so many FUZZ_SECONDS
+	PYTHONPATH=src $(FUZZ)/bin/python tests/fuzz/coverage_guided.py $(FUZZ)/corpus \
+		-max_total_time=$(FUZZ_SECONDS) -max_len=16384 -artifact_prefix=$(FUZZ)/
+
+coverage: $(READY)  ## see that tests reach every branch of what guards the budget and checks the questions
+	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest -m "not slow" -n auto $(GUARDED_BY) -q --cov --cov-report=
+	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --include=$(GUARDS) --show-missing --fail-under=100
+
 lint: $(READY)  ## check style and who imports whom
 	$(BIN)/ruff format --check $(CODE) $(SCRIPTS)
 	$(BIN)/ruff check $(CODE) $(SCRIPTS)
@@ -65,7 +84,7 @@ package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere
 	$(PYTHON) -m venv build/installed
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
-	cd build && installed/bin/python -m pytest -m "not slow" -n auto -c ../pyproject.toml --rootdir .. ../tests
+	cd build && installed/bin/python -m pytest -m "not slow" -n auto -c ../pyproject.toml --rootdir .. ../tests/unit ../tests/contract
 
 protos: $(READY)  ## generate the code for the messages
 	$(BIN)/python -m grpc_tools.protoc -I dpspca/protos=protos --python_out=src --grpc_python_out=src --pyi_out=src \
@@ -76,6 +95,8 @@ lock: $(READY)  ## pin every dependency by hash, for every platform
 		--all-extras --group dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--extra cli --extra plots --extra postgres --output-file requirements-run.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--extra cli --group fuzz --output-file requirements-fuzz.lock pyproject.toml
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) build dist out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidDataError
 from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.spec import JobSpec, Schema
@@ -78,8 +79,8 @@ class JobStatus:
             answered=message.answered,
             step=message.step,
             bytes_moved=message.bytes_moved,
-            submitted=datetime.fromtimestamp(message.submitted, UTC),
-            ended=datetime.fromtimestamp(message.ended, UTC) if message.ended else None,
+            submitted=_moment(message.submitted),
+            ended=_moment(message.ended) if message.ended else None,
             participants=tuple(
                 ParticipantStatus(each.name, each.asked, each.answered, each.reason) for each in message.participants
             ),
@@ -104,3 +105,11 @@ def spent(spec: JobSpec, questions: int) -> float:
     """
     paid = catalogue.plan(spec)[:questions]
     return compose(events(paid)).epsilon(spec.budget.delta) if events(paid) else 0.0
+
+
+def _moment(seconds: float) -> datetime:
+    """Read a time of the coordinator's."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        raise InvalidDataError("The coordinator tells a time that is none.", "Do not trust it.") from None

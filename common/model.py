@@ -105,7 +105,7 @@ class Model:
                 feature_names=None if names is None else tuple(names),
                 **_arrays(header["shapes"], body),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
             if isinstance(problem, CorruptModelError):
                 raise
             raise _corrupt("The bytes do not hold a model.") from None

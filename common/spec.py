@@ -26,6 +26,9 @@ MAX_DIMENSION: Final = 2**24
 MAX_COMPONENT_ENTRIES: Final = 2**26
 """Components times columns: half a gigabyte an answer, so that no job asks for more memory than a machine has."""
 
+_LONGEST_KEY: Final = 60
+_MOST_KEYS: Final = 10
+
 _REAL: Final = (int, float, np.integer, np.floating)
 
 
@@ -262,7 +265,7 @@ def choice(kind: Any, name: str, value: object) -> Any:  # noqa: ANN401  # any e
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a key given twice: two readers might take different ones."""
     keys = [key for key, _ in pairs]
-    check(len(set(keys)) == len(keys), f"A key is given twice among {', '.join(keys)}.", "Give every key once.")
+    check(len(set(keys)) == len(keys), f"A key is given twice among {_listed(keys)}.", "Give every key once.")
     return dict(pairs)
 
 
@@ -305,12 +308,21 @@ def _plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
     return list(value) if isinstance(value, tuple) else value
 
 
+def _listed(keys: Sequence[str]) -> str:
+    """Name a stranger's keys in a line that can be written everywhere."""
+    plain = (
+        key if key.isprintable() and len(key) <= _LONGEST_KEY else ascii(key)[:_LONGEST_KEY]
+        for key in keys[:_MOST_KEYS]
+    )
+    return ", ".join(plain)
+
+
 def _known(kind: type, raw: object, name: str) -> dict[str, Any]:
     """Refuse a key that ``kind`` does not have, or content that is no object."""
     if not isinstance(raw, dict):
         raise InvalidTypeError(f"{name} is missing or no object.", "Send a JSON object.")
     unknown = sorted(set(raw) - {f.name for f in fields(kind)})
-    check(not unknown, f"{name} has keys that are not known: {', '.join(unknown)}.", "Remove or correct them.")
+    check(not unknown, f"{name} has keys that are not known: {_listed(unknown)}.", "Remove or correct them.")
     needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
     missing = sorted(needed - set(raw))
     check(not missing, f"{name} lacks {', '.join(missing)}.", "Add it.")

@@ -214,9 +214,8 @@ class Conversation:
     async def _refuse(self, ask: pb.Ask, problem: DpspcaError) -> None:
         job = _job_name(ask)
         _log.warning("Refused question %d of job %.12s: %s", ask.position + 1, job, problem)
-        refusal = pb.Refusal(
-            job=job, position=ask.position, code=problem.code, what=problem.what, remedy=problem.remedy
-        )
+        what, remedy = (text.encode(errors="replace").decode() for text in (problem.what, problem.remedy))
+        refusal = pb.Refusal(job=job, position=ask.position, code=problem.code, what=what, remedy=remedy)
         await self._outbound.put(pb.FromProvider(refusal=refusal))
 
 

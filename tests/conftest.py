@@ -11,4 +11,6 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 # Deterministic examples: a property that fails once fails on every run.
 settings.register_profile("dpspca", deadline=None, derandomize=True)
-settings.load_profile("dpspca")
+# HYPOTHESIS_PROFILE=thorough: other examples every time, and twenty times as many.
+settings.register_profile("thorough", deadline=None, max_examples=2000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dpspca"))

@@ -119,7 +119,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InvalidParameterError(f"{path} cannot be read: {problem.strerror}.", "Give the path of a file.") from None
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise InvalidParameterError(f"{path} is not valid TOML: {problem}.", "Mend that line.") from None
 
 

@@ -220,3 +220,7 @@ def test_an_extent_covers_smaller_ones_of_its_own_shape() -> None:
     assert not Extent(10, 2, 5).covers(Extent(10, 2, 6))
     assert not Extent(10, 2, 5).covers(Extent(10, 3, 4))
     assert not Extent(10, 2, 5).covers(Extent(11, 2, 4))
+
+
+def test_a_count_is_in_ones_whatever_the_bound_on_the_rows() -> None:
+    assert [question.unit_value(bound) for question in (Count, CountAbove) for bound in (0.1, 100.0)] == [1.0] * 4

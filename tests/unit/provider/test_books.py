@@ -184,6 +184,10 @@ def test_the_outbox_says_what_left_when_for_whom_and_under_which_signature() -> 
     assert first.sha256 != second.sha256
 
 
+def test_the_outbox_leaves_out_what_was_paid_for_and_never_answered() -> None:
+    assert list(after(founded(), opening(), Reserved("job", 0, "q", "d", PRICE, SLACK)).outbox()) == []
+
+
 # --- Quarantine -------------------------------------------------------------------------------------------------------
 
 

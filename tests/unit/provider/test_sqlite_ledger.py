@@ -408,6 +408,14 @@ def test_a_kept_answer_that_was_changed_is_never_sent(used: Place, change: str) 
             ledger.stored("job", 1)
 
 
+def test_a_kept_answer_that_was_removed_is_gone_and_no_other_takes_its_place(used: Place) -> None:
+    used.tamper("DELETE FROM answers")
+    with used.start() as ledger:
+        assert ledger.stored("job", 1) is None
+        with pytest.raises(RefusedError, match="No answer is awaited"):
+            ledger.store("job", 1, answer("job", 1))
+
+
 def test_verification_says_what_is_missing_and_what_is_too_much(used: Place) -> None:
     used.tamper("UPDATE answers SET position = 7 WHERE position = 1")
     assert verify(used.path, used.head) == [

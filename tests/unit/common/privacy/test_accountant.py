@@ -207,6 +207,16 @@ def test_slack_that_eats_all_of_delta_leaves_no_promise() -> None:
     assert compose([GaussianEvent(1, 1, SLACK)]).epsilon(0) == math.inf
 
 
+def test_an_epsilon_that_is_not_found_in_a_hundred_steps_is_infinite_and_never_too_small() -> None:
+    """Where the charge for slack grows as fast as it is made up for, steps are as small as they get."""
+    loss = compose([GaussianEvent(1, 1, 1e-9)])
+    lost, found = 0.0, 0.5
+    while (middle := (lost + found) / 2) not in {lost, found}:
+        lost, found = (middle, found) if math.isinf(loss.epsilon(middle)) else (lost, middle)
+    assert loss.epsilon(lost) == math.inf
+    assert loss.delta(loss.epsilon(found)) <= found
+
+
 # --- Filter -----------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,98 @@
+"""What can happen to a stored file: to its bytes, or to the values that they stand for."""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from hypothesis import Phase, is_hypothesis_test, settings
+from hypothesis import strategies as st
+from messages import EDGES, spoiled
+
+from dpspca.common.errors import DpspcaError
+
+PAGE: Final = 4096
+ANY_TEXT: Final = st.text(st.characters(exclude_categories=[]), max_size=12)
+"""With halves of letters, too, which JSON can hold."""
+SCALARS: Final = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([*EDGES, -1, -(2**63), 2**63, 2**64, 10**400]),
+    st.floats(),
+    ANY_TEXT,
+    st.sampled_from(["done", "cohort", "0" * 64, "2026-01-01T00:00:00+00:00"]),
+)
+VALUES: Final = st.recursive(
+    SCALARS,
+    lambda deeper: st.lists(deeper, max_size=3) | st.dictionaries(ANY_TEXT, deeper, max_size=3),
+    max_leaves=6,
+)
+DEEP: Final = "[" * 100_000
+"""Deeper than any reader goes."""
+
+
+@st.composite
+def altered(draw: st.DrawFn, value: Any) -> Any:
+    """Change something somewhere: put anything in its place, leave it out, or add to it."""
+    if not isinstance(value, dict | list) or not value or draw(st.integers(0, 4)) == 0:
+        return draw(VALUES)
+    if isinstance(value, list):
+        place = draw(st.integers(0, len(value) - 1))
+        return [*value[:place], draw(altered(value[place])), *value[place + 1 :]]
+    key = draw(st.sampled_from(sorted(value)))
+    match draw(st.sampled_from(["change", "change", "change", "leave out", "add"])):
+        case "leave out":
+            return {name: each for name, each in value.items() if name != key}
+        case "add":
+            return value | {draw(ANY_TEXT): draw(VALUES)}
+        case _:
+            return value | {key: draw(altered(value[key]))}
+
+
+def written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def damaged(content: bytes) -> st.SearchStrategy[bytes]:
+    """Spoil a place or two."""
+    return spoiled(content) | spoiled(content).flatmap(spoiled)
+
+
+@st.composite
+def damaged_pages(draw: st.DrawFn, content: bytes) -> bytes:
+    """Spoil pages where they begin, which is where they say what they hold."""
+    pages = st.integers(0, len(content) // PAGE - 1)
+    made = bytearray(content)
+    for page, at, value in draw(
+        st.lists(st.tuples(pages, st.integers(0, 120), st.integers(0, 255)), min_size=1, max_size=6)
+    ):
+        made[page * PAGE + at] = value
+    return bytes(made)
+
+
+def unmended(reason: str, part: int = 1) -> Callable[[Any], Any]:
+    """Mark what is known to fail, so that it is noticed when it does not any more. No time is spent on shrinking.
+
+    Of hypothesis's examples, it takes one part in so many.
+    """
+    expected = pytest.mark.xfail(strict=True, reason=reason)
+
+    def marked(test: Any) -> Any:
+        quick = settings(
+            max_examples=settings().max_examples // part,
+            phases=[Phase.explicit, Phase.generate],
+            report_multiple_bugs=False,
+        )
+        return expected(quick(test) if is_hypothesis_test(test) else test)
+
+    return marked
+
+
+def require_words(read: Callable[[], object], kind: type[DpspcaError] = DpspcaError) -> None:
+    """Require that something is read, or refused with an error of ours."""
+    words: tuple[str, ...] = ("read", "")
+    try:
+        read()
+    except kind as problem:
+        words = problem.what, problem.remedy
+    assert words[0]

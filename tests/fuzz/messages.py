@@ -1,0 +1,314 @@
+"""One strategy for every message of the protocol: what a stranger may send that has the form, or once had it.
+
+A skeleton is a message that could be true. It is sent as it is, with some of its fields changed, or with some of its
+bytes; or every field of it holds anything.
+"""
+
+import struct
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError
+from hypothesis import settings
+from hypothesis import strategies as st
+from people import DIMENSION, FULL, PLAIN, ask, people, welcome
+
+from dpspca.common.algorithms import catalogue
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+EDGES: Final = (0, 1, 2, 3, 6, 7, 255, 2**15, 2**20, 2**24, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1)
+"""Numbers at which programs go wrong; the largest are -1 and -2 to whoever forgets that there is no sign."""
+KINDS: Final = ("count", "count-above", "column-sums", "squared-columns", "covariance", "covariance-product")
+WORDS: Final = (
+    "",
+    "done",
+    "failed",
+    "cohort",
+    "plain",
+    "full",
+    "bob's",
+    "\0",
+    "a" * 300,
+    "dpspca://town/analyst/ada",
+    "\u202e\U00010000",
+)
+
+ONE_OF: Final = ("FromProvider", "ToProvider")
+"""Messages that hold one of several."""
+SPECS: Final = {b"plain": PLAIN, b"full": FULL}
+PLANS: Final = {word: catalogue.plan(spec) for word, spec in SPECS.items()}
+
+few: Final = settings(max_examples=settings().max_examples // 3)
+"""For what takes long."""
+
+# --- Values -----------------------------------------------------------------------------------------------------------
+
+
+def spoiled(content: bytes) -> st.SearchStrategy[bytes]:
+    """Cut, turn over, double, put in or take out some bytes."""
+    places = st.integers(0, len(content))
+    return st.one_of(
+        places.map(lambda end: content[:end]),
+        st.tuples(st.integers(0, max(0, len(content) - 1)), st.integers(1, 255)).map(
+            lambda flip: (
+                content[: flip[0]] + bytes(each ^ flip[1] for each in content[flip[0] :][:1]) + content[flip[0] + 1 :]
+            )
+        ),
+        st.tuples(places, places).map(lambda cut: content[: cut[0]] + content[cut[1] :]),
+        st.tuples(places, st.binary(max_size=20)).map(lambda put: content[: put[0]] + put[1] + content[put[0] :]),
+    )
+
+
+def _bytes(known: bytes) -> st.SearchStrategy[bytes]:
+    signed = st.sampled_from([*people().good, *people().bad])
+    numbers = st.lists(st.floats(width=64), max_size=12).map(_doubles)
+    true = st.sampled_from([people().good[b"plain"].to_bytes(), people().identities["hub"].certificate_pem])
+    return st.one_of(spoiled(known), st.binary(max_size=120), numbers, signed, true.flatmap(spoiled))
+
+
+def _doubles(values: list[float]) -> bytes:
+    return struct.pack(f"<{len(values)}d", *values)
+
+
+def _value(field: FieldDescriptor, known: Any) -> st.SearchStrategy[Any]:
+    match field.cpp_type:
+        case FieldDescriptor.CPPTYPE_UINT32:
+            return st.sampled_from(EDGES) | st.integers(0, 2**32 - 1)
+        case FieldDescriptor.CPPTYPE_UINT64:
+            return st.sampled_from(EDGES) | st.integers(0, 2**64 - 1)
+        case FieldDescriptor.CPPTYPE_DOUBLE:
+            return st.floats()
+        case FieldDescriptor.CPPTYPE_BOOL:
+            return st.booleans()
+        case FieldDescriptor.CPPTYPE_MESSAGE:
+            return anything(field.message_type.name)
+        case _ if field.type == FieldDescriptor.TYPE_BYTES:
+            return _bytes(known if isinstance(known, bytes) else b"")
+        case _:
+            text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)  # no surrogates: gRPC has none
+            return st.sampled_from([*WORDS, *KINDS]) | text
+
+
+# --- Messages ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def anything(draw: st.DrawFn, name: str) -> Any:
+    """Fill any fields with anything."""
+    kind: Any = getattr(pb, name)
+    return draw(altered(kind(), most=len(kind.DESCRIPTOR.fields)))
+
+
+@st.composite
+def altered(draw: st.DrawFn, message: Any, most: int = 3) -> Any:
+    """Change some fields."""
+    made = type(message).FromString(message.SerializeToString())
+    fields = list(made.DESCRIPTOR.fields)
+    chosen = draw(st.lists(st.sampled_from(fields), max_size=most, unique_by=lambda it: it.name)) if fields else []
+    for field in chosen:
+        _put(draw, made, field)
+    return made
+
+
+def _put(draw: st.DrawFn, message: Any, field: FieldDescriptor) -> None:
+    if field.is_repeated:
+        message.ClearField(field.name)
+        getattr(message, field.name).extend(draw(st.lists(_value(field, b""), max_size=4)))
+        return
+    found = getattr(message, field.name)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+        deeper = altered(found) if message.HasField(field.name) else _value(field, b"")
+        getattr(message, field.name).CopyFrom(draw(deeper))
+    else:
+        setattr(message, field.name, draw(_value(field, found)))
+
+
+@st.composite
+def corrupted(draw: st.DrawFn, message: Any) -> Any:
+    """Spoil a message's bytes; what nobody can read is left as nothing."""
+    content = draw(spoiled(message.SerializeToString()))
+    try:
+        return type(message).FromString(content)
+    except DecodeError:
+        return type(message)()
+
+
+def _wild(true: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Take true messages, mostly; or some that were."""
+    return st.one_of(true, true, true.flatmap(altered), true.flatmap(corrupted))
+
+
+# --- Skeletons --------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def _asks(draw: st.DrawFn) -> pb.Ask:
+    word = draw(st.sampled_from([b"plain", b"plain", b"full", b"full", b"bob's", *people().bad]))
+    spec = SPECS.get(word, PLAIN)
+    made = ask(word, spec, draw(st.integers(0, len(catalogue.plan(spec)))), draw(st.integers(0, 1)))
+    if draw(st.integers(0, 3)) == 0:
+        made.content = b""
+    return made
+
+
+@st.composite
+def _welcomes(draw: st.DrawFn) -> pb.Welcome:
+    made = welcome(draw(st.sampled_from(["hub", "hub", "hub", "hub", *people().identities]))).welcome
+    if draw(st.booleans()):
+        made.receipt.CopyFrom(draw(_receipts()))
+    return made
+
+
+def _contents() -> st.SearchStrategy[bytes]:
+    """Give what belongs after an announcement."""
+    return st.sampled_from([ask(word, spec, len(PLANS[word]) - 1).content for word, spec in SPECS.items()])
+
+
+def _names() -> st.SearchStrategy[str]:
+    return st.sampled_from(["plain", "full", "bob's"])
+
+
+def _answers() -> st.SearchStrategy[pb.AnswerFrame]:
+    """Give numbers, as many as a product, a vector or a count has."""
+    whole = st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**40), 2**40)
+    lengths = st.sampled_from([1, 5, DIMENSION, 2 * DIMENSION])
+    numbers = lengths.flatmap(lambda count: st.lists(whole, min_size=count, max_size=count)).map(_integers)
+    return st.builds(
+        pb.AnswerFrame,
+        job=_names(),
+        position=st.integers(0, 7),
+        sequence=st.sampled_from([0, 0, 0, 1]),
+        content=numbers,
+    )
+
+
+def _receipts() -> st.SearchStrategy[pb.Receipt]:
+    """Give what a provider signed of a ledger, this one or another."""
+    by = st.sampled_from([b"north", b"east", b"hub"])
+    return st.builds(pb.Receipt, ledger=st.just("memory"), entries=st.integers(0, 9), hash=st.just("0" * 64)).flatmap(
+        lambda made: by.map(lambda who: _stamped(made, who))
+    )
+
+
+def _stamped(receipt: pb.Receipt, who: bytes) -> pb.Receipt:
+    receipt.certificate = receipt.signature = who
+    return receipt
+
+
+def _integers(values: list[int]) -> bytes:
+    return b"".join(each.to_bytes(8, "little", signed=True) for each in values)
+
+
+@cache
+def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
+    offers = st.builds(pb.DataSet, name=st.just("cohort"), dimension=st.just(DIMENSION))
+    return {
+        "Welcome": _welcomes(),
+        "Heartbeat": st.just(pb.Heartbeat()),
+        "Ask": _asks(),
+        "Frame": st.builds(pb.Frame, sequence=st.sampled_from([0, 0, 0, 1]), content=_contents()),
+        "Farewell": st.builds(pb.Farewell, job=_names(), state=st.sampled_from(["done", "failed", "cancelled", "x"])),
+        "DataSet": offers,
+        "Hello": st.builds(
+            pb.Hello, data_sets=st.lists(offers, max_size=2), challenge=st.binary(min_size=32, max_size=32)
+        ),
+        "AnswerFrame": _answers(),
+        "Refusal": st.builds(pb.Refusal, job=_names(), position=st.integers(0, 7), code=st.just("refused")),
+        "SubmitRequest": st.builds(pb.SubmitRequest, signed_job=st.sampled_from([*people().good, *people().bad])),
+        "JobName": st.builds(pb.JobName, job=st.builds("{}{}".format, _names(), st.sampled_from(["", "/8", "/1"]))),
+        "ListRequest": st.just(pb.ListRequest()),
+        "DataSetsRequest": st.just(pb.DataSetsRequest()),
+        "Receipt": _receipts(),
+        "Participant": st.builds(pb.Participant, name=st.sampled_from(["north", "south"])),
+        "Job": st.builds(pb.Job, job=_names(), state=st.sampled_from(["waiting", "running", "done", "failed"])),
+        "Offer": st.builds(pb.Offer, provider=st.just("north"), data_set=offers),
+    }
+
+
+@cache
+def messages(name: str) -> st.SearchStrategy[Any]:
+    """Give messages of one type: true, changed, corrupted, or of no sense at all."""
+    if name in ONE_OF:
+        return _one_of(name)
+    return _wild(_skeletons()[name]) | anything(name)
+
+
+@cache
+def _one_of(name: str) -> st.SearchStrategy[Any]:
+    """Give messages of a type that holds one of several."""
+    kind: Any = getattr(pb, name)
+    fields = kind.DESCRIPTOR.oneofs_by_name["message"].fields
+    each = [messages(field.message_type.name).map(lambda told, n=field.name: kind(**{n: told})) for field in fields]
+    return st.one_of(*each, st.just(kind()))
+
+
+@st.composite
+def to_provider(draw: st.DrawFn, most: int = 16) -> list[pb.ToProvider]:
+    """Give what a coordinator may say: plans in their order, as they should go, among anything else."""
+    reached = dict.fromkeys(SPECS, 0)
+    said = [welcome()]
+    for _ in range(draw(st.integers(0, most))):
+        word = draw(st.sampled_from([None, *(word for word, number in reached.items() if number < len(PLANS[word]))]))
+        if word is None:
+            said.append(draw(_one_of("ToProvider") | messages("Ask").map(lambda told: pb.ToProvider(ask=told))))
+            continue
+        proper = ask(word, SPECS[word], reached[word])
+        reached[word] += 1
+        said += draw(_in_pieces(proper) | altered(proper, most=1).map(lambda told: [pb.ToProvider(ask=told)]))
+    return said
+
+
+def _in_pieces(question: pb.Ask) -> st.SearchStrategy[list[pb.ToProvider]]:
+    """Send a question whole, in a frame of its own, or twice."""
+    alone = type(question).FromString(question.SerializeToString())
+    alone.content = b""
+    whole, frame = pb.ToProvider(ask=question), pb.ToProvider(frame=pb.Frame(content=question.content))
+    framed = [pb.ToProvider(ask=alone), *([frame] if question.content else [])]
+    return st.sampled_from([[whole], [whole], framed, [whole, whole]])
+
+
+def from_provider() -> st.SearchStrategy[pb.FromProvider]:
+    """Give what a provider may say."""
+    return _one_of("FromProvider")
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[list[Any]]:
+    """Give what a provider says on connection after connection: it greets first, mostly, and answers among all else."""
+    offered = pb.DataSet(name="cohort", dimension=DIMENSION)
+    greeting = pb.FromProvider(hello=pb.Hello(data_sets=[offered], challenge=bytes(32)))
+    numbers = st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=4)
+    anything_else = from_provider() | st.lists(st.sampled_from(LARGE), min_size=1, max_size=4)
+    first = st.just([]) | messages("Hello").map(lambda told: [pb.FromProvider(hello=told)])
+    said: list[list[Any]] = []
+    for _ in range(draw(st.integers(1, 2))):
+        life = draw(draw(st.sampled_from([st.just([greeting])] * 3 + [first])))
+        # Chosen first, and not by one_of: that makes one choice of all the choices within.
+        kinds = draw(st.lists(st.sampled_from([numbers, numbers, numbers, anything_else]), min_size=1, max_size=8))
+        said.append([*life, *(draw(kind) for kind in kinds)])
+    return said
+
+
+LARGE: Final = (0, 1, -1, 2**56 - 1, 1 - 2**56, 2**56, -(2**56), 2**63 - 1, -(2**63))
+"""Numbers about as large as an answer may hold, and larger."""
+
+MESSAGES: Final = (*ONE_OF, *_skeletons())
+"""Every type that has a strategy."""
+
+REQUESTS: Final = {
+    "Submit": "SubmitRequest",
+    "Watch": "JobName",
+    "List": "ListRequest",
+    "Get": "JobName",
+    "Cancel": "JobName",
+    "Result": "JobName",
+    "DataSets": "DataSetsRequest",
+}
+"""What an analyst may call, and with what."""
+
+
+def requests() -> st.SearchStrategy[tuple[str, Any]]:
+    """Give what an analyst may ask."""
+    return st.sampled_from(sorted(REQUESTS)).flatmap(lambda call: st.tuples(st.just(call), messages(REQUESTS[call])))

@@ -1,0 +1,216 @@
+"""Who takes part when messages are fuzzed: identities and signed jobs, made once, for they take long to make.
+
+What is signed differs from run to run, and inputs that are kept must not. So messages may hold a word in its place, and
+``completed`` puts in what the word stands for.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from town import Town, now
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.plan import Step
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import BasisQuery, ColumnsQuery, ColumnSums, CountAbove
+from dpspca.common.question import Extent, RowQuery
+from dpspca.common.spec import Budget, Centering, JobSpec, Schema
+from dpspca.common.transport import wire
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.proof import CHALLENGE_BYTES, prove
+from dpspca.common.transport.receipts import issue
+from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
+from dpspca.common.transport.trust import RevocationList
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+DIMENSION: Final = 6
+SITES: Final = ("north", "south", "east")
+PLAIN: Final = JobSpec(
+    schema=Schema(DIMENSION),
+    unit=PrivacyUnit.ROW_ADD_REMOVE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=4.0,
+    components=2,
+    explained_variance=False,
+    minimum_parties=2,
+    answer_seconds=60,
+    options={"sparsity": 6, "rounds": 3},
+)
+"""Three products, one after the other."""
+ODD_SPECS: Final = {
+    b"half a letter": b'{"\\ud800":1}',
+    b"half a letter, twice": b'{"\\ud800":1,"\\ud800":2}',
+    b"a line": b'{"x\\nJob done.":1}',
+    b"a long key": b'{"%s":1}' % (b"x" * 2**20),
+}
+"""What an analyst can sign, and who reads it must not repeat as it is."""
+LETTERS: Final = {"8": 8, "1": 1}
+"""How much of a job's name is given by the word for it, a stroke and this; else all of it."""
+FULL: Final = replace(PLAIN, centering=Centering.PRIVATE, mean_bound=2.0, explained_variance=True)
+"""Questions of most kinds."""
+
+
+@dataclass(frozen=True)
+class People:
+    """A federation's members, what they have signed, and since when."""
+
+    born: datetime
+    revoked: RevocationList
+    identities: dict[str, Identity]
+    good: dict[bytes, SignedJob]
+    """Jobs that everybody should serve, by the words that stand for them."""
+    bad: dict[bytes, SignedJob]
+    """Jobs that nobody should."""
+    specs: dict[str, JobSpec]
+    """What is asked by each good job, by its name."""
+
+    odd: dict[bytes, SignedJob]
+    """Jobs of odd specs, which are bad too."""
+
+    def completed(self, message: Any, challenge: bytes = b"", provider: str = "north") -> Any:
+        """Put what was signed in the place of the words for it."""
+        whole = type(message).FromString(message.SerializeToString())
+        one = whole.DESCRIPTOR.oneofs_by_name and whole.WhichOneof("message")
+        told = getattr(whole, one) if one else whole
+        known = self.good | self.bad | self.odd
+        if hasattr(told, "signed_job") and told.signed_job in known:
+            told.signed_job = known[told.signed_job].to_bytes()
+        if hasattr(told, "job"):
+            word, _, letters = told.job.partition("/")
+            if word.encode() in known:
+                told.job = known[word.encode()].job_id[: LETTERS.get(letters)]
+        if isinstance(told, pb.Welcome):
+            self._introduce(told, challenge, provider)
+        if hasattr(told, "receipt") and told.HasField("receipt"):
+            self._sign(told.receipt)
+        return whole
+
+    def _introduce(self, welcome: pb.Welcome, challenge: bytes, provider: str) -> None:
+        shown = self.identities.get(welcome.certificate.decode("latin-1"))
+        signer = self.identities.get(welcome.proof.decode("latin-1"))
+        if shown:
+            welcome.certificate = shown.certificate_pem
+        if signer and len(challenge) == CHALLENGE_BYTES:
+            welcome.proof = prove(signer, challenge, self.identities[provider].name)
+
+    def _sign(self, receipt: pb.Receipt) -> None:
+        shown = self.identities.get(receipt.certificate.decode("latin-1"))
+        signer = self.identities.get(receipt.signature.decode("latin-1"))
+        if shown:
+            receipt.certificate = shown.certificate_pem
+        if signer:
+            receipt.signature = issue(signer, receipt).signature
+
+
+@cache
+def people() -> People:
+    """Found a town, and let its inhabitants sign; the same ones for the whole process."""
+    with tempfile.TemporaryDirectory() as folder:
+        town, born = Town.found(Path(folder)), now()
+        roles = {"hub": Role.COORDINATOR, "ada": Role.ANALYST, "bob": Role.ANALYST, "eve": Role.ANALYST}
+        known = {name: town.identity(role, name) for name, role in roles.items()}
+        known |= {name: town.identity(Role.PROVIDER, name) for name in SITES}
+        bad = _bad_jobs(town, known, born)
+        town.authority.revoke(known["eve"].name)
+        specs = {b"plain": PLAIN, b"full": FULL, b"bob's": PLAIN, b"last": PLAIN}
+        good = {
+            word: town.job(spec, known["bob" if word == b"bob's" else "ada"], SITES, now=born)
+            for word, spec in specs.items()
+        }
+        named = {good[word].job_id: spec for word, spec in specs.items()}
+        odd = {word: signed(town, known["ada"], spec, born) for word, spec in ODD_SPECS.items()}
+        return People(born, town.revocations(), known, good, bad, named, odd)
+
+
+def _bad_jobs(town: Town, known: dict[str, Identity], born: datetime) -> dict[bytes, SignedJob]:
+    """Sign, as analysts can, what is not to be served; and forge what they did not sign."""
+    ada, day = known["ada"], timedelta(days=1)
+    honest = town.job(PLAIN, ada, SITES, now=born)
+    specs = {
+        b"no spec": b"\0",
+        b"unknown key": b'{"components of a stranger":1}',
+        b"not a plan": replace(PLAIN, options={"sparsity": 0}).to_json().encode(),
+        b"unknown algorithm": replace(PLAIN, algorithm="none").to_json().encode(),
+        b"wide": replace(PLAIN, schema=Schema(2**20)).to_json().encode(),
+    }
+    return {
+        b"of eve": town.job(PLAIN, known["eve"], SITES, now=born),
+        b"for others": town.job(PLAIN, ada, ["west"], now=born),
+        b"other data": town.job(PLAIN, ada, SITES, "elsewhere", now=born),
+        b"over": town.job(PLAIN, ada, SITES, now=born - day),
+        b"to come": town.job(PLAIN, ada, SITES, now=born + day),
+        b"forged": replace(honest, certificate_pem=known["bob"].certificate_pem),
+        b"of north": replace(honest, certificate_pem=known["north"].certificate_pem),
+    } | {word: signed(town, ada, spec, born) for word, spec in specs.items()}
+
+
+def signed(town: Town, analyst: Identity, spec: bytes, born: datetime) -> SignedJob:
+    """Sign any bytes as a job's content."""
+    audience = [PartyName(town.authority.federation, Role.PROVIDER, name) for name in SITES]
+    return sign(JobEnvelope.draw(spec, audience, "cohort", now=born, life=timedelta(hours=1)), analyst)
+
+
+def question(step: Step, turn: int = 0) -> RowQuery:
+    """Make a question that a step of a plan admits; another one for another turn."""
+    extent = step.extent
+    if issubclass(step.question, BasisQuery):
+        return step.question(np.roll(np.eye(extent.dimension), turn, axis=0)[:, : extent.columns])
+    if issubclass(step.question, CountAbove):
+        return step.question(1.0 + turn)
+    if issubclass(step.question, ColumnsQuery | ColumnSums):
+        return step.question(extent.dimension)
+    return step.question()
+
+
+def ask(word: bytes, spec: JobSpec, position: int, turn: int = 0) -> pb.Ask:
+    """Announce a question of a job's plan, with its content."""
+    plan = catalogue.plan(spec)
+    query = question(plan[min(position, len(plan) - 1)], turn)
+    announced = wire.announce(query)
+    extent: Extent = announced.extent
+    return pb.Ask(
+        signed_job=word,
+        position=position,
+        kind=announced.kind,
+        dimension=extent.dimension,
+        columns=extent.columns,
+        nonzero_rows=extent.nonzero_rows,
+        centred=announced.centred,
+        threshold=announced.threshold,
+        power=announced.power,
+        content=wire.content(query),
+    )
+
+
+def welcome(who: str = "hub", heartbeat: int = 20) -> pb.ToProvider:
+    """Welcome a provider as somebody."""
+    return pb.ToProvider(welcome=pb.Welcome(certificate=who.encode(), proof=who.encode(), heartbeat_seconds=heartbeat))
+
+
+def seeds() -> Sequence[Sequence[pb.ToProvider]]:
+    """Give conversations that a coordinator could hold."""
+    asked = [
+        (word, spec, position)
+        for word, spec in ((b"plain", PLAIN), (b"full", FULL))
+        for position in range(len(catalogue.plan(spec)))
+    ]
+    whole = [pb.ToProvider(ask=ask(*each)) for each in asked]
+    framed = [pb.ToProvider(ask=ask(*each)) for each in asked]
+    pieces = []
+    for message in framed:
+        content, message.ask.content = message.ask.content, b""
+        pieces += [message, pb.ToProvider(frame=pb.Frame(content=content))]
+    ended = pb.ToProvider(farewell=pb.Farewell(job="plain", state="done"))
+    return [
+        [welcome(), *whole, ended],
+        [welcome(), *pieces, pb.ToProvider(heartbeat=pb.Heartbeat())],
+        [welcome("ada"), *whole],
+        [welcome(), *(pb.ToProvider(ask=ask(word, PLAIN, 0)) for word in people().bad)],
+    ]

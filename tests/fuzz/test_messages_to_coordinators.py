@@ -1,0 +1,110 @@
+"""Whatever a provider or an analyst says, the coordinator serves the others, and each job ends for a reason."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import numpy as np
+from damage import require_words
+from hall import HONEST, STRANGER, Hall, Saying
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import few, from_provider, lives, messages, requests
+from people import PLAIN, ask, people
+from universe import Door
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import DpspcaError
+from dpspca.common.protocol import Aggregate, drive
+from dpspca.common.question import RowQuery
+from dpspca.common.transport.proof import prove
+from dpspca.common.transport.wire import AnswerReader
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server.roster import Link, Roster
+from dpspca.server.rounds import LARGEST_ANSWER, combine
+from dpspca.server.streams import ProviderService, _linked
+
+QUESTIONS = len(catalogue.plan(PLAIN))
+
+
+def model_of(hall: Hall, sites: Sequence[str]) -> bytes:
+    """Make the model of these providers' answers again."""
+    steps = iter(enumerate(catalogue.plan(PLAIN)))
+
+    def answer(_: RowQuery) -> Aggregate:
+        position, step = next(steps)
+        stored = [hall.ledgers[site].stored(hall.job.job_id, position) for site in sites]
+        return combine(PLAIN, step, [each for each in stored if each is not None])
+
+    return drive(catalogue.find(PLAIN.algorithm).run(PLAIN), answer).to_bytes()
+
+
+@few
+@given(lives())
+def test_t36_t38_whatever_one_provider_says_the_others_answers_count_and_the_job_is_done(
+    said: list[list[Saying]],
+) -> None:
+    hall = Hall()
+    ended = hall.hear(said, honest=2)
+    counted = {each.name: each.answered for each in ended.participants}
+    assert (ended.state, ended.reason) == ("done", "")
+    assert all(counted[name] == QUESTIONS for name in HONEST)
+    if not counted[STRANGER]:
+        assert hall.model(hall.job.job_id) == model_of(hall, HONEST)
+
+
+@few
+@given(lives())
+def test_t38_with_too_few_honest_providers_a_job_fails_and_says_why_or_has_every_answer(
+    said: list[list[Saying]],
+) -> None:
+    ended = Hall().hear(said, honest=1)
+    whole = [each.name for each in ended.participants if each.answered == QUESTIONS]
+    assert ended.state in {"done", "failed"}
+    assert (len(whole) >= PLAIN.minimum_parties) if ended.state == "done" else ended.reason
+
+
+@given(st.lists(from_provider(), max_size=12))
+def test_t36_no_message_ends_the_reading_of_a_providers_stream(said: list[pb.FromProvider]) -> None:
+    async def speak() -> AsyncIterator[pb.FromProvider]:
+        for each in said:
+            await asyncio.sleep(0)
+            yield people().completed(each)
+
+    hall = Hall()
+
+    async def scene() -> None:
+        link, job = Link(STRANGER, {}), people().good[b"plain"].job_id
+        readers = [AnswerReader(np.zeros(step.shape, dtype=np.int64), LARGEST_ANSWER) for step in catalogue.plan(PLAIN)]
+        asked = [
+            asyncio.create_task(link.ask(ask(b"plain", PLAIN, position), job, (), reader))
+            for position, reader in enumerate(readers)
+        ]
+        await asyncio.sleep(0)
+        hub, name = people().identities["hub"], people().identities[STRANGER].name
+        await ProviderService(Door(hall), Roster(), lambda: hub)._read(name, link, speak())  # type: ignore[arg-type]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(outcome is None or isinstance(outcome, DpspcaError) for outcome in outcomes)
+        assert [outcome is None for outcome in outcomes] == [reader.complete for reader in readers]
+        assert not link._pending
+
+    asyncio.run(scene())
+
+
+@given(messages("Hello"))
+def test_t36_whatever_greeting_comes_it_is_taken_or_refused_in_words(told: pb.Hello) -> None:
+    async def greet() -> None:
+        hub, name = people().identities["hub"], people().identities[STRANGER].name
+        require_words(lambda: _linked(name, told))
+        require_words(lambda: prove(hub, told.challenge, name))
+
+    asyncio.run(greet())
+
+
+@few
+@given(st.lists(st.tuples(st.sampled_from(["ada", "bob", "eve"]), requests()), max_size=10))
+def test_t36_whatever_analysts_ask_they_see_their_own_alone_and_the_next_job_is_done(
+    asked: list[tuple[str, tuple[str, Any]]],
+) -> None:
+    ended = Hall().be_asked([(who, call, request) for who, (call, request) in asked])
+    assert (ended.state, ended.reason) == ("done", "")

@@ -1,0 +1,130 @@
+"""Whatever happens to a journal, whoever reads it says what is wrong in words."""
+
+import json
+import sqlite3
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from damage import DEEP, altered, damaged, damaged_pages, require_words, unmended, written
+from hypothesis import given
+from hypothesis import strategies as st
+from ledgers import quick_folder
+from messages import few
+
+from dpspca.server.analysts import _as_message
+from dpspca.server.jobs import Event, Job, Participant
+from dpspca.server.journal import JournalError, Sum, read_job, write_job
+from dpspca.server.sqlite_journal import SqliteJournal
+
+COLUMNS: Final = (
+    ("jobs", "standing"),
+    ("jobs", "signed"),
+    ("jobs", "model_bytes"),
+    ("questions", "digest"),
+    ("questions", "parties"),
+    ("sums", "content"),
+)
+STANDING: Final = Job(
+    "running",
+    "dpspca://town/analyst/ada",
+    "cohort",
+    3,
+    participants={"north": Participant(1, 1), "south": Participant()},
+)
+
+
+@cache
+def shut_journal() -> bytes:
+    """Give the bytes of a journal of one job that runs and one that is done."""
+    with quick_folder() as folder:
+        journal = SqliteJournal(folder / "journal.db")
+        journal.hold()
+        for name in ("running", "done"):
+            job = Job(name, STANDING.analyst, "cohort", 3, participants=STANDING.participants)
+            journal.accept(job, b"signed")
+            job = job.after(Event.BEGIN)
+            journal.ask(job, 0, "d", None)
+            journal.ask(job, 1, "e", Sum(np.arange(4), 1))
+        journal.end(job.after(Event.FINISH, now=1.0), b"model")
+        journal.close()
+        return (folder / "journal.db").read_bytes()
+
+
+def stored(folder: Path, content: bytes | None = None) -> Path:
+    path = folder / "journal.db"
+    path.touch(0o600)
+    path.write_bytes(shut_journal() if content is None else content)
+    return path
+
+
+def look_through(path: Path) -> None:
+    journal = SqliteJournal(path)
+    try:
+        journal.hold()
+        for recorded in journal.jobs():
+            assert isinstance(recorded.signed, bytes)
+            assert isinstance(recorded.model_bytes, int)
+        journal.question("running", 0)
+        journal.total("running", 0, (4,))
+        journal.model("done", 0)
+    finally:
+        journal.close()
+
+
+@st.composite
+def cells(draw: st.DrawFn) -> Any:
+    """Give what SQLite can hold in any column, whatever was declared."""
+    return draw(st.none() | st.integers(-(2**15), 2**15) | st.floats(allow_nan=False) | st.binary(max_size=40))
+
+
+@few
+@given(st.data())
+def test_t36_a_damaged_journal_file_is_read_or_refused_in_words(data: st.DataObject) -> None:
+    content = shut_journal()
+    with quick_folder() as folder:
+        path = stored(folder, data.draw(damaged_pages(content) | damaged(content)))
+        require_words(lambda: look_through(path), JournalError)
+
+
+@unmended(
+    "a cell of another type than declared, or text that is none, leaves as TypeError or sqlite3.OperationalError", 4
+)
+@given(st.sampled_from(COLUMNS), cells(), st.booleans())
+def test_t36_a_row_of_the_journal_that_holds_anything_is_read_or_refused_in_words(
+    column: tuple[str, str], value: Any, text: bool
+) -> None:
+    table, name = column
+    with quick_folder() as folder:
+        path = stored(folder)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            put = "CAST(? AS TEXT)" if text else "?"
+            connection.execute(f"UPDATE OR IGNORE {table} SET {name} = {put}", (value,))  # noqa: S608  # names of ours
+        require_words(lambda: look_through(path), JournalError)
+
+
+@unmended("read_job takes any type for any field of a job, and any depth")
+@given(altered(json.loads(write_job(STANDING))))
+def test_t36_how_a_job_stands_is_read_whole_or_refused_in_words(standing: Any) -> None:
+    """Whole enough to be told to its analyst."""
+    require_words(lambda: _as_message(read_job(written(standing))).SerializeToString(), JournalError)
+
+
+@unmended("json raises RecursionError")
+def test_t36_a_job_that_is_nested_without_end_is_refused_in_words() -> None:
+    require_words(lambda: read_job(DEEP), JournalError)
+
+
+@unmended("bytes(5) is five zeros, and bytes(2**40) is all the memory there is")
+def test_t36_a_number_in_the_place_of_a_model_is_refused_in_words() -> None:
+    with quick_folder() as folder:
+        path = stored(folder)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE models SET content = 5")
+        journal = SqliteJournal(path)
+        journal.hold()
+        with closing(journal), pytest.raises(JournalError):
+            journal.model("done", 0)

@@ -1,0 +1,134 @@
+"""Whatever happens to a ledger's files, whoever reads them says what is wrong in words."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+from damage import DEEP, VALUES, altered, damaged, damaged_pages, require_words, unmended, written
+from hypothesis import given
+from hypothesis import strategies as st
+from ledgers import LIMITS, Place, opening, quick_folder, respond
+
+from dpspca.provider.books import Books
+from dpspca.provider.entries import GENESIS, Entry, Head, LedgerError, link
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.ledger_files import PLACE_BYTES, HeadFile, read_head
+from dpspca.provider.sqlite_ledger import export, read_books, verify
+
+
+@cache
+def told() -> tuple[dict[str, Any], ...]:
+    """Give the entries of a ledger in which most things have happened."""
+    ledger = MemoryLedger(lambda: 5.0)
+    for job in ("job", "other"):
+        ledger.open(opening(job), LIMITS)
+        respond(ledger, job, 0)
+    ledger.close("job", "done")
+    return tuple(json.loads(entry.content) for entry in ledger.entries)
+
+
+def chained(lines: Sequence[str]) -> list[Entry]:
+    """Chain lines as a ledger does: whoever can write the file can do so."""
+    made: list[Entry] = []
+    for line in lines:
+        made.append(Entry.read(line, link(made[-1].hash if made else GENESIS, line)))
+    return made
+
+
+@given(st.data())
+def test_t36_a_damaged_entry_is_refused_in_words(data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(told()) - 1))
+    whole = chained([written(entry) for entry in told()])
+    spoilt = data.draw(damaged(whole[place].content.encode())).decode("utf-8", "replace")
+
+    def read() -> Books:
+        return Books.replay([*whole[:place], Entry.read(spoilt, whole[place].hash), *whole[place + 1 :]])
+
+    require_words(read, LedgerError)
+
+
+@unmended("Entry.read takes any type for any field, and Books.append believes it")
+@given(st.data())
+def test_t36_an_entry_that_is_chained_and_makes_no_sense_is_refused_in_words(data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(told()) - 1))
+    changed = [*told()[:place], data.draw(altered(told()[place])), *told()[place + 1 :]]
+    require_words(lambda: Books.replay(chained([written(each) for each in changed])), LedgerError)
+
+
+@cache
+def shut_ledger() -> tuple[bytes, bytes]:
+    """Give the bytes of a ledger that was used and shut, and of its second path."""
+    with quick_folder() as folder:
+        place = Place(folder / "kept" / "ledger.db", folder / "second" / "head")
+        with place.start() as ledger:
+            ledger.open(opening(), LIMITS)
+            respond(ledger, "job", 0)
+        return place.path.read_bytes(), place.head.read_bytes()
+
+
+@unmended("verify raises TypeError where a kept answer has no position", part=4)
+@given(st.data())
+def test_t36_a_damaged_ledger_file_is_used_or_refused_in_words(data: st.DataObject) -> None:
+    content, head = shut_ledger()
+    with quick_folder() as folder:
+        place = Place(folder / "kept" / "ledger.db", folder / "second" / "head")
+        place.restore({place.path: data.draw(damaged_pages(content) | damaged(content))})
+        place.head.parent.mkdir(mode=0o700)
+        place.head.touch(0o600)
+        place.head.write_bytes(data.draw(damaged(head) | st.just(head)))
+        for read in (
+            lambda: verify(place.path, place.head),
+            lambda: read_books(place.path),
+            lambda: list(export(place.path)),
+            lambda: use(place),
+        ):
+            require_words(read)
+
+
+def use(place: Place) -> None:
+    """Do all that a daemon does."""
+    with place.start() as ledger:
+        ledger.standing("job")
+        ledger.stored("job", 0)
+        ledger.open(opening("next"), LIMITS)
+        respond(ledger, "next", 0)
+        ledger.expire(2.0**40)
+
+
+@unmended("json raises RecursionError")
+def test_t36_an_entry_that_is_nested_without_end_is_refused_in_words() -> None:
+    require_words(lambda: Entry.read(DEEP, GENESIS), LedgerError)
+
+
+def summed(value: Any) -> bytes:
+    """Write anything in a place of the second path, with its true checksum."""
+    text = written(value).encode()
+    return text + b" " + sha256(text).hexdigest().encode() + b"\n"
+
+
+HEADS = altered({"turn": 3, "ledger": "one", "entries": 9, "hash": "0" * 64}) | VALUES
+
+
+@st.composite
+def second_paths(draw: st.DrawFn) -> bytes:
+    """Give two places, each with its true checksum over anything."""
+    return b"".join(summed(value).ljust(PLACE_BYTES) for value in draw(st.lists(HEADS, max_size=2)))
+
+
+@unmended("a head whose checksum is right may have any types")
+@given(st.binary(max_size=1100) | second_paths())
+def test_t36_a_damaged_second_path_remembers_a_head_or_is_unreadable(content: bytes) -> None:
+    with quick_folder() as folder:
+        path = folder / "head"
+        path.touch(0o600)
+        path.write_bytes(content)
+        found = read_head(path)
+        assert found is None or (isinstance(found.ledger, str) and isinstance(found.entries, int))
+        second = HeadFile(path)
+        try:
+            second.write(Head("one", 3, "0" * 64))
+            assert second.read() == Head("one", 3, "0" * 64)
+        finally:
+            second.end()

@@ -1,0 +1,223 @@
+"""Whatever stands in a file that people write or carry, whoever reads it says what is wrong in words."""
+
+import base64
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from damage import DEEP, altered, damaged, require_words, unmended, written
+from hypothesis import given
+from hypothesis import strategies as st
+from ledgers import quick_folder
+from messages import few
+from people import PLAIN, people
+from steward import POLICY, SETTINGS
+from town import Town, now
+
+from dpspca.client.simulation import simulate
+from dpspca.common.errors import CorruptModelError
+from dpspca.common.model import Model
+from dpspca.common.transport import identity as identities
+from dpspca.common.transport.authority import INDEX_FILE, Authority
+from dpspca.common.transport.certificates import read_authority, read_key, read_request
+from dpspca.common.transport.config import read_any_config
+from dpspca.common.transport.identity import IDENTITY_FILE, Identity
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.trust import RevocationList, peer_of
+from dpspca.provider.policy import faults
+from dpspca.provider.policy_file import read_policy
+
+# --- Models -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def model() -> tuple[dict[str, Any], bytes]:
+    """Give a model's header, and its numbers."""
+    rows = np.random.default_rng(0).standard_normal((60, 6))
+    header, _, body = simulate([rows, rows], PLAIN, noise_seed=1).to_bytes().partition(b"\n")
+    return json.loads(header), body
+
+
+@given(st.data())
+def test_t36_a_damaged_model_is_read_or_refused_in_words(data: st.DataObject) -> None:
+    header, body = model()
+    line = written(data.draw(altered(header) | st.just(header))).encode()
+    whole = data.draw(st.just(line + b"\n" + body) | damaged(line + b"\n" + body))
+    require_words(lambda: Model.from_bytes(whole), CorruptModelError)
+
+
+def test_t36_a_model_of_infinite_size_is_refused_in_words() -> None:
+    header, body = model()
+    endless = header | {"shapes": header["shapes"] | {"components": [float("inf")]}}
+    require_words(lambda: Model.from_bytes(json.dumps(endless).encode() + b"\n" + body), CorruptModelError)
+
+
+# --- Policies and settings --------------------------------------------------------------------------------------------
+
+WORDS: Final = (
+    "{",
+    "}",
+    "[",
+    "]",
+    "[[",
+    "=",
+    '"',
+    "'''",
+    "\n",
+    "nan",
+    "-inf",
+    "1e999",
+    "0x_",
+    "9" * 5000,
+    "[" * 5000,
+    "\0",
+)
+"""What TOML gives a meaning, and what it does not."""
+
+
+@st.composite
+def rewritten(draw: st.DrawFn, text: str) -> bytes:
+    """Put words into a text or in the place of its values, or spoil its bytes."""
+    for _ in range(draw(st.integers(0, 2))):
+        at, end = sorted((draw(st.integers(0, len(text))), draw(st.integers(0, len(text)))))
+        text = text[:at] + draw(st.sampled_from(WORDS)) + text[end if draw(st.booleans()) else at :]
+    if draw(st.booleans()):
+        lines = text.split("\n")
+        at = draw(st.integers(0, len(lines) - 1))
+        value = draw(st.sampled_from(["-1", "1e-400", "true", "[]", "{}", '""', "1979-05-27", "[1, 'a']", '"\\ud800"']))
+        lines[at] = f"{lines[at].partition('=')[0]}= {value}"
+        text = "\n".join(lines)
+    return draw(st.just(text.encode()) | damaged(text.encode()))
+
+
+COORDINATOR: Final = (
+    'listen = "127.0.0.1:0"\nidentity = "here"\nrevocations = "revoked.pem"\njournal = "j.db"\nresult_mebibytes = 4\n'
+)
+
+
+@given(st.sampled_from([SETTINGS, COORDINATOR]).flatmap(rewritten))
+def test_t36_settings_that_hold_anything_are_read_or_refused_in_words(content: bytes) -> None:
+    with quick_folder() as folder:
+        (folder / "settings.toml").write_bytes(content)
+        require_words(lambda: read_any_config(folder / "settings.toml"))
+
+
+def test_t36_settings_that_are_nested_without_end_are_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text(f"listen = {DEEP}")
+    require_words(lambda: read_any_config(tmp_path / "settings.toml"))
+
+
+@given(rewritten(POLICY))
+def test_t36_a_policy_that_holds_anything_is_read_or_refused_in_words(content: bytes) -> None:
+    with quick_folder() as folder:
+        (folder / "policy.toml").write_bytes(content)
+        require_words(lambda: read_policy(folder / "policy.toml"))
+        for fault in faults(content.decode("utf-8", "replace")):
+            assert fault.what
+
+
+# --- Certificates, keys and lists -------------------------------------------------------------------------------------
+
+
+@cache
+def requested() -> bytes:
+    with TemporaryDirectory() as folder:
+        return identities.request(Path(folder) / "new", PartyName("town", Role.PROVIDER, "west"))
+
+
+@cache
+def listed() -> bytes:
+    with TemporaryDirectory() as folder:
+        town = Town.found(Path(folder))
+        town.identity(Role.ANALYST, "eve")
+        town.authority.revoke("dpspca://town/analyst/eve")
+        return town.authority.revocation_list() + town.authority.certificate_pem
+
+
+@st.composite
+def spoilt_pem(draw: st.DrawFn, pem: bytes) -> bytes:
+    """Spoil a file of blocks as text, or what one of its blocks encodes."""
+    if draw(st.booleans()):
+        return draw(damaged(pem))
+    blocks = pem.split(b"-----BEGIN ")[1:]
+    at = draw(st.integers(0, len(blocks) - 1))
+    label, _, rest = blocks[at].partition(b"-----\n")
+    content = draw(damaged(base64.b64decode(rest.partition(b"-----")[0])))
+    blocks[at] = label + b"-----\n" + base64.encodebytes(content) + b"-----END " + label + b"-----\n"
+    return b"".join(b"-----BEGIN " + block for block in blocks)
+
+
+def read_list(pem: bytes) -> None:
+    listed_pem, begin, authority = pem.rpartition(b"-----BEGIN CERTIFICATE")
+    RevocationList.read(listed_pem, begin + authority)
+
+
+def read_peer(pem: bytes) -> None:
+    known = people()
+    peer_of(pem, known.identities["hub"].authority_pem, known.born, known.revoked)
+
+
+READERS: Final[dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]]] = {
+    "a certificate": (lambda: people().identities["hub"].certificate_pem, read_peer),
+    "an authority": (lambda: people().identities["hub"].authority_pem, read_authority),
+    "a key": (lambda: people().identities["hub"].key_pem, read_key),
+    "a request": (requested, read_request),
+    "a revocation list": (listed, read_list),
+}
+
+
+@pytest.mark.parametrize("what", READERS)
+@given(data=st.data())
+def test_t36_a_damaged_block_is_read_or_refused_in_words(what: str, data: st.DataObject) -> None:
+    whole, read = READERS[what]
+    pem = data.draw(spoilt_pem(whole()))
+    require_words(lambda: read(pem))
+
+
+@few
+@given(st.data())
+def test_t36_a_damaged_identity_is_read_or_refused_in_words(data: st.DataObject) -> None:
+    ada = people().identities["ada"]
+    content = data.draw(spoilt_pem(ada.key_pem + ada.certificate_pem + ada.authority_pem))
+    with quick_folder() as folder:
+        (folder / IDENTITY_FILE).touch(0o600)
+        (folder / IDENTITY_FILE).write_bytes(content)
+        require_words(lambda: Identity.load(folder))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    town = Town.found(tmp_path_factory.mktemp("town"))
+    town.identity(Role.ANALYST, "eve")
+    town.identity(Role.ANALYST, "ada")
+    town.authority.revoke("dpspca://town/analyst/eve")
+    return town.authority
+
+
+@given(data=st.data())
+def test_t36_a_damaged_index_of_an_authority_is_read_or_refused_in_words(
+    authority: Authority, data: st.DataObject
+) -> None:
+    index = authority.folder / INDEX_FILE
+    lines = index.read_bytes().splitlines()
+    at = data.draw(st.integers(0, len(lines) - 1))
+    changed = [*lines[:at], written(data.draw(altered(json.loads(lines[at])))).encode(), *lines[at + 1 :]]
+    content = data.draw(st.just(b"\n".join(changed)) | damaged(b"\n".join(lines)))
+    with quick_folder() as folder:
+        (folder / INDEX_FILE).touch(0o600)
+        (folder / INDEX_FILE).write_bytes(content)
+        require_words(Authority(folder, authority._issuer, now).list)
+
+
+@unmended("PartyName.parse of what is no text raises AttributeError")
+def test_t36_an_index_of_an_authority_that_names_nobody_is_refused_in_words(authority: Authority) -> None:
+    act = {"act": "issued", "serial": "1", "name": None, "since": "", "until": ""}
+    with quick_folder() as folder:
+        (folder / INDEX_FILE).touch(0o600)
+        (folder / INDEX_FILE).write_text(written(act))
+        require_words(Authority(folder, authority._issuer, now).list)
