@@ -31,7 +31,7 @@ EXIT_CODES: Final = (
 CHECK_CODES: Final = "Exit codes: 0 all is well; 1 something is not, and is told; 2 a flag is wrong; 130 interrupted."
 DAEMON_CODES: Final = (
     "Exit codes: 0 stopped by SIGTERM or SIGINT; 2 a flag, file, certificate or address is wrong, told before anything "
-    "is served; 1 a fault of the program itself."
+    "is served, or the journal failed; 1 a fault of the program itself."
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

@@ -193,7 +193,7 @@ class Entry:
             parts = json.loads(content)
             number, at, kind = parts.pop("number"), parts.pop("at"), parts.pop("kind")
             return cls(number, at, _KINDS[kind](**parts), content, written_hash)
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup of it.") from problem
 
     def to_dict(self) -> dict[str, Any]:

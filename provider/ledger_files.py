@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dpspca.common.transport.files import PRIVATE
 
@@ -131,15 +131,21 @@ def _place(turn: int, head: Head) -> bytes:
     return f"{text} {sha256(text.encode()).hexdigest()}\n".encode().ljust(PLACE_BYTES)
 
 
+def _read_place(parts: dict[str, Any]) -> tuple[int, Head]:
+    turn, ledger, entries, found = (parts[key] for key in ("turn", "ledger", "entries", "hash"))
+    if not (type(turn) is type(entries) is int and type(ledger) is type(found) is str and min(turn, entries) >= 0):
+        raise TypeError
+    return turn, Head(ledger, entries, found)
+
+
 def _newest(content: bytes) -> tuple[int, Head | None]:
     """Find the last head that was written whole, and its turn."""
     found: list[tuple[int, Head]] = []
     for start in (0, PLACE_BYTES):
         text, _, check = content[start : start + PLACE_BYTES].strip().rpartition(b" ")
         if text and sha256(text).hexdigest().encode() == check:
-            with suppress(ValueError, KeyError, TypeError):
-                parts = json.loads(text)
-                found.append((parts["turn"], Head(parts["ledger"], parts["entries"], parts["hash"])))
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
+                found.append(_read_place(json.loads(text)))
     if found:
         return max(found, key=lambda each: each[0])
     return 0, (UNREADABLE if content.strip(b"\0") else None)

@@ -142,7 +142,7 @@ def read_job(text: str) -> Job:
         raw = json.loads(text)
         participants = {name: Participant(**each) for name, each in raw["participants"].items()}
         return Job(**raw | {"state": State(raw["state"]), "participants": participants})
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise damaged(f"how a job stands cannot be read ({type(problem).__name__})") from None
 
 

@@ -136,10 +136,10 @@ class SqlJournal(ABC):
 
     def model(self, job: str, piece: int) -> bytes:
         rows = self._rows("SELECT content FROM models WHERE job = ? AND piece = ?", job, piece)
-        return bytes(rows[0][0]) if rows else b""
+        return _content(rows[0][0]) if rows else b""
 
     def receipts(self) -> dict[str, bytes]:
-        return {name: bytes(content) for name, content in self._rows("SELECT provider, content FROM receipts")}
+        return {name: _content(cell) for name, cell in self._rows("SELECT provider, content FROM receipts")}
 
     def _migrate(self) -> None:
         """Bring the tables from whatever version they have to that of the last step; refuse a newer one."""
@@ -207,6 +207,13 @@ class SqlJournal(ABC):
             with suppress(JournalError):
                 self._run("ROLLBACK")
             raise
+
+
+def _content(cell: object) -> bytes:
+    """Give the bytes of a cell: of a number, ``bytes`` would make as many zeros."""
+    if not isinstance(cell, bytes | memoryview):
+        raise damaged("what should be bytes is not")
+    return bytes(cell)
 
 
 def not_held() -> JournalError:

@@ -54,6 +54,8 @@ class PartyName:
     @classmethod
     def parse(cls, uri: str) -> Self:
         """Read a name; whatever ``uri`` would not write is refused."""
+        if not isinstance(uri, str):
+            raise InvalidTypeError(f"{shortened(uri)} is no text.", "Give a name as text.")
         parts = uri.removeprefix(_SCHEME).split("/")
         if not uri.startswith(_SCHEME) or len(parts) != 3:  # noqa: PLR2004  # federation, role, name
             raise InvalidParameterError(

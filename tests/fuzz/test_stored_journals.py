@@ -113,12 +113,10 @@ def test_t36_how_a_job_stands_is_read_whole_or_refused_in_words(standing: Any) -
     require_words(lambda: _as_message(read_job(written(standing))).SerializeToString(), JournalError)
 
 
-@unmended("json raises RecursionError")
 def test_t36_a_job_that_is_nested_without_end_is_refused_in_words() -> None:
     require_words(lambda: read_job(DEEP), JournalError)
 
 
-@unmended("bytes(5) is five zeros, and bytes(2**40) is all the memory there is")
 def test_t36_a_number_in_the_place_of_a_model_is_refused_in_words() -> None:
     with quick_folder() as folder:
         path = stored(folder)

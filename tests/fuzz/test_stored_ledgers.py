@@ -97,7 +97,6 @@ def use(place: Place) -> None:
         ledger.expire(2.0**40)
 
 
-@unmended("json raises RecursionError")
 def test_t36_an_entry_that_is_nested_without_end_is_refused_in_words() -> None:
     require_words(lambda: Entry.read(DEEP, GENESIS), LedgerError)
 
@@ -117,7 +116,6 @@ def second_paths(draw: st.DrawFn) -> bytes:
     return b"".join(summed(value).ljust(PLACE_BYTES) for value in draw(st.lists(HEADS, max_size=2)))
 
 
-@unmended("a head whose checksum is right may have any types")
 @given(st.binary(max_size=1100) | second_paths())
 def test_t36_a_damaged_second_path_remembers_a_head_or_is_unreadable(content: bytes) -> None:
     with quick_folder() as folder:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from damage import DEEP, altered, damaged, require_words, unmended, written
+from damage import DEEP, altered, damaged, require_words, written
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import quick_folder
@@ -214,7 +214,6 @@ def test_t36_a_damaged_index_of_an_authority_is_read_or_refused_in_words(
         require_words(Authority(folder, authority._issuer, now).list)
 
 
-@unmended("PartyName.parse of what is no text raises AttributeError")
 def test_t36_an_index_of_an_authority_that_names_nobody_is_refused_in_words(authority: Authority) -> None:
     act = {"act": "issued", "serial": "1", "name": None, "since": "", "until": ""}
     with quick_folder() as folder:
