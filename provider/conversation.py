@@ -16,7 +16,7 @@ from dpspca.common.question import Extent
 from dpspca.common.transport import wire
 from dpspca.common.transport.errors import NotTrustedError
 from dpspca.common.transport.names import Role
-from dpspca.common.transport.proof import new_challenge, require_coordinator
+from dpspca.common.transport.proof import new_challenge, require_proof
 from dpspca.common.transport.receipts import require_own
 from dpspca.common.transport.signing import SignedJob
 from dpspca.common.transport.trust import peer_of, require_role
@@ -117,17 +117,9 @@ class Conversation:
 
     async def _enter(self, welcome: pb.Welcome) -> None:
         """Come in, and hear what the coordinator was told of our ledger before anything is answered."""
-        me = self._settings.identity()
-        require_coordinator(
-            welcome.certificate,
-            welcome.proof,
-            self._challenge,
-            me.name,
-            authority_pem=me.authority_pem,
-            now=self._settings.clock(),
-            revoked=self._settings.revocations(),
-        )
         self._coordinator = welcome
+        self._judge()
+        require_proof(welcome.certificate, welcome.proof, self._challenge, self._settings.identity().name)
         if welcome.HasField("receipt"):
             await asyncio.to_thread(self._heed, welcome.receipt)
         self._patience = MISSED * min(max(1, welcome.heartbeat_seconds), SLOWEST_HEARTBEAT)

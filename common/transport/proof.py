@@ -7,7 +7,6 @@ connected: a revoked coordinator between the two cannot borrow it, for it lacks 
 """
 
 import secrets
-from datetime import datetime
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
@@ -18,9 +17,8 @@ from dpspca.common.errors import RefusedError
 
 from .certificates import public_key_of, read_certificate, read_key
 from .errors import NotTrustedError
-from .names import PartyName, Role
+from .names import PartyName
 from .signing import Signer
-from .trust import RevocationList, peer_of, require_role
 
 CHALLENGE_BYTES: Final = 32
 _PURPOSE: Final = b"dpspca proof of a coordinator, version 1\0"
@@ -38,18 +36,8 @@ def prove(identity: Signer, challenge: bytes, provider: PartyName) -> bytes:
     return read_key(identity.key_pem).sign(_signed(challenge, provider), ec.ECDSA(SHA256()))
 
 
-def require_coordinator(  # noqa: PLR0913  # what was shown, and all it is held against
-    certificate_pem: bytes,
-    signature: bytes,
-    challenge: bytes,
-    provider: PartyName,
-    *,
-    authority_pem: bytes,
-    now: datetime,
-    revoked: RevocationList,
-) -> None:
-    """Refuse whoever is not, now, a coordinator of this federation, or does not hold its certificate's key."""
-    require_role(peer_of(certificate_pem, authority_pem, now, revoked), Role.COORDINATOR)
+def require_proof(certificate_pem: bytes, signature: bytes, challenge: bytes, provider: PartyName) -> None:
+    """Refuse whoever does not hold the key of the certificate it shows; whose that is, ``trust.peer_of`` says."""
     key = public_key_of(read_certificate(certificate_pem))
     try:
         key.verify(signature, _signed(challenge, provider), ec.ECDSA(SHA256()))
