@@ -22,6 +22,7 @@ from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
 from dpspca.common.privacy.calibrate import MAX_EPSILON
+from dpspca.common.privacy.lattice import MAX_PARTIES
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.question import RowQuery
@@ -73,7 +74,7 @@ class Case:
             budget=Budget(1.0, 1e-6),
             norm_bound=NORM_BOUND,
             components=self.components,
-            minimum_parties=self.providers,
+            minimum_parties=min(self.providers, MAX_PARTIES),
             explained_variance=False,
             options={"sparsity": self.sparsity, "rounds": self.rounds},
         )
