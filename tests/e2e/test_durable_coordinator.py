@@ -197,9 +197,9 @@ async def leave_half_way(town: Town) -> AsyncJob:
 async def ending(town: Town, job: AsyncJob, clock: Callable[[], datetime] = now) -> tuple[str, str]:
     """Take the journal up again, and say how the job ends, and how many words of noise that took."""
     async with serving(town, clock) as running:
-        drawn = Slow.drawn
+        drawn = Slow.tally.drawn
         last = [state async for state in AsyncJob(job.name, job.spec, running.analyst.stub).watch()][-1]
-        assert Slow.drawn == drawn == 0
+        assert Slow.tally.drawn == drawn == 0
         return str(last.state), last.reason
 
 

@@ -107,14 +107,14 @@ def test_a_journal_that_is_lost_costs_nobody_any_privacy(town: Town) -> None:
             await hub.start()
             assert await patiently(running.analyst.jobs) == []
             assert_undisturbed(await (await submit(running, job)).result())
-            drawn = Slow.drawn
+            drawn = Slow.tally.drawn
             await hub.kill()
             for file in town.folder.glob("journal.db*"):
                 file.unlink()
             await hub.start()
             with suppress(JobFailedError):
                 assert_undisturbed(await (await submit(running, job)).result())
-            assert Slow.drawn == drawn == await undisturbed_draws(town)
+            assert Slow.tally.drawn == drawn == await undisturbed_draws(town)
 
     asyncio.run(scenario())
 
@@ -126,7 +126,7 @@ async def undisturbed_draws(town: Town) -> int:
     await hub.start()
     async with around(elsewhere, hub) as running:
         await (await submit(running, signed(elsewhere))).result()
-    return Slow.drawn
+    return Slow.tally.drawn
 
 
 def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(town: Town) -> None:
@@ -149,7 +149,7 @@ def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(town: To
                 shutil.move(copy, town.folder / Path(copy).name.removeprefix("copy-of-"))
             await hub.start()
             assert_undisturbed(await patiently(job.result))
-            assert Slow.drawn == await undisturbed_draws(town)
+            assert Slow.tally.drawn == await undisturbed_draws(town)
 
     asyncio.run(scenario())
 

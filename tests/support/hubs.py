@@ -148,18 +148,29 @@ class Hub:
             self.log.append(line.decode())
 
 
+class Tally:
+    """How many words of noise one set of providers drew."""
+
+    def __init__(self) -> None:
+        self.drawn = 0
+
+
 class Slow:
-    """Noise as seeded, drawn slowly enough that a job can be met half-way; every word that is drawn is counted."""
+    """Noise as seeded, drawn slowly enough that a job can be met half-way; every word that is drawn is counted.
 
-    drawn = 0
+    The count is the present providers' alone: a thread of those before them may still be drawing when they are gone.
+    """
 
-    def __init__(self, words: WordSource, seconds: float) -> None:
+    tally = Tally()
+
+    def __init__(self, words: WordSource, seconds: float, tally: Tally) -> None:
         self._words = words
         self._seconds = seconds
+        self._tally = tally
 
     def words(self, count: int) -> NDArray[np.uint32]:
         time.sleep(self._seconds)
-        Slow.drawn += count
+        self._tally.drawn += count
         return self._words.words(count)
 
 
@@ -168,10 +179,10 @@ async def around(
     town: Town, hub: Any, seconds: float = 0.0, names: Mapping[str, Any] = SHARDS
 ) -> AsyncIterator[Running]:
     """Run providers in this process, and an analyst, around a coordinator that has started."""
-    Slow.drawn = 0
+    tally = Slow.tally = Tally()
     async with AsyncFederation(hub.address, ada(town)) as analyst:
         running = Running(
-            town, hub, analyst, [town.revocations()], SHARDS, lambda number: Slow(seeded(number), seconds)
+            town, hub, analyst, [town.revocations()], SHARDS, lambda number: Slow(seeded(number), seconds, tally)
         )
         try:
             for name in names:
