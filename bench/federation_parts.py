@@ -93,7 +93,7 @@ def _sums(case: Case) -> list[Part]:
     strategy = Strategy.for_rounds(checked, case.rounds)
     shard = Shard(checked, NORM_BOUND, strategy=strategy)
     answer = shard.evaluate(question)
-    standing, rules = gate.Standing.at_start(spec), gate.Gate(spec)
+    standing, rules = gate.Standing(), gate.Gate(spec)
     streamed = moments.StreamedMoments(moments.DenseRows(preparation.integer_rows(rows, NORM_BOUND)))
     announced, first = wire.announce(question), dps_pca.plan(spec)[0]
     return [

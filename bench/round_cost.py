@@ -23,7 +23,6 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -34,6 +33,7 @@ from dpspca.client.simulation import Progress, simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import hard_threshold, thin_qr
+from dpspca.common.plan import prices
 from dpspca.common.privacy.lattice import BASIS_BITS
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.privacy.units import PrivacyUnit
@@ -103,7 +103,8 @@ def other_parts(dimension: int, question: CovarianceProduct, shard: Shard) -> di
     noise = DiscreteGaussian.with_std_at_least(step.noise_std)
     answer = shard.evaluate(question)
     words = SystemEntropy()
-    rules, standing = Gate(spec), replace(Standing.at_start(spec), reached=5)
+    rules = Gate(spec)
+    standing = Standing(5, list(prices(rules.plan))[4])
     return {
         "gate": lambda: rules.grant(5, question, standing),
         "noise": lambda: noise.sample(answer.size, words),

@@ -8,7 +8,24 @@ import typer
 from dpspca import __version__
 from dpspca.common.errors import DpspcaError
 
-from . import audit, authority, budget, daemons, demo, doctor, jobs, ledger, models, outbox, output, policy, questions
+from . import (
+    algorithms,
+    audit,
+    authority,
+    budget,
+    daemons,
+    demo,
+    doctor,
+    expected,
+    jobs,
+    ledger,
+    models,
+    outbox,
+    output,
+    policy,
+    priced,
+    questions,
+)
 from .flags import CHECK_CODES, EXIT_CODES, AsJson, spread
 
 FAILURE: Final = 2
@@ -63,18 +80,24 @@ def _plan(
     *,
     flags: questions.Flags,
     write_job: Annotated[Path | None, typer.Option(help="Write the job to this file, to plan or run it later.")] = None,
+    assume: Annotated[list[str] | None, typer.Option(help=expected.HELP, show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print which questions a job would ask, with the noise and the price of each. Nothing is asked."""
     spec = questions.from_file(job, flags).spec if job else questions.from_flags(flags)
-    facts = questions.facts(spec)
+    theory = expected.facts(spec, assume) if assume else None
+    facts = priced.facts(spec) | ({"theory": theory} if theory else {})
     if write_job:
         output.write_file(write_job, spec.to_json() + "\n")
     if as_json:
         typer.echo(output.to_json(facts))
     else:
         output.print_plan(facts)
+        for sentence in expected.words(theory) if theory else ():
+            typer.echo(sentence)
 
+
+app.command("algorithms", epilog=EXIT_CODES)(algorithms.algorithms)
 
 for part in (
     jobs.jobs,

@@ -55,8 +55,11 @@ def words(found: Audit) -> list[str]:
         if wrong
         else f"All {len(found.findings)} tests passed."
     )
+    unit = found.spec.unit
+    by_unit = f"are neighbours by the unit {unit}; no real data were"
+    apart = "differ in one row; no real row was" if unit.is_row else by_unit
     return [
-        f"{found.runs} jobs over each of two made-up data sets that differ in one row; no real row was looked at.",
+        f"{found.runs} jobs over each of two made-up data sets that {apart} looked at.",
         f"That any test fails though all is well has a probability of at most {found.false_alarm:g}.",
         "",
         *(f"{_MARKS[each.passed]}  {_sentence(each)}" for each in found.findings),

@@ -23,7 +23,7 @@ from dpspca.common.transport.names import PartyName, Role
 from dpspca.provider.accounts import Account
 from dpspca.provider.books import EXPIRED, Books
 from dpspca.provider.entries import Limits
-from dpspca.provider.policy import Policy, Rules
+from dpspca.provider.policy import Policy, Rules, filter_of
 from dpspca.provider.policy_file import read_policy
 
 from . import questions
@@ -50,7 +50,7 @@ class Purse:
         """Hold accounts against a budget."""
         taken = [each for each in accounts if each is not None]
         return cls(
-            Filter.for_budget(budget.epsilon, budget.delta),
+            filter_of(budget),
             (sum(each.spent_units for each in taken), sum(each.spent_slack_units for each in taken)),
             (sum(each.reserved_units for each in taken), sum(each.reserved_slack_units for each in taken)),
         )
@@ -151,7 +151,7 @@ def balance(looked: Looked, name: str, rules: Rules | None) -> dict[str, Any]:
         no_rules = {"budget": None, "spent": spent, "reserved": reserved, "left": None, "further_jobs": 0}
         return facts | no_rules | {"refused": "The policy says nothing of it.", "analysts": [], "newcomers": None}
     purse, refused = Purse.of(rules.lifetime, [account]), _refused(looked, rules)
-    largest = Filter.for_budget(rules.per_job.epsilon, rules.per_job.delta).budget_units
+    largest = filter_of(rules.per_job).budget_units
     further = 0 if refused else purse.times(largest)
     analysts = [
         _of_analyst(books, rules, uri, further, largest) for data_set, uri in books.analysts if data_set == name
@@ -168,10 +168,8 @@ def _refused(looked: Looked, rules: Rules) -> str | None:
     """Say why no job at all would be admitted, if none would."""
     if looked.doubt:
         return f"The ledger is quarantined. {looked.doubt}"
-    if rules.rows_per_person > 1:
-        return "One person may have several rows, and no job can promise yet to protect them all."
     free = imagined(rules.data_set, unit=rules.unit)
-    refusal = probe(looked.books, free, Limits(Filter.for_budget(rules.lifetime.epsilon, rules.lifetime.delta)))
+    refusal = probe(looked.books, free, Limits(filter_of(rules.lifetime)))
     return refusal.what if refusal else None
 
 
@@ -249,7 +247,8 @@ def _words(doubt: str | None, shown: list[dict[str, Any]], asked: dict[str, Any]
     if asked:
         yield from _cost_words(asked)
     yield (
-        "Shares are of mu squared, in which jobs add up. What is spent or reserved is rounded up, what is left is "
+        "Shares are of mu squared, in which jobs add up. Of jobs with one epsilon and delta, those whose noise is not "
+        "Gaussian take more of it, and fewer of them fit. What is spent or reserved is rounded up, what is left is "
         "rounded down."
     )
 

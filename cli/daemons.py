@@ -8,13 +8,16 @@ from typing import Any, Final
 
 import typer
 
+from dpspca.common.errors import InvalidParameterError
 from dpspca.common.transport.config import CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config
 from dpspca.common.transport.identity import CurrentIdentity, CurrentRevocations
 from dpspca.common.transport.names import Role
 from dpspca.common.transport.trust import peer_of, require_role
 from dpspca.provider.daemon import Daemon
 from dpspca.provider.docket import Settings
+from dpspca.provider.peers import PeerReceipts
 from dpspca.provider.policy_file import CurrentPolicy
+from dpspca.provider.preparation import CheckedRows
 from dpspca.provider.sources import read_rows
 from dpspca.provider.sqlite_ledger import SqliteLedger
 from dpspca.server.analysts import RESULT_BYTES
@@ -35,6 +38,8 @@ LEDGER: Final = "ledger/ledger.db"
 """A provider's ledger beside its settings, where these name no other."""
 LEDGER_HEAD: Final = "ledger-head"
 """The ledger's second path in the identity's folder, likewise: not where the ledger is, for one loss takes both."""
+PEERS: Final = "peers"
+"""What a provider keeps for others, beside its ledger."""
 JOURNAL: Final = "journal.db"
 """The coordinator's journal beside its settings, where these name no other."""
 
@@ -81,11 +86,14 @@ def _start_provider(
     settings = read_config(ProviderConfig, config)
     current, revoked = _own(settings, Role.PROVIDER)
     policy = CurrentPolicy(settings.policy)
-    rows = {name: read_rows(path) for name, path in settings.data_sets.items()}
+    rows = data_sets_of(settings)
+
+    peers = PeerReceipts(ledger_paths(settings, config)[0].parent / PEERS)
 
     async def serve() -> None:
         _log.info("%s offers %s to %s", current.get().name, ", ".join(sorted(rows)) or "nothing", settings.coordinator)
-        daemon = Daemon(Settings(settings.coordinator, current.get, revoked.get, now, rows, policy.get, ledger))
+        told = Settings(settings.coordinator, current.get, revoked.get, now, rows, policy.get, ledger, peers=peers)
+        daemon = Daemon(told)
         try:
             await _until_told_to_stop(asyncio.create_task(daemon.run()))
         finally:
@@ -93,6 +101,14 @@ def _start_provider(
 
     with open_ledger(settings, config) as ledger:
         asyncio.run(serve())
+
+
+def data_sets_of(settings: ProviderConfig) -> dict[str, CheckedRows]:
+    """Read all rows, and whose they are where that is told."""
+    persons = settings.persons or {}
+    for name in sorted(persons.keys() - settings.data_sets.keys()):
+        raise InvalidParameterError(f"persons names '{name}', which is no data set.", "Name it as data_sets does.")
+    return {name: read_rows(path, persons=persons.get(name)) for name, path in settings.data_sets.items()}
 
 
 def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:

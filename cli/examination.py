@@ -108,7 +108,7 @@ class Patient:
             yield "not revoked", ("certificate", "revocation list"), self.not_revoked
         if isinstance(settings, ProviderConfig):
             for name, file in settings.data_sets.items():
-                yield f"data set {name}", (), partial(_data_set, name, file)
+                yield f"data set {name}", (), partial(_data_set, name, file, (settings.persons or {}).get(name))
             yield "policy", (), partial(_policy, settings)
             yield "ledger", (), partial(_ledger, settings, self.file)
         yield "port", (), self.port
@@ -191,10 +191,11 @@ class Patient:
         asyncio.run(probe.ask(probe.address_of(self.settings), self.me, service))
 
 
-def _data_set(name: str, file: Path) -> str:
+def _data_set(name: str, file: Path, persons: Path | None) -> str:
     check_name("The data set", name)
-    rows = read_rows(file)
-    return f"{file}: {rows.count} rows of {rows.dimension} columns."
+    rows = read_rows(file, persons=persons)
+    whose = "" if persons is None else f", whose they are in {persons}"
+    return f"{file}: {rows.count} rows of {rows.dimension} columns{whose}."
 
 
 def _policy(settings: ProviderConfig) -> str:

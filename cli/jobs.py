@@ -14,7 +14,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.spec import check
 from dpspca.common.transport.config import AnalystConfig
 
-from . import presence, progress, questions
+from . import presence, priced, progress, questions
 from .flags import EXIT_CODES, AnalystSettings, AsJson, Force, ModelFile, Plots, require_own, spread
 from .output import print_table, printable, tell, to_json
 
@@ -211,7 +211,7 @@ async def _submit(
         known = flags.dimension is not None
         spec = questions.from_flags(flags, None if known else (await federation.describe(data_set, providers))[0])
         catalogue.plan(spec)  # an algorithm reads its options only now
-    for remark in questions.remarks(spec):
+    for remark in priced.remarks(spec):
         typer.echo(remark, err=True)
     if providers:
         await presence.warn(federation, data_set, providers, spec.answer_seconds)

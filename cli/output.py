@@ -23,8 +23,10 @@ from dpspca.client import report
 from dpspca.client.report import WITHIN_NOISE, remarks, with_noise
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
+from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.statement import rounded_up
 
+from .priced import MECHANISM
 from .tally import Standing
 
 Show: TypeAlias = Callable[[Standing], None]
@@ -35,6 +37,14 @@ MOST_WIDTH: Final = 1000
 """Columns beyond which no table is measured."""
 
 PLOTS: Final = ("scree.png", "loadings.png")
+NOISE_FITS: Final = (
+    "The noise of some questions follows what exactly is asked, at the same price: shown is the most there may be."
+)
+NOT_ADDED: Final = "mechanism: the answer is that of a mechanism which is private by itself; nothing is added to it."
+OF_BLOCKS: Final = (
+    "Some questions are about blocks of rows. A row is in one block and pays for the dearest alone, so the shares of "
+    "the price add up to more than the whole."
+)
 ANOTHER_FOLDER: Final = "Choose another folder with --out."
 
 
@@ -164,7 +174,9 @@ def _explained(component: dict[str, Any]) -> tuple[str, str]:
 def print_plan(plan: dict[str, Any]) -> None:
     """Print a plan as a table, and its total."""
     table = Table("", "question", Column("kind", no_wrap=True))
-    for heading in ("numbers", "noise", "mu", "of the price"):
+    total = plan["total"]
+    mu = "mu" if total["mu_is_exact"] else "mu at most"
+    for heading in ("numbers", "noise", mu, "of the price"):
         table.add_column(heading, justify="right")
     for number, question in enumerate(plan["questions"], start=1):
         table.add_row(
@@ -172,19 +184,37 @@ def print_plan(plan: dict[str, Any]) -> None:
             question["name"],
             question["kind"],
             f"{question['numbers']:,}",
-            f"{question['noise_std']:.4g}" if question["noise_std"] else "none",
+            f"{question['noise']} {question['noise_std']:.4g}" if question["noise_std"] else question["noise"],
             rounded_up(question["mu"], 4),
             f"{question['share']:.1%}",
         )
-    total = plan["total"]
-    _print(
-        table,
-        "noise: standard deviation of each provider's, where 1 is the most that one row can add to an answer. A "
-        "question without noise asks for what the privacy unit leaves public.",
-        f"Total: mu = {rounded_up(total['mu'])}, that is epsilon = {rounded_up(total['epsilon'])} at delta = "
-        f"{total['delta']:g} for each provider's rows; the budget is epsilon = {total['budget_epsilon']:g}.",
-        *plan["remarks"],
+    _print(table, *_notes(plan), _total(total), *plan["remarks"])
+
+
+def _notes(plan: dict[str, Any]) -> Iterator[str]:
+    """Say how a plan's table is read."""
+    asked, rows = plan["questions"], PrivacyUnit(plan["job"]["unit"]).is_row
+    one = "the most that one row can add to an answer" if rows else "the bound on the matrix's change"
+    yield (
+        f"noise: standard deviation of each provider's, where 1 is {one}. A question without noise asks for what the "
+        "privacy unit leaves public."
     )
+    if any(question["noise_fits"] and question["noise_std"] for question in asked):
+        yield NOISE_FITS
+    if any(question["noise"] == MECHANISM for question in asked):
+        yield NOT_ADDED
+    if any(question["block"] for question in asked):
+        yield OF_BLOCKS
+
+
+def _total(total: dict[str, Any]) -> str:
+    """Say what a plan costs. Noise that is not Gaussian has no exact mu: one that it is no worse than stands for it."""
+    epsilon = f"epsilon = {rounded_up(total['epsilon'])} at delta = {total['delta']:g} for each provider's data"
+    budget = f"the budget is epsilon = {total['budget_epsilon']:g}."
+    mu = rounded_up(total["mu"])
+    if total["mu_is_exact"]:
+        return f"Total: mu = {mu}, that is {epsilon}; {budget}"
+    return f"Total: {epsilon}; {budget} Not all noise is Gaussian: added up with other jobs, it counts as mu = {mu}."
 
 
 def _bar(console: Console) -> Progress:

@@ -9,18 +9,18 @@ from typing import Annotated, Any, Final
 import typer
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import RefusedError
+from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.plan import events
-from dpspca.common.privacy.accountant import Filter, cost_units, slack_units
+from dpspca.common.privacy.accountant import cost_units, slack_units
 from dpspca.common.privacy.costs import SLACK_UNIT, mu_of
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, check
 from dpspca.common.statement import rounded_up
 from dpspca.common.transport.names import PartyName, Role, check_name
-from dpspca.provider.policy import Policy, Rules, faults
+from dpspca.provider.policy import Policy, Rules, faults, filter_of
 from dpspca.provider.suggestion import suggest
 
-from . import questions
+from . import priced, questions
 from .flags import CHECK_CODES, EXIT_CODES, AsJson
 from .output import printable, say, to_json
 from .reading import reading
@@ -32,11 +32,17 @@ _ROWS: Final = {
     Centering.PUBLIC: "the rows less a mean known from elsewhere",
     Centering.PRIVATE: "the rows less their own mean, which is asked for with noise",
 }
+_OTHER_NOISE: Final = (
+    " A job whose noise is not Gaussian is held to this epsilon and delta, and takes more of what follows, for it "
+    "counts for more in mu."
+)
 _LONG: Final = 100
 """From here on a number is written without decimals."""
 _GUESSED: Final = {
     PrivacyUnit.ROW_ADD_REMOVE: "whether a given row is in the data or not",
     PrivacyUnit.ROW_REPLACE_ONE: "which of two given contents a row of the data has",
+    PrivacyUnit.ENTRY: "which of two values, no further apart than the least bound, an entry of the matrix has",
+    PrivacyUnit.SPECTRAL: "which of two matrices the data are, no further apart in spectral norm than the least bound",
 }
 
 _BEGINNING: Final = (
@@ -106,14 +112,15 @@ def _suggest(
 def explained(rules: Rules) -> dict[str, Any]:
     """Give the rules of a data set, and what follows from them, as plain values."""
     budgets = {name: _worth(getattr(rules, name)) for name in ("lifetime", "per_analyst", "per_job")}
-    most = _filter(rules.per_job).budget_units
-    return asdict(rules) | budgets | {"answers": rules.rows_per_person == 1, "largest_jobs": _fitting(rules, most)}
+    budgets["per_job"] = (budgets["per_job"] or {}) | {"guess_at_most": _guess_of_job(rules)}
+    most = filter_of(rules.per_job).budget_units
+    return asdict(rules) | budgets | {"largest_jobs": _fitting(rules, most)}
 
 
 def trial(read: Policy, order: questions.Order, data_set: str | None, analyst: str | None) -> dict[str, Any]:
     """Try a job against a policy under which nothing was spent yet."""
     name = _data_set(order, data_set)
-    refusals = [*_refusals(read, order, name, analyst)]
+    refusals = _refusals(read, order, name, analyst) or _room(read, order, name)
     facts = {"data_set": name, "analyst": analyst, "providers": order.providers, "allowed": not refusals}
     refused = [{"code": each.code, "what": each.what, "remedy": each.remedy} for each in refusals]
     return facts | {"refusals": refused} | _price(order, None if refusals else read.rules(name))
@@ -124,21 +131,18 @@ def words(rules: Rules) -> Iterator[str]:
     yield f"Data set {rules.data_set}"
     if rules.rows_per_person > 1:
         yield (
-            f"  NOTHING MAY BE ASKED. One person may have {rules.rows_per_person} rows here, and no job can promise "
-            "yet to protect more than one row of a person."
+            f"  One person may have {rules.rows_per_person} rows here. A job has to protect all of them together "
+            f"(rows_per_person = {rules.rows_per_person}, or more): its noise is as many times as wide."
         )
     yield f"  Who may ask: {', '.join(rules.analysts)}, and nobody else."
     yield f"  What may be asked: {_questions(rules)}."
     yield f"  Of which columns: {_columns(rules)}."
-    yield f"  Rows are shortened to a length that the job chooses {rules.norm_bound}{_mean(rules)}."
+    yield f"  {_bounds(rules)}"
     yield (
         f"  Together with whom: a job must be addressed to {rules.minimum_parties} or more providers, this one "
-        "included, and must not go on with fewer. Each provider's noise protects its rows whoever else takes part."
+        "included, and must not go on with fewer. Each provider's noise protects its data whoever else takes part."
     )
-    yield (
-        f"  Who is protected: {rules.unit.neighbours} One person has "
-        f"{_rows(rules)}; the policy states that, and no program checks it."
-    )
+    yield (f"  Who is protected: {rules.unit.neighbours}{_rows(rules)}")
     yield from _budget_words(rules)
 
 
@@ -165,20 +169,22 @@ def _all_words(shown: list[Rules], problems: list[str]) -> Iterator[str]:
 
 
 def _budget_words(rules: Rules) -> Iterator[str]:
-    yield f"  One job costs at most {_amount(rules.per_job)}."
+    gaussian = _all_gaussian(rules)
+    yield f"  One job costs at most {_amount(rules.per_job)}.{'' if gaussian else _OTHER_NOISE}"
     if rules.per_analyst:
         yield f"  All jobs of one analyst cost together at most {_amount(rules.per_analyst)}."
     yield f"  All jobs of all analysts, ever, cost together at most {_amount(rules.lifetime)}. Time refills nothing."
-    fitting = _fitting(rules, _filter(rules.per_job).budget_units)
+    fitting = _fitting(rules, filter_of(rules.per_job).budget_units)
     each = f", {fitting['per_analyst']} of each analyst" if rules.per_analyst else ""
-    yield f"  That is enough for {fitting['lifetime']} jobs of the largest size{each}; of smaller jobs, for more."
-    job, all_jobs = _guess(rules.per_job), _guess(rules.lifetime)
+    size = f"of the largest size{'' if gaussian else ' with Gaussian noise'}"
+    yield f"  That is enough for {fitting['lifetime']} jobs {size}{each}; of smaller jobs, for more."
+    job, all_jobs = _guess_of_job(rules), _guess(rules.lifetime)
     yield (
         "  What the numbers mean: somebody who knows all the rest guesses "
         f"{_GUESSED[rules.unit]}. With nothing but a coin they are right in 50 % of cases; with all answers to one "
         f"job, in at most {job:.1%}; with all answers to all jobs there will ever be, in at most {all_jobs:.1%}. Said "
-        f"otherwise: one row makes any conclusion from those at most {_factor(rules.lifetime)} times as likely, apart "
-        f"from an additional probability of {rules.lifetime.delta:g}."
+        f"otherwise: {_one(rules)} makes any conclusion from those at most {_factor(rules.lifetime)} times as likely, "
+        f"apart from an additional probability of {rules.lifetime.delta:g}."
     )
     yield (
         "  What they do not cover: other data sets. Whoever is in several, here or at other providers, is protected by "
@@ -197,9 +203,19 @@ def _refusals(read: Policy, order: questions.Order, name: str, analyst: str | No
     return [*rules.refusals(order.spec, signer, audience)]
 
 
+def _room(read: Policy, order: questions.Order, name: str) -> list[RefusedError]:
+    """Refuse what the rules allow and the whole lifetime has no room for, even while nothing is spent."""
+    rules = read.rules(name)
+    try:
+        filter_of(rules.lifetime).admit(events(catalogue.plan(order.spec)))
+    except BudgetExceededError as problem:
+        return [BudgetExceededError(f"The lifetime of '{name}': {problem.what}", problem.remedy)]
+    return []
+
+
 def _price(order: questions.Order, rules: Rules | None) -> dict[str, Any]:
     listed = events(catalogue.plan(order.spec))
-    price = {"price": questions.facts(order.spec)["total"]}
+    price = {"price": priced.facts(order.spec)["total"]}
     return price | ({"such_jobs": _fitting(rules, cost_units(listed), slack_units(listed))} if rules else {})
 
 
@@ -226,7 +242,7 @@ def _fitting(rules: Rules, units: int, slack: int = 0) -> dict[str, int | None]:
     """Say how many jobs of a price fit into the budgets while nothing is spent."""
 
     def times(budget: Budget) -> int:
-        room = _filter(budget)
+        room = filter_of(budget)
         return min(room.budget_units // units, room.slack_budget_units // max(1, slack))
 
     return {"lifetime": times(rules.lifetime), "per_analyst": times(rules.per_analyst) if rules.per_analyst else None}
@@ -235,7 +251,7 @@ def _fitting(rules: Rules, units: int, slack: int = 0) -> dict[str, int | None]:
 def _worth(budget: Budget | None) -> dict[str, float] | None:
     if budget is None:
         return None
-    mu = mu_of(_filter(budget).budget_units)
+    mu = mu_of(filter_of(budget).budget_units)
     return {"epsilon": budget.epsilon, "delta": budget.delta, "mu": mu, "guess_at_most": _guess(budget)}
 
 
@@ -244,13 +260,31 @@ def _guess(budget: Budget) -> float:
 
     Telling N(0, 1) from N(mu, 1) succeeds with probability Phi(mu / 2); the implemented noise is a little off.
     """
-    room = _filter(budget)
+    room = filter_of(budget)
     right = math.erfc(-mu_of(room.budget_units) / 2 / math.sqrt(2)) / 2 + float(room.slack_budget_units * SLACK_UNIT)
     return min(1.0, math.ceil(1000 * right) / 1000)
 
 
+def _guess_of_job(rules: Rules) -> float:
+    """Give the same for one job. One whose noise is not Gaussian is held to epsilon and delta, and not to their mu.
+
+    By (epsilon, delta) alone a guess is right with probability (e^epsilon + delta) / (1 + e^epsilon) at most: the total
+    variation distance of neighbours is at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (Kairouz, Oh & Viswanath
+    2015), and half of it is what knowing the answers adds to one half.
+    """
+    gaussian = _guess(rules.per_job)
+    if _all_gaussian(rules):
+        return gaussian
+    odds, delta = math.exp(rules.per_job.epsilon), rules.per_job.delta
+    return max(gaussian, min(1.0, math.ceil(1000 * (odds + delta) / (1 + odds)) / 1000))
+
+
+def _all_gaussian(rules: Rules) -> bool:
+    return all(catalogue.find(name).gaussian for name in rules.algorithms)
+
+
 def _amount(budget: Budget) -> str:
-    mu = rounded_up(mu_of(_filter(budget).budget_units), 4)
+    mu = rounded_up(mu_of(filter_of(budget).budget_units), 4)
     return f"epsilon {budget.epsilon:g} at delta {budget.delta:g} (mu {mu})"
 
 
@@ -260,16 +294,31 @@ def _factor(budget: Budget) -> str:
 
 
 def _questions(rules: Rules) -> str:
-    rows = " or ".join(_ROWS[each] for each in rules.centering)
+    rows = " or ".join(_ROWS[each] for each in rules.centering) if rules.unit.is_row else "a symmetric matrix"
     how = "; ".join(f"{name}, {catalogue.find(name).summary}" for name in rules.algorithms)
     also = ", and how much of the whole they explain" if rules.explained_variance else ""
-    return (
-        f"sparse principal components of {rows}{also}. How: {how}; noise by {' or '.join(rules.accounting)} accounting"
-    )
+    return f"principal components of {rows}{also}. How: {how}; noise by {' or '.join(rules.accounting)} accounting"
 
 
 def _rows(rules: Rules) -> str:
-    return "one row" if rules.rows_per_person == 1 else f"at most {rules.rows_per_person} rows"
+    """Say how many rows a person has, where it is rows that are protected."""
+    if not rules.unit.is_row:
+        return " Somebody whom several entries are about is protected correspondingly less."
+    rows = "one row" if rules.rows_per_person == 1 else f"at most {rules.rows_per_person} rows"
+    return f" One person has {rows}; the policy states that, and no program checks it."
+
+
+def _one(rules: Rules) -> str:
+    return "one row" if rules.unit.is_row else "such a change"
+
+
+def _bounds(rules: Rules) -> str:
+    if rules.unit.is_row:
+        return f"Rows are shortened to a length that the job chooses {rules.norm_bound}{_mean(rules)}."
+    return (
+        f"A job protects changes up to a bound that it chooses {rules.norm_bound}; all jobs together protect changes "
+        "up to the least of these, and larger ones correspondingly less."
+    )
 
 
 def _columns(rules: Rules) -> str:
@@ -280,7 +329,3 @@ def _columns(rules: Rules) -> str:
 
 def _mean(rules: Rules) -> str:
     return f", and for their mean to one {rules.mean_bound}" if rules.mean_bound else ""
-
-
-def _filter(budget: Budget) -> Filter:
-    return Filter.for_budget(budget.epsilon, budget.delta)

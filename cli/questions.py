@@ -1,7 +1,6 @@
 """What a job would ask, worked out from the job alone by the code that providers use to decide what they answer."""
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,37 +9,42 @@ from typing import Annotated, Any, Final
 import typer
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.errors import DpspcaError
-from dpspca.common.plan import Step, events
-from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check
-from dpspca.common.statement import LARGE_DELTA
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema, check
 from dpspca.common.transport.config import read_toml
 
+from . import options
 from .reading import reading
 
-NEEDED: Final = ("dimension", "components", "sparsity", "norm_bound", "unit", "epsilon", "delta")
+NEEDED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "delta")
 ROWS: Final = ("data_set", "providers")
 """What a job's file may say besides the job: of which rows, and whose."""
+HAVE_DEFAULTS: Final = (
+    *("algorithm", "accounting", "rows_per_person", "explained_variance", "seed", "minimum_parties", "answer_seconds"),
+)
+"""Flags that are a job's own keys, and that a job need not have."""
 A_JOB: Final = "a job as JSON or TOML"
 
 
-class RowUnit(StrEnum):
-    """The units that rows can have, by their own names and by the estimator's."""
+class Unit(StrEnum):
+    """The units of privacy by their own names and, for those of rows, by the estimator's."""
 
     ROW_REPLACE_ONE = "row-replace-one"
     ROW_ADD_REMOVE = "row-add-remove"
     REPLACE_ONE = "replace-one"
     ADD_REMOVE = "add-remove"
+    ENTRY = "entry"
+    SPECTRAL = "spectral"
 
     @property
     def unit(self) -> PrivacyUnit:
         """Give the unit that the name stands for."""
-        return PrivacyUnit(f"row-{self.value.removeprefix('row-')}")
+        return PrivacyUnit(f"row-{self.value}" if self.value in SHORT_UNITS else self.value)
 
 
-SHORT_UNITS: Final = (RowUnit.REPLACE_ONE.value, RowUnit.ADD_REMOVE.value)
+SHORT_UNITS: Final = (Unit.REPLACE_ONE.value, Unit.ADD_REMOVE.value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,28 +53,65 @@ class Flags:
 
     dimension: Annotated[int | None, typer.Option(help="How many features a row has.")] = None
     components: Annotated[int | None, typer.Option(help="How many components to look for.")] = None
-    sparsity: Annotated[int | None, typer.Option(help="How many features may take part, all components together.")] = (
-        None
-    )
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{', '.join(CATALOGUE)}; {options.USUAL} if left out. `dpspca algorithms` says what each does.",
+            autocompletion=options.names,
+            metavar="NAME",
+        ),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="What only the algorithm knows; once for each option.", metavar="NAME=VALUE"),
+    ] = None
+    sparsity: Annotated[
+        int | None,
+        typer.Option(help="Short for --option sparsity=...: how many features may take part, all components together."),
+    ] = None
     norm_bound: Annotated[
-        float | None, typer.Option(help="Longer rows are shortened to this; from public knowledge, not from the rows.")
+        float | None,
+        typer.Option(
+            help="Longer rows are shortened to this; from public knowledge, not from the rows. For the units entry and "
+            "spectral, the change of a matrix that is hidden."
+        ),
     ] = None
     unit: Annotated[
-        RowUnit | None,
+        Unit | None,
         typer.Option(
-            help="What is hidden of a row: what it holds (replace-one), or also that it is there (add-remove)."
+            help="What is hidden of a row: what it holds (replace-one), or also that it is there (add-remove). Some "
+            "algorithms hide less: one entry (entry), or a change of the whole matrix that is small (spectral)."
         ),
+    ] = None
+    rows_per_person: Annotated[
+        int | None, typer.Option(help="How many rows of one person are protected together; 1 if left out.")
     ] = None
     epsilon: Annotated[
         float | None, typer.Option(help="Privacy budget for each provider's rows: smaller is more private.")
     ] = None
     delta: Annotated[float | None, typer.Option(help="Privacy budget: keep it far below one over the rows.")] = None
-    rounds: Annotated[int | None, typer.Option(help="Rounds; left out, the budget decides.")] = None
+    accounting: Annotated[
+        Accounting | None,
+        typer.Option(help="The least noise that the budget allows (exact, if left out), or the paper's own formula."),
+    ] = None
+    rounds: Annotated[int | None, typer.Option(help="Short for --option rounds=...; left out, the budget decides.")] = (
+        None
+    )
     center: Annotated[Centering | None, typer.Option(help="Which mean is taken off the rows; left out, none.")] = None
     mean_bound: Annotated[float | None, typer.Option(help="For a private mean, longer rows are shortened to this.")] = (
         None
     )
     public_mean: Annotated[Path | None, typer.Option(help="A public mean: a JSON array of a number a column.")] = None
+    explained_variance: Annotated[
+        bool | None,
+        typer.Option(
+            "--explained-variance/--no-explained-variance",
+            help="Whether to ask, too, what the components explain; left out, it is asked.",
+        ),
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="A public number that what is random and no secret follows from; 0 if left out.")
+    ] = None
     minimum_parties: Annotated[
         int | None, typer.Option(help="Fail when fewer providers than this are left; 1 if left out.")
     ] = None
@@ -90,7 +131,7 @@ class Order:
 
 def from_file(path: Path, flags: Flags) -> Order:
     """Read a job; flags beside it would leave open which of the two counts."""
-    given = [_flag(name) for name, value in asdict(flags).items() if value is not None]
+    given = [_flag(name) if value is not False else _flag(f"no_{name}") for name, value in _given(flags).items()]
     check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job, or leave it out.")
     with reading(path, A_JOB):
         job, rows = _job_in(path)
@@ -106,7 +147,7 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
     """
     check_given(flags, columns_known=schema is not None)
     values: dict[str, Any] = asdict(flags)
-    patience = {name: values[name] for name in ("minimum_parties", "answer_seconds") if values[name] is not None}
+    others = {name: value for name, value in _given(flags).items() if name in HAVE_DEFAULTS}
     return JobSpec(
         schema=schema or Schema(values["dimension"]),
         unit=values["unit"].unit,
@@ -116,18 +157,41 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
         centering=flags.center or Centering.NONE,
         mean_bound=flags.mean_bound,
         public_mean=_public_mean(flags.public_mean) if flags.public_mean else None,
-        options={"sparsity": values["sparsity"], "rounds": values["rounds"]},
-        **patience,
+        options=_options(flags),
+        **others,
     )
 
 
 def check_given(flags: Flags, *, columns_known: bool) -> None:
     """Refuse flags that make no job; the number of columns may come from elsewhere."""
-    values = asdict(flags)
-    missing = [_flag(name) for name in NEEDED if values[name] is None and not (columns_known and name == "dimension")]
+    known, own = {*_given(flags), *(["dimension"] if columns_known else [])}, _options(flags)
+    missing = [_flag(name) for name in NEEDED if name not in known] + options.missing(flags.algorithm, own)
     check(not missing, f"Without a job, these flags are needed: {', '.join(missing)}.", "Give them, or a job.")
-    check_sparsity(values["sparsity"], values["components"])
+    sparsity = own.get("sparsity")
+    if isinstance(sparsity, int) and flags.components is not None:
+        check_sparsity(sparsity, flags.components)
+    _check_promise(flags)
     _check_center(flags)
+
+
+def _given(flags: Flags) -> dict[str, Any]:
+    """Give the flags that were given; one that may be repeated and was not is an empty list."""
+    return {name: value for name, value in asdict(flags).items() if value is not None and value != []}
+
+
+def _options(flags: Flags) -> dict[str, Scalar]:
+    short = {name: getattr(flags, name) for name in options.SHORT}
+    return options.read(flags.algorithm, flags.option or (), short)
+
+
+def _check_promise(flags: Flags) -> None:
+    """Refuse a unit or an accounting that the algorithm does not have, in the words of the flags."""
+    entry, name = options.chosen(flags.algorithm), flags.algorithm or options.USUAL
+    for flag, asked, known in (
+        ("--unit", flags.unit.unit if flags.unit else entry.units[0], entry.units),
+        ("--accounting", flags.accounting or Accounting.EXACT, entry.accounting),
+    ):
+        check(asked in known, f"{flag} is {asked}, which {name} does not have.", f"It has: {', '.join(known)}.")
 
 
 def check_sparsity(sparsity: int, components: int) -> None:
@@ -138,36 +202,6 @@ def check_sparsity(sparsity: int, components: int) -> None:
         "one another on fewer features than there are components.",
         f"Give a --sparsity of at least {components}, or fewer components.",
     )
-
-
-def facts(spec: JobSpec) -> dict[str, Any]:
-    """Give the plan, its prices and their total as plain values."""
-    steps = catalogue.plan(spec)
-    loss = compose(events(steps))
-    return {
-        "job": json.loads(spec.to_json()),
-        "digest": spec.digest(),
-        "questions": [_question(step, loss.gdp_bound) for step in steps],
-        "total": {
-            "mu": loss.gdp_bound,
-            "epsilon": loss.epsilon(spec.budget.delta),
-            "delta": spec.budget.delta,
-            "budget_epsilon": spec.budget.epsilon,
-        },
-        "remarks": remarks(spec),
-    }
-
-
-def remarks(spec: JobSpec) -> list[str]:
-    """Say what is allowed in a job and seldom meant."""
-    sparsity, columns, delta = spec.options.get("sparsity"), spec.schema.dimension, spec.budget.delta
-    said = {
-        f"A sparsity of {sparsity} is no limit: of {columns} columns, all may take part.": isinstance(sparsity, int)
-        and sparsity >= columns,
-        f"A delta of {delta:g} is large: with that probability the promise may not hold at all. Keep it far below one "
-        "over the rows.": delta > LARGE_DELTA,
-    }
-    return [sentence for sentence, holds in said.items() if holds]
 
 
 def _job_in(path: Path) -> tuple[str | bytes, dict[str, Any]]:
@@ -193,7 +227,7 @@ def _job_in(path: Path) -> tuple[str | bytes, dict[str, Any]]:
 def _with_whole_unit(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
     """Take a unit by the estimator's name too, as the flags do."""
     if isinstance(job, dict) and job.get("unit") in SHORT_UNITS:
-        return job | {"unit": RowUnit(job["unit"]).unit.value}
+        return job | {"unit": Unit(job["unit"]).unit.value}
     return job
 
 
@@ -226,19 +260,6 @@ def _check_center(flags: Flags) -> None:
 def _public_mean(path: Path) -> tuple[float, ...]:
     with reading(path, "a mean: a JSON array of one number a column"):
         return tuple(json.loads(path.read_bytes()))
-
-
-def _question(step: Step, total_mu: float) -> dict[str, Any]:
-    """Describe a step; its noise is in units of the most that one row of the greatest length can add to the answer."""
-    mu = step.event.mu if step.event else 0.0
-    return {
-        "name": step.name,
-        "kind": step.question.kind,
-        "numbers": math.prod(step.shape),
-        "noise_std": step.noise_std * step.question.unit_value(1.0),
-        "mu": mu,
-        "share": (mu / total_mu) ** 2,
-    }
 
 
 def _flag(name: str) -> str:

@@ -16,6 +16,7 @@ from dpspca.common.spec import Budget, check
 from dpspca.common.statement import rounded_up
 from dpspca.provider.accounts import Account
 from dpspca.provider.entries import Limits, QuarantinedError
+from dpspca.provider.policy import filter_of
 from dpspca.provider.policy_file import read_policy
 from dpspca.provider.sqlite_ledger import SqliteLedger
 
@@ -48,7 +49,7 @@ def release(
     """End a quarantine, with the daemon stopped: say what counts as spent beyond what the ledger knows."""
     counted = _counted(count or [])
     looked = look(config)
-    lifetimes = {each.data_set: _filter(each.lifetime) for each in read_policy(looked.settings.policy).data_sets}
+    lifetimes = {each.data_set: filter_of(each.lifetime) for each in read_policy(looked.settings.policy).data_sets}
     known = {*lifetimes, *looked.settings.data_sets, *looked.books.data_sets}
     unknown = sorted(set(counted) - known)
     check(not unknown, f"--count names {', '.join(unknown)}, which nothing here is called.", "Name a data set.")
@@ -94,7 +95,7 @@ def _price(given: str, text: str) -> tuple[int, int]:
         raise InvalidParameterError(
             f"--count is {given!r:.80}.", "Write DATA_SET=EPSILON,DELTA, as in cohort=1,1e-6, or DATA_SET=nothing."
         ) from None
-    budget = _filter(Budget(epsilon, delta))
+    budget = filter_of(Budget(epsilon, delta))
     drawn = MOST_DRAWS * Fraction(DRAW_SLACK) / SLACK_UNIT
     return budget.budget_units, min(budget.slack_budget_units, int(drawn))
 
@@ -138,7 +139,3 @@ def _tell_released(
     if refused:
         lines.append(f"Jobs stay refused on: {', '.join(refused)}. Name it with --count when its policy is written.")
     tell(facts, *map(printable, lines), as_json=as_json)
-
-
-def _filter(budget: Budget) -> Filter:
-    return Filter.for_budget(budget.epsilon, budget.delta)

@@ -1,9 +1,15 @@
-"""An audit of what leaves a provider: made-up rows, the provider's own code, and the bytes that it would send.
+"""An audit of what leaves a provider: made-up data, the provider's own code, and the bytes that it would send.
 
 A job is answered many times over two neighbouring data sets. The answers, read from their bytes, are held against the
 plan alone: their noise has to be as wide as planned in every question, normal, and unrelated between entries, rounds
 and jobs; and, along the line on which the neighbours differ most, the two may not be further apart than the price says.
-The rows lie so that the neighbours nearly are as far apart as that: a sensitivity that is too small shows as well.
+The data lie so that the neighbours nearly are as far apart as that: a sensitivity that is too small shows as well.
+
+Where noise is not Gaussian, or an answer is that of a private mechanism, which has no noise of its own to measure, the
+question is asked of probabilities: half of the answers choose a set that tells the neighbours apart, and on the other
+half it must not be more probable over the one than the event's (epsilon, delta) allow. Such a test sees a fault only
+where epsilon is small and runs are many; every finding says up to which epsilon it could have seen anything. The rows
+have a large gap besides, in which subspaces hardly move: what is found here of such a mechanism is much amiss.
 
 What is promised: an honest provider is called dishonest with probability at most ``false_alarm``, in the whole audit.
 For the default job and number of runs, noise 5 % too narrow is found with probability above 0.99, even if it is so in
@@ -27,6 +33,8 @@ from dpspca.common.plan import Step, events
 from dpspca.common.privacy import audit as audits
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.audit import Finding
+from dpspca.common.privacy.continuous import uniforms
+from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, PureEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.question import RowQuery
@@ -34,9 +42,10 @@ from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check, check_
 from dpspca.common.transport import wire
 from dpspca.provider.entropy import SystemEntropy
 from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.matrix_shard import MatrixShard
 from dpspca.provider.moments import Integers
 from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Responder
+from dpspca.provider.respond import Evaluator, Responder
 from dpspca.provider.shard import Shard, Strategy
 from dpspca.server.rounds import combine
 
@@ -51,7 +60,7 @@ WIDE: Final = 2.0**10
 
 Provider: TypeAlias = Callable[[int, RowQuery], memoryview]
 """Answers the question at a position of the plan, in bytes."""
-Opening: TypeAlias = Callable[[JobSpec, Shard, str], Provider]
+Opening: TypeAlias = Callable[[JobSpec, Evaluator, str], Provider]
 """Has a provider take a job of that name up."""
 Judge: TypeAlias = Callable[[float], Finding]
 """Judges at a level."""
@@ -86,7 +95,7 @@ class Audit:
         return all(each.passed for each in self.findings)
 
 
-def responding(spec: JobSpec, shard: Shard, job: str) -> Provider:
+def responding(spec: JobSpec, shard: Evaluator, job: str) -> Provider:
     """Take a job up as a daemon does, with its randomness, and a ledger that ends with the job."""
     responder = Responder(spec, shard, MemoryLedger(), SystemEntropy(), job=job)
     return lambda position, query: wire.answer_content(responder.respond(position, query))
@@ -99,10 +108,16 @@ def audit(
     job = spec or default_job()
     check_whole("the number of runs", runs, least=2, most=MOST_RUNS)
     plan = catalogue.plan(job)
+    check(
+        all(step.question.is_repeatable for step in plan),
+        f"{job.algorithm} asks about what its own job drew, so that no run is like another.",
+        "Audit another algorithm; this one's noise has tests of its own.",
+    )
     numbers = 2 * runs * sum(math.prod(step.shape) for step in plan)
     check(numbers <= MOST_NUMBERS, f"This audit would keep {numbers} numbers.", "Audit a smaller job, or run it less.")
-    first, second = (_shard(rows, job, runs * len(plan)) for rows in _neighbours(job))
+    first, second = (_shard(data, job, runs * len(plan)) for data in _neighbours(job))
     queries = _queries(job, plan, opening(job, first, "rehearsal"))
+    plan = tuple(step.fitted(query, job.unit) for step, query in zip(plan, queries, strict=True))
     sides = [
         _side(plan, queries, shard, [opening(job, shard, f"{name} {run}") for run in range(runs)])
         for name, shard in (("first", first), ("second", second))
@@ -111,10 +126,30 @@ def audit(
     return Audit(job, runs, false_alarm, tuple(judge(false_alarm / len(judges)) for judge in judges))
 
 
-# --- Made-up rows, and what is asked about them -----------------------------------------------------------------------
+# --- Made-up data, and what is asked about them -----------------------------------------------------------------------
 
 
 def _neighbours(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
+    """Make data, and a neighbour of them, as the unit of privacy has it."""
+    return _neighbouring_rows(spec) if spec.unit.is_row else _neighbouring_matrices(spec)
+
+
+def _neighbouring_matrices(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
+    """Make a symmetric matrix with an eigenvector along as many axes as there are components, and a neighbour.
+
+    So the algorithm soon asks about these axes. Then an entry between two of them moves most answers as far as any
+    entry can, and as a change that is small in spectral norm all eigenvalues together do.
+    """
+    dimension = spec.schema.dimension
+    along = np.where(np.arange(dimension) < spec.components, MADE_UP_ROWS * spec.norm_bound, 0.0)
+    matrix, change = np.diag(along), np.eye(dimension)
+    if spec.unit is PrivacyUnit.ENTRY:
+        change = np.zeros((dimension, dimension))
+        change[0, -1 if spec.components == 1 else 1] = change[-1 if spec.components == 1 else 1, 0] = 1.0
+    return matrix, matrix + spec.norm_bound * change
+
+
+def _neighbouring_rows(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
     """Make rows along as many axes as there are components, and two neighbours of them that differ much.
 
     So the algorithm soon asks about these axes; and a row along the one, instead of a row along the other, moves most
@@ -134,8 +169,10 @@ def _neighbours(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
     return first, second[0] if second else common + center
 
 
-def _shard(rows: FloatArray, spec: JobSpec, questions: int) -> Shard:
-    checked = check_rows(rows)
+def _shard(data: FloatArray, spec: JobSpec, questions: int) -> Evaluator:
+    checked = check_rows(data, least=2 if spec.unit.is_row else 1)
+    if not spec.unit.is_row:
+        return MatrixShard(checked, spec.norm_bound, spec.unit)
     strategy = Strategy.for_rounds(checked, questions)
     return Shard(checked, spec.norm_bound, mean_bound=spec.mean_bound, strategy=strategy)
 
@@ -148,7 +185,7 @@ def _queries(spec: JobSpec, plan: Sequence[Step], provider: Provider) -> list[Ro
     asked: list[RowQuery] = []
 
     def ask(query: RowQuery) -> Aggregate:
-        step = plan[len(asked)]
+        step = plan[len(asked)].fitted(query, spec.unit)
         answer = _read(step, provider(len(asked), query)).reshape(step.shape)
         asked.append(query)
         return combine(spec, step, [answer])
@@ -169,33 +206,77 @@ def _read(step: Step, content: memoryview) -> Integers:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of two neighbours: the exact answer to each question, and all that were given, a row for each run."""
+    """One of two neighbours: the exact answer to each question that has one, and all given, a row for each run."""
 
-    exact: list[Integers]
+    exact: list[Integers | None]
     given: list[Integers]
 
 
-def _side(plan: Sequence[Step], queries: Sequence[RowQuery], shard: Shard, runs: Sequence[Provider]) -> _Side:
-    exact = [shard.evaluate(query).ravel() for query in queries]
+def _side(plan: Sequence[Step], queries: Sequence[RowQuery], shard: Evaluator, runs: Sequence[Provider]) -> _Side:
+    exact = [None if query.is_private else shard.evaluate(query).ravel() for query in queries]
     asked = enumerate(zip(plan, queries, strict=True))
     return _Side(exact, [np.stack([_read(step, run(at, query)) for run in runs]) for at, (step, query) in asked])
 
 
 def _judges(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
     """List all tests; each waits for its level, which depends on how many they are."""
-    noisy = [at for at, step in enumerate(plan) if step.event]
-    residuals = {
-        at: np.vstack([(side.given[at] - side.exact[at]) / plan[at].noise_std for side in (some, others)])
-        for at in noisy
-    }
+    noisy = [at for at, step in enumerate(plan) if step.event and not step.question.is_private]
+    residuals = {at: np.vstack([_residuals(plan[at], side, at) for side in (some, others)]) for at in noisy}
     for at in noisy:
         yield partial(audits.width, f"width of the noise on '{plan[at].name}'", residuals[at])
-    yield partial(audits.width, "width of all noise", np.concatenate([each.ravel() for each in residuals.values()]))
-    wide = [residuals[at] for at in noisy if plan[at].noise_std >= WIDE]
+    if noisy:
+        yield partial(audits.width, "width of all noise", np.concatenate([each.ravel() for each in residuals.values()]))
+    wide = [residuals[at] for at in noisy if plan[at].noise_std >= WIDE or isinstance(plan[at].event, LaplaceEvent)]
     if sum(each.size for each in wide) >= audits.FEWEST:
         yield partial(audits.shape, "shape of all noise", np.concatenate([each.ravel() for each in wide]))
     yield from _judges_of_relations([residuals[at] for at in noisy])
-    yield from _judges_of_distance(plan, noisy, some, others)
+    gaussian = [at for at in noisy if isinstance(plan[at].event, GaussianEvent)]
+    yield from _judges_of_distance(plan, gaussian, some, others)
+    for at, step in enumerate(plan):
+        if step.event and at not in gaussian:
+            yield _judge_of_probabilities(step, some.given[at], others.given[at])
+
+
+def _residuals(step: Step, side: _Side, at: int) -> FloatArray:
+    """Give what noise is in answers, as numbers that are standard normal if the noise is as planned."""
+    exact = side.exact[at]
+    noise = side.given[at] - (0 if exact is None else exact)
+    if isinstance(step.event, LaplaceEvent):
+        drawn = uniforms(noise.size, SystemEntropy()).reshape(noise.shape)
+        return audits.laplace_as_normal(noise, step.event.scale, drawn)
+    return noise / step.noise_std
+
+
+def _judge_of_probabilities(step: Step, some: Integers, others: Integers) -> Judge:
+    """Choose a set by every second answer, on the line between the means, and judge it by the others."""
+    line = some[::2].mean(axis=0) - others[::2].mean(axis=0)
+    line /= np.abs(line).max(initial=0.0) or 1.0
+    learnt, unseen = ([part[start::2] @ line for part in (some, others)] for start in (0, 1))
+    middle = _parting(*learnt)
+    first, second = (part > middle for part in unseen)
+    return partial(audits.outdone, f"neighbours told apart by '{step.name}'", first, second, _claim(step.event))
+
+
+def _parting(some: FloatArray, others: FloatArray) -> float:
+    """Find where to part numbers so that the two kinds fall on either side most differently."""
+    places = np.sort(np.concatenate([some, others]))
+    above = [1 - np.searchsorted(np.sort(part), places, "right") / part.size for part in (some, others)]
+    return float(places[np.argmax(np.abs(above[0] - above[1]))])
+
+
+def _claim(event: Event | None) -> tuple[float, float]:
+    """Say by what factor, and up to what difference, an event lets probabilities differ."""
+    match event:
+        case PureEvent(epsilon=epsilon):
+            return epsilon, 0.0
+        case LaplaceEvent(epsilon=epsilon, slack=slack):
+            return epsilon, slack * (1 + math.exp(epsilon))
+        case ApproximateEvent(epsilon=epsilon, delta=delta):
+            return epsilon, delta
+        case None:
+            return 0.0, 0.0
+        case _:
+            return 1.0, compose([event]).delta(1.0)
 
 
 def _judges_of_relations(residuals: Sequence[FloatArray]) -> Iterator[Judge]:
@@ -214,19 +295,25 @@ def _judges_of_relations(residuals: Sequence[FloatArray]) -> Iterator[Judge]:
 
 
 def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side, others: _Side) -> Iterator[Judge]:
-    """Project answers on the line between the two exact ones: question by question, and, as an attacker would, all."""
+    """Project answers with Gaussian noise on the line between the exact ones: one by one and, as an attacker, all."""
     total: list[FloatArray] = [np.zeros(len(side.given[0])) for side in (some, others)]
     squared = 0.0
     for at in noisy:
-        moved, std = (some.exact[at] - others.exact[at]).astype(np.float64), plan[at].noise_std
-        length, event = float(np.linalg.norm(moved)), plan[at].event
-        if not length or event is None:
+        one, other, event, std = some.exact[at], others.exact[at], plan[at].event, plan[at].noise_std
+        if one is None or other is None or event is None or not (one != other).any():
             continue
-        first, second = ((side.given[at] - others.exact[at]) @ (moved / length) / std for side in (some, others))
-        yield partial(audits.told_apart, f"neighbours told apart by '{plan[at].name}'", first, second, event.mu)
+        moved = (one - other).astype(np.float64)
+        length = float(np.linalg.norm(moved))
+        first, second = ((side.given[at] - other) @ (moved / length) / std for side in (some, others))
+        yield partial(audits.told_apart, f"neighbours told apart by '{plan[at].name}'", first, second, _mu(event))
         squared += (length / std) ** 2
         total = [sum_so_far + length / std * each for sum_so_far, each in zip(total, (first, second), strict=True)]
     if squared:
         first, second = (each / math.sqrt(squared) for each in total)
         allowed = compose(events(plan)).gdp_bound
         yield partial(audits.told_apart, "neighbours told apart by all answers", first, second, allowed)
+
+
+def _mu(event: Event) -> float:
+    """How far apart an event leaves neighbours at most."""
+    return compose([event]).gdp_bound

@@ -1,17 +1,19 @@
 """A scikit-learn estimator: a federation behind ``fit`` and ``transform``, in one process or over a network."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Self, TypeAlias
 
 import numpy as np
 
-from dpspca.common.algorithms.dps_pca import rounds_of
+from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, column_names
-from dpspca.common.errors import InvalidParameterError, MissingExtraError
+from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
+from dpspca.common.matrix_queries import EntryTotal
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema, check, check_bound, choice
+from dpspca.common.queries import ColumnSums, CompressedCovariance, Count
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema, check, check_bound, choice
 from dpspca.provider.preparation import check_rows, numeric
 
 from .blocking import Federation, progress_of
@@ -26,13 +28,23 @@ except ImportError:
         "The estimators need scikit-learn, which is not installed.", "Install it with: pip install 'dpspca[sklearn]'"
     ) from None
 
-Adjacency: TypeAlias = Literal["replace-one", "add-remove"]
+Adjacency: TypeAlias = Literal["replace-one", "add-remove", "entry", "spectral"]
 
-_UNITS: Final = {"replace-one": PrivacyUnit.ROW_REPLACE_ONE, "add-remove": PrivacyUnit.ROW_ADD_REMOVE}
+_UNITS: Final = {
+    "replace-one": PrivacyUnit.ROW_REPLACE_ONE,
+    "add-remove": PrivacyUnit.ROW_ADD_REMOVE,
+    "entry": PrivacyUnit.ENTRY,
+    "spectral": PrivacyUnit.SPECTRAL,
+    "row-replace-one": PrivacyUnit.ROW_REPLACE_ONE,
+    "row-add-remove": PrivacyUnit.ROW_ADD_REMOVE,
+}
+"""The names that jobs use are understood as well."""
+_BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal)
+"""Questions before and after the components are found, which are no rounds."""
 
 
 class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Differentially private sparse principal component analysis.
+    """Differentially private principal component analysis, sparse by default.
 
     Two parameters have no default because no default could be honest: ``norm_bound``, what is publicly known about how
     long a row can be (longer rows are shortened to it), and ``adjacency``, whether the promise is about one row being
@@ -44,17 +56,23 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         How many components.
     sparsity : int
         How many features may take part, all components together. At or above the number of features: all of them.
+        Only methods that make sparse components look at it.
     method : str
-        The algorithm; in this version "dps-pca".
+        The algorithm, by its name in the catalogue, which ``dpspca algorithms`` prints and docs/algorithms.md compares:
+        "dps-pca", "analyze-gauss" and others.
+    options : mapping, optional
+        What only the method knows, by the names in the catalogue. What is a parameter here (``sparsity``, ``n_iter``,
+        ``start``) is not repeated in it.
     epsilon, delta : float
         The privacy budget of one fit. Smaller is more private. Every further fit on the same rows, those inside a
         cross-validation included, costs as much again.
     norm_bound : float
-        Bound on a row's Euclidean length, after centring. Never read off the data.
-    adjacency : {"replace-one", "add-remove"}
-        Which data sets count as neighbours.
+        Bound on a row's Euclidean length, after centring. Never read off the data. For the adjacencies "entry" and
+        "spectral", the change of the matrix that is hidden.
+    adjacency : {"replace-one", "add-remove", "entry", "spectral"}
+        Which data sets count as neighbours. The last two protect less than a row, and few methods have them.
     n_iter : int or "auto"
-        Rounds of the power loop; "auto" lets the budget decide.
+        Rounds, for methods that have them; "auto" lets the budget decide.
     center : {None, "private", "public"}
         Take no mean off; estimate it privately (a tenth of the budget; needs ``mean_bound``); or take off
         ``public_mean``.
@@ -65,9 +83,10 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     explained_variance : bool
         Ask, at a twentieth of the budget, what the components explain.
     accounting : {"exact", "published"}
-        The least noise that the budget allows, or the papers' own formula.
+        The least noise that the budget allows, or the paper's own formula, for methods that have one.
     start : {"dense", "published"}
         Start from all features, or as published from ``sparsity`` random ones, which mostly misses the right ones.
+        Only "dps-pca" looks at it.
     random_state : None, int or RandomState
         None for a result that may be released. Anything else makes the run repeatable, noise included: such a result
         is for tests only, and ``privacy_`` says so.
@@ -87,7 +106,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     mean_ : array of shape (n_features,) or None
         What was taken off.
     n_iter_ : int
-        Rounds of the power loop.
+        Rounds: how many answers the components were made of. One, where the method asks for a matrix at once.
     privacy_ : PrivacyStatement
         What was promised; ``privacy_.text`` for people, ``privacy_.to_dict()`` for programs.
     model_ : Model
@@ -100,6 +119,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         *,
         sparsity: int = 50,
         method: str = "dps-pca",
+        options: Mapping[str, Scalar] | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         norm_bound: float | None = None,
@@ -117,6 +137,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.n_components = n_components
         self.sparsity = sparsity
         self.method = method
+        self.options = options
         self.epsilon = epsilon
         self.delta = delta
         self.norm_bound = norm_bound
@@ -167,7 +188,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         spec = self._spec(Schema(rows.shape[1], None if names is None else tuple(names)), start_seed)
         self.model_ = simulate([rows], spec, noise_seed=noise_seed, watch=self.watch)
-        self.n_iter_ = rounds_of(spec)
+        self.n_iter_ = _rounds(spec)
 
     def _fit_federation(
         self,
@@ -187,7 +208,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if self.watch:
                 self.watch(progress)
         self.model_ = job.result()
-        self.n_iter_ = rounds_of(spec)
+        self.n_iter_ = _rounds(spec)
         self.n_features_in_ = schema.dimension
         if schema.names:
             self.feature_names_in_ = np.array(schema.names, dtype=object)
@@ -221,12 +242,24 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             public_mean=self.public_mean,
             explained_variance=self.explained_variance,
             seed=seed,
-            options={
-                "sparsity": self.sparsity,
-                "rounds": None if self.n_iter == "auto" else self.n_iter,
-                "start": self.start,
-            },
+            options=self._options(),
         )
+
+    def _options(self) -> dict[str, Scalar]:
+        """Give the method what it has an option for; the defaults of the others must not stand in its way."""
+        entry, own = catalogue.find(str(self.method)), self.options or {}
+        if not isinstance(own, Mapping):
+            raise InvalidTypeError(f"options is {own!r:.80}, no mapping.", "Give names and values.")
+        rounds = None if self.n_iter == "auto" else self.n_iter
+        parameters: dict[str, tuple[str, Scalar]] = {
+            "sparsity": ("sparsity", self.sparsity),
+            "rounds": ("n_iter", rounds),
+            "start": ("start", self.start),
+        }
+        for name in sorted(parameters.keys() & own.keys()):
+            parameter = parameters[name][0]
+            raise InvalidParameterError(f"options has {name!r}, which is a parameter.", f"Give {parameter}= instead.")
+        return {name: value for name, (_, value) in parameters.items() if entry.option(name)} | dict(own)
 
     def _seeds(self) -> tuple[int, int | None]:
         """Give a seed for the start, which is public, and one for the noise only where a run must repeat."""
@@ -247,12 +280,17 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+def _rounds(spec: JobSpec) -> int:
+    """Count the planned answers that components are made of: all but those before and after they are found."""
+    return sum(step.question not in _BESIDE for step in catalogue.plan(spec))
+
+
 def _unit(adjacency: str | None) -> PrivacyUnit:
     if not isinstance(adjacency, str) or adjacency not in _UNITS:
         raise InvalidParameterError(
             f"adjacency is {adjacency!r}, so it is not clear what is promised to whom.",
             "Choose 'replace-one' (one row may be another; the number of rows is public) or 'add-remove' (one row may "
-            "be there or not).",
+            "be there or not); few methods have 'entry' and 'spectral', which protect less than a row.",
         )
     return _UNITS[adjacency]
 

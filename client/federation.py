@@ -78,7 +78,8 @@ class AsyncJob:
         last = [state async for state in self.watch()][-1]
         require_done(last)
         model = await asyncio.to_thread(_model, self.spec, await self._content())
-        parties = sum(each.answered == last.questions for each in last.participants)
+        # A job may end before all that was planned was asked; whoever answered all that was asked took part.
+        parties = sum(each.answered == last.answered for each in last.participants)
         statement = PrivacyStatement.of(
             self.spec, catalogue.plan(self.spec), parties=parties, releasable=True, federated=True
         )

@@ -14,6 +14,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
+from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import check_whole
 from dpspca.common.statement import rounded_up
 
@@ -59,7 +60,9 @@ def summary(model: Model, *, top: int = TOP) -> str:
     facts = to_dict(model, top=top)
     taking_part = f"{facts['support_size']} of {facts['features']} features take part"
     head = f"{_counted(len(facts['components']), 'component')}; {taking_part}."
-    parts = [head, *map(_component_text, facts["components"]), *remarks(facts), model.statement.text]
+    measure = _measure(model.statement.unit)
+    told = [_component_text(component, measure) for component in facts["components"]]
+    parts = [head, *told, *remarks(facts), model.statement.text]
     return "\n\n".join(parts)
 
 
@@ -67,10 +70,11 @@ def remarks(facts: dict[str, Any]) -> list[str]:
     """Say what has to be known to read the numbers of ``to_dict``."""
     explained = [part for part in facts["components"] if part["explained_variance"] is not None]
     drowned = any(part["within_noise"] for part in explained)
+    number = "a variance" if PrivacyUnit(facts["statement"]["unit"]).is_row else "an eigenvalue"
     said = {
         "± is one standard deviation of the noise added for privacy.": bool(explained),
-        f"{WITHIN_NOISE.capitalize()}: less than noise alone may give the largest of so many components. Such a "
-        "variance, and the component with it, may be nothing but noise.": drowned,
+        f"{WITHIN_NOISE.capitalize()}: less than noise alone may give the largest of so many components. Such {number}"
+        ", and the component with it, may be nothing but noise.": drowned,
         "Most rows were probably shortened: the norm bound may be too small. The mean squared length of a row, noise "
         f"included, is above {_FULL:.0%} of the squared bound.": facts["norm_bound_may_be_small"],
     }
@@ -124,7 +128,8 @@ def _within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth val
     if model.explained_variance is None:
         return np.zeros(count, dtype=bool)
     limit = _NOISE_LIMIT + math.sqrt(2 * count) - math.sqrt(2)
-    return model.explained_variance < limit * (model.explained_variance_std or 0.0)
+    # Eigenvalues of a symmetric matrix may lie below zero; then their size counts.
+    return np.abs(model.explained_variance) < limit * (model.explained_variance_std or 0.0)
 
 
 def _bound_may_be_small(model: Model) -> bool:
@@ -161,20 +166,25 @@ def _name(model: Model, index: int) -> str:
     )
 
 
-def _component_text(component: dict[str, Any]) -> str:
+def _measure(unit: PrivacyUnit) -> str:
+    """Say what the number of a component is: of rows a variance, of a symmetric matrix an eigenvalue."""
+    return "variance" if unit.is_row else "eigenvalue"
+
+
+def _component_text(component: dict[str, Any], measure: str) -> str:
     lines = [f"  {feature['loading']:+.3f}  {feature['name']}" for feature in component["top_features"]]
     left_out = component["support_size"] - len(lines)
     more = [f"  and {_counted(left_out, 'feature')} of smaller loading"] if left_out else []
-    return "\n".join([f"Component {component['number']}{_explained_text(component)}", *lines, *more])
+    return "\n".join([f"Component {component['number']}{_explained_text(component, measure)}", *lines, *more])
 
 
-def _explained_text(component: dict[str, Any]) -> str:
+def _explained_text(component: dict[str, Any], measure: str) -> str:
     variance, ratio, noise = (component[f"explained_variance{part}"] for part in ("", "_ratio", "_std"))
     if variance is None:
         return ""
     share = "" if ratio is None else f", {ratio:.1%} of the total"
     share = f", {WITHIN_NOISE}" if component["within_noise"] else share
-    return f": variance {with_noise(variance, noise)}{share}"
+    return f": {measure} {with_noise(variance, noise)}{share}"
 
 
 def _counted(count: int, noun: str) -> str:
@@ -209,10 +219,11 @@ def scree(model: Model, path: Destination) -> None:
     if ratios is not None:
         _write_ratios(axes, variances + noise, ratios, _within_noise(model))
     shares = "" if ratios is None or _within_noise(model).all() else SHARES
-    axes.set_ylabel(f"explained variance{shares}", fontsize=10, color=_INK)
+    of_rows = model.statement.unit.is_row
+    axes.set_ylabel(f"{'explained variance' if of_rows else 'eigenvalue'}{shares}", fontsize=10, color=_INK)
     shown = _thinned(count, 24)
     axes.set_xticks(shown + 1, _numbered(model, shown))
-    _finish(canvas, axes, "How much each component explains", model, path)
+    _finish(canvas, axes, "How much each component explains" if of_rows else "Eigenvalues", model, path)
 
 
 def loadings(model: Model, path: Destination) -> None:

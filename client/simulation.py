@@ -21,8 +21,9 @@ from dpspca.common.question import RowQuery
 from dpspca.common.spec import JobSpec, check_whole, choice
 from dpspca.provider.entropy import SystemEntropy
 from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.matrix_shard import MatrixShard
 from dpspca.provider.preparation import CheckedRows, check_rows
-from dpspca.provider.respond import Responder
+from dpspca.provider.respond import Evaluator, Responder
 from dpspca.provider.shard import Shard, Strategy
 from dpspca.server.rounds import combine
 
@@ -54,6 +55,8 @@ def simulate(
 ) -> Model:
     """Run a job over shards (dense or sparse rows, one provider each; a list, or a mapping by name).
 
+    Where the job's unit is about entries or spectral norms, shards are shares of a symmetric matrix.
+
     ``noise_seed`` makes the noise repeatable and the result unfit for release. ``strategy`` says how shards are
     evaluated, which changes the time and not one bit of the result; left out, what should be faster is taken.
     """
@@ -63,7 +66,13 @@ def simulate(
     plan = catalogue.plan(spec)
     checked = [_checked(rows, spec, number, len(tables)) for number, rows in enumerate(tables, start=1)]
     responders = [
-        Responder(spec, _shard(rows, spec, plan, chosen), MemoryLedger(), _words(seed, f"{spec.digest()} {number}"))
+        Responder(
+            spec,
+            _shard(rows, spec, plan, chosen),
+            MemoryLedger(),
+            _words(seed, f"{spec.digest()} {number}"),
+            slot=number,
+        )
         for number, rows in enumerate(checked)
     ]
     model = drive(catalogue.find(spec.algorithm).run(spec), _Federation(spec, plan, responders, watch))
@@ -86,7 +95,7 @@ class _Federation:
         position = self._position
         answers = [responder.respond(position, query) for responder in self._responders]
         self._position += 1
-        step = self._plan[position]
+        step = self._plan[position].fitted(query, self._spec.unit)
         aggregate = combine(self._spec, step, answers)
         if self._watch:
             self._watch(Progress(self._position, len(self._plan), step, len(answers), aggregate))
@@ -110,14 +119,17 @@ def _tables(shards: Any, spec: JobSpec) -> list[Any]:  # noqa: ANN401  # whateve
 def _checked(rows: Any, spec: JobSpec, number: int, total: int) -> CheckedRows:  # noqa: ANN401  # whatever was given
     """Check a shard's rows, and say which shard it was."""
     try:
-        return check_rows(rows, spec.schema)
+        return check_rows(rows, spec.schema, least=2 if spec.unit.is_row else 1)
     except DpspcaError as problem:
         if total == 1:
             raise
         raise type(problem)(f"Shard {number} of {total}: {problem.what}", problem.remedy) from None
 
 
-def _shard(rows: CheckedRows, spec: JobSpec, plan: Sequence[Step], strategy: Strategy | None) -> Shard:
+def _shard(rows: CheckedRows, spec: JobSpec, plan: Sequence[Step], strategy: Strategy | None) -> Evaluator:
+    """Make rows ready, or a share of a symmetric matrix, of which there is one strategy alone."""
+    if not spec.unit.is_row:
+        return MatrixShard(rows, spec.norm_bound, spec.unit)
     products = sum(step.question is CovarianceProduct for step in plan)
     chosen = strategy or Strategy.for_rounds(rows, products)
     return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen)

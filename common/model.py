@@ -26,7 +26,8 @@ class Model:
     """k components as rows over d features; rows of ``components`` are orthonormal and their signs fixed.
 
     ``explained_variance`` and its ratio are None where the job did not ask for them. They carry noise: neither need
-    sum to one, and ``explained_variance_std`` says how much noise each has.
+    sum to one, and ``explained_variance_std`` says how much noise each has. Of a symmetric matrix, which the unit of
+    the statement tells, the numbers are eigenvalues, signed and largest in size first, and there is no ratio.
     """
 
     components: FloatArray
@@ -131,8 +132,10 @@ def _statement(raw: dict[str, Any]) -> PrivacyStatement:
     numbers = (made.epsilon, made.delta, made.mu, made.exact_epsilon, made.norm_bound, made.mean_bound or 0.0)
     if not all(isinstance(number, float) for number in numbers):
         raise _corrupt("A number of the privacy statement is none.")
-    if not (isinstance(made.parties, int) and isinstance(made.answers, int)):
+    if not all(isinstance(count, int) for count in (made.parties, made.answers, made.rows_per_person)):
         raise _corrupt("A count of the privacy statement is none.")
+    if not isinstance(made.caveat, str):
+        raise _corrupt("The privacy statement's caveat is no text.")
     return made
 
 

@@ -4,24 +4,37 @@ The provider's gate and the coordinator compute the same list with the same code
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, TypeAlias
 
 from .errors import BudgetExceededError, InvalidParameterError
-from .privacy.accountant import Filter, calibrated_std, usable_mu
+from .privacy.accountant import Filter, calibrated_scale, calibrated_std, compose, usable_mu
 from .privacy.calibrate import published_noise_multiplier
-from .privacy.events import GaussianEvent
-from .privacy.lattice import MAX_STD
+from .privacy.costs import cost_units, slack_units
+from .privacy.events import Event, GaussianEvent, LaplaceEvent, ParallelEvent
+from .privacy.lattice import MAX_SCALE, MAX_STD
 from .privacy.noise import DRAW_SLACK, lattice_std
+from .privacy.units import PrivacyUnit
 from .question import Extent, RowQuery
 from .spec import Accounting, JobSpec, check
 
 
+class Noise(StrEnum):
+    """What is added to an exact answer."""
+
+    GAUSSIAN = "gaussian"
+    LAPLACE = "laplace"
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A question an algorithm means to ask, and the share of the budget (of mu squared) it should cost.
+    """A question an algorithm means to ask.
 
-    ``times`` is how often questions of this price are asked in all: the published formula needs to know.
+    ``share`` is the part of the budget it should cost: of mu squared or, where noise is not Gaussian, of epsilon.
+    ``times`` is how often questions of this price are asked in all: the published formula needs to know. A question
+    that is a private mechanism by itself needs no noise; what it costs is the ``event``.
     """
 
     name: str
@@ -29,24 +42,53 @@ class Intent:
     extent: Extent
     share: float
     times: int = 1
+    noise: Noise = Noise.GAUSSIAN
+    event: Event | None = None
+
+
+Published: TypeAlias = Callable[[JobSpec, Intent], float]
+"""A paper's own width of the noise on a provider's sum (standard deviation or scale), for rows of norm one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What answers cost together, in the ledger's whole units."""
+
+    units: int = 0
+    slack_units: int = 0
+
+    def __add__(self, other: "Price") -> "Price":
+        return Price(self.units + other.units, self.slack_units + other.slack_units)
+
+
+NOTHING: Final = Price()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One planned answer: its noise and, as an event, its price. Without an event it is public and exact."""
+    """One planned answer: its noise and, as an event, what it gives away. Without an event it is public and exact."""
 
     name: str
     question: type[RowQuery]
     extent: Extent
-    event: GaussianEvent | None
+    event: Event | None
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of the integer noise, in lattice units.
+        """Standard deviation of the integer noise, in lattice units; zero where none is added to the answer itself.
 
-        Integer noise of this width is as private as continuous noise of the event's (lemma in ``privacy/noise.py``).
+        Integer noise of this width is as private as continuous noise of the event's (lemma in ``privacy/noise.py``);
+        Laplace noise needs no widening, for the discrete law over integers has the event's epsilon as it is.
         """
-        return lattice_std(self.event.std) if self.event else 0.0
+        if self.question.is_private:
+            return 0.0
+        match self.event:
+            case GaussianEvent(std=std):
+                return lattice_std(std)
+            case LaplaceEvent(scale=scale):
+                return math.sqrt(2) * scale
+            case _:
+                return 0.0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -57,56 +99,177 @@ class Step:
         """Tell whether this very question was planned, or one that moves no further."""
         return type(query) is self.question and self.extent.covers(query.extent)
 
+    def fitted(self, query: RowQuery, unit: PrivacyUnit) -> "Step":
+        """Take the noise in to what this very question needs: the same event but for its size, at the same price.
 
-def price(spec: JobSpec, intents: Sequence[Intent]) -> tuple[Step, ...]:
+        Only a question whose movement depends on its content, which is public, is any different from its extent; none
+        of these is about rows, of which a person may have several.
+        """
+        event = self.event
+        if not self.question.fits_noise or not isinstance(event, GaussianEvent | LaplaceEvent):
+            return self
+        moves = query.movement(unit, l1=isinstance(event, LaplaceEvent))
+        if isinstance(event, GaussianEvent):
+            return replace(self, event=replace(event, sensitivity=moves, std=calibrated_std(moves, event.mu)))
+        return replace(self, event=replace(event, sensitivity=moves, scale=calibrated_scale(moves, event.epsilon)))
+
+
+def price(spec: JobSpec, intents: Sequence[Intent], published: Published | None = None) -> tuple[Step, ...]:
     """Turn intents into steps, and refuse a plan that its own budget does not cover, before anything is spent.
 
-    Exact plans fill their budget to the last unit. The published formula is no proof for every budget: with a single
-    round and an epsilon above about 11 it promises more than its noise gives.
+    Exact plans fill their budget to the last unit. A published formula is no proof for every budget: Ge et al.'s,
+    with a single round and an epsilon above about 11, promises more than its noise gives.
     """
-    steps = tuple(_step(spec, intent) for intent in intents)
-    try:
-        Filter.for_budget(spec.budget.epsilon, spec.budget.delta).admit(events(steps))
-    except BudgetExceededError as problem:
+    if spec.accounting is Accounting.PUBLISHED and published is None:
         raise InvalidParameterError(
-            f"This job's plan costs more than its budget. {problem.what}",
-            "Use exact accounting, a smaller epsilon, a larger delta or fewer rounds.",
-        ) from None
+            f"The noise of {spec.algorithm} has no published formula for {spec.unit}.", "Use exact accounting."
+        )
+    steps = tuple(_step(spec, intent, published) for intent in intents)
+    _require_equal_blocks(steps)
+    _require_covered(spec, events(steps))
     return steps
 
 
-def events(steps: Iterable[Step]) -> tuple[GaussianEvent, ...]:
-    """List what the steps cost."""
-    return tuple(step.event for step in steps if step.event)
+def _require_covered(spec: JobSpec, cost: tuple[Event, ...]) -> None:
+    """Hold a plan against its budget: Gaussian noise by the filter's exact rule, any other by the composed loss.
 
-
-def _step(spec: JobSpec, intent: Intent) -> Step:
-    sensitivity = intent.question.lattice_sensitivity(spec.unit, intent.extent)
-    if sensitivity == 0:
-        return Step(intent.name, intent.question, intent.extent, None)
-    std = _published_std(spec, intent) if spec.accounting is Accounting.PUBLISHED else _exact_std(spec, intent)
+    A plan is fixed before the first answer, events and all; so the report of ``compose`` is a guarantee for it.
+    """
+    epsilon, delta = spec.budget.epsilon, spec.budget.delta
+    remedy = "Use exact accounting, a smaller epsilon, a larger delta or fewer rounds."
+    if all(isinstance(event, GaussianEvent) for event in cost):
+        try:
+            Filter.for_budget(epsilon, delta).admit(cost)
+        except BudgetExceededError as problem:
+            raise InvalidParameterError(f"This job's plan costs more than its budget. {problem.what}", remedy) from None
+        return
+    needed = compose(cost).delta(epsilon)
     check(
-        std <= MAX_STD,
+        needed <= delta,
+        f"This job's plan costs more than its budget: at epsilon {epsilon:g} it needs a delta of {needed:.3g}, where "
+        f"{delta:.3g} is given.",
+        remedy,
+    )
+
+
+def _require_equal_blocks(steps: Iterable[Step]) -> None:
+    """Let all blocks cost the same: then the first is paid for, all others lean on it, and no price is a difference.
+
+    A ledger gives back what was paid for a lost answer, unless a free one that was given leans on it.
+    """
+    groups: dict[int, list[Event | None]] = {}
+    for step in steps:
+        if step.extent.blocks:
+            groups.setdefault(step.extent.block, []).append(step.event)
+    check(
+        len({tuple(group) for group in groups.values()}) <= 1,
+        "The questions about blocks of rows do not all cost the same.",
+        "Plan every block alike.",
+    )
+
+
+def events(steps: Iterable[Step]) -> tuple[Event, ...]:
+    """List what the steps cost. Those on blocks of rows are on disjoint ones, so that one row meets one block."""
+    plain, blocks = [], dict[int, list[Event]]()
+    for step in steps:
+        if step.event and step.extent.blocks:
+            blocks.setdefault(step.extent.block, []).append(step.event)
+        elif step.event:
+            plain.append(step.event)
+    return (*plain, ParallelEvent(tuple(map(tuple, blocks.values())))) if blocks else tuple(plain)
+
+
+def prices(steps: Iterable[Step]) -> Iterator[Price]:
+    """Say, after each step, what all up to it cost: what ``events`` of these costs.
+
+    Of blocks of rows the dearest counts, so a question about a block may be free because of what was paid for another.
+    """
+    plain, blocks = Price(), dict[int, Price]()
+    for step in steps:
+        own = _price_of(step.event)
+        if step.extent.blocks:
+            blocks[step.extent.block] = blocks.get(step.extent.block, Price()) + own
+        else:
+            plain += own
+        yield plain + Price(
+            max((each.units for each in blocks.values()), default=0),
+            max((each.slack_units for each in blocks.values()), default=0),
+        )
+
+
+def _price_of(event: Event | None) -> Price:
+    return Price(cost_units([event]), slack_units([event])) if event else Price()
+
+
+def _step(spec: JobSpec, intent: Intent, published: Published | None) -> Step:
+    priced_singly = intent.event or intent.extent.blocks or intent.question.fits_noise
+    check(
+        spec.rows_per_person == 1 or not priced_singly,
+        f"What {spec.algorithm} asks has a price for one row of a person, and none for {spec.rows_per_person}.",
+        "Choose an algorithm that adds noise to sums of rows.",
+    )
+    check(
+        not intent.extent.blocks or spec.unit is PrivacyUnit.ROW_REPLACE_ONE,
+        f"Blocks of rows are priced for the unit {PrivacyUnit.ROW_REPLACE_ONE} alone: a row that is added or removed "
+        "would shift others into another block.",
+        f"Choose {PrivacyUnit.ROW_REPLACE_ONE}.",
+    )
+    if intent.event:
+        return Step(intent.name, intent.question, intent.extent, intent.event)
+    if intent.question.lattice_sensitivity(spec.unit, intent.extent) == 0:
+        return Step(intent.name, intent.question, intent.extent, None)
+    event = _laplace(spec, intent, published) if intent.noise is Noise.LAPLACE else _gaussian(spec, intent, published)
+    return Step(intent.name, intent.question, intent.extent, event)
+
+
+def _gaussian(spec: JobSpec, intent: Intent, published: Published | None) -> GaussianEvent:
+    # A person's rows move a sum one after the other, each no further than one row does.
+    sensitivity = spec.rows_per_person * intent.question.lattice_sensitivity(spec.unit, intent.extent)
+    if spec.accounting is Accounting.PUBLISHED and published:
+        std = published(spec, intent) * _per_unit(spec, intent)
+    else:
+        mu = usable_mu(spec.budget.epsilon, spec.budget.delta) * math.sqrt(intent.share / intent.times)
+        std = calibrated_std(sensitivity, mu)
+    _require_on_lattice(intent, std, MAX_STD)
+    return GaussianEvent(sensitivity, std, _slack(intent))
+
+
+def _laplace(spec: JobSpec, intent: Intent, published: Published | None) -> LaplaceEvent:
+    sensitivity = spec.rows_per_person * intent.question.lattice_l1_sensitivity(spec.unit, intent.extent)
+    if spec.accounting is Accounting.PUBLISHED and published:
+        scale = published(spec, intent) * _per_unit(spec, intent)
+    else:
+        scale = calibrated_scale(sensitivity, spec.budget.epsilon * intent.share / intent.times)
+    _require_on_lattice(intent, scale, MAX_SCALE)
+    return LaplaceEvent(sensitivity, scale, _slack(intent))
+
+
+def _per_unit(spec: JobSpec, intent: Intent) -> float:
+    """Lattice units in one of a row of norm one, every rounding included; the papers know of no lattice.
+
+    Nor do they know of persons with several rows, whose price is that of rows as many times as long.
+    """
+    exact = intent.question.sensitivity_of(spec.unit, intent.extent)
+    return spec.rows_per_person * intent.question.lattice_sensitivity(spec.unit, intent.extent) / exact
+
+
+def _slack(intent: Intent) -> float:
+    return math.prod(intent.question.answer_shape(intent.extent)) * DRAW_SLACK
+
+
+def _require_on_lattice(intent: Intent, width: float, most: float) -> None:
+    check(
+        width <= most,
         f"The budget leaves so little for '{intent.name}' that its noise would leave the lattice.",
         "Raise epsilon or delta, or ask fewer questions.",
     )
-    draws = math.prod(intent.question.answer_shape(intent.extent))
-    return Step(intent.name, intent.question, intent.extent, GaussianEvent(sensitivity, std, draws * DRAW_SLACK))
 
 
-def _exact_std(spec: JobSpec, intent: Intent) -> float:
-    mu = usable_mu(spec.budget.epsilon, spec.budget.delta) * math.sqrt(intent.share / intent.times)
-    return calibrated_std(intent.question.lattice_sensitivity(spec.unit, intent.extent), mu)
-
-
-def _published_std(spec: JobSpec, intent: Intent) -> float:
+def theorem_4_1(spec: JobSpec, intent: Intent) -> float:
     """Noise nu C^2 on a provider's sum, as in Theorem 4.1 of Ge et al. (2018), for this intent's share of (eps, delta).
 
     The paper's rows have norm one and its proof one fixed constant for every question, here that question's own scale.
     """
-    nu = published_noise_multiplier(intent.times, spec.budget.epsilon * intent.share, spec.budget.delta * intent.share)
-    return (
-        nu
-        * intent.question.lattice_sensitivity(spec.unit, intent.extent)
-        / intent.question.sensitivity_of(spec.unit, intent.extent)
+    return published_noise_multiplier(
+        intent.times, spec.budget.epsilon * intent.share, spec.budget.delta * intent.share
     )

@@ -13,7 +13,7 @@ takes that from whoever asks:
 """
 
 import math
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -22,7 +22,7 @@ import numpy as np
 from .arrays import FloatArray, finite_matrix, optional_vector, refuse
 from .privacy.lattice import ORTHONORMALITY, ROW_BITS, basis_gain, row_unit
 from .privacy.units import PrivacyUnit
-from .question import Extent, Query, RowQuery, RowSparse, SecondMomentQuery, check_unit, quadratic, round_up
+from .question import Extent, RowQuery, RowSparse, SecondMomentQuery, check_unit, quadratic
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,8 +200,29 @@ class Covariance(ColumnsQuery):
 
 
 @dataclass(frozen=True, eq=False)
+class CovarianceTriangle(ColumnsQuery):
+    """The entries of A on and above its diagonal, row by row: what is left to be said of a symmetric matrix.
+
+    Its squared norm is half that of A and of A's diagonal together. Both are at most C^4 for a row, and at most 2 C^4
+    for the difference of two: for A see ``Covariance``, for the diagonal ``SquaredColumns``. So nothing moves further
+    than the whole matrix would; noise of one width on every entry costs as much, and gives sqrt(2) more of it off the
+    diagonal than the whole matrix made symmetric. The papers have it so.
+    """
+
+    kind = "covariance-triangle"
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension * (extent.dimension + 1) // 2,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return Covariance.sensitivity_of(unit, extent)
+
+
+@dataclass(frozen=True, eq=False)
 class CovarianceProduct(BasisQuery):
-    """A Q for an orthonormal Q: one step of the power loop.
+    """A Q for an orthonormal Q: one step of the power loop. ``block`` of ``blocks``, from 1 on: of these rows alone.
 
     Removing a row moves it by ||x|| ||Q^T x|| <= C^2. Replacing one moves it by at most sqrt(2) C^2 for two columns or
     more, as ||(xx^T - yy^T) Q|| <= ||xx^T - yy^T|| in Frobenius norm, reached by orthonormal x and y in the span of Q;
@@ -212,6 +233,17 @@ class CovarianceProduct(BasisQuery):
     """
 
     kind = "covariance-product"
+    block: int = 0
+    blocks: int = 0
+
+    def __post_init__(self, given: FloatArray | RowSparse) -> None:
+        super().__post_init__(given)
+        if not (0 < self.block <= self.blocks or self.block == self.blocks == 0):
+            refuse(f"There is no block {self.block} of {self.blocks}.", "Name one from 1 on, or none of 0.")
+
+    @property
+    def extent(self) -> Extent:
+        return replace(super().extent, block=self.block, blocks=self.blocks)
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -255,68 +287,6 @@ class CompressedCovariance(BasisQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         return quadratic(cls, unit)
-
-
-@dataclass(frozen=True, eq=False)
-class SymmetricProduct(Query):
-    """M X where one entry of the symmetric M, and its mirror image, changes by at most one.
-
-    The change e_i X_j + e_j X_i has norm sqrt(||X_i||^2 + ||X_j||^2): the two largest rows of X bound it, and they are
-    at most sqrt(2p) times X's largest entry. X was released before, so using its size costs nothing.
-    """
-
-    kind = "symmetric-product"
-    units = frozenset({PrivacyUnit.ENTRY})
-    factor: FloatArray
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", finite_matrix(self.factor))
-
-    def _sensitivity(self, unit: PrivacyUnit) -> float:
-        squares = np.sort(np.square(self.factor).sum(axis=1))
-        return round_up(math.sqrt(math.fsum(squares[-2:])))
-
-
-@dataclass(frozen=True, eq=False)
-class RectangularProduct(Query):
-    """M X where one entry of the rectangular M changes by at most one: the norm of the largest row of X."""
-
-    kind = "rectangular-product"
-    units = frozenset({PrivacyUnit.ENTRY})
-    factor: FloatArray
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", finite_matrix(self.factor))
-
-    def _sensitivity(self, unit: PrivacyUnit) -> float:
-        return round_up(math.sqrt(np.square(self.factor).sum(axis=1).max()))
-
-
-@dataclass(frozen=True, eq=False)
-class SpectralProduct(Query):
-    """M X for an orthonormal X with p columns, where M changes by a matrix of spectral norm at most one.
-
-    The change E X has p columns of norm at most one each: sqrt(p) in L2 and, each column having d entries, p sqrt(d)
-    in L1.
-    """
-
-    kind = "spectral-product"
-    units = frozenset({PrivacyUnit.SPECTRAL})
-    basis: FloatArray
-
-    def __post_init__(self) -> None:
-        basis = finite_matrix(self.basis)
-        _check_orthonormal(basis, len(basis))
-        object.__setattr__(self, "basis", basis)
-
-    def _sensitivity(self, unit: PrivacyUnit) -> float:
-        return round_up(math.sqrt(self.basis.shape[1]) * (1 + ORTHONORMALITY))
-
-    def l1_sensitivity(self, unit: PrivacyUnit) -> float:
-        """Bound the movement in L1, for Laplace noise."""
-        check_unit(type(self), unit)
-        rows, columns = self.basis.shape
-        return round_up(columns * math.sqrt(rows) * (1 + ORTHONORMALITY))
 
 
 _MEASURED: Final = ORTHONORMALITY * (1 - 2.0**-6)

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import ClassVar, Self
 
@@ -19,15 +19,20 @@ ROW_UNITS = frozenset(unit for unit in PrivacyUnit if unit.is_row)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What is known of a question before its content: how wide the data are, how many columns and rows a basis has."""
+    """What is known of a question before its content: how wide the data are, how many columns and rows a basis has.
+
+    ``block`` of ``blocks`` says that it is about a part of the rows alone, from 1 on; of 0 blocks, about all of them.
+    """
 
     dimension: int
     columns: int = 0
     nonzero_rows: int = 0
+    block: int = 0
+    blocks: int = 0
 
     def covers(self, other: "Extent") -> bool:
         """Tell whether a question of the other extent moves no further than one of this."""
-        same = (self.dimension, self.columns) == (other.dimension, other.columns)
+        same = replace(other, nonzero_rows=self.nonzero_rows) == self
         return same and other.nonzero_rows <= self.nonzero_rows
 
 
@@ -119,9 +124,19 @@ class Query(ABC):
 
 
 class RowQuery(Query):
-    """A sum over rows, answered on the public lattice."""
+    """A sum over the providers, answered on the public lattice; most are sums over rows."""
 
     units = ROW_UNITS
+    is_private: ClassVar[bool] = False
+    """Whether the answer is that of a private mechanism, so that nothing is added to it."""
+    is_repeatable: ClassVar[bool] = True
+    """Whether it can be asked in another job as well, and not only in the one whose draws it speaks of."""
+    is_proven: ClassVar[bool] = True
+    """Whether its price holds whatever happens, and not only if something did that nobody can check."""
+    caveat: ClassVar[str] = ""
+    """What else has to hold for its price to be true, in a sentence for those who rely on the result."""
+    fits_noise: ClassVar[bool] = False
+    """Whether noise may follow the question's content, which is public, instead of the worst of its extent."""
 
     @property
     @abstractmethod
@@ -142,6 +157,17 @@ class RowQuery(Query):
     @abstractmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
         """Bound the integer answer's movement, in lattice units."""
+
+    @classmethod
+    def lattice_l1_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        """Bound the integer answer's movement in L1: m numbers of norm one have at most sqrt(m), by Cauchy-Schwarz."""
+        entries = math.prod(cls.answer_shape(extent))
+        return round_up(cls.lattice_sensitivity(unit, extent) * math.sqrt(entries))
+
+    def movement(self, unit: PrivacyUnit, *, l1: bool) -> float:
+        """Bound the movement of the integer answer to this very question: never above what its extent says."""
+        bound = self.lattice_l1_sensitivity if l1 else self.lattice_sensitivity
+        return bound(unit, self.extent)
 
     @classmethod
     @abstractmethod

@@ -17,7 +17,7 @@ import numpy as np
 
 from .errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from .privacy.calibrate import MAX_EPSILON, MIN_DELTA
-from .privacy.lattice import MAX_PARTIES
+from .privacy.lattice import MAX_PARTIES, MAX_ROWS
 from .privacy.units import PrivacyUnit
 
 Scalar: TypeAlias = bool | int | float | str | None
@@ -140,6 +140,8 @@ class Schema:
 class JobSpec:
     """One job. ``options`` belong to the algorithm, which refuses those it does not know.
 
+    ``rows_per_person`` is how many rows of one person are protected together, at each provider: they may move an
+    answer as many times as far, and noise is sized for that.
     ``minimum_parties`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
     and when it gives up; in one process all providers always answer.
     """
@@ -155,6 +157,7 @@ class JobSpec:
     mean_bound: float | None = None
     public_mean: tuple[float, ...] | None = None
     explained_variance: bool = True
+    rows_per_person: int = 1
     minimum_parties: int = 1
     answer_seconds: int = 600
     seed: int = 0
@@ -176,6 +179,12 @@ class JobSpec:
             self.components * dimension <= MAX_COMPONENT_ENTRIES,
             f"{self.components} components of {dimension} columns are more than {MAX_COMPONENT_ENTRIES} numbers.",
             "Ask for fewer components.",
+        )
+        check_whole("rows_per_person", self.rows_per_person, least=1, most=MAX_ROWS)
+        check(
+            self.rows_per_person == 1 or self.unit.is_row,
+            f"rows_per_person is {self.rows_per_person}, where {self.unit} protects no rows.",
+            "Leave it out.",
         )
         check_whole("the least number of providers", self.minimum_parties, least=1, most=MAX_PARTIES)
         check_whole("the seconds for an answer", self.answer_seconds, least=1, most=86_400)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from dpspca.common.privacy.accountant import Filter
+from dpspca.common.plan import Price
 
 from .entries import Opening
 from .gate import Standing
@@ -74,13 +74,18 @@ class Job:
         """How far it has come, None before its first question."""
         if not self.questions:
             return None
-        own, opening = self.account, self.opening
-        spent = Filter(opening.spec_epsilon, opening.spec_delta, own.spent_units, own.spent_slack_units)
-        return Standing(len(self.questions), spent)
+        return Standing(len(self.questions), Price(self.account.spent_units, self.account.spent_slack_units))
 
     def returnable(self) -> tuple[int, int]:
-        """Say what closing gives back: the price of questions never asked, and of answers never stored."""
-        lost = [each for each in self.questions if each.answer is None]
+        """Say what closing gives back: the price of questions never asked, and of answers never stored.
+
+        A question that was free may lean on the price of one before it, as blocks of rows do: where it was answered,
+        none before it gives anything back. Of a sketch and a projection both are paid for: where the sketch was lost
+        and the projection answered, its own price covers it, for the sketch's noise is then as good as public.
+        """
+        leaning = [at for at, each in enumerate(self.questions) if each.answer and not (each.units or each.slack_units)]
+        first = leaning[-1] if leaning else 0
+        lost = [each for each in self.questions[first:] if each.answer is None]
         return (
             self.account.reserved_units + sum(each.units for each in lost),
             self.account.reserved_slack_units + sum(each.slack_units for each in lost),

@@ -10,9 +10,11 @@ back when their job closes. No balance depends on time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Final
 
 from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
+from dpspca.common.plan import Price
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.transport.signing import JOB_SKEW
 
@@ -63,6 +65,7 @@ class Books:
         self._units: dict[str, str] = {}
         """What the jobs on each data set protect."""
         self._open: dict[str, Job] = {}
+        self._untrimmed: list[Job] = []
         self._accounted: set[str] | None = None
         self._released_at = 0
 
@@ -117,8 +120,8 @@ class Books:
         if found.standing != before:
             return None
         own = found.account
-        units = after.spent.spent_units - own.spent_units
-        slack = after.spent.spent_slack_units - own.spent_slack_units
+        units = after.spent.units - own.spent_units
+        slack = after.spent.slack_units - own.spent_slack_units
         if after.reached != len(found.questions) + 1 or not own.covers(units, slack):
             raise RefusedError("This question costs more than was reserved for its job.", "Sign a new job.")
         return Reserved(job, after.reached - 1, question, digest, units, slack)
@@ -163,6 +166,10 @@ class Books:
         found = self.jobs.get(job)
         return found.standing if found else None
 
+    def unfinished(self) -> tuple[str, ...]:
+        """List the jobs that are open."""
+        return tuple(self._open)
+
     def question(self, job: str, position: int) -> Question | None:
         """Give the question that a position was reserved for."""
         found = self.jobs.get(job)
@@ -175,11 +182,14 @@ class Books:
         """
         return seen.entries <= self._seen_elsewhere.get(seen.ledger, 0)
 
-    def trim(self, now: float) -> None:
-        """Leave the questions of jobs that are over to their entries: of each, half a kilobyte would stay for ever."""
-        for name, job in self.jobs.items():
-            if job.questions and self.is_over(name, now):
-                job.questions.clear()
+    def trim(self) -> None:
+        """Leave the questions of closed jobs to their entries: of each, half a kilobyte would stay for ever.
+
+        Nobody gets an answer of a closed job again.
+        """
+        for job in self._untrimmed:
+            job.questions.clear()
+        self._untrimmed.clear()
 
     def is_over(self, job: str, now: float) -> bool:
         """Tell whether nobody can ask for a job's answers again: it is closed, and its signature has expired."""
@@ -237,7 +247,7 @@ class Books:
             case Founded():
                 return self.head.entries == 0
             case Released():
-                return self._accounted is not None
+                return self._accounted is not None and all(map(_is_amount, fact.counted.values()))
             case _:
                 return self.head.entries > 0
 
@@ -278,6 +288,7 @@ class Books:
     def _take_closed(self, fact: Closed) -> None:
         job = self._open.pop(fact.job)
         job.state = fact.state
+        self._untrimmed.append(job)
         unused = job.account.reserved_units, job.account.reserved_slack_units
         lost = fact.returned_units - unused[0], fact.returned_slack_units - unused[1]
         for account in job.accounts:
@@ -290,6 +301,7 @@ class Books:
         self._seen_elsewhere[seen] = max(most, self._seen_elsewhere.get(seen, 0))
         for job in self._open.values():
             job.state = QUARANTINED
+            self._untrimmed.append(job)
             held = job.account.reserved_units, job.account.reserved_slack_units
             for account in job.accounts:
                 account.hold(-held[0], -held[1])
@@ -342,6 +354,11 @@ class Books:
             max(0, budget.budget_units - taken.spent_units - taken.reserved_units),
             max(0, budget.slack_budget_units - taken.spent_slack_units - taken.reserved_slack_units),
         )
+
+
+def _is_amount(counted: Sequence[int]) -> bool:
+    """Tell whether this is a number of units and one of slack units."""
+    return len(counted) == len(fields(Price)) and min(counted) >= 0
 
 
 def _over(job: Job) -> RefusedError:

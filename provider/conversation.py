@@ -6,7 +6,7 @@ question. A refusal is in words that do not depend on a row.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -34,6 +34,9 @@ MISSED: Final = 3
 SLOWEST_HEARTBEAT: Final = 300
 MOST_COLUMN_LETTERS: Final = 2**18
 """Of the names of a data set's columns; longer lists are not told."""
+MOST_OPEN_JOBS: Final = 256
+"""Of which the coordinator is asked whether they are over; others are closed when they expire."""
+MOST_WITNESSES: Final = 4
 QUEUE: Final = 8
 """Messages that wait to be sent."""
 
@@ -58,9 +61,10 @@ class Conversation:
         self._settings = settings
         self._docket = docket
         self._welcomed = welcomed
+        self._authority = settings.identity().authority_pem  # which is never exchanged, as keys and certificates are
         self._challenge = new_challenge()
         self._outbound: asyncio.Queue[pb.FromProvider] = asyncio.Queue(QUEUE)
-        self.greeting = _greeting(settings.data_sets, self._challenge)
+        self.greeting = _greeting(settings, self._challenge)
         self._outbound.put_nowait(pb.FromProvider(hello=self.greeting))
         self._question: _Question | None = None
         self._coordinator: pb.Welcome | None = None
@@ -104,7 +108,12 @@ class Conversation:
             case "frame" if self._question:
                 await self._add(self._question, message.frame.sequence, message.frame.content)
             case "farewell":
+                self._judge()
                 await self._end(message.farewell)
+            case "witness":
+                self._judge()
+                for receipt in message.witness.receipts[:MOST_WITNESSES]:
+                    await asyncio.to_thread(self._heed, receipt)
             case _:
                 pass
 
@@ -112,6 +121,8 @@ class Conversation:
         """Close a job; one that a faulty ledger cannot close now is closed when it expires."""
         try:
             await asyncio.to_thread(self._docket.close, farewell.job, farewell.state)
+            me = self._settings.identity().name
+            await asyncio.to_thread(self._settings.peers.keep, farewell.receipts, me, self._authority)
         except DpspcaError as problem:
             _log.warning("Job %.12s was not closed: %s", farewell.job, problem)
 
@@ -132,7 +143,7 @@ class Conversation:
         try:
             require_own(receipt, me.name, me.authority_pem)
         except DpspcaError as problem:
-            _log.warning("The coordinator shows a receipt that is not ours: %s", problem)
+            _log.warning("A receipt that is shown is not ours: %s", problem)
             return
         reason = self._settings.ledger.witnessed(Head(receipt.ledger, receipt.entries, receipt.hash))
         if reason:
@@ -142,8 +153,7 @@ class Conversation:
         """End the connection of whoever has not proved to be a coordinator, or is one no longer."""
         if self._coordinator is None:
             raise NotTrustedError("The other side has not said who it is.", "Check the coordinator's address.")
-        authority = self._settings.identity().authority_pem
-        shown = self._coordinator.certificate
+        shown, authority = self._coordinator.certificate, self._authority
         require_role(peer_of(shown, authority, self._settings.clock(), self._settings.revocations()), Role.COORDINATOR)
 
     async def _begin(self, ask: pb.Ask) -> None:
@@ -215,14 +225,16 @@ def _expected(ask: pb.Ask, job: OpenJob) -> _Question:
     """Hold an announcement against the job's plan."""
     if ask.position >= len(job.plan):
         raise RefusedError(f"This job has {len(job.plan)} questions.", "Sign a new job.")
-    extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows)
+    extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows, ask.block, ask.blocks)
     announced = wire.Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
     return _Question(ask, job, wire.QuestionReader(announced, job.plan[ask.position]))
 
 
-def _greeting(data_sets: Mapping[str, CheckedRows], challenge: bytes) -> pb.Hello:
-    offered = [_offer(name, rows) for name, rows in sorted(data_sets.items())]
-    return pb.Hello(software=SOFTWARE, data_sets=offered, challenge=challenge)
+def _greeting(settings: Settings, challenge: bytes) -> pb.Hello:
+    offered = [_offer(name, rows) for name, rows in sorted(settings.data_sets.items())]
+    unfinished = settings.ledger.unfinished()[:MOST_OPEN_JOBS]
+    held = settings.peers.held()
+    return pb.Hello(software=SOFTWARE, data_sets=offered, challenge=challenge, open_jobs=unfinished, held=held)
 
 
 def _offer(name: str, rows: CheckedRows) -> pb.DataSet:

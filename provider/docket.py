@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
+from secrets import token_hex
 from typing import Final, Protocol
 
 from dpspca.common.algorithms import catalogue
@@ -29,6 +30,8 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .entropy import SystemEntropy
 from .ledger import Ledger, Limits, MemoryLedger, Opening
+from .matrix_shard import MatrixShard
+from .peers import PeerReceipts
 from .policy import Policy
 from .preparation import CheckedRows
 from .respond import Responder
@@ -37,6 +40,7 @@ from .shard import Shard, Strategy
 MAX_OPEN_JOBS: Final = 64
 """Jobs that are kept ready; of more, those asked about least recently are opened again when they are asked about."""
 
+BLIND_BYTES: Final = 16
 ENDS: Final = frozenset({"done", "failed", "cancelled"})
 """How a coordinator says that a job ended."""
 
@@ -45,6 +49,11 @@ _log = logging.getLogger(__name__)
 
 class Ruling(Protocol):
     """What is allowed on one data set."""
+
+    @property
+    def least_bound(self) -> float | None:
+        """The least norm bound that a job may have, if there is one."""
+        ...
 
     def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
         """Refuse a job that breaks a rule."""
@@ -78,6 +87,7 @@ class Settings:
     policy: Callable[[], Allowing] = Policy
     ledger: Ledger = field(default_factory=MemoryLedger)
     words: Callable[[], WordSource] = SystemEntropy
+    peers: PeerReceipts = field(default_factory=PeerReceipts)
 
 
 @dataclass(slots=True)
@@ -90,12 +100,12 @@ class OpenJob:
     responder: Responder
     receipt: Callable[[], pb.Receipt | None]
     """Makes what is handed out with an answer, if anything is."""
+    name: str = field(init=False)
+    """What the job is called everywhere."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    @property
-    def name(self) -> str:
-        """What the job is called everywhere."""
-        return self.signed.job_id
+    def __post_init__(self) -> None:
+        self.name = self.signed.job_id
 
     async def answer(self, position: int, question: wire.QuestionReader) -> tuple[memoryview, pb.Receipt | None]:
         """Answer in a thread, with a receipt of the ledger that has the answer.
@@ -122,8 +132,10 @@ class Docket:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._authority = settings.identity().authority_pem  # which is never exchanged, as keys and certificates are
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
-        self._shards: dict[str, Shard] = {}
+        self._shards: dict[str, tuple[int, Shard | MatrixShard]] = {}
+        """Of each data set the rows as the last job used them, and how many of each person's."""
         self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
 
     def find(self, name: str) -> OpenJob | None:
@@ -133,7 +145,7 @@ class Docket:
             require_still(
                 job.signed,
                 job.envelope,
-                self._settings.identity().authority_pem,
+                self._authority,
                 now=self._settings.clock(),
                 revoked=self._settings.revocations(),
             )
@@ -155,11 +167,12 @@ class Docket:
         spec = JobSpec.from_json(envelope.spec)
         rules = settings.policy().rules(envelope.dataset)
         rules.check(spec, analyst, envelope.audience)
-        shard = self._shard(envelope.dataset, spec)
+        shard = self._shard(envelope.dataset, spec, rules.least_bound)
         shard.check(spec)
         settings.ledger.expire(settings.clock().timestamp())
         settings.ledger.open(self._opening(signed, envelope, spec, analyst), Limits(*rules.limits(analyst)))
-        responder = Responder(spec, shard, settings.ledger, settings.words(), job=signed.job_id)
+        slot = envelope.audience.index(me.name.name)
+        responder = Responder(spec, shard, settings.ledger, settings.words(), job=signed.job_id, slot=slot)
         opened = self._jobs[signed.job_id] = OpenJob(signed, envelope, catalogue.plan(spec), responder, self._receipt)
         while len(self._jobs) > MAX_OPEN_JOBS:
             self._jobs.popitem(last=False)
@@ -194,15 +207,24 @@ class Docket:
             issued_at=envelope.issued_at,
             expires_at=envelope.expires_at,
             signature_hash=sha256(signed.to_bytes()).hexdigest(),
+            blind=token_hex(BLIND_BYTES),
         )
 
-    def _shard(self, name: str, spec: JobSpec) -> Shard:
-        """Make rows ready under a job's bounds, or find them so: what the last job used is kept for the next."""
+    def _shard(self, name: str, spec: JobSpec, least_bound: float | None = None) -> Shard | MatrixShard:
+        """Make data ready under a job's bounds, or find them so: what the last job used is kept for the next.
+
+        What the job's unit protects says whether the data are rows or a share of a symmetric matrix.
+        """
         rows = self._settings.data_sets.get(name)
         if rows is None:
             raise RefusedError("There is no such data set here.", "Ask for one that this provider offers.")
-        kept = self._shards.get(name)
-        if kept is None or not kept.fits(spec):
-            kept = Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=Strategy.SETTLE)
-            self._shards[name] = kept
+        bounded, kept = self._shards.get(name, (0, None))
+        if kept is None or bounded != spec.rows_per_person or not kept.fits(spec):
+            rows = rows.bounded(spec.rows_per_person)
+            kept = (
+                Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=Strategy.SETTLE)
+                if spec.unit.is_row
+                else MatrixShard(rows, spec.norm_bound, spec.unit, least_bound)
+            )
+            self._shards[name] = spec.rows_per_person, kept
         return kept

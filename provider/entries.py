@@ -6,11 +6,12 @@ beyond 2^53: a reader of JSON that takes numbers for floats will round them.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Any, Final, Self, TypeAlias
 
+from dpspca.common import stored
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy.accountant import Filter
 
@@ -66,7 +67,11 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A job was admitted: the price of its whole plan is reserved on its data set."""
+    """A job was admitted: the price of its whole plan is reserved on its data set.
+
+    ``blind`` are random bits that never leave. Receipts tell the hash of all entries, and this one names the rows by
+    their digest: without it, whoever knows all else could try out what they are.
+    """
 
     job: str
     data_set: str
@@ -80,6 +85,7 @@ class Opening:
     issued_at: int
     expires_at: int
     signature_hash: str
+    blind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +165,17 @@ _KINDS: Final[Mapping[str, type[Fact]]] = {
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _FIELDS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in _NAMES}
+_FORM: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+"""The one form of an entry's line."""
 
 
 # --- The chain --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    number: int
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +192,7 @@ class Entry:
     def following(cls, head: Head, at: int, fact: Fact) -> Self:
         """Write the entry that comes after a head."""
         facts = {name: getattr(fact, name) for name in _FIELDS[type(fact)]}
-        content = json.dumps(
-            {"number": head.entries + 1, "at": at, "kind": _NAMES[type(fact)], **facts},
-            sort_keys=True,
-            separators=(",", ":"),
-            allow_nan=False,
-        )
+        content = _FORM.encode({"number": head.entries + 1, "at": at, "kind": _NAMES[type(fact)], **facts})
         return cls(head.entries + 1, at, fact, content, link(head.hash, content))
 
     @classmethod
@@ -192,8 +201,10 @@ class Entry:
         try:
             parts = json.loads(content)
             number, at, kind = parts.pop("number"), parts.pop("at"), parts.pop("kind")
-            return cls(number, at, _KINDS[kind](**parts), content, written_hash)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+            place = stored.made(_Place, {"number": number, "at": at})
+            make: Callable[..., Fact] = _KINDS[kind]
+            return cls(place.number, place.at, stored.made(make, parts), content, written_hash)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
             raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup of it.") from problem
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,8 +14,6 @@ from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
-from dpspca.common.privacy.accountant import Filter
-
 from .accounts import Question
 from .books import EXPIRED, Books
 from .entries import Entry, Fact, Founded, Head, LedgerError, Limits, Opening, QuarantinedError
@@ -30,6 +28,7 @@ Clock: TypeAlias = Callable[[], float]
 ANSWER: Final = np.dtype("<i8")
 """How the entries of an answer are kept."""
 _NEVER: Final = 1 << 62
+_NO_LIMIT: Final = 1 << 300
 
 
 class Ledger(Protocol):
@@ -81,6 +80,10 @@ class Ledger(Protocol):
         """
         ...
 
+    def unfinished(self) -> tuple[str, ...]:
+        """List the jobs that are open."""
+        ...
+
     def expire(self, now: float) -> None:
         """Close every job past its expiry, and drop the answers of expired jobs; their hashes stay."""
         ...
@@ -125,6 +128,7 @@ class Bookkeeper(ABC):
     def store(self, job: str, position: int, answer: Integers) -> None:
         content = _content(answer)
         digest = sha256(content).hexdigest()
+        answer.setflags(write=False)  # what is sent is what is kept
         with self._lock:
             fact = self._books.to_store(job, position, answer.shape, content.nbytes, digest)
             self._record(fact, answer=(job, position, content))
@@ -144,6 +148,10 @@ class Bookkeeper(ABC):
     def close(self, job: str, state: str) -> None:
         with self._lock:
             self._record(self._books.to_close(job, state))
+
+    def unfinished(self) -> tuple[str, ...]:
+        with self._lock:
+            return self._books.unfinished()
 
     def expire(self, now: float) -> None:
         with self._lock:
@@ -197,20 +205,20 @@ def _content(answer: Integers) -> memoryview:
 class MemoryLedger(Bookkeeper):
     """A ledger in memory.
 
-    It takes one liberty: a job that nobody opened is held to its own budget alone. Who holds rows, noise and ledger in
+    It takes one liberty: a job that nobody opened is held to its own plan alone. Who holds rows, noise and ledger in
     one process has nobody to be held to.
     """
 
     def __init__(self, clock: Clock = time.time) -> None:
         super().__init__(clock)
         self.entries: list[Entry] = []
-        self._answers: dict[tuple[str, int], bytes] = {}
+        self._answers: dict[tuple[str, int], memoryview] = {}
         self._record(Founded("memory"))
 
     def reserve(self, job: str, question: str, digest: str, before: Standing | None, after: Standing) -> bool:
         with self._lock:
             if job not in self._books.jobs:
-                self.open(_by_itself(job, after), Limits(_unspent(after)))
+                self._record(_by_itself(job))
             return super().reserve(job, question, digest, before, after)
 
     def attested(self) -> None:
@@ -222,7 +230,7 @@ class MemoryLedger(Bookkeeper):
     def _write(self, entries: Sequence[Entry], answer: Kept | None) -> None:
         if answer:
             job, position, content = answer
-            self._answers[job, position] = bytes(content)
+            self._answers[job, position] = content.toreadonly()
         self.entries.extend(entries)
 
     def _fetch(self, job: str, position: int, question: Question) -> Integers | None:
@@ -236,24 +244,19 @@ class MemoryLedger(Bookkeeper):
             del self._answers[key]
 
 
-def _by_itself(job: str, standing: Standing) -> Opening:
-    """Make up the opening of a job whose data set is nobody else's, with its whole budget for a price."""
-    budget = _unspent(standing)
+def _by_itself(job: str) -> Opening:
+    """Make up the opening of a job whose data set is nobody else's, with a price that no plan reaches."""
     return Opening(
         job=job,
         data_set=f"of {job}",
         data_digest="",
         analyst="",
         unit="",
-        spec_epsilon=budget.epsilon,
-        spec_delta=budget.delta,
-        units=budget.budget_units,
-        slack_units=budget.slack_budget_units,
+        spec_epsilon=0.0,
+        spec_delta=0.0,
+        units=_NO_LIMIT,
+        slack_units=_NO_LIMIT,
         issued_at=0,
         expires_at=_NEVER,
         signature_hash="",
     )
-
-
-def _unspent(standing: Standing) -> Filter:
-    return Filter.for_budget(standing.spent.epsilon, standing.spent.delta)

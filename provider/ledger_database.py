@@ -150,7 +150,11 @@ class Database:
 
     def answers(self) -> list[tuple[str, int]]:
         """List the jobs and positions of which answers are kept."""
-        return [(job, position) for job, position in self._run("SELECT DISTINCT job, position FROM answers")]
+        with in_words(self._path):
+            found = list(self._run("SELECT DISTINCT job, position FROM answers"))
+        if not all(isinstance(job, str) and isinstance(position, int) for job, position in found):
+            raise LedgerError(f"{self._path} is damaged: a kept answer is of no question.", "Restore a backup of it.")
+        return found
 
     def drop(self, head: Head, jobs: Iterable[str]) -> None:
         """Drop all answers of jobs."""

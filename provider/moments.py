@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import pairwise
 from operator import add, iadd
@@ -27,6 +28,7 @@ from threadpoolctl import ThreadpoolController
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.privacy.lattice import BASIS_BITS, MOMENT_BITS, ROW_BITS
+from dpspca.common.question import RowSparse
 
 Integers: TypeAlias = NDArray[np.int64]
 Exact: TypeAlias = NDArray[np.object_]
@@ -46,14 +48,45 @@ SQUARE_SHIFT: Final = 2 * ROW_BITS - MOMENT_BITS
 COMPRESSED_SHIFT: Final = 2 * (ROW_BITS + BASIS_BITS) - MOMENT_BITS
 
 
+@dataclass(frozen=True, slots=True)
+class LatticeBasis:
+    """A basis whose entries count for the nearest multiple of 2^-20: as integers, and made where they are needed."""
+
+    given: RowSparse
+
+    def whole(self) -> FloatArray:
+        """Give every row."""
+        return RowSparse(self.given.dimension, self.given.support, _to_lattice(self.given.rows)).dense()
+
+    def at(self, columns: NDArray[np.intp]) -> FloatArray:
+        """Give the rows that stand for these columns, which are in ascending order."""
+        support, rows = self.given.support, self.given.rows
+        if len(support) == self.given.dimension:
+            return _to_lattice(rows.take(columns, axis=0))
+        found = np.zeros((len(columns), rows.shape[1]))
+        if len(columns):
+            places = np.searchsorted(columns, support)
+            met = columns.take(places, mode="clip") == support
+            found[places[met]] = _to_lattice(rows[met])
+        return found
+
+
+Basis: TypeAlias = FloatArray | LatticeBasis
+
+
+def whole(basis: Basis) -> FloatArray:
+    """Write out every row of a basis."""
+    return basis.whole() if isinstance(basis, LatticeBasis) else basis
+
+
 class Moments(Protocol):
     """What a question about second moments needs to know; ``basis`` holds integers."""
 
-    def product(self, basis: FloatArray) -> Integers:
+    def product(self, basis: Basis) -> Integers:
         """Give floor(X^T X basis / 2^24)."""
         ...
 
-    def compressed(self, basis: FloatArray) -> Exact:
+    def compressed(self, basis: Basis) -> Exact:
         """Give basis^T X^T X basis, exactly."""
         ...
 
@@ -80,7 +113,7 @@ class Rows(Protocol):
         """Give rows from ``start`` to ``stop`` as float64."""
         ...
 
-    def narrow(self, basis: FloatArray) -> FloatArray:
+    def narrow(self, basis: Basis) -> FloatArray:
         """Leave the rows of a basis that stand for columns in the blocks."""
         ...
 
@@ -101,8 +134,8 @@ class DenseRows:
         return self.rows[start:stop].astype(np.float64)
 
     @staticmethod
-    def narrow(basis: FloatArray) -> FloatArray:
-        return basis
+    def narrow(basis: Basis) -> FloatArray:
+        return whole(basis)
 
     @staticmethod
     def spread(sums: Integers) -> Integers:
@@ -128,13 +161,13 @@ class SparseRows:
         parts = (self.rows.data[held], self._places[held], starts - starts[0])
         return scipy.sparse.csr_array(parts, shape=(stop - start, len(self._touched)))
 
-    def narrow(self, basis: FloatArray) -> FloatArray:
-        return basis.take(self._touched, axis=0)
+    def narrow(self, basis: Basis) -> FloatArray:
+        return basis.at(self._touched) if isinstance(basis, LatticeBasis) else basis.take(self._touched, axis=0)
 
     def spread(self, sums: Integers) -> Integers:
-        whole = np.zeros((self.dimension, *sums.shape[1:]), dtype=np.int64)
-        whole[self._touched] = sums
-        return whole
+        spread = np.zeros((self.dimension, *sums.shape[1:]), dtype=np.int64)
+        spread[self._touched] = sums
+        return spread
 
 
 class StreamedMoments:
@@ -144,7 +177,7 @@ class StreamedMoments:
         self._rows = rows
         self._threads = threads or os.cpu_count() or 1
 
-    def product(self, basis: FloatArray) -> Integers:
+    def product(self, basis: Basis) -> Integers:
         met = self._rows.narrow(basis)
 
         def visit(block: Any) -> Any:  # noqa: ANN401
@@ -156,7 +189,7 @@ class StreamedMoments:
         sums >>= PRODUCT_SHIFT - LOW_BITS
         return self._rows.spread(sums)
 
-    def compressed(self, basis: FloatArray) -> Exact:
+    def compressed(self, basis: Basis) -> Exact:
         met = self._rows.narrow(basis)
 
         def visit(block: Any) -> FloatArray:  # noqa: ANN401
@@ -217,19 +250,20 @@ class GramMoments:
         width = 2 * ROW_BITS + math.ceil(math.log2(rows + 1))
         self._digits = _digits(gram, self._digit_bits, -(-width // self._digit_bits))
 
-    def product(self, basis: FloatArray) -> Integers:
-        low, *higher = self._digit_products(basis)
+    def product(self, basis: Basis) -> Integers:
+        low, *higher = self._digit_products(whole(basis))
         total = low >> PRODUCT_SHIFT
         for place, product in enumerate(higher, start=1):
             total += product << (place * self._digit_bits - PRODUCT_SHIFT)
         return total
 
-    def compressed(self, basis: FloatArray) -> Exact:
-        whole = sum(
+    def compressed(self, basis: Basis) -> Exact:
+        integers = whole(basis)
+        image = sum(
             product.astype(object) << (place * self._digit_bits)
-            for place, product in enumerate(self._digit_products(basis))
+            for place, product in enumerate(self._digit_products(integers))
         )
-        return np.asarray(basis.astype(np.int64).astype(object).T @ whole)
+        return np.asarray(integers.astype(np.int64).astype(object).T @ image)
 
     def gram(self) -> Integers:
         return self._gram
@@ -240,10 +274,10 @@ class GramMoments:
     def _digit_products(self, basis: FloatArray) -> list[Integers]:
         """Multiply by every digit, using only the rows of the basis that are not zero."""
         support = np.flatnonzero(basis.any(axis=1))
-        whole = len(support) == len(basis)  # nothing to leave out, so nothing to copy
-        kept = basis.T if whole else basis[support].T
+        full = len(support) == len(basis)  # nothing to leave out, so nothing to copy
+        kept = basis.T if full else basis[support].T
         with _one_thread if kept.size * len(basis) <= SMALL_PRODUCT else nullcontext():
-            return [(kept @ (digit if whole else digit[support])).T.astype(np.int64) for digit in self._digits]
+            return [(kept @ (digit if full else digit[support])).T.astype(np.int64) for digit in self._digits]
 
 
 class _OneThread:
@@ -278,6 +312,11 @@ def _libraries() -> ThreadpoolController:
 def _times(left: Any, right: Any) -> Any:  # noqa: ANN401
     """Multiply. Where nothing is sparse by np.dot, for @ keeps the interpreter's lock when the result is small."""
     return left @ right if scipy.sparse.issparse(left) else np.dot(left, right)
+
+
+def _to_lattice(rows: FloatArray) -> FloatArray:
+    scaled = rows * 2.0**BASIS_BITS
+    return np.rint(scaled, out=scaled)
 
 
 def _split(wide: FloatArray) -> tuple[FloatArray, FloatArray]:

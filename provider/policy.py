@@ -9,30 +9,35 @@ What the numbers mean:
   (epsilon, delta)-differentially private for its ``unit``. Nothing refills it. What was spent stands in the ledger.
 - A budget is worth so many units of mu^2, and jobs add up in these units, whatever epsilon and delta each was signed
   with. Epsilons alone cannot be compared: (0.5, 1e-2) costs nearly twice what (1, 1e-6) does. So a job is within
-  ``per_job`` if, and only if, the price of its plan fits into ``Filter.for_budget`` of it.
+  ``per_job`` if, and only if, the price of its plan fits into ``Filter.for_budget`` of it; where its noise is not
+  Gaussian, also if epsilon and delta, and what of delta goes to approximate mechanisms, are within ``per_job``'s own.
 - ``per_analyst`` shares the lifetime out. It is no promise of its own: analysts may tell each other what they learnt.
 - There is one ``unit`` a data set, since prices for two cannot be added: under replace-one the number of rows is given
   away, and what was paid for that says nothing about whether a row is there at all.
-- ``rows_per_person`` is stated, never assumed. With m rows a person, m times the sensitivity is due; no plan can say
-  so yet, hence above 1 every job is refused.
+- ``rows_per_person`` is stated, never assumed: the most that one person has here. With m rows a person, m times the
+  sensitivity is due, so a job has to be signed for as many, or for more. It goes with units that are rows.
 - ``minimum_parties`` is asked of the signed job, and of how many providers it is addressed to. The coordinator
   carries it out; no provider's promise rests on it, for each adds all its noise itself.
-- ``norm_bound`` and ``mean_bound`` change no promise either: noise grows with them. They keep an analyst from spending
-  the lifetime on rows cut to nothing, or drowned in noise.
+- ``norm_bound`` and ``mean_bound`` change no promise about rows either: noise grows with them. They keep an analyst
+  from spending the lifetime on rows cut to nothing, or drowned in noise.
+- For the units ``entry`` and ``spectral`` ``norm_bound`` is part of the promise: a job protects changes up to its
+  bound, so ``lifetime`` is about changes up to ``least``. An analyst who may choose a smaller one gets less noise.
+- ``approximate_delta``, in a budget, is the part of its delta that may go to mechanisms which are private only but for
+  a probability of their own. Gaussian noise needs none of it; without it, such jobs find no room.
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
 from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent
 from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import (
@@ -44,11 +49,12 @@ from dpspca.common.spec import (
     Schema,
     check,
     check_bound,
-    check_whole,
 )
 from dpspca.common.transport.names import PartyName, Role, check_name, shortened
 
-_SAMPLE: Final = "deploy/samples/policy.toml shows what belongs there."
+from .policy_values import Reader, check_keys, check_table, flag, list_of, naming, one_of, plain_text, table_of, whole
+
+APPROXIMATE: Final = "approximate_delta"
 _ASK_STEWARD: Final = "It cost nothing. Ask within the rule, or ask the steward of the data to change it."
 
 
@@ -80,6 +86,33 @@ class _Held(NamedTuple):
     allowed: str
 
 
+@dataclass(frozen=True, slots=True)
+class Cap(Budget):
+    """A budget of which a part of delta may go to mechanisms that are only approximately private."""
+
+    approximate_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        Budget.__post_init__(self)
+        check(
+            isinstance(self.approximate_delta, float | int) and 0 <= self.approximate_delta < self.delta,
+            f"approximate_delta is {shortened(self.approximate_delta)}.",
+            "Give a part of delta, or leave it out.",
+        )
+
+
+def filter_of(budget: Budget) -> Filter:
+    """Make of a budget what decides about it, with nothing spent."""
+    return Filter.for_budget(budget.epsilon, budget.delta, _aside(budget))
+
+
+def _aside(budget: Budget) -> float:
+    return budget.approximate_delta if isinstance(budget, Cap) else 0.0
+
+
+_UNPROVEN: Final = _Held("unproven", False, "a mechanism whose price nobody can check", "those whose price is proven")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
     """What may be asked of one data set, by whom, and for how much. Made by ``Policy.parse``."""
@@ -87,7 +120,7 @@ class Rules:
     data_set: str
     analysts: tuple[str, ...]
     unit: PrivacyUnit
-    rows_per_person: int
+    rows_per_person: int = 1
     algorithms: tuple[str, ...]
     centering: tuple[Centering, ...]
     explained_variance: bool
@@ -100,6 +133,8 @@ class Rules:
     per_analyst: Budget | None = None
     mean_bound: Range | None = None
     accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
+    unproven: bool = False
+    """Whether questions may be asked whose price rests on what nobody can check."""
 
     def __post_init__(self) -> None:
         found = list(self._contradictions())
@@ -125,14 +160,23 @@ class Rules:
         held = self._held_against_analyst(analyst)
         if not held.holds:
             raise self._refusal(held)
-        return _filter(self.lifetime), _filter(self.per_analyst) if self.per_analyst else None
+        return filter_of(self.lifetime), filter_of(self.per_analyst) if self.per_analyst else None
+
+    @property
+    def least_bound(self) -> float:
+        """The least norm bound that a job may have."""
+        return self.norm_bound.least
 
     def _contradictions(self) -> Iterator[str]:
         """Find rules that cannot hold together, or of which one makes another pointless."""
         if (self.mean_bound is None) == (Centering.PRIVATE in self.centering):
             yield "mean_bound goes with the centring 'private', and only one of the two is there."
+        if not self.unit.is_row and self.centering != (Centering.NONE,):
+            yield f"The unit {self.unit} is about a matrix, which has no rows to centre: centering must be none alone."
+        if not self.unit.is_row and self.rows_per_person > 1:
+            yield f"The unit {self.unit} protects no rows, and rows_per_person says how many a person has."
         named = (("per_job", self.per_job), ("per_analyst", self.per_analyst), ("lifetime", self.lifetime))
-        caps = [(name, _filter(budget)) for name, budget in named if budget]
+        caps = [(name, filter_of(budget)) for name, budget in named if budget]
         for (small, inner), (large, outer) in pairwise(caps):
             if inner.budget_units > outer.budget_units:
                 yield f"{small} (mu = {inner.budget:.6g}) allows more than {large} (mu = {outer.budget:.6g})."
@@ -144,7 +188,7 @@ class Rules:
         )
 
     def _held_against(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
-        yield self._held_against_rows_of_person()
+        yield self._held_against_rows_of_person(spec)
         yield _Held("unit", spec.unit is self.unit, str(spec.unit), str(self.unit))
         for rule, value, allowed in (
             ("algorithms", spec.algorithm, self.algorithms),
@@ -164,12 +208,12 @@ class Rules:
             words = f"a job {asked} {parties} provider(s)"
             yield _Held("minimum_parties", parties >= self.minimum_parties, words, enough)
 
-    def _held_against_rows_of_person(self) -> _Held:
+    def _held_against_rows_of_person(self, spec: JobSpec) -> _Held:
         return _Held(
             "rows_per_person",
-            self.rows_per_person == 1,
-            "a job that protects one row",
-            f"jobs that protect all {self.rows_per_person} rows of a person together, which no job can promise yet",
+            spec.rows_per_person >= self.rows_per_person,
+            f"a job that protects {_rows(spec.rows_per_person)} of a person together",
+            f"jobs that protect {_rows(self.rows_per_person)} or more",
         )
 
     def _held_against_columns(self, schema: Schema) -> _Held:
@@ -185,11 +229,27 @@ class Rules:
 
     def _refusals_of_price(self, spec: JobSpec) -> Iterator[RefusedError]:
         try:
-            _filter(self.per_job).admit(events(catalogue.plan(spec)))
+            steps = catalogue.plan(spec)
+            if not self.unproven and not all(step.question.is_proven for step in steps):
+                yield self._refusal(_UNPROVEN)
+            listed = events(steps)
+            if not self._covers_as_signed(spec, listed):
+                filter_of(self.per_job).admit(listed)
         except BudgetExceededError as problem:
             yield BudgetExceededError(f"{self._by_rule('per_job')} {problem.what}", problem.remedy)
         except DpspcaError as problem:
             yield RefusedError(f"This job has no plan. {problem.what}", problem.remedy)
+
+    def _covers_as_signed(self, spec: JobSpec, listed: tuple[Event, ...]) -> bool:
+        """Tell whether a job whose noise is not Gaussian was signed for no more than the cap, number by number.
+
+        In mu such a job costs more than its epsilon and delta suggest: the lifetime, which is the promise, is charged
+        with that. The cap is there to divide, and says nothing that the two numbers do not say.
+        """
+        within = spec.budget.epsilon <= self.per_job.epsilon and spec.budget.delta <= self.per_job.delta
+        failing = sum(event.delta for event in listed if isinstance(event, ApproximateEvent))
+        within = within and failing <= _aside(self.per_job)
+        return within and not all(isinstance(event, GaussianEvent) for event in listed)
 
     def _refusal(self, held: _Held) -> RefusedError:
         return RefusedError(f"{self._by_rule(held.rule)} Asked: {held.asked}. Allowed: {held.allowed}.", _ASK_STEWARD)
@@ -232,9 +292,9 @@ def faults(text: str) -> Iterator[InvalidParameterError]:
     except (ValueError, RecursionError) as problem:
         yield InvalidParameterError(f"The policy is not valid TOML: {problem}.", "Mend that line.")
         return
-    yield from _caught("The policy", lambda: _check_keys(raw, {"data_sets"}, {"data_sets"}))
+    yield from _caught("The policy", lambda: check_keys(raw, {"data_sets"}, {"data_sets"}))
     tables = raw.get("data_sets", {})
-    yield from _caught("The policy", lambda: _check_table("data_sets", tables))
+    yield from _caught("The policy", lambda: check_table("data_sets", tables))
     for name, table in tables.items() if isinstance(tables, dict) else ():
         yield from _faults_of_table(name, table)
 
@@ -255,7 +315,7 @@ def _rules(name: str, table: Mapping[str, Any]) -> Rules:
 
 def _caught(where: str, work: Callable[[], object]) -> list[InvalidParameterError]:
     try:
-        with _naming(where):
+        with naming(where):
             work()
     except InvalidParameterError as problem:
         return [problem]
@@ -263,114 +323,49 @@ def _caught(where: str, work: Callable[[], object]) -> list[InvalidParameterErro
 
 
 def _check_keys_of(table: Any) -> None:  # noqa: ANN401  # whatever TOML holds
-    _check_table("its table", table)
+    check_table("its table", table)
     needed = {each.name for each in fields(Rules) if each.default is MISSING} - {"data_set"}
-    _check_keys(table, _READERS.keys(), needed)
-
-
-def _check_table(key: str, value: object) -> None:
-    check(isinstance(value, dict), f"{key} is {shortened(value)}, no table.", _SAMPLE)
-
-
-def _check_keys(table: Mapping[str, Any], known: Iterable[str], needed: Iterable[str]) -> None:
-    unknown, missing = sorted(set(table) - set(known)), sorted(set(needed) - set(table))
-    said = [
-        f"{what} {', '.join(keys)}" for what, keys in (("it does not know", unknown), ("it lacks", missing)) if keys
-    ]
-    check(not said, f"{'; '.join(said)}.", _SAMPLE)
+    of_rows = table.get("unit") not in [str(unit) for unit in PrivacyUnit if not unit.is_row]
+    check_keys(table, _READERS.keys(), needed | ({"rows_per_person"} if of_rows else set()))
 
 
 # --- Values -----------------------------------------------------------------------------------------------------------
 
-Reader = Callable[[str, Any], Any]
-Of = TypeVar("Of", Budget, Range)
-
 
 def _budget(key: str, value: object) -> Budget:
-    made = _made(Budget, key, value)
-    with _naming(key):
-        room = _filter(made)
+    made: Budget = table_of(Cap if isinstance(value, dict) and APPROXIMATE in value else Budget, key, value)
+    with naming(key):
+        room = filter_of(made)
     enough = room.budget_units > 0 and room.slack_budget_units > 0
     check(enough, f"{key} is too small to pay for any job.", "Choose a larger epsilon or delta.")
     return made
 
 
-def _made(kind: type[Of], key: str, value: Any) -> Of:  # noqa: ANN401  # whatever TOML holds
-    _check_table(key, value)
-    with _naming(key):
-        names = {each.name for each in fields(kind)}
-        _check_keys(value, names, names)
-        return kind(**value)
-
-
-@contextmanager
-def _naming(where: str) -> Iterator[None]:
-    try:
-        yield
-    except DpspcaError as problem:
-        raise InvalidParameterError(f"{where}: {problem.what}", problem.remedy) from None
-
-
-def _whole(most: int) -> Reader:
-    return lambda key, value: check_whole(key, value, least=1, most=most)
-
-
-def _flag(key: str, value: object) -> bool:
-    check(isinstance(value, bool), f"{key} is {shortened(value)}, neither true nor false.", "Give one of these.")
-    return bool(value)
-
-
-def _text(key: str, value: object) -> str:
-    check(isinstance(value, str), f"{key} lists {shortened(value)}, no text.", "Give names.")
-    return str(value)
-
-
-def _one_of(known: Iterable[str]) -> Reader:
-    named = {str(each): each for each in known}
-
-    def read(key: str, value: object) -> str:
-        given = isinstance(value, str) and value in named
-        check(given, f"{key}: {shortened(value)} is not known.", f"Choose among: {', '.join(named)}.")
-        return named[str(value)]
-
-    return read
-
-
-def _list_of(entry: Reader) -> Reader:
-    def read(key: str, value: object) -> tuple[Any, ...]:
-        if not isinstance(value, list) or not value:
-            raise InvalidParameterError(f"{key} is {shortened(value)}, no list of any.", _SAMPLE)
-        found = tuple(entry(key, each) for each in value)
-        check(len(set(found)) == len(found), f"{key} lists something twice.", "List everything once.")
-        return found
-
-    return read
-
-
 def _columns(key: str, value: object) -> int | tuple[str, ...]:
-    read = _list_of(_text) if isinstance(value, list) else _whole(MAX_DIMENSION)
+    read = list_of(plain_text) if isinstance(value, list) else whole(MAX_DIMENSION)
     columns: int | tuple[str, ...] = read(key, value)
     return columns
 
 
-def _filter(budget: Budget) -> Filter:
-    return Filter.for_budget(budget.epsilon, budget.delta)
-
-
 _READERS: Final[Mapping[str, Reader]] = {
-    "analysts": _list_of(check_name),
-    "unit": _one_of(unit for unit in PrivacyUnit if unit.is_row),
-    "rows_per_person": _whole(MAX_ROWS),
-    "algorithms": _list_of(_one_of(catalogue.CATALOGUE)),
-    "accounting": _list_of(_one_of(Accounting)),
-    "centering": _list_of(_one_of(Centering)),
-    "explained_variance": _flag,
+    "analysts": list_of(check_name),
+    "unit": one_of(PrivacyUnit),
+    "rows_per_person": whole(MAX_ROWS),
+    "algorithms": list_of(one_of(catalogue.CATALOGUE)),
+    "accounting": list_of(one_of(Accounting)),
+    "centering": list_of(one_of(Centering)),
+    "explained_variance": flag,
+    "unproven": flag,
     "columns": _columns,
-    "norm_bound": partial(_made, Range),
-    "mean_bound": partial(_made, Range),
-    "minimum_parties": _whole(MAX_PARTIES),
+    "norm_bound": partial(table_of, Range),
+    "mean_bound": partial(table_of, Range),
+    "minimum_parties": whole(MAX_PARTIES),
     "lifetime": _budget,
     "per_job": _budget,
     "per_analyst": _budget,
 }
 """Every key of a data set's table, and what reads it."""
+
+
+def _rows(count: int) -> str:
+    return "one row" if count == 1 else f"all {count} rows"

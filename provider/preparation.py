@@ -4,7 +4,7 @@ Each integer row is a function of its own row (and of a public centre) alone. Th
 rounding, so that no floating-point error can let a row be longer than the bound.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
@@ -34,6 +34,8 @@ class CheckedRows:
     matrix: FloatArray | scipy.sparse.csr_array
     names: tuple[str, ...] | None = None
     """What the columns are called, where that is known."""
+    persons: NDArray[np.intp] | None = None
+    """Whose each row is, as a number, where that is known."""
 
     @property
     def count(self) -> int:
@@ -55,9 +57,29 @@ class CheckedRows:
         matrix = self.matrix
         parts = [matrix] if isinstance(matrix, np.ndarray) else [matrix.indptr, matrix.indices, matrix.data]
         found = sha256(repr((matrix.shape, len(parts), [part.dtype.str for part in parts], self.names)).encode())
-        for part in parts:
+        for part in parts if self.persons is None else [*parts, self.persons]:
             found.update(np.ascontiguousarray(part).data.cast("B"))
         return found.hexdigest()
+
+    def bounded(self, rows_per_person: int) -> "CheckedRows":
+        """Keep of each person the first so many rows, by position, before anything else is done with them.
+
+        Which of one's rows stay depends on nobody else's: whoever comes, leaves or changes moves a sum by no more than
+        these rows of one's own.
+        """
+        if self.persons is None:
+            return self
+        kept = _place_among_own(self.persons) < rows_per_person
+        return self if kept.all() else replace(self, matrix=self.matrix[kept], persons=self.persons[kept])
+
+
+def _place_among_own(persons: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Say of each row how many of the same person stand before it."""
+    order = np.argsort(persons, kind="stable")
+    starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
+    places = np.empty(len(persons), dtype=np.intp)
+    places[order] = np.arange(len(persons)) - np.repeat(starts, np.diff(starts, append=len(persons)))
+    return places
 
 
 def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> CheckedRows:  # noqa: ANN401

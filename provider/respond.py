@@ -11,15 +11,17 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from threading import Lock, Thread
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from dpspca.common.errors import InvalidAnswerError, RefusedError
+from dpspca.common.errors import InvalidAnswerError, InvalidQueryError, RefusedError
 from dpspca.common.plan import Step
+from dpspca.common.privacy.events import Event, GaussianEvent, LaplaceEvent
 from dpspca.common.privacy.keystream import WordSource
-from dpspca.common.privacy.noise import DiscreteGaussian
+from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from dpspca.common.question import RowQuery
+from dpspca.common.sketch_queries import SketchQuery
 from dpspca.common.spec import JobSpec
 
 from .gate import Gate, Standing
@@ -31,7 +33,7 @@ DRAWN_AHEAD: Final = 2**16
 
 
 class Evaluator(Protocol):
-    """Rows that can be asked."""
+    """Data that can be asked."""
 
     def check(self, spec: JobSpec) -> None:
         """Refuse a job that these rows, as they were prepared, do not fit."""
@@ -41,27 +43,69 @@ class Evaluator(Protocol):
         """Answer exactly; what comes back must not leave without noise."""
         ...
 
+    def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
+        """Answer a question that is a private mechanism by itself, at the price of the event."""
+        ...
+
+
+class Remembering(Protocol):
+    """One job's answers about data, of which later ones go with what was drawn for earlier ones."""
+
+    def admit(self, query: RowQuery) -> None:
+        """Refuse a question that does not go with what was answered before; nothing has happened then."""
+        ...
+
+    def evaluate(self, query: RowQuery) -> Integers:
+        """Answer exactly, as an ``Evaluator`` does."""
+        ...
+
+    def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
+        """Answer a private mechanism, as an ``Evaluator`` does."""
+        ...
+
+
+@runtime_checkable
+class Sketchable(Protocol):
+    """Data that can be sketched as well."""
+
+    def sketching(self, spec: JobSpec, slot: int) -> Remembering:
+        """Begin to answer a job's questions about a sketch, which build on each other."""
+        ...
+
 
 class Responder:
     """Answers one job's questions over one shard, from any number of threads.
 
     The guarantee: for every coordinator, however it chooses its questions, all answers of a job together are
-    (epsilon, delta)-differentially private for the spec's unit and budget. Each answer is a Gaussian release whose
-    sensitivity and noise come from the plan; the filter stops the sum of mu squared at the budget, which is valid
-    under full adaptivity (Smith & Thakurta 2022). Trusted: this process and its source of random words.
+    (epsilon, delta)-differentially private for the spec's unit and budget. Each answer is a release whose sensitivity
+    and noise come from the plan, which was held against the budget as a whole and fixes every event before the first
+    answer (``plan.price``); what was asked is always a beginning of it. Trusted: this process and its source of random
+    words.
     """
 
-    def __init__(
-        self, spec: JobSpec, shard: Evaluator, ledger: Ledger, words: WordSource, *, job: str | None = None
+    def __init__(  # noqa: PLR0913  # a job, and all that it meets
+        self,
+        spec: JobSpec,
+        shard: Evaluator,
+        ledger: Ledger,
+        words: WordSource,
+        *,
+        job: str | None = None,
+        slot: int = 0,
     ) -> None:
-        """``job`` names what was signed; two jobs of the same content are two jobs. Unsigned, the content names it."""
+        """``job`` names what was signed; two jobs of the same content are two jobs. Unsigned, the content names it.
+
+        ``slot`` is this provider's place in the job's audience, from 0 on.
+        """
         shard.check(spec)
         self._gate = Gate(spec)
-        self._start = Standing.at_start(spec)
         self._job = job or spec.digest()
         self._shard = shard
+        self._unit = spec.unit
+        self._remembering = self._begin_to_remember(spec, slot)
+        self._words = words
         self._ledger = ledger
-        self._noise = _Noise(self._gate.plan, words)
+        self._noise = _Noise(spec, self._gate.plan, words)
         self._turn = Lock()
 
     def respond(self, position: int, query: RowQuery) -> Integers:
@@ -72,10 +116,20 @@ class Responder:
         with self._turn:
             return self._respond(position, query)
 
+    def _begin_to_remember(self, spec: JobSpec, slot: int) -> Remembering | None:
+        """Remember between answers only where the plan needs it; what is forgotten is never made anew."""
+        if not any(issubclass(step.question, SketchQuery) for step in self._gate.plan):
+            return None
+        if not isinstance(self._shard, Sketchable):
+            raise InvalidQueryError("These data cannot be sketched.", "Ask it of rows.")
+        return self._shard.sketching(spec, slot)
+
     def _respond(self, position: int, query: RowQuery) -> Integers:
         while self._ledger.asked(self._job, position) is None:
             before = self._ledger.standing(self._job)
-            granted = self._gate.grant(position, query, before or self._start)
+            granted = self._gate.grant(position, query, before or Standing())
+            if self._remembering and isinstance(query, SketchQuery):
+                self._remembering.admit(query)
             # False: another responder on this ledger went ahead. Look again at what has become of the question.
             if self._ledger.reserve(self._job, granted.step.name, query.digest(), before, granted.after):
                 return self._answer(position, query)
@@ -91,12 +145,17 @@ class Responder:
 
     def _answer(self, position: int, query: RowQuery) -> Integers:
         """Make the answer to a question that was paid for; should another be stored meanwhile, that one is it."""
-        answer = self._noise.take(position)
-        exact = self._shard.evaluate(query)
-        # Were the shapes to differ, one draw could be spread over many entries, and cancel in their differences.
-        if exact.shape != answer.shape or exact.dtype != answer.dtype:
-            raise InvalidAnswerError("The rows gave an answer of another form than planned.", "Report this as a bug.")
-        answer += exact
+        step = self._gate.plan[position]
+        asked = self._remembering if self._remembering and isinstance(query, SketchQuery) else self._shard
+        if step.question.is_private:
+            answer = asked.release(query, step.event, self._words)
+            _require_form(step, answer)
+        else:
+            answer = self._noise.take(position, query)
+            exact = asked.evaluate(query)
+            # Were the shapes to differ, one draw could be spread over many entries, and cancel in their differences.
+            _require_form(step, exact)
+            answer += exact
         try:
             self._ledger.store(self._job, position, answer)
         except RefusedError:
@@ -111,36 +170,54 @@ class Responder:
 class _Noise:
     """Noise as planned. Much of it is drawn ahead, while the answer before is on its way: no row has a part in it."""
 
-    def __init__(self, plan: Sequence[Step], words: WordSource) -> None:
+    def __init__(self, spec: JobSpec, plan: Sequence[Step], words: WordSource) -> None:
+        self._unit = spec.unit
         self._plan = plan
         self._words = words
         self._ahead: tuple[int, Future[Integers]] | None = None
 
     def prepare(self, position: int) -> None:
-        """Begin to draw what the next question will need, if that takes long."""
-        if position < len(self._plan) and math.prod(self._plan[position].shape) >= DRAWN_AHEAD:
+        """Begin to draw what the next question will need, if that takes long and is known before the question is."""
+        if position == len(self._plan):
+            return
+        step = self._plan[position]
+        if math.prod(step.shape) >= DRAWN_AHEAD and not (step.question.fits_noise or step.question.is_private):
             drawing: Future[Integers] = Future()
             self._ahead = position, drawing
             Thread(target=self._fulfil, args=(drawing, position), name="noise", daemon=True).start()
 
-    def take(self, position: int) -> Integers:
+    def take(self, position: int, query: RowQuery) -> Integers:
         """Give noise that was never given before; one drawing follows the other, as the source of words demands."""
         ahead, self._ahead = self._ahead, None
         if ahead:
             drawn = ahead[1].result()
             if ahead[0] == position:
                 return drawn
-        return self._draw(position)
+        return self._draw(self._plan[position].fitted(query, self._unit))
 
     def _fulfil(self, drawing: "Future[Integers]", position: int) -> None:
         try:
-            drawing.set_result(self._draw(position))
+            drawing.set_result(self._draw(self._plan[position]))
         except Exception as problem:  # noqa: BLE001  # for whoever takes it
             drawing.set_exception(problem)
 
-    def _draw(self, position: int) -> Integers:
-        step = self._plan[position]
+    def _draw(self, step: Step) -> Integers:
         if step.event is None:
             return np.zeros(step.shape, dtype=np.int64)
-        sampler = DiscreteGaussian.with_std_at_least(step.noise_std)
-        return sampler.sample(math.prod(step.shape), self._words).reshape(step.shape)
+        return _law(step).sample(math.prod(step.shape), self._words).reshape(step.shape)
+
+
+def _law(step: Step) -> DiscreteGaussian | DiscreteLaplace:
+    """Choose the integer noise that is as private as the step's event says."""
+    match step.event:
+        case GaussianEvent():
+            return DiscreteGaussian.with_std_at_least(step.noise_std)
+        case LaplaceEvent(scale=scale):
+            return DiscreteLaplace.with_scale_at_least(scale)
+        case _:
+            raise InvalidAnswerError(f"No noise is known for '{step.name}'.", "Report this as a bug.")
+
+
+def _require_form(step: Step, answer: Integers) -> None:
+    if answer.shape != step.shape or answer.dtype != np.int64:
+        raise InvalidAnswerError("The data gave an answer of another form than planned.", "Report this as a bug.")

@@ -9,9 +9,7 @@ from threading import Lock, Thread
 
 import numpy as np
 
-from dpspca.common.arrays import FloatArray
-
-from .moments import DenseRows, Exact, GramMoments, Integers, Moments, StreamedMoments
+from .moments import Basis, DenseRows, Exact, GramMoments, Integers, Moments, StreamedMoments, whole
 
 
 class SettlingMoments:
@@ -29,12 +27,14 @@ class SettlingMoments:
         """Tell whether the matrix is there."""
         return self._matrix is not None
 
-    def product(self, basis: FloatArray) -> Integers:
+    def product(self, basis: Basis) -> Integers:
         self._count()
-        return self._least_work(int(np.count_nonzero(basis.any(axis=1)))).product(basis)
+        integers = whole(basis)
+        return self._least_work(int(np.count_nonzero(integers.any(axis=1)))).product(integers)
 
-    def compressed(self, basis: FloatArray) -> Exact:
-        return self._least_work(int(np.count_nonzero(basis.any(axis=1)))).compressed(basis)
+    def compressed(self, basis: Basis) -> Exact:
+        integers = whole(basis)
+        return self._least_work(int(np.count_nonzero(integers.any(axis=1)))).compressed(integers)
 
     def gram(self) -> Integers:
         return self._least_work().gram()

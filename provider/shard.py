@@ -1,6 +1,7 @@
 """Evaluates questions over one provider's rows. What it returns is exact, and must not leave without noise."""
 
 from enum import StrEnum
+from functools import partial
 from threading import Lock
 from typing import Any, Final
 
@@ -8,6 +9,8 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError
+from dpspca.common.privacy.events import Event
+from dpspca.common.privacy.keystream import WordSource
 from dpspca.common.privacy.lattice import BASIS_BITS
 from dpspca.common.queries import (
     ColumnSums,
@@ -16,11 +19,14 @@ from dpspca.common.queries import (
     CountAbove,
     Covariance,
     CovarianceProduct,
+    CovarianceTriangle,
     SquaredColumns,
 )
 from dpspca.common.question import RowQuery, RowSparse
 from dpspca.common.spec import Centering, JobSpec
+from dpspca.common.subspace_queries import SubspaceQuery
 
+from .mechanisms import release_subspace
 from .moments import (
     COMPRESSED_SHIFT,
     MAX_GRAM_DIMENSION,
@@ -34,6 +40,7 @@ from .moments import (
 )
 from .preparation import CheckedRows, check_names, integer_csr, integer_rows
 from .settling import SettlingMoments
+from .sketches import Sketching
 
 GRAM_COLUMNS_A_ROUND: Final = 50
 """A Gram matrix pays for itself when d is below 50 to 80 times the products asked (``bench/round_cost.py``)."""
@@ -87,7 +94,7 @@ class Shard:
         A question is priced for the spec's bounds and answered under the shard's: they have to be the same.
         """
         mean_bound = spec.mean_bound if spec.centering is Centering.PRIVATE else None
-        return self._norm_bound == spec.norm_bound and mean_bound in {None, self._mean_bound}
+        return spec.unit.is_row and self._norm_bound == spec.norm_bound and mean_bound in {None, self._mean_bound}
 
     def check(self, spec: JobSpec) -> None:
         """Refuse a job of another width or with other bounds, before anything is paid for."""
@@ -113,16 +120,42 @@ class Shard:
                 return np.array([self._rows.count], dtype=np.int64)
             case ColumnSums():
                 return self._column_sums()
+            case CovarianceProduct(kept=kept, center=center, block=block, blocks=blocks) if blocks:
+                return self._block_product(kept, block, blocks, center)
             case CovarianceProduct(kept=kept, center=center):
                 return self._moments(center).product(_integer_basis(kept))
             case CompressedCovariance(kept=kept, center=center):
                 return _compressed(self._moments(center), _integer_basis(kept))
             case Covariance(center=center):
                 return self._moments(center).gram() >> SQUARE_SHIFT
+            case CovarianceTriangle(center=center):
+                return (self._moments(center).gram() >> SQUARE_SHIFT)[np.triu_indices(self._rows.dimension)]
             case SquaredColumns(center=center):
                 return np.diagonal(self._moments(center).gram()) >> SQUARE_SHIFT
             case _:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a question over rows.")
+
+    def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
+        """Answer what is a private mechanism by itself."""
+        if isinstance(query, SubspaceQuery):
+            gram = self._moments(query.center).gram()
+            return release_subspace(query, event, gram, self._rows.count, words)
+        raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a question over rows.")
+
+    def sketching(self, spec: JobSpec, slot: int) -> Sketching:
+        """Begin one job's sketch of these rows."""
+        return Sketching(partial(self._integers, self._norm_bound), spec.digest(), slot)
+
+    def _block_product(self, basis: RowSparse, block: int, blocks: int, center: FloatArray | None) -> Integers:
+        """Multiply by the rows of one block alone: by their position, which no other row's content has a part in.
+
+        Where there are fewer rows than blocks, some have none; how many there are is public where blocks are priced.
+        """
+        first, last = (self._rows.count * edge // blocks for edge in (block - 1, block))
+        if first == last:
+            return np.zeros((basis.dimension, basis.rows.shape[1]), dtype=np.int64)
+        rows = self._integers(self._norm_bound, center, slice(first, last))
+        return StreamedMoments(rows, self._threads).product(_integer_basis(basis))
 
     def _moments(self, center: FloatArray | None) -> Moments:
         """Prepare the rows once for each centre; the last one is kept."""
@@ -146,8 +179,10 @@ class Shard:
             return SettlingMoments(rows, max(1, rows.dimension // GRAM_COLUMNS_A_ROUND), self._threads)
         return streamed
 
-    def _integers(self, bound: float, center: FloatArray | None = None) -> DenseRows | SparseRows:
-        matrix = self._rows.matrix
+    def _integers(
+        self, bound: float, center: FloatArray | None = None, part: slice = slice(None)
+    ) -> DenseRows | SparseRows:
+        matrix = self._rows.matrix[part]
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center))
         if center is not None:

@@ -16,11 +16,13 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.spec import Schema
 
+from .folders import read_folder
 from .preparation import CheckedRows, check_rows
 
 _Table: TypeAlias = tuple[Any, tuple[str, ...] | None]
@@ -34,8 +36,35 @@ _FORM: Final = "Write one line of column names, and under it a line of numbers f
 _UTF_8: Final = "Save it as UTF-8."
 
 
-def read_rows(path: Path, *, least: int = 2) -> CheckedRows:
-    """Read a file by its ending, and refuse it where it does not hold at least ``least`` usable rows."""
+def read_rows(path: Path, *, persons: Path | None = None, least: int = 2) -> CheckedRows:
+    """Read a file by its ending, and refuse it where it does not hold at least ``least`` usable rows.
+
+    A folder stands for the rows of all its files, one after the other in the order of their names (``folders.py``).
+    ``persons`` is a file that says whose each row is: as many lines, each of them a name or a number of any kind.
+    """
+    rows = _read(path, least)
+    return rows if persons is None else replace(rows, persons=_read_persons(persons, rows.count))
+
+
+def _read_persons(path: Path, rows: int) -> NDArray[np.intp]:
+    """Give every person a number; what they are called is not kept."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as problem:
+        raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
+    if len(lines) != rows:
+        raise InvalidDataError(
+            f"{path} has {len(lines)} lines for {rows} rows.", "Write a line for each row: whose it is."
+        )
+    if not all(map(bytes.strip, lines)):
+        raise InvalidDataError(f"{path} has a line that names nobody.", "Write a line for each row: whose it is.")
+    numbers: NDArray[np.intp] = np.unique([line.strip() for line in lines], return_inverse=True)[1]
+    return numbers
+
+
+def _read(path: Path, least: int) -> CheckedRows:
+    if path.is_dir():
+        return read_folder(path, lambda file: _read(file, least=1), least=least)
     reader = READERS.get(path.suffix)
     if reader is None:
         known = ", ".join(READERS)

@@ -78,6 +78,7 @@ class SqliteLedger(Bookkeeper):
             self._database = Database.writable(path, connect)
             undoing.callback(self._database.close)
             self._covered: Head | None = None
+            self._with_answers = {job for job, _ in self._database.answers()}
             self._start(remembered)
             self._undoing = undoing.pop_all()
 
@@ -155,6 +156,8 @@ class SqliteLedger(Bookkeeper):
             self._covered = head
 
     def _write(self, entries: Sequence[Entry], answer: Kept | None) -> None:
+        if answer:  # before the write: one that fails leaves a job too many here, and not one too few
+            self._with_answers.add(answer[0])
         self._database.write(self._books.head, entries, answer)
 
     def _fetch(self, job: str, position: int, question: Question) -> Integers | None:
@@ -176,10 +179,11 @@ class SqliteLedger(Bookkeeper):
         return content.view(ANSWER).reshape(told.shape)
 
     def _drop(self, now: float) -> None:
-        over = {job for job, _ in self._database.answers() if self._books.is_over(job, now)}
+        over = {job for job in self._with_answers if self._books.is_over(job, now)}
         if over:
             self._database.drop(self._books.head, sorted(over))
-        self._books.trim(now)
+            self._with_answers -= over
+        self._books.trim()
 
 
 def difference(

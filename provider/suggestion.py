@@ -1,14 +1,29 @@
 """A policy under which a job at hand would be allowed, and little else: where a steward's own begins."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Final
 
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import Filter, compose, cost_units, slack_units
 from dpspca.common.privacy.calibrate import MAX_EPSILON
+from dpspca.common.privacy.costs import SLACK_UNIT
+from dpspca.common.privacy.events import ApproximateEvent
 from dpspca.common.spec import Centering, JobSpec
 
+from .policy import APPROXIMATE, Cap
+
 LIFETIME: Final = 4.0
-"""Times a job's epsilon: at small budgets, room for about sixteen such jobs."""
+"""Times a job's epsilon: at small budgets, room for about sixteen such jobs with Gaussian noise."""
+LIFETIME_DELTA: Final = 1e-6
+"""The least delta of a lifetime for jobs whose noise is not Gaussian."""
+MOST_DELTA: Final = 0.1
+"""A delta that is larger is not suggested to anybody."""
+FEW: Final = 4
+"""Jobs with other noise that there is to be room for, as far as any budget has it."""
 
 
 def suggest(spec: JobSpec, data_set: str, analysts: Sequence[str], lifetime: float | None = None) -> str:
@@ -16,21 +31,66 @@ def suggest(spec: JobSpec, data_set: str, analysts: Sequence[str], lifetime: flo
 
     ``lifetime`` is the epsilon of all jobs together.
     """
-    lifetime = lifetime or min(LIFETIME * spec.budget.epsilon, MAX_EPSILON)
     lines = [
         f"analysts = {json.dumps(sorted(analysts))}",
         f'unit = "{spec.unit}"',
-        "rows_per_person = 1",
+        *([f"rows_per_person = {spec.rows_per_person}"] if spec.unit.is_row else []),
         f'algorithms = ["{spec.algorithm}"]',
         f'accounting = ["{spec.accounting}"]',
         f'centering = ["{spec.centering}"]',
         f"explained_variance = {json.dumps(spec.explained_variance)}",
+        *(["unproven = true"] if not all(step.question.is_proven for step in catalogue.plan(spec)) else []),
         f"columns = {spec.schema.dimension}",
         f"norm_bound = {{ least = {spec.norm_bound!r}, most = {spec.norm_bound!r} }}",
         f"minimum_parties = {spec.minimum_parties}",
-        f"lifetime = {{ epsilon = {lifetime!r}, delta = {spec.budget.delta!r} }}",
-        f"per_job = {{ epsilon = {spec.budget.epsilon!r}, delta = {spec.budget.delta!r} }}",
+        f"lifetime = {_lifetime(spec, lifetime)}",
+        f"per_job = {_per_job(spec)}",
     ]
     if spec.centering is Centering.PRIVATE:
         lines.append(f"mean_bound = {{ least = {spec.mean_bound!r}, most = {spec.mean_bound!r} }}")
     return "\n".join([f"[data_sets.{json.dumps(data_set)}]", *lines, ""])
+
+
+def _per_job(spec: JobSpec) -> str:
+    """Write the job's own budget, with what its mechanisms may take of delta set aside."""
+    listed = events(catalogue.plan(spec))
+    failing = sum(event.delta for event in listed if isinstance(event, ApproximateEvent))
+    by_itself = Filter.for_budget(spec.budget.epsilon, spec.budget.delta)
+    needed = failing and slack_units(listed) > by_itself.slack_budget_units
+    aside = f", {APPROXIMATE} = {failing!r}" if needed else ""
+    return f"{{ epsilon = {spec.budget.epsilon!r}, delta = {spec.budget.delta!r}{aside} }}"
+
+
+def _lifetime(spec: JobSpec, given: float | None) -> str:
+    """Write a budget with room for a few such jobs, or for as many as any budget has.
+
+    Noise that is not Gaussian costs more in mu than its epsilon suggests, and mu is what jobs add up in; a mechanism
+    that is private but for a probability of its own takes that from a part of delta that is set aside for it. Where
+    a job's delta pays for next to nothing, that of the lifetime has to be larger: mu is worth hardly anything at it.
+    """
+    listed = events(catalogue.plan(spec))
+    epsilon, delta = given or min(LIFETIME * spec.budget.epsilon, MAX_EPSILON), spec.budget.delta
+    if compose(listed).is_gaussian:
+        return f"{{ epsilon = {epsilon!r}, delta = {delta!r} }}"
+    for few in range(FEW, 0, -1):
+        cap = _cap(few * cost_units(listed), few * slack_units(listed), epsilon, max(delta, LIFETIME_DELTA))
+        if cap:
+            aside = f", {APPROXIMATE} = {cap.approximate_delta!r}" if cap.approximate_delta else ""
+            return f"{{ epsilon = {cap.epsilon!r}, delta = {cap.delta!r}{aside} }}"
+    raise InvalidParameterError(
+        f"No lifetime has room for this job: at epsilon {spec.budget.epsilon:g} what {spec.algorithm} asks costs too "
+        "much in mu, or in delta beside it.",
+        "Choose a smaller epsilon.",
+    )
+
+
+def _cap(units: int, slack: int, epsilon: float, delta: float) -> Cap | None:
+    """Give a budget of at least this epsilon and delta that holds so much, if there is one worth the name."""
+    while Filter.for_budget(epsilon, delta).budget_units < units:
+        if epsilon >= MAX_EPSILON:
+            return None
+        epsilon = min(1.25 * epsilon, MAX_EPSILON)
+    if slack <= Filter.for_budget(epsilon, delta).slack_budget_units:
+        return Cap(epsilon, delta)
+    aside = 1.001 * float(slack * SLACK_UNIT) * (1 + math.exp(epsilon))
+    return Cap(epsilon, delta + aside, aside) if delta + aside < MOST_DELTA else None

@@ -52,10 +52,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Over:
-    """What is remembered of a job that is over."""
+    """What is remembered of a job that is over; the journal has what was signed, which is most of it."""
 
     job: Job
-    signed: bytes
+    signed_bytes: int
 
 
 _Known: TypeAlias = Conductor | _Over
@@ -115,7 +115,10 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
     async def Get(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """Tell one job."""
         _, known = await self._own(request, context, "Get")
-        return _as_message(known.job, known.signed)
+        try:
+            return _as_message(known.job, await self._signed(known))
+        except JournalError:
+            await _out_of_order(context)
 
     async def Cancel(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """End a job at once; one that is over stays as it is."""
@@ -159,10 +162,22 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         self._roster.receipts |= receipts
         for each in recorded:
             if each.job.state.is_final:
-                self._known[each.job.name] = _Over(each.job, each.signed)
+                self._known[each.job.name] = _Over(each.job, len(each.signed))
                 await self._keep_result(each.job, each.model_bytes)
             else:
                 await self._go_on(each)
+
+    def ended(self, job: str, provider: str) -> str | None:
+        """Say how a job ended, to a provider that took part in it and has not heard so."""
+        known = self._known.get(job)
+        over = known is not None and known.job.state.is_final and provider in known.job.participants
+        return known.job.state.value if known and over else None
+
+    async def _signed(self, known: _Known) -> bytes:
+        if isinstance(known, Conductor):
+            return known.signed
+        name = known.job.name
+        return await self._keeper.do(lambda journal: journal.signed(name))
 
     async def stop(self) -> None:
         """Stop driving what still runs; it is not over, and goes on when the journal is taken up again."""
@@ -207,7 +222,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         except DpspcaError as problem:
             ended = job.after(Event.FAIL, f"After a restart: {problem}", now=self._door.clock().timestamp())
             await self._keeper.do(lambda journal: journal.end(ended, None))
-            self._known[job.name] = _Over(ended, recorded.signed)
+            self._known[job.name] = _Over(ended, len(recorded.signed))
             return
         conductor.resume(job, recorded.questions)
         _log.info("Job %.12s goes on at question %d of %d.", job.name, recorded.questions or 1, job.questions)
@@ -218,7 +233,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         name = conductor.job.name
         try:
             await conductor.run()
-            self._known[name] = _Over(conductor.job, conductor.signed)
+            self._known[name] = _Over(conductor.job, conductor.signed_bytes)
             await self._keep_result(conductor.job, conductor.model_bytes)
         except JournalError:
             pass  # its keeper ends everything
@@ -247,7 +262,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 raise RefusedError(f"{limit} jobs are running.", "Wait until one is over, or cancel one.")
         forgotten: list[str] = []
         for name in [name for name in own if name not in self._running]:
-            if len(own) < MAX_KEPT and sum(len(each.signed) for each in own.values()) <= MAX_SIGNED_BYTES:
+            if len(own) < MAX_KEPT and sum(each.signed_bytes for each in own.values()) <= MAX_SIGNED_BYTES:
                 break
             forgotten.append(name)
             del own[name], self._known[name]

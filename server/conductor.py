@@ -22,6 +22,8 @@ import numpy as np
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.model import Model
+from dpspca.common.plan import Step
+from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.protocol import Algorithm
 from dpspca.common.question import RowQuery
 from dpspca.common.spec import JobSpec
@@ -39,6 +41,8 @@ from .rounds import LARGEST_ANSWER, aggregate
 CANCELLED: Final = "Cancelled by the analyst."
 SHORT_CONTENT: Final = 2**16
 """Bytes of a question that are sent with its announcement: one message less to wait for."""
+SMALL_SUM: Final = 2**13
+"""Numbers in a sum from which the next question is made in about a millisecond."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,10 +73,13 @@ class Conductor:
         tell: Callable[[Job], None],
     ) -> None:
         self.signed = signed.to_bytes()
+        self.signed_bytes = len(self.signed)
         self.model_bytes = 0
         self._data_set = envelope.dataset
         self._spec = JobSpec.from_json(envelope.spec)
         self._plan = catalogue.plan(self._spec)
+        small = self._spec.components * self._spec.schema.dimension <= SMALL_SUM
+        self._is_quick = small and all(isinstance(step.event, GaussianEvent | None) for step in self._plan)
         self._roster = roster
         self._keeper = keeper
         self._tell_watchers = tell
@@ -101,7 +108,7 @@ class Conductor:
         self.model_bytes = len(model or b"")
         self._tell(ended)
         for link in self._links():
-            link.farewell(ended.name, ended.state)
+            link.farewell(ended.name, ended.state, self._roster.receipts_beside(link.name, ended.participants))
 
     def cancel(self) -> None:
         """End the job, unless its end is being recorded already."""
@@ -140,29 +147,39 @@ class Conductor:
         return await asyncio.to_thread(model.to_bytes)
 
     async def _drive(self) -> Model:
-        """Keep the arithmetic off the event loop, and everything else on it."""
+        """Keep long arithmetic off the event loop, and everything else on it."""
         algorithm = catalogue.find(self._spec.algorithm).run(self._spec)
         before: Sum | None = None
         following: _Question | Model = await asyncio.to_thread(lambda: self._question(0, next(algorithm)))
         while isinstance(following, _Question):
             before = await self._sum(following, before)
-            following = await asyncio.to_thread(self._advance, algorithm, following.ask.position, before)
+            following = await self._advanced(algorithm, following, before)
         return following
 
-    def _advance(self, algorithm: Algorithm, position: int, found: Sum) -> "_Question | Model":
+    async def _advanced(self, algorithm: Algorithm, asked: "_Question", found: Sum) -> "_Question | Model":
+        """Take one step, in a thread unless it is so small that going there and back would cost as much.
+
+        Where not all noise is Gaussian, saying what a job costs takes seconds; and where components are long, so does
+        the step after a short answer.
+        """
+        if self._is_quick and found.total.size <= SMALL_SUM:
+            return self._advance(algorithm, asked, found)
+        return await asyncio.to_thread(self._advance, algorithm, asked, found)
+
+    def _advance(self, algorithm: Algorithm, asked: "_Question", found: Sum) -> "_Question | Model":
         """Take one step of the coroutine; its end is a value here, as StopIteration cannot cross a thread."""
-        answer = aggregate(self._spec, self._plan[position], found.total, found.parties)
+        answer = aggregate(self._spec, asked.step, found.total, found.parties)
         try:
             query = algorithm.send(answer)
         except StopIteration as end:
             model: Model = end.value
             return model
-        return self._question(position + 1, query)
+        return self._question(asked.ask.position + 1, query)
 
     def _question(self, position: int, query: RowQuery) -> "_Question":
         if position == len(self._plan):
             raise TooFewProvidersError("The algorithm asked more than it planned.", "Report this as a bug.")
-        return _Question.of(self.signed, position, query)
+        return _Question.of(self.signed, position, self._plan[position].fitted(query, self._spec.unit), query)
 
     async def _sum(self, question: "_Question", before: Sum | None) -> Sum:
         """Give a question's sum: the journal's, or one that is asked for, when the journal knows of the question."""
@@ -281,12 +298,13 @@ class _Question:
     """A question as it is sent: short content comes with its announcement, longer content in frames."""
 
     ask: pb.Ask
+    step: Step
     digest: str
     content: bytes
     """What is sent in frames."""
 
     @classmethod
-    def of(cls, signed: bytes, position: int, query: RowQuery) -> Self:
+    def of(cls, signed: bytes, position: int, step: Step, query: RowQuery) -> Self:
         announced, content = wire.announce(query), wire.content(query)
         short = len(content) <= SHORT_CONTENT
         extent = announced.extent
@@ -297,12 +315,14 @@ class _Question:
             dimension=extent.dimension,
             columns=extent.columns,
             nonzero_rows=extent.nonzero_rows,
+            block=extent.block,
+            blocks=extent.blocks,
             centred=announced.centred,
             threshold=announced.threshold,
             power=announced.power,
             content=content if short else b"",
         )
-        return cls(ask, query.digest(), b"" if short else content)
+        return cls(ask, step, query.digest(), b"" if short else content)
 
     @property
     def frames(self) -> Iterator[memoryview]:

@@ -10,12 +10,13 @@ was recorded in the same transaction, and would be another.
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Final, Protocol
 
 import numpy as np
 
+from dpspca.common import stored
 from dpspca.common.errors import DpspcaError
 from dpspca.common.transport.wire import FRAME, Integers
 
@@ -23,6 +24,8 @@ from .jobs import Job, Participant, State
 
 PIECE: Final = FRAME
 """Bytes in which sums and models are kept: none is ever copied whole, and a model is sent as it is kept."""
+
+_MOST: Final = 1 << 32
 
 NO_RECEIPTS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
@@ -122,6 +125,10 @@ class Journal(Protocol):
         """Give a piece of a model; past its end, nothing."""
         ...
 
+    def signed(self, job: str) -> bytes:
+        """Give a job as its analyst signed it; nothing if it is not known."""
+        ...
+
     def receipts(self) -> dict[str, bytes]:
         """Give the last receipt of every provider; they outlast the jobs that they came with."""
         ...
@@ -140,10 +147,21 @@ def read_job(text: str) -> Job:
     """Read what ``write_job`` wrote."""
     try:
         raw = json.loads(text)
-        participants = {name: Participant(**each) for name, each in raw["participants"].items()}
-        return Job(**raw | {"state": State(raw["state"]), "participants": participants})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        participants = {name: stored.made(Participant, each) for name, each in raw.pop("participants").items()}
+        job = stored.made(Job, raw, participants=participants)
+        _require_counts(job.questions, job.answered, job.bytes_moved >> 32)
+        for each in participants.values():
+            _require_counts(each.asked, each.answered)
+        return replace(job, state=State(job.state))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
         raise damaged(f"how a job stands cannot be read ({type(problem).__name__})") from None
+
+
+def _require_counts(*numbers: int) -> None:
+    """Refuse numbers that messages, which tell them in 32 bits, could not carry."""
+    for number in numbers:
+        if not 0 <= number < _MOST:
+            raise ValueError(number)
 
 
 def join(pieces: Iterable[bytes], shape: tuple[int, ...]) -> Integers:

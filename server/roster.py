@@ -13,6 +13,8 @@ QUEUE = 8
 """Messages that wait for one provider's connection: eight frames, so that a stalled one holds a few megabytes."""
 
 
+MOST_LEDGERS = 2
+"""Of one provider of which others may bear witness."""
 LONGEST_REASON = 300
 """Letters of a provider's reason that are passed on."""
 
@@ -57,11 +59,11 @@ class Link:
 
     async def next_message(self, patience: float) -> pb.ToProvider | None:
         """Wait for something to send; None where nothing came in time, or the link was closed."""
+        reminder = asyncio.get_running_loop().call_later(patience, self._rouse)
         try:
-            async with asyncio.timeout(patience):
-                return await self._outbound.get()
-        except TimeoutError:
-            return None
+            return await self._outbound.get()
+        finally:
+            reminder.cancel()
 
     async def ask(self, question: pb.Ask, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
         """Send a question and wait until its answer is in the sum."""
@@ -71,13 +73,13 @@ class Link:
         pending = self._pending[key] = _Pending(reader, asyncio.get_running_loop().create_future())
         reader.again()
         self._receipts_due += 1
-        sending = asyncio.ensure_future(self._send_question(question, frames))
+        # A connection that ends takes nothing more: its answer's failure must not wait for the sending.
+        sending = None if self._sent_at_once(question) else asyncio.ensure_future(self._send(question, frames))
         try:
-            # A connection that ends takes nothing more: its answer's failure must not wait for the sending.
-            await asyncio.wait({sending, pending.done}, return_when=asyncio.FIRST_COMPLETED)
             await pending.done
         finally:
-            sending.cancel()
+            if sending:
+                sending.cancel()
             self._pending.pop(key, None)
 
     def receipt_in(self, frame: pb.AnswerFrame) -> pb.Receipt | None:
@@ -107,22 +109,40 @@ class Link:
             what, remedy = _quoted(refusal.what), _quoted(refusal.remedy)
             pending.done.set_exception(ProviderRefusedError(f"Refused: {what}", remedy or "Ask its operator."))
 
-    def farewell(self, job: str, state: str) -> None:
+    def farewell(self, job: str, state: str, receipts: Iterable[pb.HeldReceipt] = ()) -> None:
         """Tell the provider that a job is over, if there is room to."""
+        self._tell(pb.ToProvider(farewell=pb.Farewell(job=job, state=state, receipts=receipts)))
+
+    def bear_witness(self, receipts: Iterable[pb.Receipt]) -> None:
+        """Show the provider what others kept for it, if there is room to."""
+        self._tell(pb.ToProvider(witness=pb.Witness(receipts=receipts)))
+
+    def _tell(self, message: pb.ToProvider) -> None:
         if not self.closed and not self._outbound.full():
-            self._outbound.put_nowait(pb.ToProvider(farewell=pb.Farewell(job=job, state=state)))
+            self._outbound.put_nowait(message)
 
     def close(self, reason: DpspcaError | None = None) -> None:
         """End every open question: the connection is gone, or is to end for a reason that its provider is told."""
         self.ended_by = self.ended_by or reason
         self.closed = True
-        if self._outbound.empty():  # whoever waits for a message waits no longer
-            self._outbound.put_nowait(None)
+        self._rouse()
         for pending in self._pending.values():
             if not pending.done.done():
                 pending.done.set_exception(_lost(self.name))
 
-    async def _send_question(self, question: pb.Ask, frames: Iterable[memoryview]) -> None:
+    def _rouse(self) -> None:
+        """Let whoever waits for a message wait no longer."""
+        if self._outbound.empty():
+            self._outbound.put_nowait(None)
+
+    def _sent_at_once(self, question: pb.Ask) -> bool:
+        """Send a question that has no frames, if there is room and it comes between no other's."""
+        if not question.content or self._turn.locked() or self._outbound.full():
+            return False
+        self._outbound.put_nowait(pb.ToProvider(ask=question))
+        return True
+
+    async def _send(self, question: pb.Ask, frames: Iterable[memoryview]) -> None:
         async with self._turn:  # the frames of one question follow each other
             await self._outbound.put(pb.ToProvider(ask=question))
             for sequence, frame in enumerate(frames):
@@ -137,11 +157,17 @@ class Roster:
         self._changed = asyncio.Condition()
         self.receipts: dict[str, pb.Receipt] = {}
         """The last that each provider signed of its ledger, connected or not."""
+        self.witnesses: dict[str, dict[str, pb.Receipt]] = {}
+        """What providers kept for one another, by the provider that it is about and its ledger."""
 
     @property
     def links(self) -> tuple[Link, ...]:
         """Everybody connected."""
         return tuple(self._links.values())
+
+    def link_of(self, name: str) -> Link | None:
+        """Give the connection of a provider, if it is there."""
+        return self._links.get(name)
 
     async def join(self, link: Link) -> None:
         """Add a provider."""
@@ -168,6 +194,23 @@ class Roster:
             # A copy: as part of its frame, it would keep that in memory.
             self.receipts[link.name] = pb.Receipt.FromString(receipt.SerializeToString())
 
+    def hear_witness(self, held: pb.HeldReceipt) -> bool:
+        """Keep what one provider kept for another, once it was verified. Tell whether it is news."""
+        known = self.witnesses.setdefault(held.provider, {})
+        same = known.get(held.receipt.ledger)
+        if same and same.entries >= held.receipt.entries:
+            return False
+        known.pop(held.receipt.ledger, None)  # the newest stands last
+        known[held.receipt.ledger] = pb.Receipt.FromString(held.receipt.SerializeToString())
+        while len(known) > MOST_LEDGERS:
+            del known[next(iter(known))]
+        return True
+
+    def receipts_beside(self, name: str, names: Iterable[str]) -> list[pb.HeldReceipt]:
+        """Give the receipts of all these providers but one."""
+        others = (other for other in names if other != name and other in self.receipts)
+        return [pb.HeldReceipt(provider=other, receipt=self.receipts[other]) for other in others]
+
     def receipts_of(self, names: Iterable[str]) -> dict[str, bytes]:
         """Give the receipts of providers, as they are recorded."""
         return {name: self.receipts[name].SerializeToString() for name in names if name in self.receipts}
@@ -185,10 +228,12 @@ class Roster:
 
     async def wait_for(self, name: str, data_set: str, dimension: int) -> Link:
         """Wait until a provider is there with the data set."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.find(name, data_set, dimension) is not None)
         link = self.find(name, data_set, dimension)
-        return link or await self.wait_for(name, data_set, dimension)
+        while link is None:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self.find(name, data_set, dimension) is not None)
+            link = self.find(name, data_set, dimension)
+        return link
 
     async def _tell(self) -> None:
         async with self._changed:

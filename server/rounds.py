@@ -32,8 +32,7 @@ def combine(spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]]) -> 
 def aggregate(spec: JobSpec, step: Step, total: NDArray[np.int64], parties: int) -> Aggregate:
     """Put a sum of checked answers into the units of the data, and say how noisy it is."""
     unit = step.question.unit_value(_bound(spec, step))
-    values = total.astype(np.float64)
-    values *= unit
+    values = np.multiply(total, unit, dtype=np.float64)
     return Aggregate(values, step.noise_std * math.sqrt(parties) * unit, parties)
 
 

@@ -86,7 +86,7 @@ class Coordinator:
         self._health = _Health(rpc.Doorkeeper(*everybody), self.roster)
         self._watching: asyncio.Task[None] | None = None
         self._server = rpc.server()
-        providers = ProviderService(door, self.roster, identity, heartbeat_seconds)
+        providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.ended)
         pb_grpc.add_ProviderServiceServicer_to_server(providers, self._server)
         pb_grpc.add_AnalystServiceServicer_to_server(self._analysts, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

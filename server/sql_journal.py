@@ -125,17 +125,24 @@ class SqlJournal(ABC):
     def jobs(self) -> list[Recorded]:
         counted = "(SELECT count(*) FROM questions WHERE job = name)"
         rows = self._rows(f"SELECT standing, signed, {counted}, model_bytes FROM jobs ORDER BY number")  # noqa: S608  # ours
-        return [Recorded(read_job(standing), signed, questions, size) for standing, signed, questions, size in rows]
+        return [
+            Recorded(read_job(_cell(standing, str)), _content(signed), questions, _cell(size, int))
+            for standing, signed, questions, size in rows
+        ]
 
     def question(self, job: str, position: int) -> Asked | None:
         rows = self._rows("SELECT digest, parties FROM questions WHERE job = ? AND position = ?", job, position)
-        return Asked(*rows[0]) if rows else None
+        return Asked(_cell(rows[0][0], str), _cell(rows[0][1], int | None)) if rows else None
 
     def total(self, job: str, position: int, shape: tuple[int, ...]) -> Integers:
         return join(self._sum_pieces(job, position), shape)
 
     def model(self, job: str, piece: int) -> bytes:
         rows = self._rows("SELECT content FROM models WHERE job = ? AND piece = ?", job, piece)
+        return _content(rows[0][0]) if rows else b""
+
+    def signed(self, job: str) -> bytes:
+        rows = self._rows("SELECT signed FROM jobs WHERE name = ?", job)
         return _content(rows[0][0]) if rows else b""
 
     def receipts(self) -> dict[str, bytes]:
@@ -184,7 +191,7 @@ class SqlJournal(ABC):
             rows = self._rows(query, job, position, number)
             if not rows:
                 return
-            yield rows[0][0]
+            yield _content(rows[0][0])
 
     def _delete(self, jobs: Collection[str], *tables: str) -> None:
         for name in jobs:
@@ -192,7 +199,11 @@ class SqlJournal(ABC):
                 self._run(f"DELETE FROM {table} WHERE job = ?", name)  # noqa: S608  # names of ours
 
     def _rows(self, query: str, *values: Any) -> list[Any]:  # noqa: ANN401  # what SQL takes
-        return self._run(query, *values).fetchall()
+        return self._all(self._run(query, *values))
+
+    def _all(self, cursor: Cursor) -> list[Any]:
+        """Read all rows of a cursor; its errors are raised as those of ``_run``."""
+        return cursor.fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -207,6 +218,13 @@ class SqlJournal(ABC):
             with suppress(JournalError):
                 self._run("ROLLBACK")
             raise
+
+
+def _cell(cell: Any, kind: Any) -> Any:  # noqa: ANN401  # whatever a damaged file holds
+    """Give a cell that is of the type that it was declared to be."""
+    if not isinstance(cell, kind):
+        raise damaged("a cell is of another type than it should be")
+    return cell
 
 
 def _content(cell: object) -> bytes:

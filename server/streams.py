@@ -6,7 +6,7 @@ was revoked or has run out meanwhile ends its stream, and so does a silence of t
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Self
 
 import grpc.aio
@@ -15,7 +15,7 @@ from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.spec import Schema
 from dpspca.common.transport import rpc
 from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName, check_name
+from dpspca.common.transport.names import PartyName, Role, check_name
 from dpspca.common.transport.proof import prove
 from dpspca.common.transport.receipts import require_own
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -27,6 +27,9 @@ HEARTBEAT_SECONDS: Final = 20
 MISSED: Final = 3
 """Heartbeats without a word after which the other side is taken for lost."""
 MAX_DATA_SETS: Final = 256
+MAX_OPEN_JOBS: Final = 256
+MAX_WITNESSES: Final = 256
+"""Receipts that one provider may show of others."""
 MAX_UNGREETED: Final = 8
 """Streams of one provider that have not begun with a greeting yet."""
 SOFTWARE: Final = "dpspca"
@@ -43,9 +46,12 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         roster: Roster,
         identity: Callable[[], Identity],
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
+        ended: Callable[[str, str], str | None] = lambda _job, _provider: None,
     ) -> None:
+        """Take what tells how a job that a provider took part in ``ended``, if it did."""
         self._door = door
         self._identity = identity
+        self._ended = ended
         self._roster = roster
         self._heartbeat = heartbeat_seconds
         self._waiting = rpc.Quota(MAX_UNGREETED, "You have opened several streams without a greeting.")
@@ -67,7 +73,11 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         except DpspcaError as problem:
             await rpc.abort(context, problem)
         yield pb.ToProvider(welcome=welcome)
+        for job in hello.open_jobs[:MAX_OPEN_JOBS]:
+            if state := self._ended(job, name.name):
+                yield pb.ToProvider(farewell=pb.Farewell(job=job, state=state))
         await self._roster.join(link)
+        await self._hear_witnesses(link, name, hello.held[:MAX_WITNESSES])
         async with _Company(self._read(name, link, request_iterator), self._patrol(link, context)) as watching:
             try:
                 async for message in _outbound(link, self._heartbeat):
@@ -77,6 +87,20 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 watching.stop()
         if link.ended_by:
             await rpc.abort(context, link.ended_by)
+
+    async def _hear_witnesses(self, link: Link, name: PartyName, held: Sequence[pb.HeldReceipt]) -> None:
+        """Show this provider what others kept for it, and others what it kept for them."""
+        link.bear_witness(self._roster.witnesses.get(name.name, {}).values())
+        for each in held:
+            try:
+                witnessed = PartyName(name.federation, Role.PROVIDER, each.provider)
+                await asyncio.to_thread(require_own, each.receipt, witnessed, self._door.authority_pem)
+            except DpspcaError as problem:
+                _log.warning("A receipt that %s keeps for another is none: %s", name.name, problem)
+                continue
+            there = self._roster.link_of(each.provider)
+            if self._roster.hear_witness(each) and there:
+                there.bear_witness([each.receipt])
 
     def _welcome(self, name: PartyName, challenge: bytes) -> pb.Welcome:
         """Welcome a provider, and prove who we are."""
@@ -108,7 +132,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         if receipt is None:
             return
         try:
-            require_own(receipt, name, self._identity().authority_pem)
+            require_own(receipt, name, self._door.authority_pem)
         except DpspcaError as problem:
             _log.warning("A receipt from %s is not kept: %s", name.name, problem)
         else:

@@ -8,25 +8,126 @@ from typing import Final
 
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Step
+from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Algorithm
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import Accounting, JobSpec, check
 
-from . import dps_pca
+from . import (
+    analyze_gauss,
+    dps_pca,
+    mod_sulq,
+    noisy_power,
+    output_perturbation,
+    power_iteration,
+    ppca,
+    range_projection,
+    streaming_power,
+    sulq,
+)
+from .options import Option, declared
+
+BOTH: Final = (Accounting.EXACT, Accounting.PUBLISHED)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """``plan`` says what will be asked and at what price; ``run`` asks it."""
+    """``plan`` says what will be asked and at what price; ``run`` asks it.
+
+    The rest is for those who choose: what the algorithm can be told, what it can promise about whom, and how its noise
+    may follow from the budget; and whether all of it is ``gaussian`` whatever a job says, which words about policies go
+    by. No promise rests on it; ``plan`` refuses what is not so.
+    """
 
     plan: Callable[[JobSpec], tuple[Step, ...]]
     run: Callable[[JobSpec], Algorithm]
     summary: str
+    options: tuple[Option, ...] = ()
+    units: tuple[PrivacyUnit, ...] = (PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.ROW_ADD_REMOVE)
+    accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
+    published: tuple[PrivacyUnit, ...] = tuple(PrivacyUnit)
+    """Units that the paper's own noise is for, where accounting may be published."""
+    gaussian: bool = True
+
+    def option(self, name: str) -> Option | None:
+        """Give the option of this name, if the algorithm has it."""
+        return next((each for each in self.options if each.name == name), None)
 
 
 CATALOGUE: Final = MappingProxyType(
     {
         "dps-pca": Entry(
-            dps_pca.plan, dps_pca.run, "truncated noisy power loop for sparse components (Ge et al. 2018)"
+            dps_pca.plan,
+            dps_pca.run,
+            "truncated noisy power loop for sparse components (Ge et al. 2018)",
+            options=declared(dps_pca.Options),
+            accounting=BOTH,
+        ),
+        "analyze-gauss": Entry(
+            analyze_gauss.plan,
+            analyze_gauss.run,
+            "the whole covariance matrix at once, with Gaussian noise (Dwork et al. 2014)",
+            accounting=BOTH,
+        ),
+        "mod-sulq": Entry(
+            mod_sulq.plan,
+            mod_sulq.run,
+            "the covariance matrix at once, with symmetric noise (Chaudhuri, Sarwate & Sinha 2012)",
+            accounting=BOTH,
+        ),
+        "sulq": Entry(
+            sulq.plan,
+            sulq.run,
+            "the covariance matrix at once, with noise on every entry that is not symmetric (Blum et al. 2005)",
+            accounting=BOTH,
+        ),
+        "streaming-power": Entry(
+            streaming_power.plan,
+            streaming_power.run,
+            "noisy power loop, each round over rows of its own (Hardt & Price 2014)",
+            options=declared(streaming_power.Options),
+            units=(PrivacyUnit.ROW_REPLACE_ONE,),
+        ),
+        "noisy-power": Entry(
+            noisy_power.plan,
+            noisy_power.run,
+            "noisy power loop, over rows or over shares of a symmetric matrix (Hardt & Price 2014)",
+            options=declared(noisy_power.Options),
+            gaussian=False,
+            units=tuple(PrivacyUnit),
+            accounting=BOTH,
+            published=(PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL),
+        ),
+        "power-iteration": Entry(
+            power_iteration.plan,
+            power_iteration.run,
+            "noisy power iteration for one component after the other, over rows or a matrix (Hardt & Roth 2013)",
+            options=declared(power_iteration.Options),
+            units=tuple(PrivacyUnit),
+            accounting=BOTH,
+            published=(PrivacyUnit.ENTRY,),
+        ),
+        "range-projection": Entry(
+            range_projection.plan,
+            range_projection.run,
+            "random directions that nobody chose, then one projection on what they span (Hardt & Roth 2012)",
+            options=declared(range_projection.Options),
+            units=(PrivacyUnit.ROW_REPLACE_ONE,),
+        ),
+        "output-perturbation": Entry(
+            output_perturbation.plan,
+            output_perturbation.run,
+            "local eigenvectors with noise that follows their smooth sensitivity (Gonen & Gilad-Bachrach 2017)",
+            options=declared(output_perturbation.Options),
+            gaussian=False,
+            accounting=BOTH,
+        ),
+        "ppca": Entry(
+            ppca.plan,
+            ppca.run,
+            "local subspaces drawn by the exponential mechanism (Chaudhuri, Sarwate & Sinha 2012)",
+            options=declared(ppca.Options),
+            gaussian=False,
+            accounting=BOTH,
         ),
     }
 )
@@ -48,4 +149,15 @@ def plan(spec: JobSpec) -> tuple[Step, ...]:
 @lru_cache(64)
 def _planned(spec: str) -> tuple[Step, ...]:
     read = JobSpec.from_json(spec)
-    return find(read.algorithm).plan(read)
+    entry = find(read.algorithm)
+    # Which of rows' units an algorithm lacks, it says itself, with the reason.
+    check(
+        any(read.unit.is_row == unit.is_row for unit in entry.units),
+        f"{read.algorithm} protects {' or '.join(entry.units)}, and not {read.unit}.",
+        f"Choose a unit that it has, or one of: {_protecting(read.unit)}.",
+    )
+    return entry.plan(read)
+
+
+def _protecting(unit: PrivacyUnit) -> str:
+    return ", ".join(name for name, each in CATALOGUE.items() if unit in each.units)

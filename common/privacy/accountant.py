@@ -33,7 +33,16 @@ from .calibrate import (
 from .costs import SLACK_UNIT, UNIT, Mixture, cost_units, mu_of, slack_units, worst_cases
 from .events import Event, checked_events
 
-__all__ = ["Filter", "PrivacyLoss", "calibrated_std", "compose", "cost_units", "slack_units", "usable_mu"]
+__all__ = [
+    "Filter",
+    "PrivacyLoss",
+    "calibrated_scale",
+    "calibrated_std",
+    "compose",
+    "cost_units",
+    "slack_units",
+    "usable_mu",
+]
 
 SLACK_SHARE: Final = Fraction(1, 2**20)
 """Of every delta, the part kept back for the distance between the implemented noise and the ideal one."""
@@ -64,6 +73,15 @@ def calibrated_std(sensitivity: float, mu: float, share: float = 1.0) -> float:
     return round_up(Fraction(root_up(quotient**2 / Fraction(part))) * (1 + CALIBRATION_MARGIN))
 
 
+def calibrated_scale(sensitivity: float, epsilon: float) -> float:
+    """Return the scale of Laplace noise for a release that takes this epsilon of a budget.
+
+    It is sensitivity / epsilon, rounded up by a relative 2**-40, so that shares of a budget add up to no more than it.
+    """
+    quotient = Fraction(positive("sensitivity", sensitivity)) / Fraction(positive("epsilon", epsilon))
+    return round_up(quotient * (1 + CALIBRATION_MARGIN))
+
+
 def _slack_price(epsilon: float) -> Fraction:
     """Return 1 + e^epsilon, rounded up: what one unit of slack costs in delta (see ``PrivacyLoss.delta``)."""
     return 1 + Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**48))
@@ -83,6 +101,9 @@ class Filter:
     adaptivity (Smith & Thakurta 2022), and usable_mu-GDP is (epsilon, delta (1 - 2**-20))-DP. The other 2**-20 of
     delta pays for the slack of the implemented noise: their sum is kept to at most that divided by 1 + e^epsilon.
 
+    ``aside`` is a further part of delta that is kept for slack: for mechanisms that are private but for a probability
+    of their own (``ApproximateEvent``), which no Gaussian budget pays for.
+
     All comparisons are between integers. A plan made with ``calibrated_std`` for shares of ``usable_mu(epsilon,
     delta)**2`` that sum to 1 is admitted whole; nothing that is dearer by as much as 2**-80 gets through.
     """
@@ -91,26 +112,35 @@ class Filter:
     delta: float
     spent_units: int = 0
     spent_slack_units: int = 0
+    aside: float = 0.0
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
-        _check_units("spent_units", self.spent_units, _budget_units(self.epsilon, self.delta))
-        _check_units("spent_slack_units", self.spent_slack_units, _slack_budget_units(self.epsilon, self.delta))
+        if nonnegative("aside", self.aside) >= self.delta:
+            raise InvalidParameterError(
+                f"aside = {self.aside} leaves nothing of delta = {self.delta}.", "Set a part of delta aside."
+            )
+        _check_units("spent_units", self.spent_units, self.budget_units)
+        _check_units("spent_slack_units", self.spent_slack_units, self.slack_budget_units)
 
     @classmethod
-    def for_budget(cls, epsilon: float, delta: float) -> Self:
+    def for_budget(cls, epsilon: float, delta: float, aside: float = 0.0) -> Self:
         """Return a filter that has spent nothing."""
-        return cls(epsilon, delta)
+        return cls(epsilon, delta, aside=aside)
 
     @property
     def budget_units(self) -> int:
         """All of mu^2 that may be spent, in units, rounded down."""
-        return _budget_units(self.epsilon, self.delta)
+        return _budget_units(self.epsilon, self._gaussian_delta)
 
     @property
     def slack_budget_units(self) -> int:
         """All of the slack that may be spent, in units, rounded down."""
-        return _slack_budget_units(self.epsilon, self.delta)
+        return _slack_budget_units(self.epsilon, self._gaussian_delta, self.aside)
+
+    @property
+    def _gaussian_delta(self) -> float:
+        return round_down(Fraction(self.delta) - Fraction(self.aside)) if self.aside else self.delta
 
     @property
     def budget(self) -> float:
@@ -160,7 +190,8 @@ class Filter:
         return BudgetExceededError(
             f"The implemented noise is {float(slack * SLACK_UNIT):.3g} from its ideal in total variation, where "
             f"{float(left * SLACK_UNIT):.3g} is left of the share of delta kept for that; nothing happened.",
-            "Use a sampler closer to the ideal, fewer releases, a smaller epsilon or a larger delta.",
+            "Ask for a purely private mechanism, or choose a smaller epsilon, a smaller delta of such a mechanism, "
+            "or a budget that sets more of its delta aside for them (approximate_delta, in a policy).",
         )
 
 
@@ -181,8 +212,9 @@ def _budget_units(epsilon: float, delta: float) -> int:
 
 
 @lru_cache(maxsize=256)
-def _slack_budget_units(epsilon: float, delta: float) -> int:
-    return math.floor(Fraction(delta) * SLACK_SHARE / _slack_price(epsilon) / SLACK_UNIT)
+def _slack_budget_units(epsilon: float, delta: float, aside: float) -> int:
+    kept = Fraction(delta) * SLACK_SHARE + Fraction(aside)
+    return math.floor(kept / _slack_price(epsilon) / SLACK_UNIT)
 
 
 # --- The report afterwards --------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ alarm of several tests together is at most the sum of their levels, whatever han
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
-from scipy.special import chdtr, chdtrc, chdtri, ndtr
+from numpy.typing import NDArray
+from scipy.special import betaincinv, chdtr, chdtrc, chdtri, ndtr, ndtri, ndtri_exp
 
 from dpspca.common.arrays import FloatArray
 
@@ -30,6 +31,7 @@ class Kind(StrEnum):
     SHAPE = "shape"
     RELATION = "relation"
     DISTANCE = "distance"
+    EVENT = "event"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,78 @@ def told_apart(name: str, some: FloatArray, others: FloatArray, mu: float, level
     probability = min(1.0, 2 * float(ndtr((mu - distance) / spread)))
     catches = mu + spread * (_deviations(level / 2) + _deviations(1 - POWER))
     return Finding(Kind.DISTANCE, name, probability, level, some.size + others.size, distance, mu, catches)
+
+
+def outdone(
+    name: str,
+    some: NDArray[np.bool_],
+    others: NDArray[np.bool_],
+    claim: tuple[float, float],
+    level: float,
+) -> Finding:
+    """Test that a set of answers is as nearly as probable over both neighbours as (epsilon, delta) ``claim`` says.
+
+    ``some`` and ``others`` say which answers over either were in the set, which must have been chosen without looking
+    at these answers. With Clopper and Pearson's bounds, each at half a level, P >= l and P' <= u but for that level;
+    l > e^epsilon u + delta is then found out. The set, its complement and the neighbours' order give four such tests,
+    of which a quarter of the level goes to each. ``probability`` is the least level at which one of them speaks.
+
+    ``catches`` is the largest epsilon (for this delta) of which a set could convict a mechanism, one that held all
+    answers over the one and none over the other: a claim above it cannot be refuted with so few answers, and where
+    there is none, no claim can.
+    """
+    counts = [(int(part.sum()), part.size) for part in (some, others, ~some, ~others)]
+    pairs = [(counts[at], counts[at ^ 1]) for at in range(4)]
+    probability = min(1.0, 4 * min(_least_level(*pair, claim) for pair in pairs))
+    measured = max(0.0, *(_seen(*pair, claim[1]) for pair in pairs))
+    best = _seen_at((some.size, some.size), (0, others.size), claim[1], level / 4)
+    return Finding(
+        Kind.EVENT, name, probability, level, some.size + others.size, measured, claim[0], best if best > 0 else None
+    )
+
+
+_Count: TypeAlias = tuple[int, int]
+"""How many, of how many."""
+
+
+def _least_level(some: _Count, others: _Count, claim: tuple[float, float]) -> float:
+    """Bisect to the least level at which the bounds contradict the claim; 1 if none does."""
+    contradicts, agrees = 0.0, -600.0
+    if _seen_at(some, others, claim[1], 1.0) <= claim[0]:
+        return 1.0
+    for _ in range(60):
+        middle = (contradicts + agrees) / 2
+        found = _seen_at(some, others, claim[1], math.exp(middle)) > claim[0]
+        contradicts, agrees = (middle, agrees) if found else (contradicts, middle)
+    return math.exp(contradicts)
+
+
+def _seen_at(some: _Count, others: _Count, delta: float, level: float) -> float:
+    """Give the epsilon that is exceeded but for this level, minus infinity if none is."""
+    (held, of), (rest, among) = some, others
+    least = float(betaincinv(held, of - held + 1, level / 2)) if held else 0.0
+    most = 1 - float(betaincinv(among - rest, rest + 1, level / 2)) if rest < among else 1.0
+    return math.log((least - delta) / most) if least > delta else -math.inf
+
+
+def _seen(some: _Count, others: _Count, delta: float) -> float:
+    """Give the epsilon that the frequencies suggest."""
+    frequency, other = some[0] / some[1], max(others[0], 1) / others[1]
+    return math.log((frequency - delta) / other) if frequency > delta else -math.inf
+
+
+def laplace_as_normal(residuals: NDArray[np.int64], scale: float, uniforms: FloatArray) -> FloatArray:
+    """Turn discrete Laplace residuals of this scale into exactly normal ones, given as many uniform numbers.
+
+    With q = e^(-1/scale), P(x >= m) = q^m/(1 + q) for m >= 1. A uniform number divides the probability of the integer
+    itself, so that the distribution function is uniform, and its normal quantile normal.
+    """
+    ratio, sizes = math.exp(-1 / scale), np.abs(residuals).astype(np.float64)
+    within = np.log1p(-uniforms * -math.expm1(-1 / scale))
+    tails = -ndtri_exp(within - sizes / scale - math.log1p(ratio))
+    at_zero = ndtri((ratio + uniforms * (1 - ratio)) / (1 + ratio))
+    normal: FloatArray = np.where(sizes == 0, at_zero, np.sign(residuals) * tails)
+    return normal
 
 
 def _deviations(tail: float) -> float:

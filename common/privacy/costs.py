@@ -15,7 +15,15 @@ from functools import lru_cache
 from typing import Any, Final
 
 from .calibrate import gaussian_delta, pure_mu, root_up, round_down
-from .events import Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent, checked_events
+from .events import (
+    ApproximateEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    ParallelEvent,
+    PureEvent,
+    checked_events,
+)
 
 UNIT: Final = Fraction(1, 2**80)
 """One unit of mu^2: sums stay small integers that any store can hold as text."""
@@ -29,9 +37,9 @@ SLACK_UNIT: Final = Fraction(1, 2**256)
 def cost_units(events: Iterable[Event]) -> int:
     """Return what the events cost together, in units of mu^2, each rounded up.
 
-    Gaussian events cost (sensitivity/std)^2, an exact rational of the floats in them. Pure and Laplace events cost
-    the square of ``pure_mu``. GDP composes by adding squares (Dong, Roth & Su 2022, Corollary 2). A parallel event
-    costs what its dearest group costs.
+    Gaussian events cost (sensitivity/std)^2, an exact rational of the floats in them. Pure, approximate and Laplace
+    events cost the square of ``pure_mu``. GDP composes by adding squares (Dong, Roth & Su 2022, Corollary 2). A
+    parallel event costs what its dearest group costs.
     """
     return sum(_event_units(event) for event in checked_events(events))
 
@@ -49,7 +57,7 @@ def _event_units(event: Event) -> int:
     match event:
         case GaussianEvent():
             return _whole_units((Fraction(event.sensitivity) / Fraction(event.std)) ** 2)
-        case LaplaceEvent() | PureEvent():
+        case LaplaceEvent() | PureEvent() | ApproximateEvent():
             return _whole_units(Fraction(pure_mu(event.epsilon)) ** 2)
         case ParallelEvent():
             return max(cost_units(group) for group in event.groups)
@@ -63,6 +71,8 @@ def _event_slack_units(event: Event) -> int:
     match event:
         case GaussianEvent() | LaplaceEvent():
             return math.ceil(Fraction(event.slack) / SLACK_UNIT)
+        case ApproximateEvent():
+            return math.ceil(Fraction(event.delta) / SLACK_UNIT)
         case PureEvent():
             return 0
         case ParallelEvent():
@@ -150,8 +160,8 @@ def _options(event: Event) -> tuple[Mixture, ...]:
             return (Mixture(gaussian_units=_event_units(event), slack_units=_event_slack_units(event)),)
         case LaplaceEvent():
             return (Mixture(laplace=_nonzero(event.epsilon), slack_units=_event_slack_units(event)),)
-        case PureEvent():
-            return (Mixture(pure=_nonzero(event.epsilon)),)
+        case PureEvent() | ApproximateEvent():
+            return (Mixture(pure=_nonzero(event.epsilon), slack_units=_event_slack_units(event)),)
         case ParallelEvent():
             return _undominated(case for group in event.groups for case in worst_cases(group))
 

@@ -73,6 +73,26 @@ class PureEvent:
 
 @final
 @dataclass(frozen=True, slots=True)
+class ApproximateEvent:
+    """Any (epsilon, delta)-DP mechanism of which nothing more is known.
+
+    For two neighbours there are mechanisms that are (epsilon, 0)-DP on these two and within total variation delta of
+    this one on each (Kairouz, Oh & Viswanath 2015, by whose Theorem 2 every such pair of outputs is simulated from one
+    that shows its input with probability delta and is randomised response otherwise). So delta is a slack, and the
+    rest a pure event.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        nonnegative("epsilon", self.epsilon)
+        if nonnegative("delta", self.delta) >= 1:
+            raise InvalidParameterError(f"delta = {self.delta} promises nothing.", "Give a number far below 1.")
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class ParallelEvent:
     """Groups of events on disjoint sets of rows: the cost is the largest group's, not the sum.
 
@@ -94,7 +114,7 @@ class ParallelEvent:
             checked_events(group)
 
 
-Event: TypeAlias = GaussianEvent | LaplaceEvent | PureEvent | ParallelEvent
+Event: TypeAlias = GaussianEvent | LaplaceEvent | PureEvent | ApproximateEvent | ParallelEvent
 
 
 def checked_events(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -111,7 +131,7 @@ def _checked_event(event: object) -> Event:
         return event
     raise InvalidTypeError(
         f"A {type(event).__name__} is no privacy event.",
-        "Give GaussianEvent, LaplaceEvent, PureEvent or ParallelEvent objects.",
+        "Give GaussianEvent, LaplaceEvent, PureEvent, ApproximateEvent or ParallelEvent objects.",
     )
 
 

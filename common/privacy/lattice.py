@@ -35,6 +35,9 @@ MAX_PARTIES: Final = 128
 MAX_STD: Final = 2.0**50
 """Largest noise, in units: its tails, cut within 20 standard deviations, stay below 2^55."""
 
+MAX_SCALE: Final = 2.0**48
+"""Largest scale of Laplace noise, in units: its longer tails, cut within 116 scales, stay below 2^55 as well."""
+
 ORTHONORMALITY: Final = 2.0**-26
 """How far Q^T Q may be from the identity, in Frobenius norm, before a basis is refused; priced into ``basis_gain``."""
 

@@ -39,7 +39,7 @@ in 65,000 that needs further words to be decided, on the random words; never on 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -144,15 +144,18 @@ def lattice_std(continuous_std: float) -> float:
     return std
 
 
-def _sums(terms: Iterable[_Term], count: int, source: WordSource) -> NDArray[np.int64]:
+def _sums(terms: Sequence[_Term], count: int, source: WordSource) -> NDArray[np.int64]:
     """Return ``count`` draws of the sum of the terms, a batch at a time."""
     if count < 0:
         raise InvalidParameterError(f"Cannot draw {count} numbers.", "Ask for zero or more.")
-    draws = np.zeros(count, np.int64)
+    draws = np.empty(count, np.int64)
+    scratch = Scratch(min(count, _BATCH))
     for start in range(0, count, _BATCH):
         batch = draws[start : start + _BATCH]
-        scratch = Scratch(len(batch))
-        for term in terms:
+        if len(batch) != len(scratch.values):
+            scratch = Scratch(len(batch))
+        batch[...] = terms[0].table.look_up(source, scratch)  # its multiplier is one
+        for term in terms[1:]:
             values = term.table.look_up(source, scratch)
             values *= term.multiplier
             batch += values

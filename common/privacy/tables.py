@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from .keystream import WordSource
 
-LARGEST_REACH: Final = (1 << 15) - 1  # 2^16 cells of 8 bytes: half of a common second-level cache
+LARGEST_REACH: Final = (1 << 15) - 1  # 2^16 cells of 4 bytes: a quarter of a common second-level cache
 TABLE_ERROR: Final = Fraction(1, 1 << 175)
 
 _POINT: Final = 240  # weights are built in units of 2^-240: eight of Python's 30-bit digits
@@ -92,14 +92,13 @@ def scaled_exp(exponent: Fraction) -> int:
 class AliasTable:
     """A symmetric distribution on -reach..reach; see the module for what a lookup promises.
 
-    ``thresholds`` holds the first 32 - m bits of each threshold, shifted above the m bits that choose the cell, so
-    that a whole word compares with it; ``remainders`` holds its last 160 bits, least significant word first.
+    An entry holds what one access to memory should tell of a cell: above, the first 32 - m bits of its threshold, and
+    in the m bits below, its alias. ``remainders`` holds the threshold's last 160 bits, least significant word first.
     """
 
     reach: int
     bits: int
-    thresholds: NDArray[np.uint32]
-    jumps: NDArray[np.int32]
+    entries: NDArray[np.uint32]
     remainders: NDArray[np.uint32]
 
     @classmethod
@@ -109,24 +108,45 @@ class AliasTable:
         bits = max(1, (2 * reach).bit_length())
         thresholds, aliases = _sweep(_whole(weights, 1 << bits), 1 << (_RESOLUTION - bits))
         split = _as_words(thresholds)
-        jumps = np.subtract(aliases, np.arange(1 << bits), dtype=np.int32)
-        table = cls(reach, bits, split[:, _TIE_WORDS] << np.uint32(bits), jumps, split[:, :_TIE_WORDS].copy())
-        for array in (table.thresholds, table.jumps, table.remainders):
+        entries = (split[:, _TIE_WORDS] << np.uint32(bits)) | np.array(aliases, np.uint32)
+        table = cls(reach, bits, entries, split[:, :_TIE_WORDS].copy())
+        for array in (table.entries, table.remainders):
             array.setflags(write=False)  # every thread reads the same table
         return table
 
+    @property
+    def thresholds(self) -> NDArray[np.uint32]:
+        """The first bits of every threshold, above the m bits that choose a cell."""
+        return self.entries & ~self._low
+
+    @property
+    def jumps(self) -> NDArray[np.int32]:
+        """How far every cell's alias is from it."""
+        jumps: NDArray[np.int32] = np.subtract(self.entries & self._low, np.arange(1 << self.bits), dtype=np.int32)
+        return jumps
+
+    @property
+    def _low(self) -> np.uint32:
+        """The bits of a word that choose the cell."""
+        return np.uint32((1 << self.bits) - 1)
+
     def look_up(self, source: WordSource, scratch: "Scratch") -> NDArray[np.intp]:
         """Fill ``scratch.values`` with independent draws and return it."""
-        words, cells, other, hit = source.words(len(scratch.values)), scratch.values, scratch.other, scratch.hit
-        np.bitwise_and(words, np.uint32((1 << self.bits) - 1), out=cells, casting="unsafe")
-        thresholds = self.thresholds.take(cells, out=other.view(np.uint32), mode="clip")
-        np.greater_equal(words, thresholds, out=hit)
-        words -= thresholds  # of a tie this leaves the cell: the bits above it cancel
-        jumps = self.jumps.take(cells, out=other, mode="clip")
+        words, cells, compared, hit = source.words(len(scratch.values)), scratch.values, scratch.compared, scratch.hit
+        low = self._low
+        np.bitwise_and(words, low, out=cells, casting="unsafe")
+        found = self.entries.take(cells, out=scratch.found, mode="clip")
+        np.bitwise_or(words, low, out=compared)  # whatever alias stands below a threshold, it decides nothing
+        np.greater_equal(compared, found, out=hit)
+        np.bitwise_xor(words, found, out=compared)
+        np.less_equal(compared, low, out=scratch.tied)  # the bits above the cell are those of the threshold
+        words &= low
+        found &= low
+        found -= words  # modulo 2^32, where a jump back is a large number
+        jumps = found.view(np.int32)
         jumps *= hit
         cells += jumps
-        np.less(words, np.uint32(1 << self.bits), out=hit)
-        self._settle(np.flatnonzero(hit), words, cells, source)
+        self._settle(np.flatnonzero(scratch.tied), words, cells, source)
         cells -= self.reach
         return cells
 
@@ -146,8 +166,10 @@ class Scratch:
 
     def __init__(self, size: int) -> None:
         self.values = np.empty(size, np.intp)
-        self.other = np.empty(size, np.int32)
+        self.found = np.empty(size, np.uint32)
+        self.compared = np.empty(size, np.uint32)
         self.hit = np.empty(size, np.bool_)
+        self.tied = np.empty(size, np.bool_)
 
 
 def _whole(weights: Sequence[int], cells: int) -> list[int]:

@@ -36,11 +36,11 @@ _NEIGHBOURS = {
         "so that it is protected whether a row is present at all."
     ),
     PrivacyUnit.ENTRY: (
-        "Two data sets are neighbours if they are matrices of the same shape that differ by at most 1 in a single "
-        "entry (in a symmetric matrix: in that entry and its mirror image); a whole row is not protected."
+        "Two data sets are neighbours if they are matrices of the same shape that differ by at most the stated bound "
+        "in a single entry (in a symmetric matrix: in that entry and its mirror image); a whole row is not protected."
     ),
     PrivacyUnit.SPECTRAL: (
         "Two data sets are neighbours if they are matrices of the same shape whose difference stretches no vector "
-        "by more than a factor of 1 (spectral norm at most 1)."
+        "by more than the stated bound (its spectral norm is at most that)."
     ),
 }

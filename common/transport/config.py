@@ -58,6 +58,7 @@ class DatabaseUrl(str):
 Place: TypeAlias = Path | DatabaseUrl | None
 Mebibytes: TypeAlias = int | None
 OptionalPath: TypeAlias = Path | None
+OptionalPaths: TypeAlias = dict[str, Path] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +74,7 @@ class CoordinatorConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderConfig:
-    """What a provider is told; ``data_sets`` maps the names that jobs use to files.
+    """What a provider is told; ``data_sets`` maps the names that jobs use to files, ``persons`` to whose rows they are.
 
     Left out, the ledger is in a folder beside the settings, and its head, its second path, in the identity's folder.
     """
@@ -83,6 +84,7 @@ class ProviderConfig:
     revocations: Path
     policy: Path
     data_sets: dict[str, Path]
+    persons: OptionalPaths = None
     ledger: OptionalPath = None
     ledger_head: OptionalPath = None
 
@@ -154,7 +156,8 @@ def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN40
         return _place(path, each.name, value)
     if each.type == Mebibytes and type(value) is int and 0 < value <= _MOST_MEBIBYTES:
         return value
-    if each.type == dict[str, Path] and isinstance(value, dict) and all(isinstance(v, str) for v in value.values()):
+    are_texts = isinstance(value, dict) and all(isinstance(place, str) for place in value.values())
+    if each.type in {dict[str, Path], OptionalPaths} and isinstance(value, dict) and are_texts:
         return {name: path.parent / place for name, place in value.items()}
     raise InvalidParameterError(f"{path}: {each.name} is {value!r}.", _SAMPLES)
 

@@ -5,6 +5,7 @@ and so no date is looked at: keys are renewed and withdrawn, and what was signed
 a provider's key can have its ledger doubted, which stops its answers and gives nothing away.
 """
 
+from functools import lru_cache
 from typing import Final, Protocol
 
 from cryptography.exceptions import InvalidSignature
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
-from .certificates import read_key
+from .certificates import PrivateKey, read_key
 from .errors import NotTrustedError, require_trust
 from .names import PartyName
 from .signing import Signer
@@ -23,6 +24,7 @@ MAX_RECEIPT_BYTES: Final = 1 << 13
 """Several times what one takes."""
 _PURPOSE: Final = b"dpspca receipt of a ledger, version 1\0"
 _WHOLE_BYTES: Final = 8
+_ALGORITHM: Final = ec.ECDSA(SHA256())
 _IGNORE: Final = "Nothing need be done: it is ignored."
 
 
@@ -39,7 +41,7 @@ class Headed(Protocol):
 
 def issue(identity: Signer, head: Headed) -> pb.Receipt:
     """Sign how far our ledger has come."""
-    signature = read_key(identity.key_pem).sign(_signed(identity.name, head), ec.ECDSA(SHA256()))
+    signature = _key(identity.key_pem).sign(_signed(identity.name, head), _ALGORITHM)
     return pb.Receipt(
         ledger=head.ledger,
         entries=head.entries,
@@ -56,9 +58,15 @@ def require_own(receipt: pb.Receipt, provider: PartyName, authority_pem: bytes) 
     party, key = holder_of(receipt.certificate, authority_pem)
     require_trust(party == provider, f"The receipt is of {party}, not of {provider}.", _IGNORE)
     try:
-        key.verify(receipt.signature, _signed(provider, receipt), ec.ECDSA(SHA256()))
+        key.verify(receipt.signature, _signed(provider, receipt), _ALGORITHM)
     except (InvalidSignature, ValueError):
         raise NotTrustedError(f"The receipt was not signed by {provider}.", _IGNORE) from None
+
+
+@lru_cache(1)
+def _key(pem: bytes) -> PrivateKey:
+    """Read our key once, not for every answer: that takes as long as to sign. A renewed one is read anew."""
+    return read_key(pem)
 
 
 def _signed(provider: PartyName, head: Headed) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -37,6 +37,8 @@ from .names import PartyName, Role
 MAX_LIST_BYTES: Final = 1 << 24
 MAX_REMEMBERED: Final = 1024
 """Certificates of which it is remembered that the authority issued them."""
+Span: TypeAlias = tuple[datetime, datetime]
+"""From when, and until when."""
 _FETCH: Final = "Install the operator's newest revocation list."
 
 
@@ -114,32 +116,55 @@ def write_revocations(
 
 def peer_of(certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked: RevocationList) -> PartyName:
     """Say who holds this certificate, or refuse."""
-    party, certificate, authority, fingerprint = _issued(certificate_pem, authority_pem)
-    _require_in_force(authority, now, "The authority's certificate")
-    _require_in_force(certificate, now, f"The certificate of {party}")
-    life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
-    require_trust(life <= MAX_LIFE + CLOCK_SKEW, f"The certificate of {party} lives too long.", "Have it renewed.")
-    require_trust(revoked.authority == fingerprint, "The revocation list at hand is another authority's.", _FETCH)
+    known = _issued(certificate_pem, authority_pem)
+    party, (since, until) = known.party, known.in_force
+    _require_in_force(known.authority_in_force, now, "The authority's certificate")
+    _require_in_force(known.in_force, now, f"The certificate of {party}")
+    short = until - since <= MAX_LIFE + CLOCK_SKEW
+    require_trust(short, f"The certificate of {party} lives too long.", "Have it renewed.")
+    require_trust(revoked.authority == known.authority, "The revocation list at hand is another authority's.", _FETCH)
     revoked.require_current(now)
-    free = certificate.serial_number not in revoked.serials
+    free = known.serial not in revoked.serials
     require_trust(free, f"The certificate of {party} was revoked.", "Ask the federation's operator why.")
     return party
 
 
 def holder_of(certificate_pem: bytes, authority_pem: bytes) -> tuple[PartyName, PublicKey]:
     """Say to whom the authority issued a certificate, and over which key; whether it still counts is not looked at."""
-    party, certificate, _, _ = _issued(certificate_pem, authority_pem)
-    return party, public_key_of(certificate)
+    known = _issued(certificate_pem, authority_pem)
+    return known.party, known.key
+
+
+@dataclass(frozen=True, slots=True)
+class _Issued:
+    """What a certificate says that the authority issued, taken out of it."""
+
+    party: PartyName
+    key: PublicKey
+    serial: int
+    in_force: Span
+    authority: bytes
+    """Fingerprint of the authority's certificate."""
+    authority_in_force: Span
 
 
 @lru_cache(MAX_REMEMBERED)
-def _issued(
-    certificate_pem: bytes, authority_pem: bytes
-) -> tuple[PartyName, x509.Certificate, x509.Certificate, bytes]:
+def _issued(certificate_pem: bytes, authority_pem: bytes) -> _Issued:
     """Verify what never changes, who issued a certificate and to whom, once: the same parties are judged often."""
     authority = read_authority(authority_pem)
     certificate = read_certificate(certificate_pem)
-    return name_in(certificate, authority), certificate, authority, authority.fingerprint(SHA256())
+    return _Issued(
+        party=name_in(certificate, authority),
+        key=public_key_of(certificate),
+        serial=certificate.serial_number,
+        in_force=_span(certificate),
+        authority=authority.fingerprint(SHA256()),
+        authority_in_force=_span(authority),
+    )
+
+
+def _span(certificate: x509.Certificate) -> Span:
+    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
 def require_role(party: PartyName, *allowed: Role) -> None:
@@ -156,8 +181,8 @@ def _list_extensions(number: int, issuer: PublicKey) -> Extensions:
     ]
 
 
-def _require_in_force(certificate: x509.Certificate, now: datetime, what: str) -> None:
-    since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+def _require_in_force(span: Span, now: datetime, what: str) -> None:
+    since, until = span
     if not since <= whole_second(now) < until:
         raise NotNowError(f"{what} holds from {since} to {until}.", "Renew it, or correct the clock.")
 

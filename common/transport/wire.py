@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray, refuse
 from dpspca.common.errors import InvalidAnswerError
+from dpspca.common.matrix_queries import CappedProduct, EntryTotal, MatrixProduct, SpectralProduct, SymmetricProduct
 from dpspca.common.plan import Step
 from dpspca.common.queries import (
     BasisQuery,
@@ -26,9 +27,12 @@ from dpspca.common.queries import (
     CountAbove,
     Covariance,
     CovarianceProduct,
+    CovarianceTriangle,
     SquaredColumns,
 )
 from dpspca.common.question import Extent, RowQuery, RowSparse
+from dpspca.common.sketch_queries import BODIED, SketchQuery
+from dpspca.common.subspace_queries import SUBSPACE_QUESTIONS, SubspaceQuery
 
 FRAME: Final = 2**20
 
@@ -53,6 +57,8 @@ class Announcement:
     @property
     def size(self) -> int:
         """Bytes of content."""
+        if self.kind in _BODIED:
+            return _BODIED[self.kind].body_size(self.extent)
         return self.basis_size + (_REAL.itemsize * self.extent.dimension if self.centred else 0)
 
     @property
@@ -67,13 +73,17 @@ def announce(query: RowQuery) -> Announcement:
     centred = getattr(query, "center", None) is not None
     if isinstance(query, CountAbove):
         return Announcement(query.kind, query.extent, threshold=query.threshold, power=query.power)
+    if isinstance(query, CappedProduct):
+        return Announcement(query.kind, query.extent, threshold=query.largest)
     return Announcement(query.kind, query.extent, centred)
 
 
 def content(query: RowQuery) -> bytes:
     """Write a question's content: the rows of its basis that are not zero, their indices first, then its centre."""
+    if isinstance(query, SketchQuery):
+        return query.body
     parts: list[NDArray[Any]] = []
-    if isinstance(query, BasisQuery):
+    if isinstance(query, BasisQuery | MatrixProduct):
         parts += [query.kept.support.astype(_INDEX), np.ascontiguousarray(query.kept.rows, dtype=_REAL)]
     if isinstance(query, BasisQuery | ColumnsQuery) and query.center is not None:
         parts.append(query.center.astype(_REAL, copy=False))
@@ -122,6 +132,8 @@ class QuestionReader:
         """Give the question, checked as every question is."""
         if not self.complete:
             refuse(f"{self._received} of {self._announced.size} bytes arrived.", "Send the question whole.")
+        if self._announced.kind in _BODIED:
+            return _BODIED[self._announced.kind].of_body(self._announced.extent, self._content.data)
         return _READERS[self._announced.kind](self._announced, self._content.data, self._basis_hash.hexdigest())
 
 
@@ -190,7 +202,17 @@ def _read_center(announced: Announcement, received: Received) -> FloatArray | No
     return np.frombuffer(received[len(received) - size :], dtype=_REAL).astype(np.float64)
 
 
+_BODIED: Final[Mapping[str, type[SketchQuery]]] = MappingProxyType({each.kind: each for each in BODIED})
+"""Questions that know themselves how their content is written."""
+
 _Reader: TypeAlias = Callable[[Announcement, Received, str], RowQuery]
+
+
+def _reader_of(question: type[SubspaceQuery]) -> _Reader:
+    return lambda announced, received, _: question(
+        announced.extent.dimension, _read_center(announced, received), announced.extent.columns
+    )
+
 
 _READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
     {
@@ -200,10 +222,22 @@ _READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
         Covariance.kind: lambda announced, received, _: Covariance(
             announced.extent.dimension, _read_center(announced, received)
         ),
+        CovarianceTriangle.kind: lambda announced, received, _: CovarianceTriangle(
+            announced.extent.dimension, _read_center(announced, received)
+        ),
         SquaredColumns.kind: lambda announced, received, _: SquaredColumns(
             announced.extent.dimension, _read_center(announced, received)
         ),
-        CovarianceProduct.kind: lambda *whole: CovarianceProduct(*_read_basis(*whole)),
+        CovarianceProduct.kind: lambda announced, *rest: CovarianceProduct(
+            *_read_basis(announced, *rest), announced.extent.block, announced.extent.blocks
+        ),
         CompressedCovariance.kind: lambda *whole: CompressedCovariance(*_read_basis(*whole)),
+        SymmetricProduct.kind: lambda *whole: SymmetricProduct(_read_basis(*whole)[0]),
+        CappedProduct.kind: lambda announced, *rest: CappedProduct(
+            _read_basis(announced, *rest)[0], largest=announced.threshold
+        ),
+        SpectralProduct.kind: lambda *whole: SpectralProduct(_read_basis(*whole)[0]),
+        EntryTotal.kind: lambda announced, _, __: EntryTotal(announced.extent.dimension),
     }
+    | {each.kind: _reader_of(each) for each in SUBSPACE_QUESTIONS}
 )

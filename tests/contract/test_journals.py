@@ -104,6 +104,9 @@ def test_accepted_jobs_come_back_in_order_with_what_was_signed(again: Open) -> N
     found = again().jobs()
     assert [(each.job, each.signed) for each in found] == [(job, job.name.encode() + b"\0\xff") for job in others]
     assert {(each.questions, each.model_bytes) for each in found} == {(0, 0)}
+    reopened = again()
+    assert [reopened.signed(job.name) for job in others] == [job.name.encode() + b"\0\xff" for job in others]
+    assert reopened.signed("nobody's") == b""
 
 
 @every

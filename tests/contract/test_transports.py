@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import examples
 import numpy as np
 import pytest
 import scipy.sparse
@@ -24,33 +25,13 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
 from dpspca.common.plan import Step
 from dpspca.common.privacy.keystream import KeyStream, WordSource
-from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.spec import Centering, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.preparation import check_rows
 from dpspca.server.roster import QUEUE, Link
 
-# For every algorithm. The first example goes through every test: it takes sparse rows, and begins with a short answer.
-EXAMPLES: dict[str, dict[str, JobSpec]] = {
-    "dps-pca": {
-        "plain": spec(),
-        "one component": spec(components=1),
-        "every column in the support": spec(options={"sparsity": 30, "rounds": 2}),
-        "as many rounds as the budget affords": spec(budget=Budget(0.5, 1e-6), options={"sparsity": 6}),
-        "published start": spec(options={"sparsity": 6, "rounds": 2, "start": "published"}, seed=7),
-        "published accounting": spec(accounting=Accounting.PUBLISHED, options={"sparsity": 6, "rounds": 3}),
-        "nothing but rounds": spec(explained_variance=False),
-        "noisy count": spec(unit=PrivacyUnit.ROW_ADD_REMOVE),
-        "named columns": spec(schema=Schema.of([f"gene {number}" for number in range(30)])),
-        "rows streamed and not squared": spec(schema=Schema(120), options={"sparsity": 6, "rounds": 2}),
-        "public mean": spec(centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
-        "private mean": spec(centering=Centering.PRIVATE, mean_bound=9.0),
-        "private mean by a noisy count": spec(
-            unit=PrivacyUnit.ROW_ADD_REMOVE, centering=Centering.PRIVATE, mean_bound=9.0, explained_variance=False
-        ),
-    }
-}
+EXAMPLES = {name: each.jobs for name, each in examples.EXAMPLES.items()}
 NAMED = {f"{algorithm}: {name}": what for algorithm, table in EXAMPLES.items() for name, what in table.items()}
 ALL = [pytest.param(what, id=name) for name, what in NAMED.items()]
 SPARSE = [pytest.param(what, id=name) for name, what in NAMED.items() if what.centering is Centering.NONE]
@@ -80,6 +61,22 @@ def sparse(dimension: int) -> Any:
 def divided(rows: Any, parties: int) -> dict[str, Any]:
     edges = [0, *CUTS[parties], rows.shape[0]]
     return {f"site-{number}": rows[edges[number] : edges[number + 1]] for number in range(parties)}
+
+
+def symmetric(dimension: int, number: int, *, is_sparse: bool) -> Any:
+    """Make a share of a symmetric matrix; shares overlap, and add up."""
+    rng = np.random.default_rng([dimension, number])
+    made = scipy.sparse.random_array((dimension, dimension), density=0.1 if is_sparse else 1.0, rng=rng)
+    share = scipy.sparse.csr_array(made + made.T) * 40
+    return share if is_sparse else share.toarray()
+
+
+def data_for(what: JobSpec, parties: int, *, is_sparse: bool = False) -> dict[str, Any]:
+    """Give every party rows or a share of a symmetric matrix, as the job's unit has it."""
+    dimension = what.schema.dimension
+    if what.unit.is_row:
+        return divided(sparse(dimension) if is_sparse else dense(dimension), parties)
+    return {f"site-{number}": symmetric(dimension, number, is_sparse=is_sparse) for number in range(parties)}
 
 
 def noise(what: JobSpec, number: int) -> WordSource:
@@ -200,13 +197,13 @@ def test_every_algorithm_of_the_catalogue_has_examples_here() -> None:
 @pytest.mark.parametrize("parties", [1, 2, 5])
 @pytest.mark.parametrize("what", ALL)
 def test_over_dense_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec, parties: int) -> None:
-    check_over_the_wire(town, what, divided(dense(what.schema.dimension), parties))
+    check_over_the_wire(town, what, data_for(what, parties))
 
 
 @pytest.mark.parametrize("parties", [1, 2, 5])
 @pytest.mark.parametrize("what", SPARSE)
 def test_over_sparse_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec, parties: int) -> None:
-    check_over_the_wire(town, what, divided(sparse(what.schema.dimension), parties))
+    check_over_the_wire(town, what, data_for(what, parties, is_sparse=True))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +213,7 @@ def test_over_sparse_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec,
 )
 @pytest.mark.parametrize("what", FIRST)
 def test_in_whatever_order_answers_arrive_the_model_is_the_same_bytes(town: Town, what: JobSpec, order: Order) -> None:
-    shards = divided(dense(what.schema.dimension), 5)
+    shards = data_for(what, 5)
     shards["site-3"] = scipy.sparse.csr_array(shards["site-3"])
     check_over_the_wire(town, what, shards, order)
 
@@ -230,7 +227,7 @@ def test_however_the_frames_of_long_answers_mingle_the_model_is_the_same_bytes(t
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("what", FIRST)
 def test_in_whatever_order_providers_connect_the_model_is_the_same_bytes(town: Town, what: JobSpec, seed: int) -> None:
-    shards = divided(dense(what.schema.dimension), 5)
+    shards = data_for(what, 5)
     connecting, named = (np.random.default_rng([seed, draw]).permutation(list(shards)).tolist() for draw in range(2))
 
     async def scenario() -> None:
@@ -280,7 +277,7 @@ async def begun(running: Running, post: Post, job: tuple[str, JobSpec], names: S
 @pytest.mark.parametrize("second", ["cohort", "trial"], ids=["one data set", "two data sets"])
 @pytest.mark.parametrize("what", FIRST)
 def test_two_jobs_at_once_leave_each_other_s_bytes_alone(town: Town, what: JobSpec, second: str, order: Order) -> None:
-    shards = {"cohort": divided(dense(what.schema.dimension), 3), "trial": divided(sparse(what.schema.dimension), 3)}
+    shards = {"cohort": data_for(what, 3), "trial": data_for(what, 3, is_sparse=True)}
     check_at_once(town, [("cohort", what), (second, replace(what, seed=1))], shards, order)
 
 

@@ -117,7 +117,8 @@ def test_a_panel_goes_through_four_providers_and_leaves_nothing_but_its_results(
 def test_a_demonstration_that_is_told_to_stop_ends_what_it_started(
     number: signal.Signals, tmp_path: Path, room: Path
 ) -> None:
-    demo = started(tmp_path, room)
+    # Large enough not to be over before it is told.
+    demo = started(tmp_path, room, "--rows", "40000", "--dimension", "1500", "--epsilon", "40")
     assert demo.stderr is not None
     assert demo.stderr.readline().startswith("0 of ")
     assert left_behind(room) != []

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from dpspca.common.transport.names import Role
 from dpspca.common.transport.receipts import MAX_RECEIPT_BYTES, issue
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.entries import Head
+from dpspca.provider.peers import PeerReceipts
 from dpspca.provider.sqlite_ledger import SqliteLedger, verify
 
 SITE = "site-0"
@@ -210,5 +211,106 @@ def test_t12_a_coordinator_keeps_and_shows_no_receipt_but_a_provider_s_own(town:
             with pytest.raises(JobFailedError):
                 await job.result()
             assert running.coordinator.roster.receipts == {SITE: true}
+
+    asyncio.run(scenario())
+
+
+# --- What providers keep for one another ------------------------------------------------------------------------------
+
+
+def test_t12_where_the_coordinator_lost_its_memory_too_another_provider_bears_witness(
+    town: Town, tmp_path: Path
+) -> None:
+    """Whichever of the two comes first."""
+
+    async def scenario(witness_first: bool) -> None:
+        home = tmp_path / ("early" if witness_first else "late")
+        provider, peers = Provider.at(home / SITE), PeerReceipts(home / "peers")
+        home.mkdir(exist_ok=True)
+        async with federation(town, names=[]) as running:
+            await running.start("site-1", peers=peers)
+            async with provider.up(running) as ledger:
+                await both_answer(running)
+            before, backup = ledger.head().entries, provider.copied()
+            async with provider.up(running):
+                await both_answer(running)
+                await until(lambda: heard(peers, SITE, before + 1))
+        provider.restored(backup)
+        kept = PeerReceipts(home / "peers")  # as the other daemon reads it when it starts again
+        async with federation(town, names=[]) as running:  # a coordinator that has never heard of anybody
+            if witness_first:
+                await running.start("site-1", peers=kept)
+            async with provider.up(running) as ledger:
+                if not witness_first:
+                    assert ledger.quarantine is None
+                    await running.start("site-1", peers=kept)
+                await until(lambda: ledger.quarantine)
+                assert "it went back" in str(ledger.quarantine)
+
+    for witness_first in (True, False):
+        asyncio.run(scenario(witness_first))
+
+
+async def both_answer(running: Running) -> None:
+    job = await patiently(lambda: running.analyst.submit(spec(), "cohort", [SITE, "site-1"]))
+    assert (await job.result()).statement.parties == 2
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  # nobody tells of these changes
+            await asyncio.sleep(0.02)
+
+
+def heard(peers: PeerReceipts, name: str, entries: int) -> bool:
+    return any(each.provider == name and each.receipt.entries >= entries for each in peers.held())
+
+
+def test_t12_what_a_peer_did_not_sign_is_neither_kept_nor_believed(town: Town) -> None:
+    me, eve = (town.identity(Role.PROVIDER, name) for name in ("site-0", "eve"))
+    peers = PeerReceipts()
+    made_up = [
+        pb.HeldReceipt(provider="site-1", receipt=issue(eve, FAR)),  # eve speaks for another
+        pb.HeldReceipt(provider="site-0", receipt=issue(me, FAR)),  # one's own says nothing new
+        pb.HeldReceipt(provider="eve", receipt=pb.Receipt(ledger="x", entries=5)),
+        pb.HeldReceipt(),
+    ]
+    peers.keep(made_up, me.name, me.authority_pem)
+    assert peers.held() == []
+    signed = [pb.HeldReceipt(provider="eve", receipt=issue(eve, replace(FAR, entries=many))) for many in (5, 9, 7)]
+    peers.keep(signed, me.name, me.authority_pem)
+    assert [each.receipt.entries for each in peers.held()] == [9]
+    for ledger in "abc":
+        peers.keep(
+            [pb.HeldReceipt(provider="eve", receipt=issue(eve, Head(ledger * 32, 3, "ab" * 32)))],
+            me.name,
+            me.authority_pem,
+        )
+    assert [each.receipt.ledger[0] for each in peers.held()] == ["b", "c"]
+
+
+def test_what_is_kept_for_others_and_cannot_be_read_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "peers").write_bytes(b"\xff\xff\xff")
+    (tmp_path / "peers").chmod(0o600)
+    assert PeerReceipts(tmp_path / "peers").held() == []
+
+
+# --- Jobs that ended while a provider was away ------------------------------------------------------------------------
+
+
+def test_a_provider_that_was_away_when_its_job_ended_hears_so_when_it_is_back(town: Town, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        provider = Provider.at(tmp_path / SITE)
+        async with federation(town, names=[]) as running:
+            await running.start("site-1")
+            async with provider.up(running) as ledger:
+                what = spec(minimum_parties=1, answer_seconds=2, options={"sparsity": 6, "rounds": 40})
+                job = await running.analyst.submit(what, "cohort", [SITE, "site-1"])
+                await until(ledger.unfinished)
+            await job.cancel()
+            with provider.place.start() as ledger:
+                assert len(ledger.unfinished()) == 1
+            async with provider.up(running) as ledger:
+                await until(lambda: not ledger.unfinished())
 
     asyncio.run(scenario())

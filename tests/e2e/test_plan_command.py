@@ -33,6 +33,9 @@ def test_a_plan_lists_every_question_and_its_shares_make_up_the_total(
         "name": "count",
         "kind": "count",
         "numbers": 1,
+        "block": None,
+        "noise": "none",
+        "noise_fits": False,
         "noise_std": 0,
         "mu": 0,
         "share": 0,
@@ -151,11 +154,11 @@ def test_the_estimators_words_name_the_units_of_rows_too(word: str, here: Callab
 
 
 @pytest.mark.parametrize("unit", ["entry", "spectral"])
-def test_units_that_no_row_can_have_are_not_offered(unit: str, here: Callable[..., Ended]) -> None:
-    ended = here("plan", *JOB, "--unit", unit)
-    assert ended.code == 2
-    assert "'replace-one'" in ended.err
-    assert "'spectral'," not in ended.err
+def test_a_unit_that_the_algorithm_has_not_is_refused_with_those_that_it_has(
+    unit: str, here: Callable[..., Ended]
+) -> None:
+    refusal = here("plan", *JOB, "--unit", unit).complaint
+    assert f"--unit is {unit}, which dps-pca does not have. It has: row-replace-one, row-add-remove." in refusal
 
 
 @pytest.mark.parametrize("name", ["job.json", "plan.json", "job.toml"])
@@ -174,3 +177,39 @@ def test_the_estimators_words_are_understood_in_a_file_too(
     short, whole = (here("plan", f"{unit}-{name}", "--json").facts for unit in (word, f"row-{word}"))
     assert short == whole
     assert whole["job"]["unit"] == f"row-{word}"
+
+
+# --- What error to expect ---------------------------------------------------------------------------------------------
+
+ASSUMED = [
+    "--dimension=200 --components=3 --sparsity=40 --norm-bound=40 --unit=replace-one --epsilon=8 --delta=1e-6",
+    "--assume=leading=100 --assume=following=5 --assume=rows=1000000 --assume=support=10",
+]
+
+
+def test_a_plan_tells_the_theorem_s_three_terms_for_an_assumed_population(here: Callable[..., Ended]) -> None:
+    flags = " ".join(ASSUMED).split()
+    told = here("plan", *flags, "--json").facts["theory"]
+    assert told["total"] == pytest.approx(told["statistical"] + told["noise"] + told["convergence"])
+    shown = here("plan", *flags).out
+    for term in ("total", "statistical", "noise", "convergence"):
+        assert f"{told[term]:.3g}" in shown
+    more = here("plan", *flags, "--assume=rows=2000000", "--json").facts["theory"]
+    assert more["statistical"] < told["statistical"]
+    assert more["noise"] < told["noise"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--assume=leading=1"], "--assume lacks following, rows, support."),
+        (["--assume=colour=1"], "--assume names 'colour'"),
+        (["--assume=rows=1.5"], "Give a whole number."),
+        (["--assume=leading=nan"], "--assume leading is 'nan'"),
+        (["--assume=leading=1", "--assume=following=2", "--assume=rows=9", "--assume=support=1"], "gap"),
+    ],
+)
+def test_what_is_assumed_has_to_make_sense(flags: list[str], why: str, here: Callable[..., Ended]) -> None:
+    told = here("plan", *ASSUMED[0].split(), *flags)
+    assert told.code == 2
+    assert why in told.err

@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-import pytest
-from hypothesis import Phase, is_hypothesis_test, settings
 from hypothesis import strategies as st
 from messages import EDGES, spoiled
 
@@ -68,24 +66,6 @@ def damaged_pages(draw: st.DrawFn, content: bytes) -> bytes:
     ):
         made[page * PAGE + at] = value
     return bytes(made)
-
-
-def unmended(reason: str, part: int = 1) -> Callable[[Any], Any]:
-    """Mark what is known to fail, so that it is noticed when it does not any more. No time is spent on shrinking.
-
-    Of hypothesis's examples, it takes one part in so many.
-    """
-    expected = pytest.mark.xfail(strict=True, reason=reason)
-
-    def marked(test: Any) -> Any:
-        quick = settings(
-            max_examples=settings().max_examples // part,
-            phases=[Phase.explicit, Phase.generate],
-            report_multiple_bugs=False,
-        )
-        return expected(quick(test) if is_hypothesis_test(test) else test)
-
-    return marked
 
 
 def require_words(read: Callable[[], object], kind: type[DpspcaError] = DpspcaError) -> None:

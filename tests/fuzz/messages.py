@@ -192,6 +192,10 @@ def _receipts() -> st.SearchStrategy[pb.Receipt]:
     )
 
 
+def _held() -> st.SearchStrategy[pb.HeldReceipt]:
+    return st.builds(pb.HeldReceipt, provider=st.sampled_from(["north", "east", "hub", ""]), receipt=_receipts())
+
+
 def _stamped(receipt: pb.Receipt, who: bytes) -> pb.Receipt:
     receipt.certificate = receipt.signature = who
     return receipt
@@ -209,10 +213,22 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
         "Heartbeat": st.just(pb.Heartbeat()),
         "Ask": _asks(),
         "Frame": st.builds(pb.Frame, sequence=st.sampled_from([0, 0, 0, 1]), content=_contents()),
-        "Farewell": st.builds(pb.Farewell, job=_names(), state=st.sampled_from(["done", "failed", "cancelled", "x"])),
+        "Farewell": st.builds(
+            pb.Farewell,
+            job=_names(),
+            state=st.sampled_from(["done", "failed", "cancelled", "x"]),
+            receipts=st.lists(_held(), max_size=2),
+        ),
+        "Witness": st.builds(pb.Witness, receipts=st.lists(_receipts(), max_size=3)),
+        "HeldReceipt": _held(),
+        "HeldReceipts": st.builds(pb.HeldReceipts, held=st.lists(_held(), max_size=3)),
         "DataSet": offers,
         "Hello": st.builds(
-            pb.Hello, data_sets=st.lists(offers, max_size=2), challenge=st.binary(min_size=32, max_size=32)
+            pb.Hello,
+            data_sets=st.lists(offers, max_size=2),
+            challenge=st.binary(min_size=32, max_size=32),
+            open_jobs=st.lists(_names(), max_size=2),
+            held=st.lists(_held(), max_size=2),
         ),
         "AnswerFrame": _answers(),
         "Refusal": st.builds(pb.Refusal, job=_names(), position=st.integers(0, 7), code=st.just("refused")),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from damage import DEEP, altered, damaged, damaged_pages, require_words, unmended, written
+from damage import DEEP, altered, damaged, damaged_pages, require_words, written
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import quick_folder
@@ -90,9 +90,6 @@ def test_t36_a_damaged_journal_file_is_read_or_refused_in_words(data: st.DataObj
         require_words(lambda: look_through(path), JournalError)
 
 
-@unmended(
-    "a cell of another type than declared, or text that is none, leaves as TypeError or sqlite3.OperationalError", 4
-)
 @given(st.sampled_from(COLUMNS), cells(), st.booleans())
 def test_t36_a_row_of_the_journal_that_holds_anything_is_read_or_refused_in_words(
     column: tuple[str, str], value: Any, text: bool
@@ -106,7 +103,6 @@ def test_t36_a_row_of_the_journal_that_holds_anything_is_read_or_refused_in_word
         require_words(lambda: look_through(path), JournalError)
 
 
-@unmended("read_job takes any type for any field of a job, and any depth")
 @given(altered(json.loads(write_job(STANDING))))
 def test_t36_how_a_job_stands_is_read_whole_or_refused_in_words(standing: Any) -> None:
     """Whole enough to be told to its analyst."""

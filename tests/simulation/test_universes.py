@@ -81,7 +81,7 @@ def require_invariants(universe: Universe, signed: SignedJob, ended: pb.Job) -> 
         if standing:
             asked = range(standing.reached)
             kept = [plan[position] for position in asked if ledger.stored(job, position) is not None]
-            spent = standing.spent.spent_units
+            spent = standing.spent.units
             assert (
                 cost_units(events(kept)) <= spent <= cost_units(events(plan[: standing.reached]))
             )  # I1: paid, and once

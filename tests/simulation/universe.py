@@ -230,6 +230,10 @@ class Door:
     def revocations(self) -> RevocationList:
         return self._universe.town.revoked
 
+    @property
+    def authority_pem(self) -> bytes:
+        return self._universe.town.hub.authority_pem
+
 
 @dataclass(frozen=True)
 class Call:
@@ -353,7 +357,7 @@ class Universe:
             journal: Any = Mortal(self.journal, JOURNAL_STEPS, life)
             keeper = Keeper(journal)
             analysts = AnalystService(door, roster, keeper, lambda: self.town.hub)  # type: ignore[arg-type]
-            providers = ProviderService(door, roster, lambda: self.town.hub, HEARTBEAT)  # type: ignore[arg-type]
+            providers = ProviderService(door, roster, lambda: self.town.hub, HEARTBEAT, analysts.ended)  # type: ignore[arg-type]
             await life.of(self._act(Hub(providers, analysts, keeper)))
             self._hub = None
             await analysts.stop()

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpspca.common.plan import Price
 from dpspca.common.privacy.accountant import Filter
 from dpspca.provider.gate import Standing
 from dpspca.provider.ledger import Ledger, Limits, Opening
@@ -49,7 +50,7 @@ def opening(job: str = "job", **changes: Any) -> Opening:
 
 def standing_at(reached: int) -> Standing:
     """Where a job is after so many questions."""
-    return Standing(reached, Filter(BUDGET.epsilon, BUDGET.delta, reached * PRICE, reached * SLACK))
+    return Standing(reached, Price(reached * PRICE, reached * SLACK))
 
 
 def stands(reached: int) -> Standing | None:

@@ -79,3 +79,10 @@ def test_a_federation_is_compared_with_the_least_that_its_messages_cost() -> Non
         assert row["coordinator_peak_megabytes"] > row["answer_megabytes"]
     assert result["idle"]["share_of_a_core"] >= 0
     assert result["many"]["job_ms"] > 0
+
+
+def test_time_and_memory_over_sparse_rows_are_told_for_every_job_and_size() -> None:
+    results = measured("sparse")
+    assert [row["job"] for row in results] == ["rows alone", "noisy-power", "range-projection"] * 2
+    assert all(row["peak_gib"] > 0 for row in results)
+    assert all((row["ns"] is None) == (row["job"] == "rows alone") for row in results)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(dpspca/protos/dpspca/v1/federation.proto\x12\tdpspca.v1\"\xb8\x01\n\x0c\x46romProvider\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.dpspca.v1.HelloH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.dpspca.v1.HeartbeatH\x00\x12(\n\x06\x61nswer\x18\x03 \x01(\x0b\x32\x16.dpspca.v1.AnswerFrameH\x00\x12%\n\x07refusal\x18\x04 \x01(\x0b\x32\x12.dpspca.v1.RefusalH\x00\x42\t\n\x07message\"\xd4\x01\n\nToProvider\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.dpspca.v1.WelcomeH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.dpspca.v1.HeartbeatH\x00\x12\x1d\n\x03\x61sk\x18\x03 \x01(\x0b\x32\x0e.dpspca.v1.AskH\x00\x12!\n\x05\x66rame\x18\x04 \x01(\x0b\x32\x10.dpspca.v1.FrameH\x00\x12\'\n\x08\x66\x61rewell\x18\x05 \x01(\x0b\x32\x13.dpspca.v1.FarewellH\x00\x42\t\n\x07message\"S\n\x05Hello\x12\x10\n\x08software\x18\x01 \x01(\t\x12%\n\tdata_sets\x18\x02 \x03(\x0b\x32\x12.dpspca.v1.DataSet\x12\x11\n\tchallenge\x18\x03 \x01(\x0c\";\n\x07\x44\x61taSet\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdimension\x18\x02 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x03 \x03(\t\"\x7f\n\x07Welcome\x12\x10\n\x08software\x18\x01 \x01(\t\x12\x19\n\x11heartbeat_seconds\x18\x02 \x01(\r\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\r\n\x05proof\x18\x04 \x01(\x0c\x12#\n\x07receipt\x18\x05 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"`\n\x07Receipt\x12\x0e\n\x06ledger\x18\x01 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12\x0c\n\x04hash\x18\x03 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"\x0b\n\tHeartbeat\"\xb7\x01\n\x03\x41sk\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x05 \x01(\r\x12\x14\n\x0cnonzero_rows\x18\x06 \x01(\r\x12\x0f\n\x07\x63\x65ntred\x18\x07 \x01(\x08\x12\x11\n\tthreshold\x18\x08 \x01(\x01\x12\r\n\x05power\x18\t \x01(\r\x12\x0f\n\x07\x63ontent\x18\n \x01(\x0c\"*\n\x05\x46rame\x12\x10\n\x08sequence\x18\x01 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"t\n\x0b\x41nswerFrame\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x10\n\x08sequence\x18\x03 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\x0c\x12#\n\x07receipt\x18\x05 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"T\n\x07Refusal\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0c\n\x04what\x18\x04 \x01(\t\x12\x0e\n\x06remedy\x18\x05 \x01(\t\"&\n\x08\x46\x61rewell\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\"#\n\rSubmitRequest\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\"\x16\n\x07JobName\x12\x0b\n\x03job\x18\x01 \x01(\t\"\r\n\x0bListRequest\"\x80\x02\n\x03Job\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0f\n\x07\x61nalyst\x18\x02 \x01(\t\x12\x10\n\x08\x64\x61ta_set\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08\x61nswered\x18\x06 \x01(\r\x12\x11\n\tquestions\x18\x07 \x01(\r\x12\x0c\n\x04step\x18\x08 \x01(\t\x12,\n\x0cparticipants\x18\t \x03(\x0b\x32\x16.dpspca.v1.Participant\x12\x13\n\x0b\x62ytes_moved\x18\n \x01(\x04\x12\x11\n\tsubmitted\x18\x0b \x01(\x01\x12\r\n\x05\x65nded\x18\x0c \x01(\x01\x12\x12\n\nsigned_job\x18\r \x01(\x0c\"L\n\x0bParticipant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x10\n\x08\x61nswered\x18\x03 \x01(\r\x12\r\n\x05\x61sked\x18\x04 \x01(\r\"\x11\n\x0f\x44\x61taSetsRequest\"?\n\x05Offer\x12\x10\n\x08provider\x18\x01 \x01(\t\x12$\n\x08\x64\x61ta_set\x18\x02 \x01(\x0b\x32\x12.dpspca.v1.DataSet2P\n\x0fProviderService\x12=\n\x07\x43onnect\x12\x17.dpspca.v1.FromProvider\x1a\x15.dpspca.v1.ToProvider(\x01\x30\x01\x32\xec\x02\n\x0e\x41nalystService\x12\x32\n\x06Submit\x12\x18.dpspca.v1.SubmitRequest\x1a\x0e.dpspca.v1.Job\x12-\n\x05Watch\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job0\x01\x12\x30\n\x04List\x12\x16.dpspca.v1.ListRequest\x1a\x0e.dpspca.v1.Job0\x01\x12)\n\x03Get\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job\x12,\n\x06\x43\x61ncel\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job\x12\x30\n\x06Result\x12\x12.dpspca.v1.JobName\x1a\x10.dpspca.v1.Frame0\x01\x12:\n\x08\x44\x61taSets\x12\x1a.dpspca.v1.DataSetsRequest\x1a\x10.dpspca.v1.Offer0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(dpspca/protos/dpspca/v1/federation.proto\x12\tdpspca.v1\"\xb8\x01\n\x0c\x46romProvider\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.dpspca.v1.HelloH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.dpspca.v1.HeartbeatH\x00\x12(\n\x06\x61nswer\x18\x03 \x01(\x0b\x32\x16.dpspca.v1.AnswerFrameH\x00\x12%\n\x07refusal\x18\x04 \x01(\x0b\x32\x12.dpspca.v1.RefusalH\x00\x42\t\n\x07message\"\xfb\x01\n\nToProvider\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.dpspca.v1.WelcomeH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.dpspca.v1.HeartbeatH\x00\x12\x1d\n\x03\x61sk\x18\x03 \x01(\x0b\x32\x0e.dpspca.v1.AskH\x00\x12!\n\x05\x66rame\x18\x04 \x01(\x0b\x32\x10.dpspca.v1.FrameH\x00\x12\'\n\x08\x66\x61rewell\x18\x05 \x01(\x0b\x32\x13.dpspca.v1.FarewellH\x00\x12%\n\x07witness\x18\x06 \x01(\x0b\x32\x12.dpspca.v1.WitnessH\x00\x42\t\n\x07message\"\x8c\x01\n\x05Hello\x12\x10\n\x08software\x18\x01 \x01(\t\x12%\n\tdata_sets\x18\x02 \x03(\x0b\x32\x12.dpspca.v1.DataSet\x12\x11\n\tchallenge\x18\x03 \x01(\x0c\x12\x11\n\topen_jobs\x18\x04 \x03(\t\x12$\n\x04held\x18\x05 \x03(\x0b\x32\x16.dpspca.v1.HeldReceipt\";\n\x07\x44\x61taSet\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdimension\x18\x02 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x03 \x03(\t\"\x7f\n\x07Welcome\x12\x10\n\x08software\x18\x01 \x01(\t\x12\x19\n\x11heartbeat_seconds\x18\x02 \x01(\r\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\r\n\x05proof\x18\x04 \x01(\x0c\x12#\n\x07receipt\x18\x05 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"`\n\x07Receipt\x12\x0e\n\x06ledger\x18\x01 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12\x0c\n\x04hash\x18\x03 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"\x0b\n\tHeartbeat\"\xd6\x01\n\x03\x41sk\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x05 \x01(\r\x12\x14\n\x0cnonzero_rows\x18\x06 \x01(\r\x12\x0f\n\x07\x63\x65ntred\x18\x07 \x01(\x08\x12\x11\n\tthreshold\x18\x08 \x01(\x01\x12\r\n\x05power\x18\t \x01(\r\x12\x0f\n\x07\x63ontent\x18\n \x01(\x0c\x12\r\n\x05\x62lock\x18\x0b \x01(\r\x12\x0e\n\x06\x62locks\x18\x0c \x01(\r\"*\n\x05\x46rame\x12\x10\n\x08sequence\x18\x01 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"t\n\x0b\x41nswerFrame\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x10\n\x08sequence\x18\x03 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\x0c\x12#\n\x07receipt\x18\x05 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"T\n\x07Refusal\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0c\n\x04what\x18\x04 \x01(\t\x12\x0e\n\x06remedy\x18\x05 \x01(\t\"P\n\x08\x46\x61rewell\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12(\n\x08receipts\x18\x03 \x03(\x0b\x32\x16.dpspca.v1.HeldReceipt\"D\n\x0bHeldReceipt\x12\x10\n\x08provider\x18\x01 \x01(\t\x12#\n\x07receipt\x18\x02 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"4\n\x0cHeldReceipts\x12$\n\x04held\x18\x01 \x03(\x0b\x32\x16.dpspca.v1.HeldReceipt\"/\n\x07Witness\x12$\n\x08receipts\x18\x01 \x03(\x0b\x32\x12.dpspca.v1.Receipt\"#\n\rSubmitRequest\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\"\x16\n\x07JobName\x12\x0b\n\x03job\x18\x01 \x01(\t\"\r\n\x0bListRequest\"\x80\x02\n\x03Job\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0f\n\x07\x61nalyst\x18\x02 \x01(\t\x12\x10\n\x08\x64\x61ta_set\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08\x61nswered\x18\x06 \x01(\r\x12\x11\n\tquestions\x18\x07 \x01(\r\x12\x0c\n\x04step\x18\x08 \x01(\t\x12,\n\x0cparticipants\x18\t \x03(\x0b\x32\x16.dpspca.v1.Participant\x12\x13\n\x0b\x62ytes_moved\x18\n \x01(\x04\x12\x11\n\tsubmitted\x18\x0b \x01(\x01\x12\r\n\x05\x65nded\x18\x0c \x01(\x01\x12\x12\n\nsigned_job\x18\r \x01(\x0c\"L\n\x0bParticipant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x10\n\x08\x61nswered\x18\x03 \x01(\r\x12\r\n\x05\x61sked\x18\x04 \x01(\r\"\x11\n\x0f\x44\x61taSetsRequest\"?\n\x05Offer\x12\x10\n\x08provider\x18\x01 \x01(\t\x12$\n\x08\x64\x61ta_set\x18\x02 \x01(\x0b\x32\x12.dpspca.v1.DataSet2P\n\x0fProviderService\x12=\n\x07\x43onnect\x12\x17.dpspca.v1.FromProvider\x1a\x15.dpspca.v1.ToProvider(\x01\x30\x01\x32\xec\x02\n\x0e\x41nalystService\x12\x32\n\x06Submit\x12\x18.dpspca.v1.SubmitRequest\x1a\x0e.dpspca.v1.Job\x12-\n\x05Watch\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job0\x01\x12\x30\n\x04List\x12\x16.dpspca.v1.ListRequest\x1a\x0e.dpspca.v1.Job0\x01\x12)\n\x03Get\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job\x12,\n\x06\x43\x61ncel\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job\x12\x30\n\x06Result\x12\x12.dpspca.v1.JobName\x1a\x10.dpspca.v1.Frame0\x01\x12:\n\x08\x44\x61taSets\x12\x1a.dpspca.v1.DataSetsRequest\x1a\x10.dpspca.v1.Offer0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,43 +34,49 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FROMPROVIDER']._serialized_start=56
   _globals['_FROMPROVIDER']._serialized_end=240
   _globals['_TOPROVIDER']._serialized_start=243
-  _globals['_TOPROVIDER']._serialized_end=455
-  _globals['_HELLO']._serialized_start=457
-  _globals['_HELLO']._serialized_end=540
-  _globals['_DATASET']._serialized_start=542
-  _globals['_DATASET']._serialized_end=601
-  _globals['_WELCOME']._serialized_start=603
-  _globals['_WELCOME']._serialized_end=730
-  _globals['_RECEIPT']._serialized_start=732
-  _globals['_RECEIPT']._serialized_end=828
-  _globals['_HEARTBEAT']._serialized_start=830
-  _globals['_HEARTBEAT']._serialized_end=841
-  _globals['_ASK']._serialized_start=844
-  _globals['_ASK']._serialized_end=1027
-  _globals['_FRAME']._serialized_start=1029
-  _globals['_FRAME']._serialized_end=1071
-  _globals['_ANSWERFRAME']._serialized_start=1073
-  _globals['_ANSWERFRAME']._serialized_end=1189
-  _globals['_REFUSAL']._serialized_start=1191
-  _globals['_REFUSAL']._serialized_end=1275
-  _globals['_FAREWELL']._serialized_start=1277
-  _globals['_FAREWELL']._serialized_end=1315
-  _globals['_SUBMITREQUEST']._serialized_start=1317
-  _globals['_SUBMITREQUEST']._serialized_end=1352
-  _globals['_JOBNAME']._serialized_start=1354
-  _globals['_JOBNAME']._serialized_end=1376
-  _globals['_LISTREQUEST']._serialized_start=1378
-  _globals['_LISTREQUEST']._serialized_end=1391
-  _globals['_JOB']._serialized_start=1394
-  _globals['_JOB']._serialized_end=1650
-  _globals['_PARTICIPANT']._serialized_start=1652
-  _globals['_PARTICIPANT']._serialized_end=1728
-  _globals['_DATASETSREQUEST']._serialized_start=1730
-  _globals['_DATASETSREQUEST']._serialized_end=1747
-  _globals['_OFFER']._serialized_start=1749
-  _globals['_OFFER']._serialized_end=1812
-  _globals['_PROVIDERSERVICE']._serialized_start=1814
-  _globals['_PROVIDERSERVICE']._serialized_end=1894
-  _globals['_ANALYSTSERVICE']._serialized_start=1897
-  _globals['_ANALYSTSERVICE']._serialized_end=2261
+  _globals['_TOPROVIDER']._serialized_end=494
+  _globals['_HELLO']._serialized_start=497
+  _globals['_HELLO']._serialized_end=637
+  _globals['_DATASET']._serialized_start=639
+  _globals['_DATASET']._serialized_end=698
+  _globals['_WELCOME']._serialized_start=700
+  _globals['_WELCOME']._serialized_end=827
+  _globals['_RECEIPT']._serialized_start=829
+  _globals['_RECEIPT']._serialized_end=925
+  _globals['_HEARTBEAT']._serialized_start=927
+  _globals['_HEARTBEAT']._serialized_end=938
+  _globals['_ASK']._serialized_start=941
+  _globals['_ASK']._serialized_end=1155
+  _globals['_FRAME']._serialized_start=1157
+  _globals['_FRAME']._serialized_end=1199
+  _globals['_ANSWERFRAME']._serialized_start=1201
+  _globals['_ANSWERFRAME']._serialized_end=1317
+  _globals['_REFUSAL']._serialized_start=1319
+  _globals['_REFUSAL']._serialized_end=1403
+  _globals['_FAREWELL']._serialized_start=1405
+  _globals['_FAREWELL']._serialized_end=1485
+  _globals['_HELDRECEIPT']._serialized_start=1487
+  _globals['_HELDRECEIPT']._serialized_end=1555
+  _globals['_HELDRECEIPTS']._serialized_start=1557
+  _globals['_HELDRECEIPTS']._serialized_end=1609
+  _globals['_WITNESS']._serialized_start=1611
+  _globals['_WITNESS']._serialized_end=1658
+  _globals['_SUBMITREQUEST']._serialized_start=1660
+  _globals['_SUBMITREQUEST']._serialized_end=1695
+  _globals['_JOBNAME']._serialized_start=1697
+  _globals['_JOBNAME']._serialized_end=1719
+  _globals['_LISTREQUEST']._serialized_start=1721
+  _globals['_LISTREQUEST']._serialized_end=1734
+  _globals['_JOB']._serialized_start=1737
+  _globals['_JOB']._serialized_end=1993
+  _globals['_PARTICIPANT']._serialized_start=1995
+  _globals['_PARTICIPANT']._serialized_end=2071
+  _globals['_DATASETSREQUEST']._serialized_start=2073
+  _globals['_DATASETSREQUEST']._serialized_end=2090
+  _globals['_OFFER']._serialized_start=2092
+  _globals['_OFFER']._serialized_end=2155
+  _globals['_PROVIDERSERVICE']._serialized_start=2157
+  _globals['_PROVIDERSERVICE']._serialized_end=2237
+  _globals['_ANALYSTSERVICE']._serialized_start=2240
+  _globals['_ANALYSTSERVICE']._serialized_end=2604
 # @@protoc_insertion_point(module_scope)

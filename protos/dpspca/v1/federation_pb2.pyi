@@ -19,28 +19,34 @@ class FromProvider(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
 
 class ToProvider(_message.Message):
-    __slots__ = ("welcome", "heartbeat", "ask", "frame", "farewell")
+    __slots__ = ("welcome", "heartbeat", "ask", "frame", "farewell", "witness")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
     FRAME_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    WITNESS_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     heartbeat: Heartbeat
     ask: Ask
     frame: Frame
     farewell: Farewell
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ...) -> None: ...
+    witness: Witness
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witness: _Optional[_Union[Witness, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("software", "data_sets", "challenge")
+    __slots__ = ("software", "data_sets", "challenge", "open_jobs", "held")
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     DATA_SETS_FIELD_NUMBER: _ClassVar[int]
     CHALLENGE_FIELD_NUMBER: _ClassVar[int]
+    OPEN_JOBS_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     software: str
     data_sets: _containers.RepeatedCompositeFieldContainer[DataSet]
     challenge: bytes
-    def __init__(self, software: _Optional[str] = ..., data_sets: _Optional[_Iterable[_Union[DataSet, _Mapping]]] = ..., challenge: _Optional[bytes] = ...) -> None: ...
+    open_jobs: _containers.RepeatedScalarFieldContainer[str]
+    held: _containers.RepeatedCompositeFieldContainer[HeldReceipt]
+    def __init__(self, software: _Optional[str] = ..., data_sets: _Optional[_Iterable[_Union[DataSet, _Mapping]]] = ..., challenge: _Optional[bytes] = ..., open_jobs: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[_Union[HeldReceipt, _Mapping]]] = ...) -> None: ...
 
 class DataSet(_message.Message):
     __slots__ = ("name", "dimension", "columns")
@@ -85,7 +91,7 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "content")
+    __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "content", "block", "blocks")
     SIGNED_JOB_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +102,8 @@ class Ask(_message.Message):
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     POWER_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
     signed_job: bytes
     position: int
     kind: str
@@ -106,7 +114,9 @@ class Ask(_message.Message):
     threshold: float
     power: int
     content: bytes
-    def __init__(self, signed_job: _Optional[bytes] = ..., position: _Optional[int] = ..., kind: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[int] = ..., nonzero_rows: _Optional[int] = ..., centred: _Optional[bool] = ..., threshold: _Optional[float] = ..., power: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
+    block: int
+    blocks: int
+    def __init__(self, signed_job: _Optional[bytes] = ..., position: _Optional[int] = ..., kind: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[int] = ..., nonzero_rows: _Optional[int] = ..., centred: _Optional[bool] = ..., threshold: _Optional[float] = ..., power: _Optional[int] = ..., content: _Optional[bytes] = ..., block: _Optional[int] = ..., blocks: _Optional[int] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("sequence", "content")
@@ -145,12 +155,34 @@ class Refusal(_message.Message):
     def __init__(self, job: _Optional[str] = ..., position: _Optional[int] = ..., code: _Optional[str] = ..., what: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
 
 class Farewell(_message.Message):
-    __slots__ = ("job", "state")
+    __slots__ = ("job", "state", "receipts")
     JOB_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     job: str
     state: str
-    def __init__(self, job: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+    receipts: _containers.RepeatedCompositeFieldContainer[HeldReceipt]
+    def __init__(self, job: _Optional[str] = ..., state: _Optional[str] = ..., receipts: _Optional[_Iterable[_Union[HeldReceipt, _Mapping]]] = ...) -> None: ...
+
+class HeldReceipt(_message.Message):
+    __slots__ = ("provider", "receipt")
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    provider: str
+    receipt: Receipt
+    def __init__(self, provider: _Optional[str] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ...) -> None: ...
+
+class HeldReceipts(_message.Message):
+    __slots__ = ("held",)
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    held: _containers.RepeatedCompositeFieldContainer[HeldReceipt]
+    def __init__(self, held: _Optional[_Iterable[_Union[HeldReceipt, _Mapping]]] = ...) -> None: ...
+
+class Witness(_message.Message):
+    __slots__ = ("receipts",)
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedCompositeFieldContainer[Receipt]
+    def __init__(self, receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("signed_job",)

@@ -196,7 +196,6 @@ def test_a_lifetime_below_what_is_spent_leaves_nothing(here: Callable[..., Ended
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("rows_per_person = 1", "rows_per_person = 2", "One person may have several rows"),
         ('unit = "row-add-remove"', 'unit = "row-replace-one"', "protect row-add-remove; this one would protect"),
         ("[data_sets.cohort]", "[data_sets.other]", "The policy says nothing of it."),
     ],

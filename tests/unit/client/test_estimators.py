@@ -14,8 +14,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import dpspca
 from dpspca import DPSPCA
+from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model
+from dpspca.common.privacy.units import PrivacyUnit
 
 ROWS = np.random.default_rng(0).standard_normal((300, 6)) * [5, 4, 1, 1, 1, 1]
 
@@ -62,6 +64,42 @@ def test_what_was_fitted_is_there() -> None:
     assert fitted.mean_ is None
     assert isinstance(fitted.model_, Model)
     assert fitted.privacy_.epsilon == 1.0
+
+
+SETTINGS: dict[str, dict[str, Any]] = {}
+"""What a method needs beside what every one of them does. A method that is not here must fit without."""
+
+
+@pytest.mark.parametrize("method", CATALOGUE)
+def test_every_method_fits_with_the_defaults_of_the_parameters_that_it_has_not(method: str) -> None:
+    entry, needed = CATALOGUE[method], SETTINGS.get(method, {})
+    adjacency = entry.units[0].removeprefix("row-")
+    made = DPSPCA(
+        n_components=2, method=method, norm_bound=12.0, adjacency=adjacency, epsilon=8.0, random_state=0, **needed
+    )
+    fitted = made.fit(ROWS)
+    assert fitted.components_ @ fitted.components_.T == pytest.approx(np.eye(2))
+    assert fitted.n_iter_ >= 1
+    assert fitted.n_iter_ <= fitted.privacy_.answers
+    assert fitted.privacy_.epsilon == 8.0
+
+
+@pytest.mark.parametrize("adjacency", ["entry", "spectral"])
+@pytest.mark.parametrize("method", [name for name in CATALOGUE if PrivacyUnit.ENTRY in CATALOGUE[name].units])
+def test_methods_that_have_the_unit_fit_a_symmetric_matrix(method: str, adjacency: str) -> None:
+    square = ROWS.T @ ROWS
+    made = DPSPCA(n_components=2, method=method, norm_bound=1.0, adjacency=adjacency, epsilon=8.0, random_state=0)
+    fitted = made.fit(square)
+    assert fitted.components_ @ fitted.components_.T == pytest.approx(np.eye(2))
+    assert set(fitted.support_) == set(range(6))
+    assert np.abs(fitted.components_[0, 0]) == pytest.approx(1, abs=0.05)
+
+
+def test_a_method_is_told_its_own_options_and_the_parameters_that_are_its_options() -> None:
+    asked = estimator(method="streaming-power", n_iter=4, options={"columns": 3}).fit(ROWS)
+    assert asked.n_iter_ == 4
+    assert estimator(method="analyze-gauss", n_iter=4).fit(ROWS).n_iter_ == 1
+    assert estimator(n_iter=4, options={}).fit(ROWS).n_iter_ == 4
 
 
 def test_a_random_state_makes_everything_repeatable_and_unfit_for_release() -> None:
@@ -167,6 +205,11 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
     ("adjacency unset", {"adjacency": None}, ROWS, InvalidParameterError, "adjacency"),
     ("adjacency unknown", {"adjacency": "swap"}, ROWS, InvalidParameterError, "adjacency"),
     ("method unknown", {"method": "magic"}, ROWS, InvalidParameterError, "dps-pca"),
+    ("method a list", {"method": ["dps-pca"]}, ROWS, InvalidParameterError, "There is no algorithm"),
+    ("option unknown", {"options": {"pace": 3}}, ROWS, InvalidParameterError, "no options pace"),
+    ("option of a parameter", {"options": {"rounds": 3}}, ROWS, InvalidParameterError, "Give n_iter= instead"),
+    ("options a list", {"options": ["rounds"]}, ROWS, InvalidTypeError, "no mapping"),
+    ("unit unfit", {"adjacency": "spectral"}, ROWS, InvalidParameterError, "spectral"),
     ("variance not bool", {"explained_variance": "no"}, ROWS, InvalidTypeError, "explained_variance"),
     ("mean unasked", {"mean_bound": 3.0}, ROWS, InvalidParameterError, "mean_bound is set"),
     ("mean no list", {"center": "public", "public_mean": 0}, ROWS, InvalidParameterError, "public_mean"),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import examples
 import numpy as np
 import pandas as pd
 import pytest
@@ -253,8 +254,11 @@ def test_a_bad_shard_is_refused_before_anything_is_asked() -> None:
 
 
 def test_the_catalogue_s_algorithms_plan_and_run_the_same_number_of_questions() -> None:
-    for entry in catalogue.CATALOGUE.values():
+    for name, entry in catalogue.CATALOGUE.items():
         seen: list[Progress] = []
-        simulate([ROWS], spec(), noise_seed=0, watch=seen.append)
-        assert len(seen) == len(entry.plan(spec()))
+        what = next(iter(examples.EXAMPLES[name].jobs.values()))
+        dimension = what.schema.dimension
+        rows = np.random.default_rng(0).standard_normal((40 if what.unit.is_row else dimension, dimension))
+        simulate([rows if what.unit.is_row else rows + rows.T], what, noise_seed=0, watch=seen.append)
+        assert len(seen) == len(entry.plan(what))
         assert entry.summary

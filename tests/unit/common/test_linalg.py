@@ -497,3 +497,24 @@ class TestCoherence:
         for matrix in (sparse.csr_array((3, 3)), sparse.csr_array(np.array([[1.0, np.inf]]))):
             with pytest.raises(InvalidParameterError):
                 row_coherence(matrix)
+
+
+@pytest.mark.parametrize("condition", [1.0, 30.0, 1e3, 1e12])
+def test_a_qr_in_the_matrixs_own_memory_has_the_same_factors(condition: float) -> None:
+    """Of well conditioned columns, middling ones and those that only reflections can factor, unevenly scaled."""
+    rng = np.random.default_rng(3)
+    small = np.linalg.qr(rng.standard_normal((6, 6)))[0] * np.geomspace(1, 1 / condition, 6)
+    matrix = rng.standard_normal((5000, 6)) @ small * np.geomspace(1e-20, 1e20, 6)
+    q, r = thin_qr(matrix)
+    again = thin_qr(matrix.copy(), overwrite=True)
+    assert [factor.tobytes() for factor in again] == [q.tobytes(), r.tobytes()]
+    assert np.abs(q.T @ q - np.eye(6)).max() < 1e-14
+    assert np.abs((q @ r - matrix) / np.linalg.norm(matrix, axis=0)).max() < 1e-15
+
+
+def test_a_matrix_that_must_not_be_written_to_is_factored_all_the_same() -> None:
+    matrix = np.random.default_rng(3).standard_normal((5000, 6))
+    matrix.setflags(write=False)
+    kept = matrix.copy()
+    assert thin_qr(matrix, overwrite=True)[0].tobytes() == thin_qr(kept)[0].tobytes()
+    assert (matrix == kept).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError
+from dpspca.common.matrix_queries import SpectralProduct, SymmetricProduct
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import (
     ColumnSums,
@@ -14,20 +15,16 @@ from dpspca.common.queries import (
     CountAbove,
     Covariance,
     CovarianceProduct,
-    RectangularProduct,
-    SpectralProduct,
     SquaredColumns,
-    SymmetricProduct,
 )
 from dpspca.common.question import Extent, Query, RowSparse
 
 IDENTITY = np.eye(4)[:, :2]
-WITH_BASIS = [CovarianceProduct, CompressedCovariance, SpectralProduct]
-WITH_FACTOR = [SymmetricProduct, RectangularProduct]
+WITH_BASIS = [CovarianceProduct, CompressedCovariance, SymmetricProduct, SpectralProduct]
 NOT_FINITE = [np.nan, -np.nan, np.inf, -np.inf, np.frombuffer(b"\x01\0\0\0\0\0\xf0\x7f", "<f8")[0]]
 
 
-@pytest.mark.parametrize("question", WITH_BASIS + WITH_FACTOR)
+@pytest.mark.parametrize("question", WITH_BASIS)
 @pytest.mark.parametrize("value", NOT_FINITE)
 def test_t03_a_value_that_is_not_finite_is_refused(question: type, value: float) -> None:
     spoiled = IDENTITY.copy()
@@ -58,7 +55,7 @@ def test_rounding_in_an_honest_basis_is_tolerated(question: type) -> None:
     assert question(basis * (1 + 1e-10)).basis.shape == (5000, 20)
 
 
-@pytest.mark.parametrize("question", WITH_BASIS + WITH_FACTOR)
+@pytest.mark.parametrize("question", WITH_BASIS)
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
@@ -173,7 +170,6 @@ QUERIES: list[Query] = [
     CovarianceProduct(IDENTITY, np.ones(4)),
     CompressedCovariance(IDENTITY),
     SymmetricProduct(IDENTITY),
-    RectangularProduct(IDENTITY),
     SpectralProduct(IDENTITY),
 ]
 
@@ -200,7 +196,7 @@ def test_a_query_is_priced_for_its_own_units_only(query: Query) -> None:
 
 def test_the_laplace_price_of_a_spectral_product_needs_the_spectral_unit() -> None:
     with pytest.raises(InvalidParameterError, match="no price"):
-        SpectralProduct(IDENTITY).l1_sensitivity(PrivacyUnit.ENTRY)
+        SpectralProduct.lattice_l1_sensitivity(PrivacyUnit.ENTRY, Extent(4, 2, 4))
 
 
 def test_the_number_of_rows_is_public_when_rows_are_replaced() -> None:

@@ -11,13 +11,14 @@ from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import Filter, cost_units
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import CovarianceProduct
+from dpspca.common.queries import Count, CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.signing import SignedJob
 from dpspca.provider.docket import Docket, Settings
+from dpspca.provider.entries import Entry, Head, Opening
 from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import check_rows
+from dpspca.provider.preparation import CheckedRows, check_rows
 
 SPEC = JobSpec(
     schema=Schema(4),
@@ -98,3 +99,31 @@ def test_two_daemons_with_the_settings_they_are_born_with_draw_unrelated_noise(t
         Docket(replace(told, ledger=MemoryLedger())).open(job).responder.respond(0, FIRST) for _ in range(2)
     ]
     assert not (first == second).any()
+
+
+def test_t18_a_job_is_answered_over_as_many_rows_of_a_person_as_it_protects(town: Town) -> None:
+    persons = np.zeros(len(ROWS), dtype=np.intp)
+    persons[3:] = np.arange(1, len(ROWS) - 2)
+    kept = replace(settings(town), data_sets={"cohort": CheckedRows(ROWS, persons=persons)})
+    docket = Docket(kept)
+    for most in (2, 3, 2):
+        shard = docket._shard("cohort", replace(SPEC, rows_per_person=most))
+        assert shard.evaluate(Count()).tolist() == [len(ROWS) - 3 + most]
+
+
+def test_t25_a_receipt_confirms_no_guess_of_the_rows(town: Town) -> None:
+    """Whoever knows all else of an entry that names the rows lacks random bits that no two openings share."""
+    told = settings(town)
+    assert isinstance(told.ledger, MemoryLedger)
+    docket = Docket(told)
+    for job in signed(town, 2):
+        docket.open(job)
+    openings = [entry for entry in told.ledger.entries if isinstance(entry.fact, Opening)]
+    blinds = {entry.fact.blind for entry in openings if isinstance(entry.fact, Opening)}
+    assert len(blinds) == 2
+    for entry, before in zip(openings, (told.ledger.entries[0], openings[0]), strict=True):
+        assert isinstance(entry.fact, Opening)
+        assert len(entry.fact.blind) == 32
+        head = Head("", before.number, before.hash)
+        assert Entry.following(head, entry.at, entry.fact).hash == entry.hash
+        assert Entry.following(head, entry.at, replace(entry.fact, blind="")).hash != entry.hash

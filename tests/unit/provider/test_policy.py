@@ -13,14 +13,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import BudgetExceededError, InvalidParameterError, RefusedError
+from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
 from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import Filter, cost_units, slack_units
+from dpspca.common.privacy.events import ApproximateEvent, GaussianEvent, LaplaceEvent
 from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.transport.names import PartyName, Role
-from dpspca.provider.policy import Policy, Range, Rules, faults
+from dpspca.provider.policy import Cap, Policy, Range, Rules, _budget, faults, filter_of
 
 SAMPLE = (Path(__file__).parents[3] / "deploy" / "samples" / "policy.toml").read_text(encoding="utf-8")
 COLUMNS = ("age", "weight", "height", "pulse")
@@ -214,10 +215,49 @@ def test_a_job_without_a_plan_is_refused_and_not_an_error() -> None:
     assert "This job has no plan. sparsity is not set." in refused(spec(options={}))
 
 
-def test_t18_where_a_person_may_have_several_rows_no_job_is_allowed() -> None:
-    told = refused(spec(), rules=replace(RULES, rows_per_person=3))
-    assert "'rows_per_person'. Asked: a job that protects one row." in told
-    assert "all 3 rows of a person together, which no job can promise yet" in told
+def test_t18_where_a_person_may_have_several_rows_a_job_has_to_protect_them_all() -> None:
+    rules = replace(RULES, rows_per_person=3)
+    told = refused(spec(rows_per_person=2), rules=rules)
+    assert "'rows_per_person'. Asked: a job that protects all 2 rows of a person together." in told
+    assert "jobs that protect all 3 rows or more" in told
+    for enough in (3, 4):
+        rules.check(spec(rows_per_person=enough), analyst(), BOTH)
+
+
+def test_a_job_of_other_noise_is_held_against_the_cap_number_by_number() -> None:
+    """In mu it costs far more than a Gaussian job of that budget; the lifetime is charged with that."""
+    listed = (LaplaceEvent(1.0, 1.0),)
+    rules = replace(RULES, per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
+    assert rules._covers_as_signed(spec(budget=Budget(1.0, 1e-9)), listed)
+    assert not rules._covers_as_signed(spec(budget=Budget(1.01, 1e-9)), listed)
+    assert not rules._covers_as_signed(spec(budget=Budget(1.0, 1e-5)), listed)
+    assert not rules._covers_as_signed(spec(budget=Budget(1.0, 1e-9)), (GaussianEvent(1.0, 1.0),))
+
+
+def test_a_mechanism_whose_price_nobody_can_check_is_refused_unless_the_policy_allows_it() -> None:
+    rules = replace(
+        RULES, algorithms=("ppca",), per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None
+    )
+    exact, chain = (spec(algorithm="ppca", options={"sampler": sampler}) for sampler in ("exact", "gibbs"))
+    rules.check(exact, analyst(), BOTH)
+    assert "by its rule 'unproven'" in refused(chain, rules=rules)
+    replace(rules, unproven=True).check(chain, analyst(), BOTH)
+
+
+def test_approximate_mechanisms_need_a_part_of_the_cap_s_delta_as_well() -> None:
+    listed = (ApproximateEvent(0.5, 1e-8),)
+    rules = replace(RULES, per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
+    assert not rules._covers_as_signed(spec(budget=Budget(1.0, 1e-7)), listed)
+    larger = replace(rules, per_job=Cap(1.0, 1e-6, 1e-8))
+    assert larger._covers_as_signed(spec(budget=Budget(1.0, 1e-7)), listed)
+
+
+def test_a_part_of_delta_may_be_set_aside_for_approximate_mechanisms() -> None:
+    read = _budget("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": 1e-6})
+    assert filter_of(read) == Filter.for_budget(8.0, 1e-5, 1e-6)
+    for wrong in (1e-5, -1e-9, "much"):
+        with pytest.raises(DpspcaError, match="approximate_delta"):
+            _budget("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": wrong})
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------
@@ -296,12 +336,15 @@ def test_everything_else_has_to_be_said(key: str) -> None:
         ({"analysts": ["*"]}, "analysts is '*'. Use"),
         ({"analysts": [3]}, "analysts is 3, not text"),
         ({"analysts": ["ada", "ada"]}, "analysts lists something twice"),
-        ({"unit": "entry"}, "unit: 'entry' is not known. Choose among: row-replace-one, row-add-remove."),
+        (
+            {"unit": "edge"},
+            "unit: 'edge' is not known. Choose among: row-replace-one, row-add-remove, entry, spectral.",
+        ),
         ({"unit": ["row-add-remove"]}, "unit: ['row-add-remove'] is not known."),
         ({"rows_per_person": 0}, "rows_per_person is 0; it must lie between 1 and"),
         ({"rows_per_person": True}, "rows_per_person is True, not a whole number"),
         ({"rows_per_person": MAX_ROWS + 1}, "rows_per_person is"),
-        ({"algorithms": ["pca"]}, "algorithms: 'pca' is not known. Choose among: dps-pca."),
+        ({"algorithms": ["pca"]}, "algorithms: 'pca' is not known. Choose among: dps-pca, "),
         ({"accounting": ["loose"]}, "accounting: 'loose' is not known. Choose among: exact, published."),
         ({"accounting": []}, "accounting is []"),
         ({"centering": ["none", 3]}, "centering: 3 is not known. Choose among: none, public, private."),
@@ -370,9 +413,9 @@ def test_what_is_no_policy_is_refused(text: str, said: str) -> None:
 
 
 def test_everything_that_is_wrong_is_told_and_not_the_first_fault_alone() -> None:
-    text = "x = 1\n" + table(unit="entry", analysts=[], colour="red") + table("trial", columns=0)
+    text = "x = 1\n" + table(unit="edge", analysts=[], colour="red") + table("trial", columns=0)
     told = "\n".join(str(fault) for fault in faults(text))
-    for part in ("know x", "'cohort': it does not know colour", "'entry'", "analysts is []", "'trial': columns is 0"):
+    for part in ("know x", "'cohort': it does not know colour", "'edge'", "analysts is []", "'trial': columns is 0"):
         assert part in told
     assert len(told.splitlines()) == 5
 
@@ -476,7 +519,7 @@ def test_an_allowed_job_fits_its_caps_when_its_events_are_charged(
     rules: Rules, budget: Budget | None, rounds: int | None, explained: bool
 ) -> None:
     """The job keeps all rules but, perhaps, the one on its price: its budget is the cap's own, or any other."""
-    near = replace(rules, rows_per_person=1, centering=(Centering.NONE,), mean_bound=None)
+    near = replace(rules, centering=(Centering.NONE,), mean_bound=None)
     job = JobSpec(
         schema=Schema.of(rules.columns) if isinstance(rules.columns, tuple) else Schema(rules.columns),
         components=1,
@@ -484,6 +527,7 @@ def test_an_allowed_job_fits_its_caps_when_its_events_are_charged(
         accounting=rules.accounting[0],
         explained_variance=explained and rules.explained_variance,
         norm_bound=rules.norm_bound.most,
+        rows_per_person=rules.rows_per_person,
         minimum_parties=rules.minimum_parties,
         budget=budget or rules.per_job,
         options={"sparsity": 4, "rounds": rounds},

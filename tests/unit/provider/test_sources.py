@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dpspca.common.errors import DpspcaError
+from dpspca.common.errors import DpspcaError, InvalidDataError
+from dpspca.provider.preparation import CheckedRows
 from dpspca.provider.sources import read_rows
 
 ROWS = np.arange(12.0).reshape(4, 3)
@@ -164,3 +167,54 @@ def test_a_sparse_file_cut_short_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(whole[:-40])
     with pytest.raises(DpspcaError, match="does not hold a table of numbers"):
         read_rows(tmp_path / "a.npz")
+
+
+# --- Whose the rows are -----------------------------------------------------------------------------------------------
+
+
+def test_t18_of_each_person_the_first_rows_are_kept_whatever_stands_between(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.arange(14.0).reshape(7, 2))
+    (tmp_path / "whose.txt").write_text("eve\nada\neve\n 7 \neve\nada\n7\n", encoding="utf-8")
+    rows = read_rows(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    for most, kept in ((1, [0, 1, 3]), (2, [0, 1, 2, 3, 5, 6]), (3, list(range(7))), (99, list(range(7)))):
+        assert (rows.bounded(most).matrix == rows.matrix[kept]).all()
+    assert (rows.bounded(2).bounded(1).matrix == rows.bounded(1).matrix).all()
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=30), st.integers(1, 4), st.data())
+def test_t18_a_person_who_leaves_takes_no_more_than_as_many_rows_and_moves_nobody_else_s(
+    whose: list[int], most: int, data: st.DataObject
+) -> None:
+    table = np.arange(2.0 * len(whose)).reshape(-1, 2)
+    leaver = data.draw(st.sampled_from(whose))
+    stays = np.array(whose) != leaver
+    both = [CheckedRows(table, persons=np.array(whose)), CheckedRows(table[stays], persons=np.array(whose)[stays])]
+    before, after = ({tuple(row) for row in rows.bounded(most).matrix} for rows in both)
+    assert after <= before
+    assert len(before - after) <= most
+
+
+def test_whose_rows_they_are_is_part_of_what_names_the_rows(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    names = set()
+    for each in ("a\nb\n", "a\na\n"):
+        (tmp_path / "whose.txt").write_text(each * (len(ROWS) // 2) + "a\n" * (len(ROWS) % 2), encoding="utf-8")
+        names.add(read_rows(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").digest())
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize(("text", "why"), [("a\n", "has 1 lines for"), ("", "has 0 lines for")])
+def test_a_file_of_persons_of_another_length_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    (tmp_path / "whose.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidDataError, match=why):
+        read_rows(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+
+
+def test_a_row_that_is_nobody_s_is_refused_and_so_is_a_file_that_is_not_there(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    (tmp_path / "whose.txt").write_text(" \n" * len(ROWS), encoding="utf-8")
+    with pytest.raises(InvalidDataError, match="names nobody"):
+        read_rows(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    with pytest.raises(InvalidDataError, match="cannot be read"):
+        read_rows(tmp_path / "rows.npy", persons=tmp_path / "gone.txt")

@@ -10,6 +10,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,7 @@ def test_an_answer_that_was_lost_is_made_after_a_restart_and_its_price_comes_bac
     assert paid is not None
     accounts = read_books(place.path).data_sets
     gone = {name: (account.spent_units, account.reserved_units) for name, account in accounts.items()}
-    assert gone == {"cohort": (paid.spent.spent_units, 0), "elsewhere": (0, 0)}
+    assert gone == {"cohort": (paid.spent.units, 0), "elsewhere": (0, 0)}
 
 
 def test_a_job_that_nobody_opened_is_refused(place: Place) -> None:
@@ -469,6 +470,26 @@ def test_an_answer_costs_the_same_few_statements_however_long_the_ledger_is(plac
             respond(ledger, f"job {number}", 0, entries=5000)
             counts.add(len(statements))
     assert counts == {9}  # begin, look, write, commit; and once more, with the answer
+
+
+def test_a_job_is_admitted_without_a_look_at_the_answers_that_are_kept(place: Place) -> None:
+    statements: list[str] = []
+    with place.start(connect=lambda path: Counting(path, statements)) as ledger:
+        for number in range(3):
+            statements.clear()
+            ledger.expire(EXPIRY - 1)
+            ledger.open(opening(f"job {number}", data_set=f"set {number}"), LIMITS)
+            assert not [each for each in statements if "answers" in each]
+            respond(ledger, f"job {number}", 0)
+
+
+def test_answers_from_before_a_restart_are_dropped_when_their_job_is_over(used: Place) -> None:
+    with used.start() as ledger:
+        ledger.expire(EXPIRY - 1)
+        assert ledger.stored("job", 0) is not None
+        ledger.expire(EXPIRY)
+    with closing(sqlite3.connect(used.path)) as connection:
+        assert list(connection.execute("SELECT count(*) FROM answers")) == [(0,)]
 
 
 def test_an_answer_of_40_kilobytes_costs_two_synced_commits_and_a_synced_head(place: Place) -> None:

@@ -4,13 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from examples import EXAMPLES
 from town import spec
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import RefusedError
+from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import cost_units
-from dpspca.common.spec import Budget, Centering, JobSpec
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.provider.policy import Policy, Rules
 from dpspca.provider.suggestion import suggest
@@ -39,6 +40,24 @@ def test_the_job_is_allowed(changes: dict[str, Any]) -> None:
     rules(job).check(job, ADA, SITES)
     lifetime, _ = rules(job).limits(ADA)
     assert lifetime.budget_units >= cost_units(events(catalogue.plan(job)))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_job_of_every_algorithm_is_allowed_and_finds_room(name: str) -> None:
+    for what, job in EXAMPLES[name].jobs.items():
+        modest = replace(job, budget=Budget(min(1.0, job.budget.epsilon), job.budget.delta))
+        if job.accounting is Accounting.EXACT:
+            rules(modest).check(modest, ADA, ("north",))
+            lifetime, _ = rules(modest).limits(ADA)
+            listed = events(catalogue.plan(modest))
+            assert lifetime.admit(listed).admit(listed), what
+
+
+def test_a_job_that_no_lifetime_has_room_for_is_refused() -> None:
+    pure = EXAMPLES["ppca"].jobs["plain"]
+    assert suggest(pure, "cohort", ["ada"])
+    with pytest.raises(InvalidParameterError, match="No lifetime has room for this job: at epsilon 48"):
+        suggest(replace(pure, budget=Budget(48.0, 1e-6)), "cohort", ["ada"])
 
 
 def test_a_data_set_with_a_point_in_its_name_is_one_table() -> None:

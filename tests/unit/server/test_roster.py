@@ -1,13 +1,18 @@
 import asyncio
+from pathlib import Path
 
 import numpy as np
 import pytest
+from town import Town, now
 
 from dpspca.common.errors import RefusedError
 from dpspca.common.spec import Schema
+from dpspca.common.transport import rpc
+from dpspca.common.transport.names import Role
 from dpspca.common.transport.wire import AnswerReader
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.roster import LONGEST_REASON, QUEUE, Link, ProviderLostError, ProviderRefusedError, Roster
+from dpspca.server.streams import ProviderService
 
 
 def reader() -> AnswerReader:
@@ -29,6 +34,62 @@ def test_two_questions_at_once_do_not_mix_their_frames() -> None:
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_question_that_needs_no_frames_leaves_at_once_and_not_between_those_of_another() -> None:
+    def whole(link: Link, job: str) -> "asyncio.Task[None]":
+        return asyncio.ensure_future(link.ask(pb.Ask(kind=job, content=b"all of it"), job, [], reader()))
+
+    async def scenario() -> None:
+        link = Link("north", {})
+        asked = [whole(link, "a")]
+        await asyncio.sleep(0)
+        first = link.next_message(5)
+        with pytest.raises(StopIteration) as found:
+            first.send(None)  # it is there, and nobody has to be waited for
+        assert found.value.value.ask.kind == "a"
+        asked += [ask(link, "b", 3 * QUEUE)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        asked += [whole(link, "c")]
+        messages = [await link.next_message(5) for _ in range(2 + 3 * QUEUE)]
+        kinds = [message.ask.kind or message.frame.content.decode() for message in messages if message]
+        assert kinds == ["b"] * (3 * QUEUE + 1) + ["c"]
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_questions_wait_where_a_provider_reads_none_of_them() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        questions = [pb.Ask(position=number, content=b"all of it") for number in range(3 * QUEUE)]
+        asked = [asyncio.ensure_future(link.ask(each, "a", [], reader())) for each in questions]
+        await asyncio.sleep(0)
+        assert link._outbound.qsize() == QUEUE
+        found = [await link.next_message(5) for _ in questions]
+        assert [message.ask.position for message in found if message] == list(range(3 * QUEUE))
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_whoever_waits_for_a_message_waits_no_longer_than_he_said() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        assert await link.next_message(0.01) is None
+        link.farewell("a", "done")
+        message = await link.next_message(0.01)
+        assert message is not None
+        assert message.farewell.job == "a"
+        await asyncio.sleep(0.03)  # what reminded of the end of patience is gone with it
+        assert await link.next_message(0.01) is None
 
     asyncio.run(scenario())
 
@@ -114,5 +175,21 @@ def test_t12_of_receipts_on_one_connection_the_furthest_is_kept_and_of_connectio
         roster.keep_receipt(second, pb.Receipt(entries=3))
         recorded = roster.receipts_of(["north", "south"])
         assert {name: pb.Receipt.FromString(each).entries for name, each in recorded.items()} == {"north": 3}
+
+    asyncio.run(scenario())
+
+
+def test_a_receipt_that_is_held_for_a_name_that_is_none_ends_no_stream(tmp_path: Path) -> None:
+    """Names come from strangers, and are looked at as all they say is."""
+    town = Town.found(tmp_path)
+    me = town.identity(Role.PROVIDER, "north")
+
+    async def scenario() -> None:
+        roster, link = Roster(), Link("north", {})
+        door = rpc.Doorkeeper(me.authority_pem, town.revocations, now, {})
+        service = ProviderService(door, roster, lambda: me)
+        odd = [pb.HeldReceipt(provider=name) for name in ("", "a b", "x" * 10_000, "north")]
+        await service._hear_witnesses(link, me.name, odd)
+        assert roster.witnesses == {}
 
     asyncio.run(scenario())

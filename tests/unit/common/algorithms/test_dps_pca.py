@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpspca.common.algorithms import dps_pca
-from dpspca.common.algorithms.dps_pca import PartiesChangedError
+from dpspca.common.algorithms.parts import PartiesChangedError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive

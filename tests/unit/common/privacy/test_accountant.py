@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, InvalidTypeError
 from dpspca.common.privacy.accountant import Filter, calibrated_std, compose, cost_units, slack_units, usable_mu
-from dpspca.common.privacy.calibrate import gaussian_delta, gaussian_epsilon, gaussian_mu, gaussian_std
-from dpspca.common.privacy.events import Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
+from dpspca.common.privacy.calibrate import gaussian_delta, gaussian_epsilon, gaussian_mu, gaussian_std, root_up
+from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
 
 UNIT = Fraction(1, 2**80)
 SLACK = 2.0**-140
@@ -395,3 +395,32 @@ def test_bad_input_is_refused_with_its_name_and_a_remedy(
         call()
     assert named in caught.value.what
     assert caught.value.remedy.endswith(".")
+
+
+# --- A part of delta set aside ----------------------------------------------------------------------------------------
+
+
+@given(st.floats(0.1, 8), st.floats(1e-9, 0.1), st.floats(0.01, 0.99))
+def test_what_is_set_aside_and_the_rest_together_are_the_whole_delta(epsilon: float, delta: float, part: float) -> None:
+    """Everything that the filter admits, of both kinds at once, costs no more than its delta."""
+    budget = Filter.for_budget(epsilon, delta, part * delta)
+    full = budget.charge(budget.budget_units, budget.slack_budget_units)
+    gaussian = gaussian_delta(epsilon, root_up(full.spent_mu_squared))
+    slack = Fraction(full.spent_slack_units, 2**256) * (1 + Fraction(math.exp(epsilon)))
+    assert gaussian + slack <= delta * (1 + 1e-12)
+
+
+def test_an_approximate_mechanism_finds_room_only_in_what_is_set_aside() -> None:
+    mechanism = ApproximateEvent(0.1, 1e-8)
+    with pytest.raises(BudgetExceededError, match="total variation"):
+        Filter.for_budget(2.0, 1e-6).admit([mechanism])
+    after = Filter.for_budget(2.0, 1e-6, aside=1e-7).admit([mechanism])
+    assert after.aside == 1e-7
+    with pytest.raises(BudgetExceededError):
+        after.admit([ApproximateEvent(0.1, 1e-8)])
+
+
+@pytest.mark.parametrize("aside", [1e-6, 1.0, -1e-9, math.nan])
+def test_no_more_can_be_set_aside_than_there_is(aside: float) -> None:
+    with pytest.raises(DpspcaError, match="aside"):
+        Filter.for_budget(1.0, 1e-6, aside)

@@ -50,6 +50,14 @@ def test_a_receipt_says_what_was_signed_and_survives_the_wire(people: People) ->
     assert receipt.ByteSize() < MAX_RECEIPT_BYTES / 4
 
 
+def test_each_receipt_is_signed_with_the_key_of_the_identity_that_gives_it(people: People, tmp_path: Path) -> None:
+    """Keys are remembered between two receipts; whose turn it is, and which key is the newest, is not."""
+    renewed = Town.found(tmp_path).identity(Role.PROVIDER, "north")
+    for _ in range(2):
+        for identity in (people.north, people.south, renewed):
+            require_own(issue(identity, HEAD), identity.name, identity.authority_pem)
+
+
 def test_a_receipt_stays_true_when_its_certificate_has_been_renewed_or_revoked(tmp_path: Path) -> None:
     town = Town.found(tmp_path)
     old = town.identity(Role.PROVIDER, "north", days=1)

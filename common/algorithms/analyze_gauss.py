@@ -1,0 +1,48 @@
+"""Analyze Gauss (Dwork, Talwar, Thakurta & Zhang, STOC 2014): the covariance matrix, released once with Gaussian noise.
+
+A baseline of Ge et al. (2018). Where it departs from the paper:
+
+- With exact accounting the whole square is released, every entry with noise of its own, and made symmetric. Its noise
+  is that of the Gaussian orthogonal ensemble: the same in every direction of Frobenius norm, in which the sensitivity
+  is stated, and off the diagonal sqrt(2) less than noise of equal width on the upper triangle, at the same price.
+- With published accounting it is the paper's: the upper triangle, with standard deviation sqrt(2 ln(1.25/delta))/eps.
+"""
+
+import math
+
+from dpspca.common.plan import Intent, Step, price
+from dpspca.common.protocol import Algorithm
+from dpspca.common.queries import Covariance, CovarianceTriangle
+from dpspca.common.spec import Accounting, JobSpec
+from dpspca.common.statement import PrivacyStatement
+
+from .parts import ask_opening, known_options, opening
+from .released import leading, matrix_of, model_of, release
+
+
+def plan(spec: JobSpec) -> tuple[Step, ...]:
+    """List every question: what the opening needs, and the matrix."""
+    known_options(spec, ())
+    return price(spec, [*opening(spec), release(spec, _question(spec))], _published)
+
+
+def run(spec: JobSpec) -> Algorithm:
+    """Ask for the matrix, and take its leading eigenvectors."""
+    opened = yield from ask_opening(spec)
+    released = yield _question(spec)(spec.schema.dimension, opened.center)
+    components = leading(matrix_of(released, spec.schema.dimension), spec.components)
+    statement = PrivacyStatement.of(spec, plan(spec), parties=released.parties)
+    return model_of(spec, statement, opened, released, components)
+
+
+def _question(spec: JobSpec) -> type[Covariance | CovarianceTriangle]:
+    return Covariance if spec.accounting is Accounting.EXACT else CovarianceTriangle
+
+
+def _published(spec: JobSpec, intent: Intent) -> float:
+    """Give the standard deviation of the paper's Algorithm 1, for this intent's share of (eps, delta).
+
+    The paper's neighbours differ in one row that is there or not; for others the sensitivity is put in its place.
+    """
+    epsilon, delta = spec.budget.epsilon * intent.share, spec.budget.delta * intent.share
+    return intent.question.sensitivity_of(spec.unit, intent.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon

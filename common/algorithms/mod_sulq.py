@@ -1,0 +1,57 @@
+"""MOD-SuLQ (Chaudhuri, Sarwate & Sinha, NIPS 2012): the covariance matrix, released once with symmetric noise.
+
+A baseline of Ge et al. (2018), section 5. The noise has one width on every entry on and above the diagonal, and is
+mirrored below it, so that eigenvectors are real. Where it departs from the paper:
+
+- The sum over the rows is released, not their mean: the components are the same, and the number of rows, by which the
+  paper divides noise and sum alike, need not be known.
+- With exact accounting the noise is the least that the budget allows on the triangle, by its sharp sensitivity.
+- With published accounting its standard deviation is the paper's. Its neighbours have one row of norm one replaced; a
+  row that is only there or not moves the matrix less far (by C^2 instead of sqrt(2) C^2), so the paper's width serves
+  for adding and removing as well, where it is more than is needed. What the paper says nothing of (a private count, a
+  private mean) has the classical Gaussian mechanism's noise.
+- Either way the plan as a whole is held against the budget by exact accounting before anything is asked.
+"""
+
+import math
+
+from dpspca.common.plan import Intent, Step, price
+from dpspca.common.protocol import Algorithm
+from dpspca.common.queries import CovarianceTriangle
+from dpspca.common.spec import JobSpec
+from dpspca.common.statement import PrivacyStatement
+
+from .parts import ask_opening, known_options, opening
+from .released import classical_std, leading, matrix_of, model_of, release
+
+
+def plan(spec: JobSpec) -> tuple[Step, ...]:
+    """List every question: what the opening needs, and the triangle."""
+    known_options(spec, ())
+    return price(spec, [*opening(spec), release(spec, CovarianceTriangle)], _published)
+
+
+def run(spec: JobSpec) -> Algorithm:
+    """Ask for the triangle, and take the leading eigenvectors of the matrix that it is half of."""
+    opened = yield from ask_opening(spec)
+    released = yield CovarianceTriangle(spec.schema.dimension, opened.center)
+    components = leading(matrix_of(released, spec.schema.dimension), spec.components)
+    statement = PrivacyStatement.of(spec, plan(spec), parties=released.parties)
+    return model_of(spec, statement, opened, released, components)
+
+
+def _published(spec: JobSpec, intent: Intent) -> float:
+    if intent.question is not CovarianceTriangle:
+        return classical_std(spec, intent)
+    return published_std(spec.schema.dimension, spec.budget.epsilon * intent.share, spec.budget.delta * intent.share)
+
+
+def published_std(dimension: int, epsilon: float, delta: float) -> float:
+    """Give the paper's beta, times the number of rows: on a sum of rows of norm one.
+
+    (d + 1)/eps sqrt(2 ln((d^2 + d)/(2 delta sqrt(2 pi)))) + 1/sqrt(eps). For one column and a delta above 0.4 the
+    logarithm is negative, where the paper has no formula: then the second summand stands alone.
+    """
+    d = dimension
+    logarithm = max(0.0, math.log((d * d + d) / (2 * delta * math.sqrt(2 * math.pi))))
+    return (d + 1) / epsilon * math.sqrt(2 * logarithm) + 1 / math.sqrt(epsilon)

@@ -1,0 +1,315 @@
+"""Private power iteration with deflation, over rows or a symmetric matrix (Hardt & Roth, STOC 2013).
+
+The paper is "Beyond worst-case analysis in private singular vector computation", the algorithms its Figures 2 and 3.
+For one component after the other: a random unit vector x, and T times x <- A x + G, normalised; then one more product
+says sigma = x^T (A x + G), and sigma x x^T is taken off A. What was taken off is public: the coordinator subtracts it
+from later products, and providers know nothing of it. B = sum sigma_i v_i v_i^T approximates A with rank k.
+
+Privacy. Every product is a release with its share of the budget; noise for the unit ``entry`` is fitted to the entries
+of x, which was released (``SymmetricProduct``). So noise shrinks with coherence by itself, at the same price, and there
+is nothing to fail: exact accounting needs neither a bound C nor a search for one.
+
+Where it departs from the paper:
+
+- Exact accounting, with the sharp sensitivity. With ``accounting="published"`` (for the unit ``entry``) noise is the
+  paper's: sigma sqrt(C/n) with sigma = (2/epsilon) sqrt(4 T ln(1/delta)), and the job fails where an iterate has an
+  entry above sqrt(C/n). Several components share the budget as in Figure 3: epsilon / sqrt(4 k ln(1/delta)) and
+  delta / k each. The product that says sigma counts as one of T + 1.
+- ``coherence`` is C, for either accounting. Published accounting without it tries C = 1, 2, 4, ... as Remark 4.5 has
+  it, each try from a new start, with epsilon and delta divided by their greatest number: the plan is that of the worst
+  case, for it is fixed beforehand. It reproduces the paper's loss, of which exact accounting has none.
+- ``private_rounds`` takes T = 4 ln of a noisy sum of all entries' absolute values, in units of C (Remark 4.5); entries
+  come in pairs that mirror each other, so two units of sensitivity where the remark has one. The plan pays for the
+  most rounds there may be, 64, and what is not asked is not given back: state a number, if one is known.
+- The start is drawn from the job's seed and has norm one; the paper's has it nearly.
+- sigma is signed and takes part in a product's noise, one entry of it; the paper releases the norm of A x, with Laplace
+  noise of its own. For an eigenvalue below zero a norm would deflate away from it. Without explained variance the last
+  sigma is not asked; nor is it over rows, where the closing question of ``dps-pca`` is.
+- Figure 3 prints A_k as its result, where its analysis has B_k. A model has orthonormal components, each with its own
+  eigenvalue, and the v_i are neither orthogonal nor, after so few rounds, eigenvectors. So a Rayleigh-Ritz step on
+  their span ends it: the products A v_i that said sigma_i are all it needs, and it is free. Where these were not all
+  asked, the v_i are made orthonormal in their order.
+"""
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Final, Self
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import DpspcaError
+from dpspca.common.linalg import thin_qr
+from dpspca.common.matrix_queries import EntryTotal
+from dpspca.common.model import Model
+from dpspca.common.plan import Intent, Step, price
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.protocol import Aggregate, Algorithm
+from dpspca.common.question import Extent, RowQuery, RowSparse
+from dpspca.common.spec import Accounting, JobSpec, Scalar, check
+from dpspca.common.statement import PrivacyStatement
+
+from .options import told
+from .parts import Opening, ask_closing, closing, given_rounds, known_options
+from .products import (
+    ask_open,
+    ask_product,
+    check_data,
+    matrix_model,
+    open_rows,
+    product_question,
+    share_of_products,
+    usual_rounds,
+)
+
+MOST_PRIVATE_ROUNDS: Final = 64
+"""Enough for a sum of nine million changes."""
+TOTAL_SHARE: Final = 0.02
+
+
+class IncoherenceError(DpspcaError):
+    """An iterate has an entry that is larger than the job's coherence allows; what was asked is paid for."""
+
+    code = "not-incoherent"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What only this algorithm knows. ``rounds=None`` lets the budget decide; ``coherence`` is the paper's C."""
+
+    rounds: int | None = field(default=None, metadata=told("Rounds for a component; left out, the budget decides."))
+    coherence: float | None = field(
+        default=None,
+        metadata=told(
+            "The paper's C: noise for it, and fail beyond. Left out, noise fits every iterate; published, 1, 2, 4, ... "
+            "are tried."
+        ),
+    )
+    private_rounds: bool = field(
+        default=False, metadata=told("Choose the rounds by a noisy sum of a matrix's entries; pays for 64.")
+    )
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Self:
+        """Read and check the spec's options."""
+        given = known_options(spec, [each.name for each in fields(cls)])
+        made = cls(
+            given_rounds(spec),
+            _coherence(spec, given.get("coherence")),
+            _switch("private_rounds", given.get("private_rounds", False)),
+        )
+        _check_together(spec, made)
+        return made
+
+
+def plan(spec: JobSpec) -> tuple[Step, ...]:
+    """List every question this job may ask, its noise and its price."""
+    check_data(spec, spec.components)
+    last = closing(spec, spec.schema.dimension) if spec.unit.is_row else []
+    published = _published if spec.unit is PrivacyUnit.ENTRY else None
+    return price(spec, [*open_rows(spec), *_total(spec), *_products(spec), *last], published)
+
+
+def run(spec: JobSpec) -> Algorithm:
+    """Find one component after the other in what those before leave of A."""
+    opened = yield from ask_open(spec)
+    options = Options.of(spec)
+    rounds = (yield from _private_rounds(spec)) if options.private_rounds else rounds_of(spec)
+    loop = _Loop(spec, opened, rounds)
+    for _ in range(spec.components):
+        yield from loop.find_another()
+    statement = PrivacyStatement.of(spec, plan(spec), parties=loop.parties)
+    if not spec.unit.is_row and spec.explained_variance:
+        return matrix_model(spec, statement, *_ritz(loop))
+    basis, _ = thin_qr(np.stack(loop.vectors, axis=1))
+    if not spec.unit.is_row:
+        return matrix_model(spec, statement, basis.T, np.zeros(0), 0.0)
+    model = Model(basis.T, statement, mean=opened.center, feature_names=spec.schema.names)
+    return (yield from ask_closing(spec, RowSparse.of(basis), opened, model))
+
+
+def rounds_of(spec: JobSpec) -> int:
+    """Say how many rounds a component has, or may have where a private number decides."""
+    options = Options.of(spec)
+    if options.private_rounds:
+        return MOST_PRIVATE_ROUNDS
+    return usual_rounds(spec) if options.rounds is None else options.rounds
+
+
+def tries_of(spec: JobSpec) -> int:
+    """Say how many bounds on coherence a component may try: the powers of two from 1 to the dimension or above."""
+    return math.ceil(math.log2(spec.schema.dimension)) + 1 if _searches(spec) else 1
+
+
+def _searches(spec: JobSpec) -> bool:
+    return spec.accounting is Accounting.PUBLISHED and Options.of(spec).coherence is None
+
+
+class _Loop:
+    """The components found so far. Its generators ask; nothing else in it lasts."""
+
+    def __init__(self, spec: JobSpec, opened: Opening, rounds: int) -> None:
+        self._spec = spec
+        self._opened = opened
+        self._rounds = rounds
+        self._generator = np.random.Generator(np.random.Philox(key=spec.seed))
+        self.vectors: list[FloatArray] = []
+        self.products: list[FloatArray] = []
+        self.values: list[float] = []
+        self.noise_std = 0.0
+        self.parties = 1
+
+    def find_another(self) -> Generator[RowQuery, Aggregate, None]:
+        """Find a component and, where it is asked for, its eigenvalue."""
+        for largest in _bounds(self._spec):
+            found = yield from self._iterate(largest)
+            if found is not None:
+                break
+        else:
+            raise IncoherenceError(
+                "An iterate has an entry above the bound that the job's coherence sets.",
+                "Sign a job with a larger coherence, or with exact accounting and none.",
+            )
+        if len(self.vectors) < _eigenvalues(self._spec):
+            answer = yield from self._ask(found, _still(largest, found))
+            self.values.append(float(found @ self._deflated(answer, found)))
+            self.products.append(answer.values[:, 0])
+            self.noise_std = max(self.noise_std, answer.noise_std)
+        self.vectors.append(found)
+
+    def _iterate(self, largest: float | None) -> Generator[RowQuery, Aggregate, FloatArray | None]:
+        """Turn the loop; None where an iterate breaks the bound, as anybody can see who has the answers."""
+        vector = _normalised(self._generator.standard_normal(self._spec.schema.dimension))
+        for _ in range(self._rounds):
+            if not _within(vector, largest):
+                return None
+            answer = yield from self._ask(vector, largest)
+            vector = _normalised(self._deflated(answer, vector))
+        return vector
+
+    def _ask(self, vector: FloatArray, largest: float | None) -> Generator[RowQuery, Aggregate, Aggregate]:
+        """Ask for A x."""
+        answer = yield from ask_product(self._spec, vector[:, None], self._opened, largest)
+        self.parties = answer.parties
+        return answer
+
+    def _deflated(self, answer: Aggregate, vector: FloatArray) -> FloatArray:
+        """Take off A x what the components before stand for; its noise stays what it is."""
+        product = answer.values[:, 0].copy()
+        for value, known in zip(self.values, self.vectors, strict=True):
+            product -= value * (known @ vector) * known
+        return product
+
+
+def _ritz(loop: _Loop) -> tuple[FloatArray, FloatArray, float]:
+    """Diagonalise the symmetric part of Q^T A Q for V = Q R, where A V was released; the largest in size come first.
+
+    The less the v_i are at right angles, the longer R^-1 makes the noise.
+    """
+    basis, triangle = thin_qr(np.stack(loop.vectors, axis=1))
+    inverse = np.linalg.inv(triangle)
+    square = basis.T @ np.stack(loop.products, axis=1) @ inverse
+    values, axes = np.linalg.eigh((square + square.T) / 2)
+    order = np.argsort(-np.abs(values), kind="stable")
+    return (basis @ axes[:, order]).T, values[order], loop.noise_std * float(np.linalg.norm(inverse, 2))
+
+
+def _private_rounds(spec: JobSpec) -> Generator[RowQuery, Aggregate, int]:
+    """Take T = 4 ln sigma_1, for which the sum of all entries' absolute values is a bound."""
+    total = yield EntryTotal(spec.schema.dimension)
+    changes = max(math.e, float(total.values[0]) / spec.norm_bound)
+    return min(MOST_PRIVATE_ROUNDS, math.ceil(4 * math.log(changes)))
+
+
+def _total(spec: JobSpec) -> list[Intent]:
+    if not Options.of(spec).private_rounds:
+        return []
+    return [Intent("sum of all entries", EntryTotal, Extent(spec.schema.dimension), TOTAL_SHARE)]
+
+
+def _products(spec: JobSpec) -> list[Intent]:
+    """List as many products as may be asked. Where that is not known beforehand, any stands for any other."""
+    options, dimension = Options.of(spec), spec.schema.dimension
+    names = [*_names(spec)]
+    question = product_question(spec, capped=options.coherence is not None or _searches(spec))
+    share = share_of_products(spec) - (TOTAL_SHARE if options.private_rounds else 0.0)
+    return [Intent(name, question, Extent(dimension, 1, dimension), share, len(names)) for name in names]
+
+
+def _names(spec: JobSpec) -> Iterator[str]:
+    options, rounds, eigenvalues = Options.of(spec), rounds_of(spec), _eigenvalues(spec)
+    if _searches(spec) or options.private_rounds:
+        most = spec.components * rounds * tries_of(spec) + eigenvalues
+        yield from (f"product {number} of at most {most}" for number in range(1, most + 1))
+        return
+    for component in range(1, spec.components + 1):
+        yield from (f"component {component}, round {number} of {rounds}" for number in range(1, rounds + 1))
+        if component <= eigenvalues:
+            yield f"component {component}, eigenvalue"
+
+
+def _eigenvalues(spec: JobSpec) -> int:
+    """Say how many eigenvalues are asked: of the last component none is needed to go on."""
+    return spec.components - (spec.unit.is_row or not spec.explained_variance)
+
+
+def _published(spec: JobSpec, _intent: Intent) -> float:
+    """Give the noise of Figures 2 and 3 for vectors with an entry of size one; with smaller ones it is taken in."""
+    epsilon, delta, components = spec.budget.epsilon, spec.budget.delta, spec.components
+    if components > 1:
+        epsilon, delta = epsilon / math.sqrt(4 * components * math.log(1 / delta)), delta / components
+    tries = tries_of(spec)
+    rounds = rounds_of(spec) + (_eigenvalues(spec) > 0)
+    return 2 * tries / epsilon * math.sqrt(4 * rounds * math.log(tries / delta))
+
+
+def _bounds(spec: JobSpec) -> list[float | None]:
+    """List the bounds sqrt(C/n) on a vector's entries that are tried in turn; none, where noise fits every vector."""
+    options, dimension = Options.of(spec), spec.schema.dimension
+    if _searches(spec):
+        return [min(1.0, math.sqrt(2.0**power / dimension)) for power in range(tries_of(spec))]
+    return [None if options.coherence is None else min(1.0, math.sqrt(options.coherence / dimension))]
+
+
+def _within(vector: FloatArray, largest: float | None) -> bool:
+    return largest is None or float(np.abs(vector).max()) <= largest
+
+
+def _still(largest: float | None, vector: FloatArray) -> float | None:
+    """Let the bound of the last product be what its vector needs: there is nothing left to fail for."""
+    return None if largest is None else min(1.0, max(largest, float(np.abs(vector).max())))
+
+
+def _normalised(vector: FloatArray) -> FloatArray:
+    """Make it a unit vector; noise keeps a product from being zero, and what is zero nevertheless stays an axis."""
+    length = float(np.linalg.norm(vector))
+    return vector / length if length else np.eye(len(vector), 1)[:, 0]
+
+
+def _coherence(spec: JobSpec, given: Scalar) -> float | None:
+    if given is None:
+        return None
+    within = isinstance(given, int | float) and not isinstance(given, bool) and 1 <= given <= spec.schema.dimension
+    check(within, f"coherence is {given!r}.", "Give a number between 1 and the number of columns, or leave it out.")
+    return float(given)
+
+
+def _switch(name: str, given: Scalar) -> bool:
+    check(isinstance(given, bool), f"{name} is {given!r}, neither true nor false.", "Give one of these.")
+    return bool(given)
+
+
+def _check_together(spec: JobSpec, options: Options) -> None:
+    """Refuse options that contradict each other, or that the job's data have no meaning for."""
+    published, entries = spec.accounting is Accounting.PUBLISHED, spec.unit is PrivacyUnit.ENTRY
+    for name, given in (
+        ("coherence", options.coherence is not None),
+        ("private_rounds", options.private_rounds),
+    ):
+        check(entries or not given, f"{name} is set, which says nothing for the unit {spec.unit}.", "Leave it out.")
+    check(
+        not (options.private_rounds and (published or options.rounds is not None)),
+        "private_rounds goes neither with a number of rounds nor with the published accounting.",
+        "Leave it out.",
+    )

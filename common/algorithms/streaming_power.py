@@ -1,0 +1,134 @@
+"""The streaming power method (Hardt & Price, NIPS 2014, Figure 2; Mitliagkas, Caramanis & Jain 2013), made private.
+
+Every provider's rows are divided into as many consecutive blocks as there are rounds. Round l sends a basis X of p
+columns and receives A_l X + noise, with A_l of block l's rows alone; X becomes its thin QR. Answers, and all that the
+coordinator holds, are of d p numbers; each row is looked at once, but for the mean and the explained variance where
+these are asked for.
+
+Privacy. Noise is Gaussian, by the sharp sensitivity of A_l X (``CovarianceProduct``). A row is in one block, so the
+rounds compose in parallel (``ParallelEvent``) and each of them has the whole budget: with L rounds noise does not grow
+with sqrt(L), as in a power loop over all rows, but each sum is of n/L rows. This needs an assignment of rows to blocks
+in which other rows' content has no part. Here it is by position, and the unit must be replace-one: the neighbour has
+its other row in the same place. A provider must therefore not have sorted its rows by what they say: the order is that
+of arrival, or of a number that was given without looking at them. Adding or removing a row would move others from
+block to block, and is refused.
+
+Where it departs from the paper:
+
+- The paper's algorithm has no noise but that of sampling, and so no published accounting.
+- Sums instead of means, which changes no basis.
+- The paper returns p columns, whose span holds the k leading directions nearly; a model has k. They are the leading
+  left singular vectors of the last product, which cost nothing.
+- The number of rounds follows from the budget unless it is given; the paper's depends on the eigenvalues.
+"""
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Self
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.linalg import thin_qr
+from dpspca.common.model import Model
+from dpspca.common.plan import Intent, Step, price
+from dpspca.common.privacy.accountant import usable_mu
+from dpspca.common.protocol import Algorithm
+from dpspca.common.queries import CovarianceProduct
+from dpspca.common.question import Extent, RowSparse
+from dpspca.common.spec import MAX_COMPONENT_ENTRIES, JobSpec, check
+from dpspca.common.statement import PrivacyStatement
+
+from .options import told
+from .parts import (
+    ask_closing,
+    ask_opening,
+    closing,
+    given_columns,
+    given_rounds,
+    known_options,
+    opening,
+    random_start,
+    shares,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What only this algorithm knows, as it was given; ``columns_of`` and ``rounds_of`` decide what was left out."""
+
+    columns: int | None = field(
+        default=None, metadata=told("Columns of the basis; left out, twice as many as components.")
+    )
+    rounds: int | None = field(default=None, metadata=told("Rounds, and blocks of rows; left out, the budget decides."))
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Self:
+        """Read and check the spec's options."""
+        known_options(spec, [each.name for each in fields(cls)])
+        return cls(given_columns(spec), given_rounds(spec))
+
+
+def plan(spec: JobSpec) -> tuple[Step, ...]:
+    """List every question this job will ask, its noise and its price."""
+    return price(spec, [*opening(spec), *_rounds(spec), *closing(spec, spec.schema.dimension)])
+
+
+def run(spec: JobSpec) -> Algorithm:
+    """Ask for the mean if it is wanted, turn the power loop through the blocks, ask what was explained."""
+    opened = yield from ask_opening(spec)
+    product, rounds, parties = random_start(spec, columns_of(spec)), rounds_of(spec), 1
+    for block in range(1, rounds + 1):
+        basis, _ = thin_qr(product)
+        answer = yield CovarianceProduct(basis, opened.center, block, rounds)
+        product, parties = answer.values, answer.parties
+    found = RowSparse.of(_leading(product, spec.components))
+    statement = PrivacyStatement.of(spec, plan(spec), parties=parties)
+    model = Model(found.dense().T, statement, mean=opened.center, feature_names=spec.schema.names)
+    return (yield from ask_closing(spec, found, opened, model))
+
+
+def columns_of(spec: JobSpec) -> int:
+    """Choose how many columns a basis has: of twice the components, the paper's bound has its better constant."""
+    given, dimension = Options.of(spec).columns, spec.schema.dimension
+    columns = min(2 * spec.components, dimension) if given is None else given
+    check(
+        columns * dimension <= MAX_COMPONENT_ENTRIES,
+        f"{columns} columns of {dimension} numbers are more than {MAX_COMPONENT_ENTRIES} numbers.",
+        "Take fewer columns.",
+    )
+    return columns
+
+
+def rounds_of(spec: JobSpec) -> int:
+    """Choose the number of rounds from the budget alone, never from the data.
+
+    A further round shrinks what the start left behind, by the ratio of the eigenvalues, and leaves fewer rows to each:
+    against noise of one width the signal falls like 1/L, where a loop over all rows loses sqrt(L). So fewer rounds than
+    ``dps-pca`` takes are best: on rows of the model in ``client/synthetic.py``, with gaps of 3 and of 10, three at mu
+    up to a quarter and three or four up to mu = 3. Eigenvalues that hardly stand out need more; then set them.
+    """
+    given = Options.of(spec).rounds
+    if given is not None:
+        return given
+    return 3 + round(math.sqrt(usable_mu(spec.budget.epsilon, spec.budget.delta)))
+
+
+def _rounds(spec: JobSpec) -> list[Intent]:
+    """Plan a question about each block. Each takes all that is left of the budget, for no row is in two of them."""
+    dimension, columns, rounds, share = spec.schema.dimension, columns_of(spec), rounds_of(spec), shares(spec)["rest"]
+    return [
+        Intent(
+            f"round {block} of {rounds}",
+            CovarianceProduct,
+            Extent(dimension, columns, dimension, block, rounds),
+            share,
+        )
+        for block in range(1, rounds + 1)
+    ]
+
+
+def _leading(product: FloatArray, components: int) -> FloatArray:
+    """Choose the leading left singular vectors, as columns."""
+    vectors, _, _ = np.linalg.svd(product, full_matrices=False)
+    return np.ascontiguousarray(vectors[:, :components])

@@ -1,0 +1,89 @@
+"""Exact draws from Bingham distributions: a unit vector x with density proportional to exp(x^T A x).
+
+Kent, Ganeiban & Mardia (2013), *A new method to simulate the Bingham and related distributions in directional data
+analysis*, by rejection from an angular central Gaussian. In the axes of A, with a_i = its largest eigenvalue less its
+i-th, the density is proportional to f(x) = e^-u, u = sum a_i x_i^2 >= 0. The proposal is y/||y|| for y_i normal of
+variance 1/w_i, w_i = 1 + 2 a_i/b: its density is proportional to g(x) = (sum w_i x_i^2)^(-q/2) = (1 + 2u/b)^(-q/2).
+
+For any b in (0, q], f/g = e^-u (1 + 2u/b)^(q/2) is largest at u = (q - b)/2, where it is M = e^-((q-b)/2) (q/b)^(q/2).
+So a proposal is accepted with probability e^-u (1 + 2u/b)^(q/2) / M: the envelope's factor MULTIPLIES here; dividing
+by it, as is found elsewhere, gives another distribution. Exactness needs nothing of b; the best is the root of
+sum 1/(b + 2 a_i) = 1, which lies in [1, q].
+
+How many proposals are needed. All are accepted where A is flat; where one axis stands far above the rest, a fraction
+that tends to sqrt(2) e^(-1/2) / sqrt(q) = .86/sqrt(q) for large q (a little more for small ones), by Stirling's formula
+from the two normalising constants. That is the least for any A that was tried, and no proof. ``TRIES`` sqrt(q)
+proposals are always made and looked at, whatever is accepted, and the first accepted one is taken: how many words and
+operations a draw takes says nothing of the data (the time of an eigendecomposition may). If a fraction of .86/sqrt(q)
+is accepted, a draw fails with probability below 2^-150; it then ends with an error that says so. The question is paid
+for by then, was not answered, and may be answered anew at no price.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import RefusedError
+from dpspca.common.privacy.continuous import normals, uniforms
+from dpspca.common.privacy.keystream import WordSource
+
+TRIES: Final = 128
+"""Proposals, times the root of the dimension."""
+_HURRIED: Final = 4
+"""Proposals at a time, times the root of the dimension, where the first accepted one ends the draw."""
+_BLOCK_ENTRIES: Final = 2**18
+_HALVINGS: Final = 50
+
+
+def draw_axis(matrix: FloatArray, words: WordSource, *, hurry: bool = False) -> FloatArray:
+    """Draw a unit vector with density proportional to exp(x^T matrix x), the matrix being symmetric.
+
+    In a ``hurry`` no proposals are made after one was accepted, so that time and words depend on the matrix.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    axis: FloatArray = vectors @ draw_in_axes(values[-1] - values, words, hurry=hurry)
+    return axis
+
+
+def draw_in_axes(falls: FloatArray, words: WordSource, *, hurry: bool = False) -> FloatArray:
+    """Draw a unit vector with density proportional to exp(-sum falls_i x_i^2), one of the falls being zero."""
+    size = len(falls)
+    envelope = envelope_of(falls)
+    spread = 1 / np.sqrt(1 + 2 * falls / envelope)
+    tries, chosen = math.ceil(TRIES * math.sqrt(size)), None
+    step = math.ceil(_HURRIED * math.sqrt(size)) if hurry else max(1, _BLOCK_ENTRIES // size)
+    for start in range(0, tries, step):
+        count = min(step, tries - start)
+        proposed = normals(count * size, words).reshape(count, size) * spread
+        squares = np.square(proposed)
+        falling = squares @ falls / squares.sum(axis=1)
+        accepted = np.log(uniforms(count, words)) < log_acceptance(falling, envelope, size)
+        if chosen is None and accepted.any():
+            chosen = proposed[np.argmax(accepted)]
+        if hurry and chosen is not None:
+            break
+    if chosen is None:
+        raise RefusedError(
+            "None of the proposals for a random axis was acceptable, which all but never happens.",
+            "Ask again: the question is paid for and was not answered, so it costs nothing more.",
+        )
+    axis: FloatArray = chosen / np.linalg.norm(chosen)
+    return axis
+
+
+def envelope_of(falls: FloatArray) -> float:
+    """Find the b of the best proposal: the root of sum 1/(b + 2 a_i) = 1, which decreases in b."""
+    least, most = 0.0, float(len(falls))
+    for _ in range(_HALVINGS):
+        middle = (least + most) / 2
+        least, most = (middle, most) if (1 / (middle + 2 * falls)).sum() > 1 else (least, middle)
+    return most
+
+
+def log_acceptance(falling: FloatArray, envelope: float, size: int) -> FloatArray:
+    """Give ln(f/(g M)) for proposals with u = ``falling``: never above zero."""
+    most = (size - envelope) / 2
+    logs: FloatArray = most - falling + size / 2 * (np.log1p(2 * falling / envelope) - math.log(size / envelope))
+    return logs

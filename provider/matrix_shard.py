@@ -1,0 +1,206 @@
+"""Evaluates questions over one provider's share of a symmetric matrix. What it returns must not leave without noise.
+
+Entries become integers once, in units of C / 2^30 (``common/matrix_queries.py`` prices that), and all sums are exact:
+neither the order of entries, nor the number of threads, nor whether the matrix is dense or sparse can change a bit.
+An integer has at most 2^50 units, and one of a basis column of norm 2^20 at most as many in all as its norm times
+sqrt(d); so entries are split into digits narrow enough for every partial sum to stay below 2^53 in float64, where a
+BLAS multiplies, or below 2^63 in 64-bit integers, where a sparse product does. Work goes with the entries that are
+stored, and so does memory.
+
+Entries larger than ``largest_entry`` allows are cut to that for the unit ``entry``: each is a function of itself alone
+that brings no two values further apart, so nothing is given away by it. No such thing holds for spectral norms, so for
+the unit ``spectral`` the share is refused. That must not tell how large entries are: so it is held against the least
+bound that the policy allows, whatever bound a job has, and a data set is refused to everybody or to nobody.
+"""
+
+import math
+from typing import Any, Final, Protocol
+
+import numpy as np
+import scipy.sparse
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidQueryError
+from dpspca.common.matrix_queries import (
+    ENTRY_BITS,
+    LARGEST_TOTAL,
+    TOTAL_SHIFT,
+    EntryTotal,
+    MatrixProduct,
+    largest_entry,
+)
+from dpspca.common.privacy.events import Event
+from dpspca.common.privacy.keystream import WordSource
+from dpspca.common.privacy.lattice import BASIS_BITS
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.question import RowQuery
+from dpspca.common.spec import JobSpec
+
+from .moments import Integers
+from .preparation import CheckedRows, check_names
+
+SPARSE_DIGIT_BITS: Final = 25
+"""2^25 times 2^20 sqrt(d) is at most 2^57."""
+BLOCK_ENTRIES: Final = 2**18
+"""Rows are split into digits so many entries at a time: megabytes beside the matrix, not another matrix."""
+ENTRY_WIDTH: Final = 50
+
+
+class Matrix(Protocol):
+    """A matrix of integers."""
+
+    def product(self, basis: FloatArray) -> Integers:
+        """Give floor(M basis / 2^20) for a basis of integers."""
+        ...
+
+    def total(self) -> int:
+        """Sum the absolute values, each cut to whole units of 2^26."""
+        ...
+
+
+class MatrixShard:
+    """One provider's share, made ready under the bound of a job, for any number of jobs and threads."""
+
+    def __init__(
+        self, share: CheckedRows, norm_bound: float, unit: PrivacyUnit, least_bound: float | None = None
+    ) -> None:
+        """Refuse a share that is not square or not symmetric; neighbours are symmetric, so that gives nothing away.
+
+        ``least_bound`` is the least that any job may have; left out, nobody may have another than this.
+        """
+        _check_symmetric(share)
+        self._dimension = share.dimension
+        self._names = share.names
+        self._norm_bound = norm_bound
+        self._unit = unit
+        if unit is PrivacyUnit.SPECTRAL:
+            _check_largest(share, norm_bound if least_bound is None else min(least_bound, norm_bound))
+        self._matrix = _integers(share.matrix, norm_bound)
+
+    def fits(self, spec: JobSpec) -> bool:
+        """Tell whether the share was prepared under this job's bound, for its unit."""
+        return self._norm_bound == spec.norm_bound and self._unit is spec.unit
+
+    def check(self, spec: JobSpec) -> None:
+        """Refuse a job of another width or with another bound, before anything is paid for."""
+        if not self.fits(spec):
+            raise InvalidParameterError(
+                "The matrix was prepared under another bound than the job's.", "Prepare it under the job's."
+            )
+        if self._dimension != spec.schema.dimension:
+            raise InvalidParameterError(
+                f"The matrix has {self._dimension} columns; the job has {spec.schema.dimension}.",
+                "Give the columns that the job names, in its order.",
+            )
+        check_names(self._names, spec.schema)
+
+    def evaluate(self, query: RowQuery) -> Integers:
+        """Answer exactly, as integers on the public lattice."""
+        match query:
+            case MatrixProduct():
+                return self._matrix.product(np.rint(query.basis * 2.0**BASIS_BITS))
+            case EntryTotal():
+                return np.array([min(self._matrix.total(), LARGEST_TOTAL)], dtype=np.int64)
+            case _:
+                raise InvalidQueryError(
+                    f"A symmetric matrix cannot answer '{query.kind}'.", "Ask a question over matrices."
+                )
+
+    def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
+        """Answer what is a private mechanism by itself."""
+        raise InvalidQueryError(f"A symmetric matrix cannot answer '{query.kind}'.", "Ask for its products.")
+
+
+class DenseMatrix:
+    """All entries, as 64-bit integers."""
+
+    def __init__(self, entries: Integers) -> None:
+        self._entries = entries
+        dimension = len(entries)
+        self._digit_bits = 53 - BASIS_BITS - 1 - math.ceil(math.log2(dimension) / 2)
+        self._digits = -(-ENTRY_WIDTH // self._digit_bits)
+        self._step = max(1, BLOCK_ENTRIES // dimension)
+
+    def product(self, basis: FloatArray) -> Integers:
+        whole = np.empty((len(self._entries), basis.shape[1]), dtype=np.int64)
+        for start in range(0, len(whole), self._step):
+            block = slice(start, start + self._step)
+            whole[block] = self._block_product(self._entries[block], basis)
+        return whole
+
+    def total(self) -> int:
+        return _total(self._entries)
+
+    def _block_product(self, rows: Integers, basis: FloatArray) -> Integers:
+        """Multiply digit by digit, all but the highest in [0, 2^p); the shift takes nothing but the lowest's bits."""
+        total = np.zeros((len(rows), basis.shape[1]), dtype=np.int64)
+        for place in range(self._digits):
+            digit = rows if place == self._digits - 1 else rows & (2**self._digit_bits - 1)
+            part = (digit.astype(np.float64) @ basis).astype(np.int64)
+            shift = place * self._digit_bits - BASIS_BITS
+            total += part << shift if shift >= 0 else part >> -shift
+            rows = rows >> self._digit_bits
+        return total
+
+
+class SparseMatrix:
+    """The stored entries, as two digits that share their places."""
+
+    def __init__(self, entries: scipy.sparse.csr_array) -> None:
+        self._entries = entries
+        self._high = self._with(entries.data >> SPARSE_DIGIT_BITS)
+        self._low = self._with(entries.data & (2**SPARSE_DIGIT_BITS - 1))
+
+    def product(self, basis: FloatArray) -> Integers:
+        whole = basis.astype(np.int64)
+        total: Integers = self._low @ whole
+        total >>= BASIS_BITS
+        total += (self._high @ whole) << (SPARSE_DIGIT_BITS - BASIS_BITS)
+        return total
+
+    def total(self) -> int:
+        return _total(self._entries.data)
+
+    def _with(self, data: Integers) -> scipy.sparse.csr_array:
+        return scipy.sparse.csr_array((data, self._entries.indices, self._entries.indptr), shape=self._entries.shape)
+
+
+def _check_largest(share: CheckedRows, least_bound: float) -> None:
+    largest, matrix = largest_entry(share.dimension), share.matrix
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    if np.abs(values).max(initial=0.0) > largest * least_bound:
+        raise InvalidDataError(
+            f"An entry of the matrix is more than {largest} times the least bound that jobs may have.",
+            "Its steward has to set a larger least norm_bound in the policy: no job is answered.",
+        )
+
+
+def _integers(matrix: Any, norm_bound: float) -> Matrix:  # noqa: ANN401  # dense or sparse
+    """Round to the grid, under the limit that keeps every sum exact."""
+    largest = largest_entry(matrix.shape[0])
+    is_sparse = scipy.sparse.issparse(matrix)
+    values = matrix.data if is_sparse else matrix
+    limit = 2.0**ENTRY_BITS * largest
+    whole = np.rint(np.clip(values * (2.0**ENTRY_BITS / norm_bound), -limit, limit)).astype(np.int64)
+    if not is_sparse:
+        return DenseMatrix(whole)
+    return SparseMatrix(scipy.sparse.csr_array((whole, matrix.indices, matrix.indptr), shape=matrix.shape))
+
+
+def _check_symmetric(share: CheckedRows) -> None:
+    matrix: Any = share.matrix
+    if share.count != share.dimension:
+        raise InvalidDataError(
+            f"The matrix has {share.count} rows and {share.dimension} columns.",
+            "Give a square, symmetric one; make one of a rectangular table with dpspca.client.matrices.dilation.",
+        )
+    difference = matrix - matrix.T
+    if (difference.data if share.is_sparse else difference).any():
+        raise InvalidDataError(
+            "The matrix is not symmetric: an entry is not its mirror image.",
+            "Give every edge in both directions; where rounding made the two differ, give (M + M.T) / 2.",
+        )
+
+
+def _total(entries: Integers) -> int:
+    return int((np.abs(entries) >> TOTAL_SHIFT).sum())

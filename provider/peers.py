@@ -1,0 +1,89 @@
+"""Receipts of other providers' ledgers, kept for them: should the coordinator lose its own, they still bear witness.
+
+They come with the end of each job, and are shown to the coordinator when this provider connects, which hands them on.
+Each is signed by the provider that it is about: nobody can make one up, and keeping one costs nothing. What is kept is
+bounded, and may be lost; only then is it of no use.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from dpspca.common.errors import DpspcaError
+from dpspca.common.transport import files
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.receipts import require_own
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+MOST_PEERS: Final = 128
+MOST_LEDGERS: Final = 2
+"""Of one peer: a ledger that was quarantined and released goes on under another name."""
+
+_log = logging.getLogger(__name__)
+
+
+class PeerReceipts:
+    """The newest receipts of each peer; in a file, if there is one."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._lock = Lock()
+        self._kept: dict[str, dict[str, pb.Receipt]] = {}
+        for held in self._read():
+            self._take(held)
+
+    def held(self) -> list[pb.HeldReceipt]:
+        """Give all of them."""
+        with self._lock:
+            return list(self._all())
+
+    def keep(self, shown: Iterable[pb.HeldReceipt], me: PartyName, authority_pem: bytes) -> None:
+        """Keep those that their providers signed and that say something new."""
+        with self._lock:
+            news = False
+            for each in list(shown)[:MOST_PEERS]:
+                if self._is_news(each, me, authority_pem):
+                    self._take(each)
+                    news = True
+            if news and self._path:
+                files.replace(self._path, pb.HeldReceipts(held=self._all()).SerializeToString())
+
+    def _is_news(self, held: pb.HeldReceipt, me: PartyName, authority_pem: bytes) -> bool:
+        known = self._kept.get(held.provider, {})
+        same = known.get(held.receipt.ledger)
+        if held.provider == me.name or (same and same.entries >= held.receipt.entries):
+            return False
+        if not known and len(self._kept) >= MOST_PEERS:
+            return False
+        try:
+            require_own(held.receipt, PartyName(me.federation, Role.PROVIDER, held.provider), authority_pem)
+        except DpspcaError as problem:
+            _log.warning("A receipt of another provider's is not kept: %s", problem)
+            return False
+        return True
+
+    def _take(self, held: pb.HeldReceipt) -> None:
+        known = self._kept.setdefault(held.provider, {})
+        known.pop(held.receipt.ledger, None)
+        # A copy: as part of its message, it would keep that in memory.
+        known[held.receipt.ledger] = pb.Receipt.FromString(held.receipt.SerializeToString())
+        while len(known) > MOST_LEDGERS:
+            del known[next(iter(known))]
+
+    def _all(self) -> Iterator[pb.HeldReceipt]:
+        for provider, known in self._kept.items():
+            for receipt in known.values():
+                yield pb.HeldReceipt(provider=provider, receipt=receipt)
+
+    def _read(self) -> Iterable[pb.HeldReceipt]:
+        """Read what was kept. Whatever else is in that file counts for nothing: witnesses are a help, not a duty."""
+        try:
+            content = files.read(self._path, private=True) if self._path and self._path.exists() else b""
+            return list(pb.HeldReceipts.FromString(content).held)[: MOST_PEERS * MOST_LEDGERS]
+        except (DecodeError, DpspcaError) as problem:
+            _log.warning("The receipts of other providers in %s cannot be read: %s", self._path, problem)
+            return []

@@ -1,0 +1,151 @@
+"""Every algorithm of the catalogue can be chosen on the command line, is listed there, and is refused in its words."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ended, commands_in
+from examples import EXAMPLES
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import compose
+from dpspca.common.spec import JobSpec
+
+JOB = [
+    *("--dimension", "40", "--components", "3", "--norm-bound", "5", "--unit", "replace-one"),
+    *("--epsilon", "1", "--delta", "1e-6"),
+]
+KEYS = ("accounting", "rows_per_person", "seed", "minimum_parties", "answer_seconds")
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def flags_of(spec: JobSpec, folder: Path) -> list[str]:
+    """Write a job as flags; what the flags cannot say is refused here."""
+    assert spec.schema.names is None
+    words = {
+        "dimension": spec.schema.dimension,
+        "components": spec.components,
+        "algorithm": spec.algorithm,
+        "norm-bound": repr(spec.norm_bound),
+        "unit": spec.unit,
+        "epsilon": repr(spec.budget.epsilon),
+        "delta": repr(spec.budget.delta),
+        "center": spec.centering,
+    }
+    words |= {name.replace("_", "-"): getattr(spec, name) for name in KEYS}
+    if spec.mean_bound is not None:
+        words["mean-bound"] = repr(spec.mean_bound)
+    if spec.public_mean is not None:
+        (folder / "mean.json").write_text(json.dumps(spec.public_mean))
+        words["public-mean"] = "mean.json"
+    given = [
+        f"--option={name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in spec.options.items()
+    ]
+    explained = "--explained-variance" if spec.explained_variance else "--no-explained-variance"
+    return [*(f"--{name}={value}" for name, value in words.items()), *given, explained]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_example_job_of_every_algorithm_can_be_said_in_flags(
+    name: str, here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    for what, spec in EXAMPLES[name].jobs.items():
+        if spec.schema.names is None:
+            planned = here("plan", *flags_of(spec, tmp_path), "--json")
+            assert planned.code == 0, (what, planned.err)
+            assert planned.facts["job"] == json.loads(spec.to_json()), what
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_algorithm_is_planned_from_toml_as_from_json(
+    name: str, here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    spec = next(iter(EXAMPLES[name].jobs.values()))
+    options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in spec.options.items())
+    (tmp_path / "job.json").write_text(spec.to_json())
+    (tmp_path / "job.toml").write_text(
+        f'algorithm = "{name}"\nunit = "{spec.unit}"\nnorm_bound = {spec.norm_bound}\ncomponents = {spec.components}\n'
+        f"answer_seconds = {spec.answer_seconds}\nschema = {{ dimension = {spec.schema.dimension} }}\n"
+        f"budget = {{ epsilon = {spec.budget.epsilon}, delta = {spec.budget.delta} }}\noptions = {{ {options} }}\n"
+    )
+    assert (
+        here("plan", "job.toml", "--json").facts["questions"] == here("plan", "job.json", "--json").facts["questions"]
+    )
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_plan_says_which_noise_each_question_has_and_its_total_in_epsilon_at_delta(
+    name: str, here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    for spec in EXAMPLES[name].jobs.values():
+        (tmp_path / "job.json").write_text(spec.to_json())
+        facts = here("plan", "job.json", "--json").facts
+        noises = {question["noise"] for question in facts["questions"]}
+        assert noises <= {"gaussian", "laplace", "mechanism", "none"}
+        assert all((each["noise_std"] > 0) == (each["noise"] in {"gaussian", "laplace"}) for each in facts["questions"])
+        assert facts["total"]["mu_is_exact"] == compose(events(catalogue.plan(spec))).is_gaussian
+        assert not (facts["total"]["mu_is_exact"] and "laplace" in noises)
+        assert facts["total"]["epsilon"] <= spec.budget.epsilon
+        printed = here("plan", "job.json").out
+        assert all(noise in printed for noise in noises)
+        assert ("Total: mu = " in printed) == facts["total"]["mu_is_exact"]
+        assert f"at delta = {spec.budget.delta:g}" in printed
+
+
+def test_the_algorithms_are_listed_with_what_they_can_be_told(here: Callable[..., Ended]) -> None:
+    listed = {each["name"]: each for each in here("algorithms", "--json").facts["algorithms"]}
+    assert list(listed) == list(CATALOGUE)
+    told = here("algorithms").out
+    for name, entry in CATALOGUE.items():
+        facts = listed[name]
+        assert (facts["units"], facts["accounting"]) == ([*entry.units], [*entry.accounting])
+        assert [each["name"] for each in facts["options"]] == [each.name for each in entry.options]
+        assert entry.summary in told
+        assert all(each.help in told for each in entry.options)
+    sparsity: dict[str, Any] = listed["dps-pca"]["options"][0]
+    assert (sparsity["name"], sparsity["kind"], sparsity["required"]) == ("sparsity", "a whole number", True)
+
+
+def test_the_help_of_a_plan_names_every_algorithm(here: Callable[..., Ended]) -> None:
+    told = " ".join(here("plan", "--help").out.replace("│", " ").split())
+    assert all(name in told for name in CATALOGUE)
+    assert "dpspca algorithms" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (JOB, "these flags are needed: --sparsity"),
+        ([*JOB, "--algorithm", "magic"], "--algorithm is 'magic', and there is none of this name. Choose one of: dps-"),
+        ([*JOB, "--algorithm", "analyze-gauss", "--sparsity", "5"], "--sparsity is given, and analyze-gauss has no"),
+        ([*JOB, "--algorithm", "analyze-gauss", "--rounds", "5"], "--rounds is given, and analyze-gauss has no such"),
+        ([*JOB, "--option", "sparsity=2"], "--sparsity is 2 and --components is 3"),
+        ([*JOB, "--option", "sparsity=many"], "--option sparsity is 'many', not a whole number"),
+        ([*JOB, "--option", "sparsity=5", "--sparsity", "5"], "The option sparsity is given twice"),
+        ([*JOB, "--sparsity", "5", "--option", "pace=2"], "--option names 'pace', and dps-pca has no such option"),
+        ([*JOB, "--sparsity", "5", "--option", "start=warm"], "--option start is 'warm'. Choose one of: dense, publi"),
+        ([*JOB, "--sparsity", "5", "--seed", "-1"], "the seed is -1"),
+        (["job.json", "--option", "rounds=2"], "Both a job and flags are given: --option"),
+        (["job.json", "--no-explained-variance"], "Both a job and flags are given: --no-explained-variance"),
+    ],
+)
+def test_a_mistake_about_an_algorithm_is_told_by_its_flag(
+    arguments: list[str], said: str, here: Callable[..., Ended]
+) -> None:
+    assert said in here("plan", *arguments).complaint
+
+
+def test_a_job_of_flags_alone_has_the_defaults_of_a_job(here: Callable[..., Ended]) -> None:
+    job = here("plan", *JOB, "--sparsity", "5", "--json").facts["job"]
+    assert (job["algorithm"], job["accounting"], job["seed"]) == ("dps-pca", "exact", 0)
+    assert job["explained_variance"] is True
+    assert job["options"] == {"sparsity": 5}

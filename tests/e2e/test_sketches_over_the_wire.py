@@ -1,0 +1,81 @@
+"""A job that builds on what providers drew: who may be missing, and what ends it. Real daemons, over mutual TLS."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from town import ROWS, AnythingGoes, Running, Town, federation, now, spec
+
+from dpspca.common.errors import DpspcaError
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.daemon import Daemon
+from dpspca.provider.docket import Settings
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.preparation import check_rows
+from dpspca.server.roster import Link
+
+SHARDS = {f"site-{number}": part for number, part in enumerate(np.array_split(ROWS, 3))}
+JOB = spec(algorithm="range-projection", options={}, answer_seconds=3)
+COMMITMENTS, NONCES, SKETCH, LARGEST, LONGEST = range(1, 6)
+
+
+def settings(running: Running, ledger: MemoryLedger) -> Settings:
+    """Start a provider anew, with its ledger."""
+    home, rows, revoked = running.known["site-1"], check_rows(SHARDS["site-1"]), running.revoked
+    return Settings(
+        running.coordinator.address,
+        lambda: home,
+        lambda: revoked[-1],
+        now,
+        data_sets={"cohort": rows},
+        policy=AnythingGoes,
+        ledger=ledger,
+    )
+
+
+def test_who_is_missing_from_the_beginning_leaves_a_slot_empty_and_the_others_go_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with federation(Town.found(tmp_path), ["site-0", "site-2"], SHARDS) as running:
+            model = await running.analyst.fit(JOB, "cohort", list(SHARDS))
+            assert model.statement.parties == 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("position", [COMMITMENTS, NONCES, SKETCH, LARGEST, LONGEST])
+@pytest.mark.parametrize("returns", [False, True], ids=["stays away", "restarts"])
+def test_a_provider_that_is_gone_after_it_committed_ends_the_job_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int, returns: bool
+) -> None:
+    """One that restarts has its ledger, and so what it answered before; what it drew is gone, and not drawn again."""
+    ledger = MemoryLedger()
+    receive = Link.receive_answer
+
+    async def scenario() -> None:
+        async with federation(Town.found(tmp_path), ["site-0", "site-2"], SHARDS) as running:
+            await running.start("site-1", ledger=ledger)
+            tasks: list[asyncio.Task[Any]] = []
+
+            async def stop() -> None:
+                running.daemons["site-1"].cancel()
+                await asyncio.gather(running.daemons["site-1"], return_exceptions=True)
+                if returns:
+                    again = Daemon(settings(running, ledger))
+                    running.daemons["site-1"] = asyncio.create_task(again.run())
+
+            def take(link: Link, frame: pb.AnswerFrame) -> None:
+                receive(link, frame)
+                if link.name == "site-1" and frame.position == position and not tasks:
+                    tasks.append(asyncio.create_task(stop()))
+
+            monkeypatch.setattr(Link, "receive_answer", take)
+            with pytest.raises(DpspcaError, match="left between its commitment and the projection"):
+                await running.analyst.fit(JOB, "cohort", list(SHARDS))
+            await asyncio.gather(*tasks)
+            (job,) = await running.analyst.jobs()
+            (reason,) = [each.reason for each in job.participants if each.name == "site-1"]
+            assert ("is gone" if returns else "No answer") in reason
+
+    asyncio.run(scenario())

@@ -1,0 +1,133 @@
+"""The noise on a sketch, which never leaves, and on its projection is as wide as planned, and hides a replaced row.
+
+The audit of what leaves a provider cannot look at these: a sketch stays at home, and each job's questions depend on
+what was drawn for it. So the provider's own code is asked here, job after job, and looked into.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.privacy import audit as audits
+from dpspca.common.privacy.directions import directions, directions_key
+from dpspca.common.privacy.events import GaussianEvent
+from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.noise import lattice_std
+from dpspca.common.sketch_queries import Commit, Peaks, Projection, Reveal, Sketch
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.moments import DenseRows
+from dpspca.provider.preparation import check_rows, integer_rows
+from dpspca.provider.respond import Responder
+from dpspca.provider.shard import Shard
+from dpspca.provider.sketches import Sketching, coarse, project
+
+LEVEL = 1e-7
+"""False alarm of each test of an honest provider."""
+DIMENSION, COUNT, COLUMNS, JOBS = 30, 300, 6, 60
+
+
+def spec(**changes: Any) -> JobSpec:
+    good: dict[str, Any] = {
+        "schema": Schema(DIMENSION),
+        "unit": "row-replace-one",
+        "budget": Budget(20.0, 1e-2),
+        "norm_bound": 1.0,
+        "components": 2,
+        "algorithm": "range-projection",
+        "explained_variance": False,
+        "options": {"oversampling": COLUMNS - 2},
+    }
+    return JobSpec(**good | changes)
+
+
+def event() -> GaussianEvent:
+    found = next(step.event for step in catalogue.plan(spec()) if step.question is Sketch)
+    assert isinstance(found, GaussianEvent)
+    return found
+
+
+def rows(first: float) -> np.ndarray:
+    """Rows along the axes; the first one is as long as a row may be, forward or backward."""
+    made = np.eye(DIMENSION)[np.arange(COUNT) % DIMENSION]
+    made[0] = 0.0
+    made[0, 0] = first
+    return made
+
+
+def sketched(data: np.ndarray, number: int, planned: GaussianEvent) -> tuple[np.ndarray, np.ndarray]:
+    """Have a provider make a sketch; give it, and its directions, in units of the lattice."""
+    answering = Sketching(lambda: DenseRows(integer_rows(data, 1.0)), "a job", 0)
+    words = KeyStream.repeatable(number, "sketch noise")
+    commitments = answering.release(Commit(), None, words).astype(np.uint32)
+    nonces = answering.release(Reveal(commitments), None, words).astype(np.uint32)
+    answering.release(Sketch(nonces, DIMENSION, COLUMNS), planned, words)
+    kept = answering._sketch
+    assert kept is not None
+    return kept * grid(planned), directions(directions_key("a job", nonces), DIMENSION, COLUMNS)
+
+
+def grid(planned: GaussianEvent) -> float:
+    """Find what one step of the grid is in units of the lattice."""
+    return 2.0**28 / float(coarse(np.array([1 << 28]), planned.std)[0])
+
+
+def residuals(first: float, planned: GaussianEvent, start: int = 0) -> np.ndarray:
+    """What noise is in sketches, in planned standard deviations: a row for each job."""
+    found = []
+    for number in range(start, start + JOBS):
+        sketch, omega = sketched(rows(first), number, planned)
+        exact = integer_rows(rows(first), 1.0) @ omega
+        found.append(((sketch - exact) / lattice_std(event().std)).ravel())
+    return np.stack(found)
+
+
+def test_the_noise_on_a_sketch_is_as_planned_and_new_in_every_entry_and_every_job() -> None:
+    """False alarm: four tests, 4e-7."""
+    noise = residuals(1.0, event())
+    assert audits.width("", noise, LEVEL).passed
+    assert audits.shape("", noise.ravel(), LEVEL).passed
+    assert audits.unrelated("", noise[:, 1:].ravel(), noise[:, :-1].ravel(), LEVEL).passed
+    assert audits.unrelated("", noise[1:].ravel(), noise[:-1].ravel(), LEVEL).passed
+
+
+def test_noise_three_percent_narrow_on_a_sketch_would_be_found() -> None:
+    narrow = replace(event(), std=0.97 * event().std)
+    assert not audits.width("", residuals(1.0, narrow), LEVEL).passed
+
+
+def test_whoever_saw_the_sketch_itself_could_tell_a_row_from_its_opposite_no_better_than_was_paid_for() -> None:
+    """On the line along which the two differ most, known to whoever knows all nonces. False alarm: 1e-7."""
+    apart = []
+    for first, start in ((1.0, 0), (-1.0, JOBS)):
+        along = []
+        for number in range(start, start + JOBS):
+            sketch, omega = sketched(rows(first), number, event())
+            line = omega[0] / np.linalg.norm(omega[0])
+            along.append(float(sketch[0] @ line) / lattice_std(event().std))
+        apart.append(np.array(along))
+    found = audits.told_apart("", *apart, event().mu, LEVEL)
+    assert found.passed
+    assert found.measured > 0.1 * found.planned  # there is something to be seen
+
+
+def test_the_noise_on_a_projection_is_as_wide_as_its_reach_asks_for() -> None:
+    """False alarm: 1e-7 for each of two. The provider's own loop adds it."""
+    step, what = catalogue.plan(spec())[5], spec()
+    for reach in (0.25, 1.0):
+        noise = []
+        for number in range(JOBS):
+            shard = Shard(check_rows(rows(1.0)), 1.0)
+            responder = Responder(what, shard, MemoryLedger(), KeyStream.repeatable(number, "projection noise"))
+            commitments = responder.respond(0, Commit()).astype(np.uint32)
+            nonces = responder.respond(1, Reveal(commitments)).astype(np.uint32)
+            responder.respond(2, Sketch(nonces, DIMENSION, COLUMNS))
+            asked = Projection(np.eye(COLUMNS) / 2**17, DIMENSION, reach)
+            for position in (3, 4):
+                responder.respond(position, Peaks(asked.map))
+            remembered: Any = responder._remembering
+            exact = project(DenseRows(integer_rows(rows(1.0), 1.0)), remembered._sketch, asked)
+            noise.append((responder.respond(5, asked) - exact).ravel() / step.fitted(asked, what.unit).noise_std)
+        assert audits.width("", np.stack(noise), LEVEL).passed

@@ -1,0 +1,196 @@
+"""Jobs of every algorithm of the catalogue, for the suites that go through all of them.
+
+The first of each goes through every test of the contract: it takes sparse rows, and begins with a short answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from town import spec
+
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+
+
+@dataclass(frozen=True)
+class Examples:
+    """``jobs`` over rows of any kind, or over shares of a symmetric matrix, which the unit of each says.
+
+    ``audited`` are the options that a small audit takes.
+    """
+
+    jobs: Mapping[str, JobSpec]
+    audited: Mapping[str, Any] = field(default_factory=dict)
+
+
+gauss = partial(spec, algorithm="analyze-gauss", options={})
+entries, spectral = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
+noisy = partial(spec, algorithm="noisy-power", unit=entries, options={"rounds": 3})
+iterated = partial(spec, algorithm="power-iteration", unit=entries, options={"rounds": 3})
+streaming = partial(spec, algorithm="streaming-power", options={"rounds": 3})
+perturbed = partial(
+    spec, algorithm="output-perturbation", options={"privacy": "approximate"}, budget=Budget(4.0, 1e-13)
+)
+pure = partial(spec, algorithm="output-perturbation", options={"privacy": "pure"}, budget=Budget(4.0, 1e-30))
+drawn = partial(spec, algorithm="ppca", options={}, budget=Budget(4.0, 1e-30))
+projection = partial(spec, algorithm="range-projection", options={})
+
+EXAMPLES: dict[str, Examples] = {
+    "dps-pca": Examples(
+        {
+            "plain": spec(),
+            "one component": spec(components=1),
+            "every column in the support": spec(options={"sparsity": 30, "rounds": 2}),
+            "as many rounds as the budget affords": spec(budget=Budget(0.5, 1e-6), options={"sparsity": 6}),
+            "published start": spec(options={"sparsity": 6, "rounds": 2, "start": "published"}, seed=7),
+            "published accounting": spec(accounting=Accounting.PUBLISHED, options={"sparsity": 6, "rounds": 3}),
+            "nothing but rounds": spec(explained_variance=False),
+            "noisy count": spec(unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "named columns": spec(schema=Schema.of([f"gene {number}" for number in range(30)])),
+            "rows streamed and not squared": spec(schema=Schema(120), options={"sparsity": 6, "rounds": 2}),
+            "public mean": spec(centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
+            "private mean": spec(centering=Centering.PRIVATE, mean_bound=9.0),
+            "private mean by a noisy count": spec(
+                unit=PrivacyUnit.ROW_ADD_REMOVE, centering=Centering.PRIVATE, mean_bound=9.0, explained_variance=False
+            ),
+        },
+        {"sparsity": 20, "rounds": 2},
+    ),
+    "analyze-gauss": Examples(
+        {
+            "plain": gauss(),
+            "nothing explained": gauss(explained_variance=False),
+            "noisy count": gauss(unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "published accounting": gauss(accounting=Accounting.PUBLISHED, budget=Budget(1.0, 1e-3)),
+            "public mean": gauss(centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
+            "private mean": gauss(centering=Centering.PRIVATE, mean_bound=9.0),
+        }
+    ),
+    "mod-sulq": Examples(
+        {
+            "plain": gauss(algorithm="mod-sulq"),
+            "nothing explained": gauss(algorithm="mod-sulq", explained_variance=False),
+            "noisy count": gauss(algorithm="mod-sulq", unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "published accounting": gauss(algorithm="mod-sulq", accounting=Accounting.PUBLISHED),
+            "private mean": gauss(algorithm="mod-sulq", centering=Centering.PRIVATE, mean_bound=9.0),
+        }
+    ),
+    "sulq": Examples(
+        {
+            "plain": gauss(algorithm="sulq"),
+            "nothing explained": gauss(algorithm="sulq", explained_variance=False),
+            "noisy count": gauss(algorithm="sulq", unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "published accounting": gauss(algorithm="sulq", accounting=Accounting.PUBLISHED),
+            "public mean": gauss(algorithm="sulq", centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
+        }
+    ),
+    "streaming-power": Examples(
+        {
+            "plain": streaming(),
+            "as many rounds as the budget affords": streaming(options={}),
+            "one round of all rows": streaming(options={"rounds": 1}),
+            "no more columns than components": streaming(options={"rounds": 2, "columns": 2}, explained_variance=False),
+            "every column there is": streaming(components=1, options={"rounds": 2, "columns": 30}),
+            "rows streamed and not squared": streaming(schema=Schema(120)),
+            "public mean": streaming(centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
+            "private mean": streaming(centering=Centering.PRIVATE, mean_bound=9.0),
+        },
+        {"rounds": 2},
+    ),
+    "range-projection": Examples(
+        {
+            "plain": projection(),
+            "nothing explained": projection(explained_variance=False),
+            "one component": projection(components=1),
+            "pruned": projection(options={"cut": 0.2}),
+            "as many directions as columns": projection(components=3, options={"oversampling": 27}),
+            "no more directions than components": projection(options={"oversampling": 0}),
+            "named columns": projection(schema=Schema.of([f"gene {number}" for number in range(30)])),
+            "rows streamed and not squared": projection(schema=Schema(120)),
+        }
+    ),
+    "output-perturbation": Examples(
+        {
+            "plain": perturbed(),
+            "nothing explained": perturbed(explained_variance=False),
+            "add or remove": perturbed(unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "published accounting": perturbed(accounting=Accounting.PUBLISHED),
+            "pure": pure(),
+            "pure, add or remove": pure(unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "pure, published accounting": pure(accounting=Accounting.PUBLISHED),
+            "one component": pure(components=1),
+            "every direction": pure(components=30),
+            "public mean": pure(centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
+            "private mean": pure(centering=Centering.PRIVATE, mean_bound=9.0),
+        }
+    ),
+    "ppca": Examples(
+        {
+            "plain": drawn(),
+            "nothing explained": drawn(explained_variance=False),
+            "add or remove": drawn(unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "published accounting": drawn(accounting=Accounting.PUBLISHED),
+            "published accounting, add or remove": drawn(
+                unit=PrivacyUnit.ROW_ADD_REMOVE, accounting=Accounting.PUBLISHED
+            ),
+            "a chain": drawn(options={"sampler": "gibbs"}),
+            "a chain, add or remove": drawn(options={"sampler": "gibbs"}, unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "one component": drawn(components=1),
+            "every direction": drawn(components=30),
+            "private mean": drawn(centering=Centering.PRIVATE, mean_bound=9.0),
+        }
+    ),
+    "noisy-power": Examples(
+        {
+            "plain": noisy(),
+            "as many rounds as the budget affords": noisy(options={}),
+            "one round, no more columns than components": noisy(options={"rounds": 1, "columns": 2}),
+            "every column there is": noisy(components=1, options={"rounds": 2, "columns": 30}),
+            "no eigenvalues": noisy(explained_variance=False),
+            "low rank": noisy(options={"rounds": 2, "low_rank": True}),
+            "published accounting": noisy(accounting=Accounting.PUBLISHED),
+            "Laplace noise": noisy(options={"rounds": 2, "noise": "laplace"}, budget=Budget(4.0, 1e-30)),
+            "named columns": noisy(schema=Schema.of([f"gene {number}" for number in range(30)])),
+            "spectral": noisy(unit=spectral),
+            "spectral, published accounting": noisy(unit=spectral, accounting=Accounting.PUBLISHED),
+            "spectral, Laplace noise": noisy(unit=spectral, options={"rounds": 2, "noise": "laplace"}),
+            "spectral, published Laplace noise": noisy(
+                unit=spectral, options={"rounds": 2, "noise": "laplace"}, accounting=Accounting.PUBLISHED
+            ),
+            "rows": noisy(unit=PrivacyUnit.ROW_REPLACE_ONE),
+            "rows, noisy count": noisy(unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "rows, nothing explained": noisy(unit=PrivacyUnit.ROW_REPLACE_ONE, explained_variance=False),
+            "rows, Laplace noise": noisy(
+                unit=PrivacyUnit.ROW_ADD_REMOVE, options={"rounds": 2, "noise": "laplace"}, budget=Budget(4.0, 1e-30)
+            ),
+            "rows, private mean": noisy(
+                unit=PrivacyUnit.ROW_REPLACE_ONE, centering=Centering.PRIVATE, mean_bound=9.0, rows_per_person=2
+            ),
+        },
+        {"rounds": 2, "columns": 4},
+    ),
+    "power-iteration": Examples(
+        {
+            "plain": iterated(),
+            "as many rounds as the budget affords": iterated(options={}),
+            "one component, no eigenvalue": iterated(components=1, explained_variance=False),
+            "no last eigenvalue": iterated(explained_variance=False),
+            "a bound on the coherence": iterated(options={"rounds": 3, "coherence": 30}),
+            "private rounds": iterated(options={"private_rounds": True}),
+            "published accounting": iterated(accounting=Accounting.PUBLISHED, options={"rounds": 2}),
+            "published accounting, a bound": iterated(
+                accounting=Accounting.PUBLISHED, options={"rounds": 2, "coherence": 30}
+            ),
+            "spectral": iterated(unit=spectral),
+            "rows": iterated(unit=PrivacyUnit.ROW_REPLACE_ONE),
+            "rows, noisy count": iterated(unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "rows, public mean": iterated(
+                unit=PrivacyUnit.ROW_REPLACE_ONE, centering=Centering.PUBLIC, public_mean=(0.5,) * 30
+            ),
+            "rows, nothing explained": iterated(unit=PrivacyUnit.ROW_REPLACE_ONE, explained_variance=False),
+        },
+        {"rounds": 2},
+    ),
+}

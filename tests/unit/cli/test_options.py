@@ -1,0 +1,100 @@
+"""An algorithm's options are read off the flags as what the algorithm takes, and refused in the words of the flags."""
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from dpspca.cli import options
+from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.algorithms.options import Kind, Option
+from dpspca.common.errors import InvalidParameterError
+
+MADE_UP = replace(
+    CATALOGUE["dps-pca"],
+    options=(
+        Option("sparsity", Kind.WHOLE, required=True),
+        Option("count", Kind.WHOLE),
+        Option("wide", Kind.NUMBER, required=True),
+        Option("loud", Kind.SWITCH, default=False),
+        Option("word", Kind.TEXT),
+        Option("shade", Kind.TEXT, default="dark", choices=("light", "dark")),
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "CATALOGUE", MappingProxyType({**CATALOGUE, "made-up": MADE_UP}))
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("count=3", 3),
+        ("count=-3", -3),
+        ("wide=3", 3.0),
+        ("wide=1e-3", 0.001),
+        ("loud=true", True),
+        ("loud=false", False),
+        ("word=3", "3"),
+        ("word=a=b", "a=b"),
+        ("word=", ""),
+        ("shade=light", "light"),
+    ],
+)
+def test_a_value_is_read_as_what_its_option_takes(given: str, read: Any) -> None:
+    (value,) = options.read("made-up", [given], {}).values()
+    assert value == read
+    assert type(value) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("count", "--option is 'count', no name and value"),
+        ("=3", "--option is '=3', no name and value"),
+        ("other=3", "--option names 'other', and made-up has no such option. It has: sparsity, count, wide"),
+        ("count=2.5", "--option count is '2.5', not a whole number"),
+        ("count=1_000", "not a whole number"),
+        ("count=" + "9" * 5000, "not a whole number"),
+        ("wide=far", "--option wide is 'far', not a number"),
+        ("wide=nan", "not a number"),
+        ("wide=1e999", "not a number"),
+        ("loud=yes", "--option loud is 'yes', not true or false"),
+        ("shade=red", "--option shade is 'red'. Choose one of: light, dark."),
+    ],
+)
+def test_a_value_that_its_option_does_not_take_is_refused_in_the_words_of_the_flag(given: str, said: str) -> None:
+    with pytest.raises(InvalidParameterError) as refused:
+        options.read("made-up", [given], {})
+    assert said in str(refused.value)
+
+
+def test_an_option_is_given_once_by_whichever_flag() -> None:
+    assert options.read("made-up", ["wide=1"], {"sparsity": 3, "rounds": None}) == {"sparsity": 3, "wide": 1.0}
+    for given, short in ((["wide=1", "wide=2"], {}), (["sparsity=3"], {"sparsity": 3})):
+        with pytest.raises(InvalidParameterError, match="given twice"):
+            options.read("made-up", given, short)
+
+
+def test_a_short_flag_that_the_algorithm_has_no_option_for_is_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="--sparsity is given, and analyze-gauss has no such option"):
+        options.read("analyze-gauss", [], {"sparsity": 3})
+
+
+def test_what_an_algorithm_needs_is_named_by_the_flag_that_gives_it() -> None:
+    assert options.missing("made-up", {}) == ["--sparsity", "--option wide=..."]
+    assert options.missing("made-up", {"sparsity": 3, "wide": 1.0}) == []
+    assert options.missing("analyze-gauss", {}) == []
+
+
+def test_an_algorithm_that_there_is_none_of_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidParameterError, match=r"--algorithm is 'magic'.*dps-pca, analyze-gauss"):
+        options.chosen("magic")
+
+
+def test_the_shell_completes_names_of_algorithms() -> None:
+    assert options.names() == [*CATALOGUE, "made-up"]
+    assert options.names("dps") == ["dps-pca"]

@@ -1,0 +1,44 @@
+"""A report of a matrix speaks of eigenvalues, below zero too, and never of variances or rows that were shortened."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpspca.client import report
+from dpspca.client.simulation import simulate
+from dpspca.common.model import Model
+from dpspca.common.spec import Budget, JobSpec, Schema
+
+
+def model(*eigenvalues: float) -> Model:
+    spec = JobSpec(
+        schema=Schema(8),
+        unit="entry",  # type: ignore[arg-type]  # by value
+        budget=Budget(4.0, 1e-6),
+        norm_bound=1.0,
+        components=len(eigenvalues),
+        algorithm="noisy-power",
+        options={"rounds": 5},
+    )
+    whole = np.diag([*eigenvalues, *[0.0] * (8 - len(eigenvalues))])
+    return simulate([whole], spec, noise_seed=1)
+
+
+def test_an_eigenvalue_far_below_zero_is_not_within_the_noise() -> None:
+    text = report.summary(model(-9000.0, 4000.0))
+    assert "Component 1: eigenvalue -90" in text or "Component 1: eigenvalue -89" in text
+    assert report.WITHIN_NOISE not in text
+    assert "variance" not in text
+    assert "shortened" not in text
+
+
+def test_an_eigenvalue_that_noise_hides_is_called_so() -> None:
+    text = report.summary(model(9000.0, 0.0))
+    assert "Such an eigenvalue, and the component with it, may be nothing but noise." in text
+
+
+def test_its_scree_plot_can_be_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    report.scree(model(-9000.0, 4000.0), tmp_path / "scree.png")
+    assert (tmp_path / "scree.png").stat().st_size > 1000

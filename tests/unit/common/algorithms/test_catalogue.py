@@ -1,0 +1,161 @@
+"""What the catalogue says of an algorithm is what the algorithm does: its options, its units and its accounting."""
+
+import inspect
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+import pytest
+from examples import EXAMPLES
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms.catalogue import CATALOGUE, Entry
+from dpspca.common.algorithms.options import Kind, Option, declared, told
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import compose
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Accounting, JobSpec
+
+NAMES = sorted(CATALOGUE)
+OPTIONS = [pytest.param(name, each, id=f"{name} {each.name}") for name in NAMES for each in CATALOGUE[name].options]
+OF_ANOTHER_KIND: Final = {
+    Kind.WHOLE: (2.5, "text", True),
+    Kind.NUMBER: ("text", True),
+    Kind.SWITCH: ("text",),
+    Kind.TEXT: (True, 2.5),
+}
+
+
+def examples(name: str) -> list[JobSpec]:
+    return list(EXAMPLES[name].jobs.values())
+
+
+def with_option(spec: JobSpec, option: str, value: Any) -> JobSpec:
+    return replace(spec, options=dict(spec.options) | {option: value})
+
+
+def without_option(spec: JobSpec, option: str) -> JobSpec:
+    return replace(spec, options={name: value for name, value in spec.options.items() if name != option})
+
+
+class Shade(StrEnum):
+    LIGHT = "light"
+    DARK = "dark"
+
+
+@dataclass(frozen=True)
+class Made:
+    """Options made up for a test."""
+
+    needed: int
+    wide: float = 0.5
+    shade: Shade = Shade.DARK
+    loud: bool = False
+    decided: int | None = None
+
+
+def test_options_are_read_off_the_fields_of_a_dataclass() -> None:
+    assert declared(Made) == (
+        Option("needed", Kind.WHOLE, required=True),
+        Option("wide", Kind.NUMBER, default=0.5),
+        Option("shade", Kind.TEXT, default="dark", choices=("light", "dark")),
+        Option("loud", Kind.SWITCH, default=False),
+        Option("decided", Kind.WHOLE),
+    )
+    assert "for the test" in told("for the test").values()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_catalogue_lists_the_options_that_the_algorithm_s_module_reads(name: str) -> None:
+    entry = CATALOGUE[name]
+    read = getattr(inspect.getmodule(entry.plan), "Options", None)
+    assert entry.options == (declared(read) if read else ())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_option_that_is_not_declared_is_refused_by_name_and_those_that_are_are_listed(name: str) -> None:
+    with pytest.raises(InvalidParameterError, match="nonsense") as refused:
+        catalogue.plan(with_option(examples(name)[0], "nonsense", 1))
+    for each in CATALOGUE[name].options:
+        assert each.name in refused.value.remedy
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_a_declared_option_has_a_line_of_help_and_its_default_means_the_same_as_leaving_it_out(
+    name: str, option: Option
+) -> None:
+    assert option.help.endswith(".")
+    spec = without_option(examples(name)[0], option.name)
+    if option.required:
+        with pytest.raises(InvalidParameterError, match=option.name):
+            catalogue.plan(spec)
+    else:
+        assert catalogue.plan(with_option(spec, option.name, option.default)) == catalogue.plan(spec)
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_an_option_of_another_kind_is_refused(name: str, option: Option) -> None:
+    for wrong in OF_ANOTHER_KIND[option.kind]:
+        with pytest.raises(DpspcaError):
+            catalogue.plan(with_option(examples(name)[0], option.name, wrong))
+
+
+@pytest.mark.parametrize(("name", "option"), [each for each in OPTIONS if each.values[1].choices])  # type: ignore[union-attr]
+def test_an_option_takes_each_of_its_choices_and_no_other(name: str, option: Option) -> None:
+    for value in option.choices:
+        assert catalogue.plan(with_option(examples(name)[0], option.name, value))
+    with pytest.raises(InvalidParameterError, match=", ".join(option.choices)):
+        catalogue.plan(with_option(examples(name)[0], option.name, "no such choice"))
+
+
+@pytest.mark.parametrize("unit", PrivacyUnit)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_algorithm_plans_for_the_units_that_the_catalogue_lists_and_for_no_other(
+    name: str, unit: PrivacyUnit
+) -> None:
+    if unit in CATALOGUE[name].units:
+        assert any(spec.unit is unit for spec in examples(name)), f"give an example of {name} for {unit}"
+        return
+    assert not any(spec.unit is unit for spec in examples(name))
+    with pytest.raises(DpspcaError):
+        catalogue.plan(replace(examples(name)[0], unit=unit))
+
+
+@pytest.mark.parametrize("accounting", Accounting)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_algorithm_has_the_accounting_that_the_catalogue_lists_and_no_other(
+    name: str, accounting: Accounting
+) -> None:
+    if accounting in CATALOGUE[name].accounting:
+        planned = [catalogue.plan(spec) for spec in examples(name) if spec.accounting is accounting]
+        assert planned, f"give an example of {name} with {accounting} accounting"
+        return
+    with pytest.raises(InvalidParameterError, match=accounting.value):
+        catalogue.plan(replace(examples(name)[0], accounting=accounting))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_algorithm_has_published_noise_for_the_units_that_the_catalogue_lists_and_for_no_other(name: str) -> None:
+    if Accounting.PUBLISHED not in CATALOGUE[name].accounting:
+        return
+    for unit in CATALOGUE[name].units:
+        published = [spec for spec in examples(name) if (spec.accounting, spec.unit) == (Accounting.PUBLISHED, unit)]
+        if unit in CATALOGUE[name].published:
+            continue
+        assert not published
+        exact = next(spec for spec in examples(name) if spec.unit is unit)
+        with pytest.raises(InvalidParameterError, match=r"published formula|published accounting"):
+            catalogue.plan(replace(exact, accounting=Accounting.PUBLISHED))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_algorithm_is_called_gaussian_if_no_job_of_it_has_other_noise(name: str) -> None:
+    losses = [compose(events(catalogue.plan(spec))) for spec in examples(name)]
+    assert CATALOGUE[name].gaussian == all(loss.is_gaussian for loss in losses)
+
+
+@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE)
+def test_every_algorithm_says_in_a_phrase_what_it_is(entry: Entry) -> None:
+    assert entry.summary
+    assert not entry.summary.endswith(".")

@@ -1,0 +1,99 @@
+"""What a statement says of the price is exact where it says so, a bound elsewhere, and right for all noise."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.model import Model
+from dpspca.common.plan import Intent, Noise, Step, events, price
+from dpspca.common.privacy.accountant import compose
+from dpspca.common.privacy.events import PureEvent
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import ColumnSums, Count
+from dpspca.common.question import Extent
+from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
+from dpspca.common.statement import PrivacyStatement, rounded_up
+
+SPEC = JobSpec(
+    schema=Schema(4), unit=PrivacyUnit.ROW_ADD_REMOVE, budget=Budget(1.0, 1e-6), norm_bound=1.0, components=2
+)
+
+
+def plan(*noises: Noise | PureEvent) -> tuple[Step, ...]:
+    """Plan a question for each noise or event, of equal shares."""
+    share = 1 / len(noises)
+    return price(
+        SPEC,
+        [
+            Intent("count", Count, Extent(0), share, event=each)
+            if isinstance(each, PureEvent)
+            else Intent("sums", ColumnSums, Extent(4), share, noise=each)
+            for each in noises
+        ],
+    )
+
+
+def statement(steps: tuple[Step, ...], spec: JobSpec = SPEC) -> PrivacyStatement:
+    return PrivacyStatement.of(spec, steps, parties=3)
+
+
+def test_gaussian_noise_is_stated_as_exactly_mu_gaussian() -> None:
+    stated = statement(plan(Noise.GAUSSIAN, Noise.GAUSSIAN))
+    assert stated.gaussian
+    assert stated.mu == compose(events(plan(Noise.GAUSSIAN, Noise.GAUSSIAN))).mu
+    assert "2 answers from each of 3 provider(s); together they are 0.236705-Gaussian" in stated.text
+    assert "exact Gaussian accounting" in stated.text
+
+
+@pytest.mark.parametrize(
+    "noises", [(Noise.LAPLACE,), (PureEvent(0.5),), (Noise.LAPLACE, PureEvent(0.5))], ids=["laplace", "pure", "both"]
+)
+def test_noise_that_is_not_gaussian_is_never_called_so_and_its_mu_is_called_a_bound(
+    noises: tuple[Noise | PureEvent, ...],
+) -> None:
+    steps = plan(*noises)
+    stated, loss = statement(steps), compose(events(steps))
+    assert not stated.gaussian
+    assert loss.mu is None
+    assert "-Gaussian differentially private" not in stated.text
+    assert "Gaussian accounting" not in stated.text
+    assert f"no more than mu = {rounded_up(loss.gdp_bound)}" in stated.text
+    assert f"priced at epsilon {rounded_up(loss.epsilon(1e-6))} for this delta" in stated.text
+    assert loss.epsilon(1e-6) <= SPEC.budget.epsilon
+
+
+def test_published_noise_is_stated_with_what_accounting_makes_of_it() -> None:
+    spec = JobSpec.from_json(SPEC.to_json().replace('"exact"', '"published"'))
+    assert spec.accounting is Accounting.PUBLISHED
+    gaussian = statement(plan(Noise.GAUSSIAN), spec)
+    assert f"exact accounting prices it at epsilon {rounded_up(gaussian.exact_epsilon)}." in gaussian.text
+    mixed = statement(plan(Noise.LAPLACE), spec)
+    assert "The noise follows the published formula; the answers composed are priced at epsilon" in mixed.text
+
+
+def test_whether_noise_is_gaussian_is_stored_with_a_model_and_assumed_of_models_stored_before() -> None:
+    model = Model(np.eye(4)[:2], statement(plan(Noise.LAPLACE)))
+    stored = model.to_bytes()
+    assert Model.from_bytes(stored).statement == model.statement
+    before = Model.from_bytes(stored.replace(b', "gaussian": false', b""))
+    assert before.statement.gaussian
+
+
+def test_several_rows_of_a_person_are_spoken_of_where_the_noise_was_sized_for_them() -> None:
+    assert "Somebody with several rows, at one provider" in statement(plan(Noise.GAUSSIAN)).text
+    several = replace(SPEC, rows_per_person=3)
+    told = statement(plan(Noise.GAUSSIAN), several).text
+    assert "at most 3 rows at a provider as well" in told
+    assert "noise was sized for 3 rows" in told
+
+
+def test_a_price_that_rests_on_more_is_stated_with_what_it_rests_on() -> None:
+    def text(sampler: str) -> str:
+        spec = replace(SPEC, algorithm="ppca", options={"sampler": sampler}, components=1)
+        return PrivacyStatement.of(spec, catalogue.plan(spec), parties=1, releasable=True).text
+
+    assert "only if the chain had converged" in text("gibbs")
+    assert "NOT FOR RELEASE" not in text("exact")
+    assert "one about real numbers" in text("exact")

@@ -1,0 +1,98 @@
+"""A policy, a suggestion and a statement about a matrix speak of entries, and not of rows and the people in them."""
+
+from typing import Any
+
+import pytest
+
+from dpspca.cli.policy import words
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.statement import PrivacyStatement
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.provider.policy import Policy, Rules
+from dpspca.provider.suggestion import suggest
+
+ADA = PartyName("town", Role.ANALYST, "ada")
+MATRICES = [PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL]
+
+
+def job(unit: PrivacyUnit = PrivacyUnit.ENTRY, **changes: Any) -> JobSpec:
+    good: dict[str, Any] = {
+        "schema": Schema(30),
+        "unit": unit,
+        "budget": Budget(1.0, 1e-6),
+        "norm_bound": 2.5,
+        "components": 2,
+        "algorithm": "noisy-power",
+    }
+    return JobSpec(**good | changes)
+
+
+def suggested(spec: JobSpec) -> str:
+    return suggest(spec, "cohort", ["ada"])
+
+
+def rules(text: str) -> Rules:
+    return Policy.parse(text).rules("cohort")
+
+
+@pytest.mark.parametrize("unit", MATRICES)
+def test_what_is_suggested_allows_the_job_and_does_not_speak_of_persons(unit: PrivacyUnit) -> None:
+    text = suggested(job(unit))
+    assert "rows_per_person" not in text
+    rules(text).check(job(unit), ADA, ("north",))
+
+
+@pytest.mark.parametrize("unit", MATRICES)
+def test_a_job_that_protects_smaller_changes_or_another_unit_is_refused(unit: PrivacyUnit) -> None:
+    held = rules(suggested(job(unit)))
+    (other,) = set(MATRICES) - {unit}
+    for changed, rule in ((job(unit, norm_bound=2.4), "norm_bound"), (job(other), "unit")):
+        with pytest.raises(RefusedError, match=f"'{rule}'"):
+            held.check(changed, ADA, ("north",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('centering = ["none"]', 'centering = ["none", "public"]', "no rows to centre"),
+        ("columns = 30", "columns = 30\nrows_per_person = 2", "protects no rows"),
+        ('unit = "entry"', 'unit = "row-replace-one"', "lacks rows_per_person"),
+    ],
+)
+def test_rules_that_have_no_meaning_for_the_unit_are_refused(old: str, new: str, said: str) -> None:
+    text = suggested(job())
+    assert old in text
+    with pytest.raises(InvalidParameterError, match=said):
+        Policy.parse(text.replace(old, new))
+
+
+@pytest.mark.parametrize("unit", MATRICES)
+def test_the_words_say_what_is_protected_and_up_to_which_change(unit: PrivacyUnit) -> None:
+    told = "\n".join(words(rules(suggested(job(unit)))))
+    assert unit.neighbours in told
+    assert "protects changes up to a bound that it chooses between 2.5 and 2.5" in told
+    assert "of a symmetric matrix" in told
+    for wrong in ("One person has", "one row", "Rows are shortened"):
+        assert wrong not in told
+
+
+@pytest.mark.parametrize("federated", [False, True])
+@pytest.mark.parametrize("unit", MATRICES)
+def test_a_statement_promises_what_the_unit_is_and_no_row(unit: PrivacyUnit, federated: bool) -> None:
+    spec = job(unit)
+    text = PrivacyStatement.of(spec, catalogue.plan(spec), parties=2, releasable=True, federated=federated).text
+    change = "one entry been different, by 2.5" if unit is PrivacyUnit.ENTRY else "by 2.5 in spectral norm"
+    for part in (unit.neighbours, change, "covers changes of at most 2.5", "prices of jobs add up"):
+        assert part in text
+    assert ("its own share of the matrix" in text) is federated
+    assert "row" not in text.replace("a whole row is not protected", "")
+
+
+def test_a_statement_about_rows_says_what_it_always_said() -> None:
+    spec = job(PrivacyUnit.ROW_REPLACE_ONE)
+    text = PrivacyStatement.of(spec, catalogue.plan(spec), parties=2).text
+    for part in ("had one row been different", "The unit is a row.", "shortened to Euclidean length 2.5"):
+        assert part in text
