@@ -1,0 +1,164 @@
+"""Other libraries' private PCA beside ours: the same rows, the same epsilon, unit (one row replaced) and norm bound.
+
+diffprivlib and OpenDP are installed into an environment of their own, every file pinned by its hash in ``rivals.txt``
+(written by ``uv pip compile --universal --generate-hashes rivals.in``). Where that cannot be had, for want of a network
+say, the comparison goes on without them and says so. Both promise delta = 0 and both report the time of their fit
+alone, as ours do here: wall time from rows to components, preparation of the rows included.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import methods as m
+import numpy as np
+from methods import Method
+from models import Spiked
+from studies import Notes, Scale, say
+
+from dpspca.client.simulation import simulate
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import DpspcaError
+from dpspca.common.linalg import subspace_distance, thin_qr
+from dpspca.common.spec import Budget
+
+HERE = Path(__file__).parent
+ENVIRONMENT = HERE.parents[1] / "build" / "rivals"
+LOCK = HERE / "rivals.txt"
+WORKER = HERE / "rival_worker.py"
+LIMIT_SECONDS = 600
+MOST_SEEDS = 4
+"""A fit of theirs takes up to a minute."""
+RIVALS = {"diffprivlib": "diffprivlib 0.6.6", "opendp": "OpenDP 0.16.0"}
+OURS_ALONE = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+DELTA = 1e-6
+OURS = (m.GAUSS, m.DPS_OURS, m.OUTPUT, m.OUTPUT_PURE, m.PPCA_EXACT, m.MOD_SULQ)
+
+Fit = Callable[[FloatArray, float, int], tuple[FloatArray, float]]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """One line of the comparison."""
+
+    label: str
+    delta: str
+    fit: Fit
+
+
+def comparison(scale: Scale) -> dict[str, Any]:
+    """Fit every entrant to the same rows, in turn."""
+    population = Spiked(10, components=3, support=10, rows=1_000 if scale.quick else 20_000)
+    epsilons = (0.1,) if scale.quick else (0.1, 1.0)
+    seeds = 1 if scale.quick else min(scale.seeds, MOST_SEEDS)
+    notes = Notes()
+    entrants = [
+        *(ours(method, population) for method in OURS if not notes.left_out(method)),
+        *others(population, notes),
+    ]
+    measured = [
+        (entrant, epsilon, *results(entrant, population, epsilon, seeds, notes))
+        for epsilon in epsilons
+        for entrant in entrants
+    ]
+    return {
+        "kind": "table",
+        "title": "Beside other libraries",
+        "caption": (
+            f"d = {population.dimension}, k = {population.components}, n = {population.rows:,}, eigenvalues 100 and "
+            f"U[0, 10], rows clipped to ‖x‖² ≤ {population.norm_bound**2:.0f} and not centred, replace-one. Mean error "
+            f"‖sin Θ‖ over {seeds} seeds (smallest to largest), median wall time of a fit."
+        ),
+        "columns": ["method", "ε", "δ", "error", "smallest", "largest", "time"],
+        "rows": [
+            [entrant.label, f"{epsilon:g}", entrant.delta, f"{statistics.fmean(errors):.3g}", f"{min(errors):.3g}",
+             f"{max(errors):.3g}", f"{statistics.median(seconds):.3g} s"]
+            for entrant, epsilon, errors, seconds in measured
+            if errors
+        ],
+        "left_out": notes.lines,
+    }  # fmt: skip
+
+
+def results(
+    entrant: Entrant, population: Spiked, epsilon: float, seeds: int, notes: Notes
+) -> tuple[list[float], list[float]]:
+    errors, times = [], []
+    for seed in range(seeds):
+        rows, truth = population.draw(seed)
+        try:
+            components, seconds = entrant.fit(rows, epsilon, seed)
+        except (DpspcaError, subprocess.SubprocessError) as problem:
+            notes.refused(entrant.label, str(problem))
+            continue
+        errors.append(subspace_distance(truth, thin_qr(components.T)[0]))
+        times.append(seconds)
+    say(f"{entrant.label}, epsilon {epsilon:g}: fitted {len(errors)} times")
+    return errors, times
+
+
+def ours(method: Method, population: Spiked) -> Entrant:
+    """Put one of our methods up, from rows to model."""
+
+    def fit(rows: FloatArray, epsilon: float, seed: int) -> tuple[FloatArray, float]:
+        spec = method.spec(population, Budget(epsilon, DELTA), seed)
+        start = time.perf_counter()
+        model = simulate([rows], spec, noise_seed=seed)
+        return np.array(model.components), time.perf_counter() - start
+
+    return Entrant(f"dpspca: {method.label}", "0" if method.pure else f"{DELTA:g}", fit)
+
+
+def others(population: Spiked, notes: Notes) -> Iterator[Entrant]:
+    """Put the rivals up, where their environment can be made."""
+    python = environment(notes)
+    if python is not None:
+        for library, label in RIVALS.items():
+            yield Entrant(label, "0", rival(library, population, python))
+
+
+def rival(library: str, population: Spiked, python: Path) -> Fit:
+    def fit(rows: FloatArray, epsilon: float, seed: int) -> tuple[FloatArray, float]:
+        job = {"library": library, "epsilon": epsilon, "norm_bound": population.norm_bound,
+               "components": population.components, "seed": seed}  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            asked, data = Path(folder) / "job.json", Path(folder) / "rows.npz"
+            asked.write_text(json.dumps(job), encoding="utf-8")
+            np.savez(data, rows=rows)
+            answer = json.loads(_run([str(python), str(WORKER), str(asked), str(data)]))
+        return np.array(answer["components"]), float(answer["seconds"])
+
+    return fit
+
+
+def environment(notes: Notes) -> Path | None:
+    """Make the rivals' environment once, or say why there is none."""
+    python = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin") / "python"
+    ready = ENVIRONMENT / ".ready"
+    if ready.exists() and ready.read_bytes() == LOCK.read_bytes():
+        return python
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
+    try:
+        _run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)])
+        _run([str(python), *install, "--require-hashes", "-r", str(LOCK)])
+    except (OSError, subprocess.SubprocessError) as problem:
+        reason = (getattr(problem, "stderr", None) or str(problem)).strip().splitlines()[-1:]
+        notes.refused("other libraries", f"their environment cannot be made here ({''.join(reason)})")
+        return None
+    ready.write_bytes(LOCK.read_bytes())
+    return python
+
+
+def _run(command: list[str]) -> str:
+    """Run one of our own scripts, or pip, with this environment's paths kept out of the other's."""
+    kept = {name: value for name, value in os.environ.items() if name not in OURS_ALONE}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS, env=kept)  # noqa: S603
+    return done.stdout

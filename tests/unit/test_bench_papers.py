@@ -1,0 +1,90 @@
+"""The papers' figures can be drawn again, and the page about them says what was measured."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "bench" / "papers"
+MEASURED = ROOT / "docs" / "papers" / "summary.json"
+
+pytestmark = pytest.mark.skipif(not BENCH.is_dir(), reason="the benchmarks are not part of the wheel")
+
+AGAIN = """
+import json, sys
+from pathlib import Path
+import page
+text = Path(sys.argv[1]).read_text(encoding="utf-8")
+sys.stdout.buffer.write(page.filled(text, json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))).encode())
+"""
+
+SAME_BITS = """
+from models import Spiked, sample
+from measure import run_prepared
+import methods, numpy
+from dpspca.client.simulation import simulate
+from dpspca.common.spec import Budget
+population = Spiked(30, components=2, rows=500)
+for method in (methods.DPS_PUBLISHED, methods.DPS_OURS, methods.GAUSS, methods.MOD_SULQ):
+    spec = method.spec(population, Budget(1.0, 0.1), 3)
+    ours = run_prepared(sample(population, 1).shards, spec, 3, [])
+    theirs = simulate([population.draw(1)[0]], spec, noise_seed=3)
+    assert ours.to_bytes() == theirs.to_bytes(), method.label
+"""
+
+
+def python(*arguments: str) -> str:
+    command = [sys.executable, "-W", "error", *arguments]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=BENCH)  # noqa: S603  # our own scripts
+    return done.stdout.decode()
+
+
+def drawn(out: Path, *names: str) -> Any:
+    words = ["--quick", "--seeds", "1", "--json", "--out", str(out), "--only", *names]
+    return json.loads(python(str(BENCH / "run.py"), *words))
+
+
+def test_figures_are_drawn_with_their_numbers_beside_them(tmp_path: Path) -> None:
+    summary = drawn(tmp_path, "figure-2", "figure-4b")
+    assert list(summary["results"]) == ["figure-2", "figure-4b"]
+    for name, result in summary["results"].items():
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        with (tmp_path / f"{name}.csv").open(encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        points = [point for panel in result["panels"] for points in panel["curves"].values() for point in points]
+        assert [float(line["mean"]) for line in lines] == pytest.approx([point["mean"] for point in points], rel=1e-5)
+        assert all(point["least"] <= point["mean"] <= point["largest"] for point in points)
+    shown, others = (panel["curves"] for panel in summary["results"]["figure-4b"]["panels"])
+    assert {"DPS-PCA, as published", "no privacy: all features", "no privacy: support known"} <= set(shown)
+    assert "Analyze Gauss" in others
+    floor = [point["mean"] for point in shown["no privacy: support known"]]
+    for curve in (*shown.values(), *others.values()):
+        assert all(at["mean"] >= least for at, least in zip(curve, floor, strict=True))
+
+
+def test_a_later_run_keeps_what_an_earlier_one_measured(tmp_path: Path) -> None:
+    first = drawn(tmp_path, "figure-2")
+    (tmp_path / "summary.json").write_text(json.dumps(first | {"results": first["results"] | {"table-1": {}}}))
+    assert list(drawn(tmp_path, "figure-2")["results"]) == ["figure-2", "table-1"]
+
+
+def test_jobs_on_shards_prepared_once_are_simulates_bit_for_bit() -> None:
+    python("-c", SAME_BITS)
+
+
+def test_the_page_says_what_was_measured() -> None:
+    page = ROOT / "docs" / "papers.md"
+    assert python("-c", AGAIN, str(page), str(MEASURED)) == page.read_text(encoding="utf-8")
+
+
+def test_every_figure_of_the_page_is_there_small_and_with_its_numbers() -> None:
+    results = json.loads(MEASURED.read_text(encoding="utf-8"))["results"]
+    for name, result in results.items():
+        assert (MEASURED.parent / f"{name}.csv").exists()
+        if result["kind"] == "figure":
+            assert (MEASURED.parent / f"{name}.png").stat().st_size < 150_000
