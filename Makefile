@@ -15,7 +15,7 @@ GUARDS := provider/gate.py,provider/ledger*.py,provider/sqlite_ledger.py,provide
 GUARDED_BY := tests/contract/test_ledgers.py tests/unit/provider tests/property/test_sensitivity.py \
 	$(addprefix tests/unit/common/,privacy/test_accountant.py test_plan.py test_queries.py)
 
-.PHONY: help demo compose-demo test test-slow mutants torture soak fuzz coverage lint types check package protos lock clean
+.PHONY: help demo compose-demo test test-slow mutants torture soak fuzz coverage lint types check package protos lock papers papers-quick clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -84,7 +84,8 @@ package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere
 	$(PYTHON) -m venv build/installed
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
-	cd build && installed/bin/python -m pytest -m "not slow" -n auto -c ../pyproject.toml --rootdir .. ../tests/unit ../tests/contract
+	cd build && installed/bin/python -m pytest -m "not slow" -n auto -c ../pyproject.toml --rootdir .. ../tests/unit
+	cd build && installed/bin/python -m pytest -k plain -n auto -c ../pyproject.toml --rootdir .. ../tests/contract
 
 protos: $(READY)  ## generate the code for the messages
 	$(BIN)/python -m grpc_tools.protoc -I dpspca/protos=protos --python_out=src --grpc_python_out=src --pyi_out=src \
@@ -97,6 +98,12 @@ lock: $(READY)  ## pin every dependency by hash, for every platform
 		--extra cli --extra plots --extra postgres --output-file requirements-run.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--extra cli --group fuzz --output-file requirements-fuzz.lock pyproject.toml
+
+papers: $(READY)  ## draw every figure and table of the papers again, into docs/papers: most of an hour
+	$(BIN)/python bench/papers/run.py
+
+papers-quick: $(READY)  ## the same at small sizes, into out/papers: two minutes
+	$(BIN)/python bench/papers/run.py --quick
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) build dist out .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
