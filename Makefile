@@ -42,7 +42,7 @@ test: $(READY)  ## run the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n auto
 
 test-slow: $(READY)  ## run the tests that take longer: statistics over many seeds, containers
-	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
+	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile  # half of them wait for others, and not for a processor
 
 mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a test notices each
 	$(BIN)/python tests/mutants/run.py
@@ -84,7 +84,8 @@ package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere
 	$(PYTHON) -m venv build/installed
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
-	cd build && installed/bin/python -m pytest -m "not slow" -n auto -c ../pyproject.toml --rootdir .. ../tests/unit
+	cd build && installed/bin/python -m pytest -m "not slow" -n auto -c ../pyproject.toml --rootdir .. \
+		../tests/unit/test_package.py ../tests/unit/cli ../tests/unit/client
 	cd build && installed/bin/python -m pytest -k plain -n auto -c ../pyproject.toml --rootdir .. ../tests/contract
 
 protos: $(READY)  ## generate the code for the messages

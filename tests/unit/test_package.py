@@ -1,0 +1,25 @@
+"""What is installed is whole: nothing that lies in the folders is missing from the package that is imported."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import dpspca
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("common", "provider", "server", "client", "cli", "protos")
+MODULES = sorted(
+    path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*.py")
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_is_installed_and_can_be_loaded(module: str) -> None:
+    import_module(f"dpspca.{module}")
+
+
+def test_whoever_checks_types_is_told_that_the_package_has_them() -> None:
+    assert Path(dpspca.__file__).with_name("py.typed").is_file()
