@@ -124,7 +124,7 @@ def budget(
 
 
 def _names(looked: Looked, allowed: Policy, chosen: str | None) -> list[str]:
-    known = {each.data_set for each in allowed.data_sets} | {*looked.settings.data_sets, *looked.books.data_sets}
+    known = {each.data_set for each in allowed.data_sets} | {*looked.settings.names, *looked.books.data_sets}
     check(chosen is None or chosen in known, f"Nothing here is called {chosen!r:.80}.", "Name a data set.")
     return sorted(known) if chosen is None else [chosen]
 

@@ -8,13 +8,15 @@ from typing import Any, Final
 
 import typer
 
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.errors import InvalidDataError
 from dpspca.common.transport.config import CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config
 from dpspca.common.transport.identity import CurrentIdentity, CurrentRevocations
 from dpspca.common.transport.names import Role
 from dpspca.common.transport.trust import peer_of, require_role
+from dpspca.provider.arrivals import Arrivals, DataSet
 from dpspca.provider.daemon import Daemon
 from dpspca.provider.docket import Settings
+from dpspca.provider.matrix_shard import declared
 from dpspca.provider.peers import PeerReceipts
 from dpspca.provider.policy_file import CurrentPolicy
 from dpspca.provider.preparation import CheckedRows
@@ -103,12 +105,20 @@ def _start_provider(
         asyncio.run(serve())
 
 
-def data_sets_of(settings: ProviderConfig) -> dict[str, CheckedRows]:
-    """Read all rows, and whose they are where that is told."""
-    persons = settings.persons or {}
-    for name in sorted(persons.keys() - settings.data_sets.keys()):
-        raise InvalidParameterError(f"persons names '{name}', which is no data set.", "Name it as data_sets does.")
-    return {name: read_rows(path, persons=persons.get(name)) for name, path in settings.data_sets.items()}
+def data_sets_of(settings: ProviderConfig) -> dict[str, DataSet]:
+    """Read all data sets, and of those whose rows arrive what is there."""
+    arriving = {name: Arrivals(name, folder) for name, folder in (settings.arriving or {}).items()}
+    return {name: read_data_set(settings, name) for name in settings.data_sets} | arriving
+
+
+def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
+    """Read rows, and whose they are, and hold a span against them, where that is told."""
+    file, span = settings.data_sets[name], (settings.spans or {}).get(name)
+    rows = read_rows(file, persons=(settings.persons or {}).get(name))
+    try:
+        return rows if span is None else declared(rows, span)
+    except InvalidDataError as problem:
+        raise InvalidDataError(f"{file}, which has a span: {problem.what}", problem.remedy) from None
 
 
 def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:

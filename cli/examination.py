@@ -29,13 +29,13 @@ from dpspca.common.transport.files import require_private_folder
 from dpspca.common.transport.identity import Identity, load_revocations
 from dpspca.common.transport.names import Role, check_name
 from dpspca.common.transport.trust import RevocationList, peer_of, require_role
+from dpspca.provider.arrivals import Arrivals
 from dpspca.provider.entries import QuarantinedError
 from dpspca.provider.ledger_files import files_in_words, read_head
 from dpspca.provider.policy_file import read_policy
-from dpspca.provider.sources import read_rows
 
 from . import probe
-from .daemons import ledger_paths
+from .daemons import ledger_paths, read_data_set
 from .flags import now
 from .looking import look
 
@@ -107,8 +107,10 @@ class Patient:
             yield "revocation list", ("identity", "clock"), self.revocation_list
             yield "not revoked", ("certificate", "revocation list"), self.not_revoked
         if isinstance(settings, ProviderConfig):
-            for name, file in settings.data_sets.items():
-                yield f"data set {name}", (), partial(_data_set, name, file, (settings.persons or {}).get(name))
+            for name in settings.data_sets:
+                yield f"data set {name}", (), partial(_data_set, settings, name)
+            for name, folder in (settings.arriving or {}).items():
+                yield f"data set {name}", (), partial(_arriving, name, folder)
             yield "policy", (), partial(_policy, settings)
             yield "ledger", (), partial(_ledger, settings, self.file)
         yield "port", (), self.port
@@ -191,17 +193,24 @@ class Patient:
         asyncio.run(probe.ask(probe.address_of(self.settings), self.me, service))
 
 
-def _data_set(name: str, file: Path, persons: Path | None) -> str:
+def _data_set(settings: ProviderConfig, name: str) -> str:
     check_name("The data set", name)
-    rows = read_rows(file, persons=persons)
+    rows, persons = read_data_set(settings, name), (settings.persons or {}).get(name)
     whose = "" if persons is None else f", whose they are in {persons}"
-    return f"{file}: {rows.count} rows of {rows.dimension} columns{whose}."
+    own = f"; of the {rows.span.of} rows of its table {rows.span.rows} are own" if rows.span else ""
+    return f"{settings.data_sets[name]}: {rows.count} rows of {rows.dimension} columns{whose}{own}."
+
+
+def _arriving(name: str, folder: Path) -> str:
+    check_name("The data set", name)
+    rows = Arrivals(name, folder)
+    return f"{folder}: {rows.count} rows of {rows.dimension} columns, and more may arrive."
 
 
 def _policy(settings: ProviderConfig) -> str:
     """Look whether it can be read, and which data sets it leaves out: allowing nothing is nothing wrong."""
     named = {rules.data_set for rules in read_policy(settings.policy).data_sets}
-    silent = sorted(set(settings.data_sets) - named)
+    silent = sorted(settings.names - named)
     refused = f" It does not name {', '.join(silent)}: every job on that is refused." if silent else ""
     return f"{settings.policy} is understood.{refused}"
 

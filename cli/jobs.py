@@ -148,7 +148,7 @@ def _watch(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> No
         return taken, await _follow(federation, taken, config, quiet=as_json)
 
     watched, last = _connected(config, work)
-    _tell_status(watched, last, as_json=as_json)
+    _tell_status(watched, last, as_json=as_json, why=False)  # that it failed, and why, the next line says
     require_done(last)
 
 
@@ -249,7 +249,7 @@ async def _follow(federation: AsyncFederation, job: AsyncJob, config: Path, *, q
     return last
 
 
-def _tell_status(job: AsyncJob, status: JobStatus, *, as_json: bool) -> None:
+def _tell_status(job: AsyncJob, status: JobStatus, *, as_json: bool, why: bool = True) -> None:
     took_part = progress.participants(job.spec, status)
     facts = status.to_dict() | {"participants": took_part}
     step = f", last {status.step}" if status.step else ""
@@ -257,7 +257,7 @@ def _tell_status(job: AsyncJob, status: JobStatus, *, as_json: bool) -> None:
         f"job {status.name}",
         f"{status.state}: {status.answered} of {status.questions} questions answered{step}",
         f"data set {status.data_set}, submitted {_time(status.submitted)}",
-        *([status.reason] if status.reason else []),
+        *([status.reason] if status.reason and why else []),
     ]
     tell(facts, *map(printable, lines), as_json=as_json)
     if not as_json:

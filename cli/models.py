@@ -10,7 +10,6 @@ import typer
 
 from dpspca.client import report
 from dpspca.client.files import load_model
-from dpspca.common.errors import InvalidDataError
 from dpspca.common.model import Model
 from dpspca.common.spec import check
 from dpspca.provider.sources import read_rows
@@ -70,8 +69,7 @@ def _transform(
     """Project rows onto the components. The scores tell about the rows: they are not protected."""
     _check_ending(out, ".npy", ".csv")
     read, table = _read(stored), read_rows(rows, least=1)
-    if table.names and read.feature_names and table.names != read.feature_names:
-        raise InvalidDataError("The rows' columns are not the model's features.", "Give them in the model's order.")
+    read.check_columns(table.names)
     scores = read.transform(table.matrix)
     write_file(out, _csv(_headings(read), scores.tolist()) if out.suffix == ".csv" else _npy(scores))
     facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": UNPROTECTED}

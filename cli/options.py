@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from dpspca.common.algorithms.catalogue import CATALOGUE, Entry
+from dpspca.common.algorithms.catalogue import CATALOGUE, Entry, choices
 from dpspca.common.algorithms.options import Kind, Option
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import JobSpec, Scalar, check
@@ -33,7 +33,7 @@ def chosen(algorithm: str | None) -> Entry:
     check(
         name in CATALOGUE,
         f"--algorithm is {name!r:.80}, and there is none of this name.",
-        f"Choose one of: {', '.join(CATALOGUE)}.",
+        choices(name),
     )
     return CATALOGUE[name]
 

@@ -40,7 +40,6 @@ PLOTS: Final = ("scree.png", "loadings.png")
 NOISE_FITS: Final = (
     "The noise of some questions follows what exactly is asked, at the same price: shown is the most there may be."
 )
-NOT_ADDED: Final = "mechanism: the answer is that of a mechanism which is private by itself; nothing is added to it."
 OF_BLOCKS: Final = (
     "Some questions are about blocks of rows. A row is in one block and pays for the dearest alone, so the shares of "
     "the price add up to more than the whole."
@@ -201,8 +200,9 @@ def _notes(plan: dict[str, Any]) -> Iterator[str]:
     )
     if any(question["noise_fits"] and question["noise_std"] for question in asked):
         yield NOISE_FITS
-    if any(question["noise"] == MECHANISM for question in asked):
-        yield NOT_ADDED
+    for question in asked:
+        if question["noise"] == MECHANISM:
+            yield f"{MECHANISM} of the question '{question['name']}', private by itself: {question['mechanism']}"
     if any(question["block"] for question in asked):
         yield OF_BLOCKS
 

@@ -114,7 +114,7 @@ def explained(rules: Rules) -> dict[str, Any]:
     budgets = {name: _worth(getattr(rules, name)) for name in ("lifetime", "per_analyst", "per_job")}
     budgets["per_job"] = (budgets["per_job"] or {}) | {"guess_at_most": _guess_of_job(rules)}
     most = filter_of(rules.per_job).budget_units
-    return asdict(rules) | budgets | {"largest_jobs": _fitting(rules, most)}
+    return asdict(rules) | budgets | {"largest_jobs": _fitting(rules, most), "unusable": rules.unusable()}
 
 
 def trial(read: Policy, order: questions.Order, data_set: str | None, analyst: str | None) -> dict[str, Any]:
@@ -136,6 +136,11 @@ def words(rules: Rules) -> Iterator[str]:
         )
     yield f"  Who may ask: {', '.join(rules.analysts)}, and nobody else."
     yield f"  What may be asked: {_questions(rules)}."
+    for name, why in rules.unusable().items():
+        yield (
+            f"  WARNING: no job here can use {name}, though algorithms lists it. {why} Take it off the list, or change "
+            "the rule that it does not go with."
+        )
     yield f"  Of which columns: {_columns(rules)}."
     yield f"  {_bounds(rules)}"
     yield (

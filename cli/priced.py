@@ -54,14 +54,15 @@ def _question(step: Step, total_mu: float) -> dict[str, Any]:
     Over a matrix the unit is the bound on its change. Noise that fits what is asked is at most as planned. Where noise
     is not Gaussian, ``mu`` is a bound: it is what the ledger counts.
     """
-    mu = compose([step.event]).gdp_bound if step.event else 0.0
+    mu, noise = compose([step.event]).gdp_bound if step.event else 0.0, _noise(step)
     return {
         "name": step.name,
         "kind": step.question.kind,
         "numbers": math.prod(step.shape),
         "block": f"{step.extent.block} of {step.extent.blocks}" if step.extent.blocks else None,
-        "noise": _noise(step),
+        "noise": noise,
         "noise_fits": step.question.fits_noise,
+        "mechanism": step.question.mechanism if noise == MECHANISM else None,
         "noise_std": step.noise_std * step.question.unit_value(1.0),
         "mu": mu,
         "share": (mu / total_mu) ** 2 if total_mu else 0.0,

@@ -32,10 +32,10 @@ class Follower:
         self._status: JobStatus | None = None
 
     def follow(self, status: JobStatus, show: output.Show) -> None:
-        """Tell what is new."""
+        """Tell what is new; what the job's own end gives as its reason is told there, and not here as well."""
         self._status = status
         for each in status.participants:
-            if each.reason and self._is_new(each.name):
+            if each.reason and each.reason not in status.reason and self._is_new(each.name):
                 typer.echo(output.printable(f"{each.name} dropped out: {each.reason}"), err=True)
         if self._is_new(status.answered or status.state):
             show(standing_of(self._spec, status, monotonic() - self._start))

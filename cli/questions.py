@@ -113,7 +113,11 @@ class Flags:
         int | None, typer.Option(help="A public number that what is random and no secret follows from; 0 if left out.")
     ] = None
     minimum_parties: Annotated[
-        int | None, typer.Option(help="Fail when fewer providers than this are left; 1 if left out.")
+        int | None,
+        typer.Option(
+            help="Fail when fewer providers than this are left; 1 if left out, which is refused where a policy asks "
+            "for more."
+        ),
     ] = None
     answer_seconds: Annotated[
         int | None, typer.Option(help="How long to wait for a provider's answer; 600 if left out.")

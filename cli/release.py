@@ -50,7 +50,7 @@ def release(
     counted = _counted(count or [])
     looked = look(config)
     lifetimes = {each.data_set: filter_of(each.lifetime) for each in read_policy(looked.settings.policy).data_sets}
-    known = {*lifetimes, *looked.settings.data_sets, *looked.books.data_sets}
+    known = {*lifetimes, *looked.settings.names, *looked.books.data_sets}
     unknown = sorted(set(counted) - known)
     check(not unknown, f"--count names {', '.join(unknown)}, which nothing here is called.", "Name a data set.")
     if looked.doubt is None:

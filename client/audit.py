@@ -29,6 +29,7 @@ import numpy as np
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidAnswerError
+from dpspca.common.matrix_queries import MatrixProduct
 from dpspca.common.plan import Step, events
 from dpspca.common.privacy import audit as audits
 from dpspca.common.privacy.accountant import compose
@@ -38,16 +39,19 @@ from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent,
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.question import RowQuery
+from dpspca.common.spans import Span
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check, check_whole
 from dpspca.common.transport import wire
 from dpspca.provider.entropy import SystemEntropy
 from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.matrix_shard import MatrixShard
+from dpspca.provider.matrix_shard import MatrixShard, declared
 from dpspca.provider.moments import Integers
 from dpspca.provider.preparation import check_rows
 from dpspca.provider.respond import Evaluator, Responder
 from dpspca.provider.shard import Shard, Strategy
 from dpspca.server.rounds import combine
+
+from .matrices import dilation
 
 RUNS: Final = 100
 MOST_RUNS: Final = 10**6
@@ -102,10 +106,23 @@ def responding(spec: JobSpec, shard: Evaluator, job: str) -> Provider:
 
 
 def audit(
-    spec: JobSpec | None = None, *, runs: int = RUNS, false_alarm: float = FALSE_ALARM, opening: Opening = responding
+    spec: JobSpec | None = None,
+    *,
+    runs: int = RUNS,
+    false_alarm: float = FALSE_ALARM,
+    opening: Opening = responding,
+    span: Span | None = None,
 ) -> Audit:
-    """Answer a job ``runs`` times over each of two neighbours, and judge the answers."""
+    """Answer a job ``runs`` times over each of two neighbours, and judge the answers.
+
+    With a ``span`` these are shares of a divided table (``common/spans.py``), which differ within its rows.
+    """
     job = spec or default_job()
+    check(
+        span is None or (not job.unit.is_row and span.of < job.schema.dimension),
+        "A span of a table's rows is given, and the job is not over the dilation of such a table.",
+        "Leave it out, or audit a job over matrices with more columns than the span has rows in all.",
+    )
     check_whole("the number of runs", runs, least=2, most=MOST_RUNS)
     plan = catalogue.plan(job)
     check(
@@ -115,11 +132,11 @@ def audit(
     )
     numbers = 2 * runs * sum(math.prod(step.shape) for step in plan)
     check(numbers <= MOST_NUMBERS, f"This audit would keep {numbers} numbers.", "Audit a smaller job, or run it less.")
-    first, second = (_shard(data, job, runs * len(plan)) for data in _neighbours(job))
+    first, second = (_shard(data, job, runs * len(plan), span) for data in _neighbours(job, span))
     queries = _queries(job, plan, opening(job, first, "rehearsal"))
     plan = tuple(step.fitted(query, job.unit) for step, query in zip(plan, queries, strict=True))
     sides = [
-        _side(plan, queries, shard, [opening(job, shard, f"{name} {run}") for run in range(runs)])
+        _side(plan, queries, shard, [opening(job, shard, f"{name} {run}") for run in range(runs)], span)
         for name, shard in (("first", first), ("second", second))
     ]
     judges = [*_judges(plan, *sides)]
@@ -129,8 +146,10 @@ def audit(
 # --- Made-up data, and what is asked about them -----------------------------------------------------------------------
 
 
-def _neighbours(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
+def _neighbours(spec: JobSpec, span: Span | None = None) -> tuple[FloatArray, FloatArray]:
     """Make data, and a neighbour of them, as the unit of privacy has it."""
+    if span:
+        return _neighbouring_tables(spec, span)
     return _neighbouring_rows(spec) if spec.unit.is_row else _neighbouring_matrices(spec)
 
 
@@ -149,16 +168,34 @@ def _neighbouring_matrices(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
     return matrix, matrix + spec.norm_bound * change
 
 
+def _neighbouring_tables(spec: JobSpec, span: Span) -> tuple[FloatArray, FloatArray]:
+    """Make shares of a table with a pair of singular vectors along axes for every two components, and a neighbour.
+
+    An entry where such a pair meets moves an answer by two rows of the basis that are as long as any can be.
+    """
+    shape = span.rows, spec.schema.dimension - span.of
+    pairs = np.arange(shape[0])[:, None] < max(1, spec.components // 2)
+    table, change = MADE_UP_ROWS * spec.norm_bound * np.eye(*shape) * pairs, np.eye(*shape)
+    if spec.unit is PrivacyUnit.ENTRY:
+        change[1:] = 0.0
+    first, second = (
+        dilation(rows, span.start, span.of).toarray() for rows in (table, table + spec.norm_bound * change)
+    )
+    return first, second
+
+
 def _neighbouring_rows(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
     """Make rows along as many axes as there are components, and two neighbours of them that differ much.
 
     So the algorithm soon asks about these axes; and a row along the one, instead of a row along the other, moves most
-    answers as far as any replacement can.
+    answers as far as any replacement can. It is the last row: where a job says how many it is about, of that many.
     """
     dimension = spec.schema.dimension
     axes = min(spec.components, dimension)
-    common = np.zeros((MADE_UP_ROWS, dimension))
-    places = np.arange(MADE_UP_ROWS)
+    rows = catalogue.rows_of(spec) or MADE_UP_ROWS + 1
+    check(rows * dimension <= MOST_NUMBERS, f"This job is about {rows} rows.", "Audit one with a smaller block_rows.")
+    common = np.zeros((rows - 1, dimension))
+    places = np.arange(rows - 1)
     common[places, places % axes] = np.where(places // axes % 2, -spec.norm_bound, spec.norm_bound)
     canary, other = np.zeros((2, 1, dimension))
     canary[0, 0] = spec.norm_bound
@@ -169,10 +206,10 @@ def _neighbouring_rows(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
     return first, second[0] if second else common + center
 
 
-def _shard(data: FloatArray, spec: JobSpec, questions: int) -> Evaluator:
+def _shard(data: FloatArray, spec: JobSpec, questions: int, span: Span | None) -> Evaluator:
     checked = check_rows(data, least=2 if spec.unit.is_row else 1)
     if not spec.unit.is_row:
-        return MatrixShard(checked, spec.norm_bound, spec.unit)
+        return MatrixShard(declared(checked, span) if span else checked, spec.norm_bound, spec.unit)
     strategy = Strategy.for_rounds(checked, questions)
     return Shard(checked, spec.norm_bound, mean_bound=spec.mean_bound, strategy=strategy)
 
@@ -204,22 +241,38 @@ def _read(step: Step, content: memoryview) -> Integers:
 # --- Judging ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Side:
-    """One of two neighbours: the exact answer to each question that has one, and all given, a row for each run."""
+    """One of two neighbours: the exact answer to each question that has one, and all given, a row for each run.
+
+    Of a divided table both are what shows of the own rows and of the columns; ``silent`` is what was given beside it.
+    """
 
     exact: list[Integers | None]
     given: list[Integers]
+    silent: Integers
 
 
-def _side(plan: Sequence[Step], queries: Sequence[RowQuery], shard: Evaluator, runs: Sequence[Provider]) -> _Side:
-    exact = [None if query.is_private else shard.evaluate(query).ravel() for query in queries]
-    asked = enumerate(zip(plan, queries, strict=True))
-    return _Side(exact, [np.stack([_read(step, run(at, query)) for run in runs]) for at, (step, query) in asked])
+def _side(
+    plan: Sequence[Step], queries: Sequence[RowQuery], shard: Evaluator, runs: Sequence[Provider], span: Span | None
+) -> _Side:
+    side = _Side([], [], np.empty(0, dtype=np.int64))
+    for at, (step, query) in enumerate(zip(plan, queries, strict=True)):
+        given = np.stack([_read(step, run(at, query)) for run in runs])
+        exact = None if query.is_private else shard.evaluate(query).ravel()
+        if span and exact is not None and isinstance(query, MatrixProduct):
+            silent = np.repeat(span.silent(step.shape[0]), step.shape[1])
+            side.silent = np.concatenate([side.silent, given[:, silent].ravel()])
+            given, exact = given[:, ~silent], exact[~silent]
+        side.exact.append(exact)
+        side.given.append(given)
+    return side
 
 
 def _judges(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
     """List all tests; each waits for its level, which depends on how many they are."""
+    if some.silent.size:
+        yield partial(audits.silent, "silence in the rows of others", np.concatenate([some.silent, others.silent]))
     noisy = [at for at, step in enumerate(plan) if step.event and not step.question.is_private]
     residuals = {at: np.vstack([_residuals(plan[at], side, at) for side in (some, others)]) for at in noisy}
     for at in noisy:

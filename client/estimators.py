@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any, Final, Literal, Self, TypeAlias
 
 import numpy as np
@@ -72,7 +73,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     adjacency : {"replace-one", "add-remove", "entry", "spectral"}
         Which data sets count as neighbours. The last two protect less than a row, and few methods have them.
     n_iter : int or "auto"
-        Rounds, for methods that have them; "auto" lets the budget decide.
+        Rounds; "auto" lets the budget decide. A method that has none refuses a number.
     center : {None, "private", "public"}
         Take no mean off; estimate it privately (a tenth of the budget; needs ``mean_bound``); or take off
         ``public_mean``.
@@ -86,7 +87,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         The least noise that the budget allows, or the paper's own formula, for methods that have one.
     start : {"dense", "published"}
         Start from all features, or as published from ``sparsity`` random ones, which mostly misses the right ones.
-        Only "dps-pca" looks at it.
+        Only "dps-pca" has it; other methods refuse "published".
     random_state : None, int or RandomState
         None for a result that may be released. Anything else makes the run repeatable, noise included: such a result
         is for tests only, and ``privacy_`` says so.
@@ -100,7 +101,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     support_ : array of int
         Indices of the features that take part in any component.
     explained_variance_, explained_variance_ratio_ : array of shape (n_components,) or None
-        With noise, by design.
+        With noise, by design; none is below zero, and their sum is at most ``norm_bound`` squared, as with the truth
+        (of a matrix, they are eigenvalues, and are not cut).
     explained_variance_std_ : float or None
         Standard deviation of that noise: variances not well above it say nothing.
     mean_ : array of shape (n_features,) or None
@@ -256,6 +258,13 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             "rounds": ("n_iter", rounds),
             "start": ("start", self.start),
         }
+        for name, usual in (("rounds", None), ("start", "dense")):  # sparsity's default is a number, and says nothing
+            parameter, value = parameters[name]
+            if value != usual and not entry.option(name):
+                raise InvalidParameterError(
+                    f"{parameter} is {value!r:.80}, and {self.method} has no such option.",
+                    f"Leave {parameter} out, or choose one of: {', '.join(_having(name))}.",
+                )
         for name in sorted(parameters.keys() & own.keys()):
             parameter = parameters[name][0]
             raise InvalidParameterError(f"options has {name!r}, which is a parameter.", f"Give {parameter}= instead.")
@@ -285,6 +294,10 @@ def _rounds(spec: JobSpec) -> int:
     return sum(step.question not in _BESIDE for step in catalogue.plan(spec))
 
 
+def _having(option: str) -> list[str]:
+    return [name for name, entry in catalogue.CATALOGUE.items() if entry.option(option)]
+
+
 def _unit(adjacency: str | None) -> PrivacyUnit:
     if not isinstance(adjacency, str) or adjacency not in _UNITS:
         raise InvalidParameterError(
@@ -297,6 +310,12 @@ def _unit(adjacency: str | None) -> PrivacyUnit:
 
 def _numbers(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
     """Turn an array of Python objects that are numbers into numbers; scikit-learn's callers expect it."""
+    check(rows is not None, "No rows are given.", "Give X; or a federation and the name of one of its data sets.")
+    if isinstance(rows, str | PathLike):
+        raise InvalidTypeError(
+            f"X is {str(rows)!r:.80}, and no table of numbers.",
+            "Read the file first, with numpy.load or pandas.read_csv for one.",
+        )
     if hasattr(rows, "tocsr") or column_names(rows) or np.ma.is_masked(rows):
         return rows
     array = np.asarray(rows)

@@ -27,13 +27,14 @@ from dpspca.common.transport.config import AnalystConfig, read_config
 from dpspca.common.transport.errors import NotNowError
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign, signer_of
+from dpspca.common.transport.signing import MAX_JOB_LIFE, JobEnvelope, SignedJob, sign, signer_of
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .jobs import JobStatus, Offer
 
 LIFE: Final = timedelta(hours=12)
+"""That a job is signed for, unless its answers may take longer."""
 PATIENCE: Final = 60.0
 """Seconds for an answer that should come at once."""
 
@@ -95,6 +96,15 @@ class AsyncJob:
         return content
 
 
+def life_of(spec: JobSpec) -> timedelta:
+    """Say for how long a job is signed: for all the time that it gives for answers, within what anybody believes.
+
+    Rounds may wait for rows that arrive over days; a job that runs out meanwhile would end without a model.
+    """
+    waits = len(catalogue.plan(spec)) + 1  # the first is for the providers themselves
+    return max(LIFE, timedelta(seconds=min(waits * spec.answer_seconds, MAX_JOB_LIFE)))
+
+
 class AsyncFederation:
     """A connection to a coordinator."""
 
@@ -137,7 +147,7 @@ class AsyncFederation:
         names = (await self.describe(data_set))[1] if providers is None else list(providers)
         _require_fit(spec, data_set, names, await self.data_sets())
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
-        envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=LIFE)
+        envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=life_of(spec))
         return await self.submit_signed(sign(envelope, self._identity), spec)
 
     async def submit_signed(self, signed: SignedJob, spec: JobSpec) -> AsyncJob:

@@ -15,6 +15,7 @@ import scipy.sparse
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.model import Model, fix_signs
+from dpspca.common.spans import Span
 from dpspca.common.spec import MAX_DIMENSION, check, check_whole
 from dpspca.provider.preparation import check_rows
 
@@ -23,12 +24,13 @@ def dilation(rows: Any, start: int, total: int) -> scipy.sparse.csr_array:  # no
     """Make a provider's share of [[0, M], [M^T, 0]] from its rows of M, which has ``total`` rows in all.
 
     ``start`` is the place of the provider's first row, counted from 0 over all providers: rows must not overlap, for
-    shares add up. Work and memory go with the entries that are not zero.
+    shares add up. Work and memory go with the entries that are not zero. ``Span(start, rows, total)``, declared beside
+    the share, keeps its noise from the rows of others.
     """
     table = scipy.sparse.coo_array(check_rows(rows, least=1).matrix)
     count, columns = table.shape
     total = check_whole("the number of rows in all", total, least=count, most=MAX_DIMENSION - columns)
-    start = check_whole("the first row's place", start, least=0, most=total - count)
+    start = Span(start, count, total).start
     left, right = table.row.astype(np.int64) + start, table.col.astype(np.int64) + total
     places = np.concatenate([left, right]), np.concatenate([right, left])
     share = scipy.sparse.coo_array((np.tile(table.data, 2), places), shape=(total + columns, total + columns))

@@ -18,10 +18,11 @@ from dpspca.common.privacy.lattice import MAX_PARTIES
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.question import RowQuery
+from dpspca.common.spans import Span
 from dpspca.common.spec import JobSpec, check_whole, choice
 from dpspca.provider.entropy import SystemEntropy
 from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.matrix_shard import MatrixShard
+from dpspca.provider.matrix_shard import MatrixShard, declared
 from dpspca.provider.preparation import CheckedRows, check_rows
 from dpspca.provider.respond import Evaluator, Responder
 from dpspca.provider.shard import Shard, Strategy
@@ -43,19 +44,23 @@ class Progress:
 
 
 Watcher: TypeAlias = Callable[[Progress], None]
+Spans: TypeAlias = Sequence[Span | None] | Mapping[str, Span | None] | None
 
 
-def simulate(
+def simulate(  # noqa: PLR0913  # a job over shards, and how
     shards: Iterable[Any] | Mapping[str, Any],
     spec: JobSpec,
     *,
     noise_seed: int | None = None,
     strategy: Strategy | str | None = None,
     watch: Watcher | None = None,
+    spans: Spans = None,
 ) -> Model:
     """Run a job over shards (dense or sparse rows, one provider each; a list, or a mapping by name).
 
-    Where the job's unit is about entries or spectral norms, shards are shares of a symmetric matrix.
+    Where the job's unit is about entries or spectral norms, shards are shares of a symmetric matrix. Where that is a
+    divided table, ``spans`` says which rows are whose, in the order of the shards or by the same names: each provider
+    then adds noise to its own rows and to the columns alone.
 
     ``noise_seed`` makes the noise repeatable and the result unfit for release. ``strategy`` says how shards are
     evaluated, which changes the time and not one bit of the result; left out, what should be faster is taken.
@@ -64,7 +69,8 @@ def simulate(
     seed = None if noise_seed is None else check_whole("noise_seed", noise_seed, least=0, most=2**64 - 1)
     chosen = None if strategy is None else choice(Strategy, "the strategy", strategy)
     plan = catalogue.plan(spec)
-    checked = [_checked(rows, spec, number, len(tables)) for number, rows in enumerate(tables, start=1)]
+    own = _spans(spans, shards, len(tables))
+    checked = [_checked(rows, spec, number, own) for number, rows in enumerate(tables)]
     responders = [
         Responder(
             spec,
@@ -116,14 +122,33 @@ def _tables(shards: Any, spec: JobSpec) -> list[Any]:  # noqa: ANN401  # whateve
     return tables
 
 
-def _checked(rows: Any, spec: JobSpec, number: int, total: int) -> CheckedRows:  # noqa: ANN401  # whatever was given
-    """Check a shard's rows, and say which shard it was."""
+def _spans(spans: Any, shards: Any, parties: int) -> list[Span | None]:  # noqa: ANN401  # whatever was given
+    """List the shards' spans; shards with names have spans with names."""
+    if spans is None:
+        return [None] * parties
+    named = isinstance(shards, Mapping)
+    if named != isinstance(spans, Mapping) or (named and not spans.keys() <= shards.keys()):
+        raise InvalidParameterError(
+            "The spans are not named as the shards are.", "List both, or give both the same names."
+        )
+    own = [spans.get(name) for name in shards] if named else list(spans)
+    if len(own) != parties or not all(isinstance(each, Span | None) for each in own):
+        raise InvalidParameterError(
+            f"There are {parties} shards, and not a span for each.", "Give each a Span, or None where it has none."
+        )
+    return own
+
+
+def _checked(rows: Any, spec: JobSpec, number: int, spans: Sequence[Span | None]) -> CheckedRows:  # noqa: ANN401
+    """Check a shard's rows, hold its span against them, and say which shard it was."""
+    span = spans[number]
     try:
-        return check_rows(rows, spec.schema, least=2 if spec.unit.is_row else 1)
+        checked = check_rows(rows, spec.schema, least=2 if spec.unit.is_row else 1).first(catalogue.rows_of(spec))
+        return checked if span is None else declared(checked, span)
     except DpspcaError as problem:
-        if total == 1:
+        if len(spans) == 1:
             raise
-        raise type(problem)(f"Shard {number} of {total}: {problem.what}", problem.remedy) from None
+        raise type(problem)(f"Shard {number + 1} of {len(spans)}: {problem.what}", problem.remedy) from None
 
 
 def _shard(rows: CheckedRows, spec: JobSpec, plan: Sequence[Step], strategy: Strategy | None) -> Evaluator:

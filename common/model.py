@@ -5,7 +5,9 @@ anything.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 from typing import Any, Final, Self
 
 import numpy as np
@@ -58,14 +60,23 @@ class Model:
 
     def transform(self, rows: Any) -> FloatArray:  # noqa: ANN401  # dense or sparse
         """Project rows (dense or sparse) onto the components. The scores are those rows' own, without protection."""
-        names = column_names(rows)
-        if names and self.feature_names and names != self.feature_names:
-            raise InvalidDataError("The rows' columns are not the model's features.", "Give them in the model's order.")
+        self.check_columns(column_names(rows))
         rows = _numbers(rows)
         self._check_width(rows.shape[1], self.components.shape[1], "features")
         scores = rows @ self.components.T
         dense = np.asarray(scores.toarray() if isinstance(scores, scipy.sparse.csr_array) else scores)
         return dense if self.mean is None else dense - self.mean @ self.components.T
+
+    def check_columns(self, names: Sequence[str] | None) -> None:
+        """Refuse columns that bear other names than the features, or stand in another order; either may have none."""
+        for place, (column, feature) in enumerate(zip_longest(names or (), self.feature_names or ()), start=1):
+            if names and self.feature_names and column != feature:
+                had, wanted = ("none" if each is None else f"{each!r:.60}" for each in (column, feature))
+                raise InvalidDataError(
+                    f"The rows' columns are not the model's features: column {place} is {had}, and feature {place} is "
+                    f"{wanted}.",
+                    "Give the columns of all features, in the model's order, and no others.",
+                )
 
     def inverse_transform(self, scores: FloatArray) -> FloatArray:
         """Map scores back to rows of features."""

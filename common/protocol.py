@@ -17,7 +17,10 @@ from .question import RowQuery
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Aggregate:
-    """The sum of all providers' answers, in the units of the data, and the standard deviation of its noise."""
+    """The sum of all providers' answers, in the units of the data, and the standard deviation of its noise.
+
+    That is a bound in places where providers have left their noise out, because others alone had something to say.
+    """
 
     values: NDArray[np.float64]
     noise_std: float

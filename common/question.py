@@ -128,7 +128,9 @@ class RowQuery(Query):
 
     units = ROW_UNITS
     is_private: ClassVar[bool] = False
-    """Whether the answer is that of a private mechanism, so that nothing is added to it."""
+    """Whether the answer is made by a private mechanism, by randomness of its own: no noise is added to it after."""
+    mechanism: ClassVar[str] = ""
+    """What that mechanism does at each provider, in a sentence; nothing where the question has no price."""
     is_repeatable: ClassVar[bool] = True
     """Whether it can be asked in another job as well, and not only in the one whose draws it speaks of."""
     is_proven: ClassVar[bool] = True

@@ -148,6 +148,10 @@ class Reveal(SlotsQuery):
     """
 
     kind = "reveal"
+    mechanism = (
+        "each provider shows a random number, in which no row has a part. That directions made of it are unlucky has a "
+        "probability, which delta pays for."
+    )
 
     @property
     def extent(self) -> Extent:
@@ -172,6 +176,10 @@ class Sketch(SlotsQuery):
     """
 
     kind = "sketch"
+    mechanism = (
+        "each provider adds noise to what its rows make of the random directions, and keeps the result; the answer is "
+        "made of that."
+    )
     dimension: int
     columns: int
 

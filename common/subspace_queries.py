@@ -1,4 +1,4 @@
-"""Questions that a provider answers with a subspace from a private mechanism of its own: nothing is added to it.
+"""Questions that a provider answers with a subspace from a private mechanism, whose randomness is its own.
 
 The answer is U U^T, the d x d projection on the subspace, rounded to integers in units of 2^-30: post-processing of U,
 like everything that follows. It says all about the subspace and nothing about the frame U, whose signs and order mean
@@ -94,6 +94,10 @@ class PerturbedSubspace(SubspaceQuery):
     """The eigenvectors, turned at random, plus noise that follows a smooth bound on their sensitivity."""
 
     kind = "perturbed-subspace"
+    mechanism = (
+        "each provider adds noise to its own components, the less the more clearly its rows show them. How wide the "
+        "noise was is not told, for it follows the rows."
+    )
     published: ClassVar[bool] = False
 
 
@@ -124,6 +128,10 @@ class DrawnSubspace(SubspaceQuery):
     """A subspace from the exponential mechanism, axis by axis, by an exact sampler."""
 
     kind = "drawn-subspace"
+    mechanism = (
+        "each provider draws a subspace at random, the likelier the more of its rows it explains. The draw is what "
+        "protects; no noise is added."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +149,10 @@ class WalkedSubspace(SubspaceQuery):
     """
 
     kind = "walked-subspace"
+    mechanism = (
+        "each provider draws a subspace by a Markov chain, which goes where more of its rows is explained. No noise is "
+        "added, and the draw protects only if the chain had converged."
+    )
     is_proven = False
     caveat = (
         "NOT FOR RELEASE. The subspace was drawn by a Markov chain. What is promised here holds only if the chain had "

@@ -1,6 +1,8 @@
 """Balances, and what is known of each job: the values that ``books.py`` keeps. Pure; amounts are whole units."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from dpspca.common.plan import Price
 
@@ -91,6 +93,23 @@ class Job:
             self.account.reserved_slack_units + sum(each.slack_units for each in lost),
         )
 
+    def releases(self) -> "Iterator[Release]":
+        """List its answers that were stored."""
+        told = self.opening
+        for position, asked in enumerate(self.questions):
+            if kept := asked.answer:
+                yield Release(
+                    kept.stored_at,
+                    told.job,
+                    told.data_set,
+                    told.analyst,
+                    position,
+                    asked.name,
+                    kept.bytes,
+                    kept.sha256,
+                    told.signature_hash,
+                )
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -105,3 +124,11 @@ class Release:
     bytes: int
     sha256: str
     signature_hash: str
+
+
+Ended: TypeAlias = Callable[[str, int], str | None]
+"""Says how a job ended that books have forgotten, if one of the first so many entries opened it."""
+
+
+def nothing_forgotten(_job: str, _entries: int) -> None:
+    """Find no job: of books that forget none."""

@@ -4,6 +4,9 @@
 same result whether it was just decided or is read again after years; an entry that does not follow from those before
 it is refused. Every step costs the same however long the ledger is.
 
+Jobs that are over may be forgotten (``trim``), so that memory does not grow with their number; whoever has the entries
+is then asked whether one was there. Without that, a job would be admitted, and answered, a second time.
+
 Kept for each data set, each analyst on it and each job, in whole units: spent and reserved. What is spent never
 becomes less, but for the price of questions whose answers were never stored, which have never left; they are given
 back when their job closes. No balance depends on time.
@@ -18,7 +21,7 @@ from dpspca.common.plan import Price
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.transport.signing import JOB_SKEW
 
-from .accounts import Account, Answer, Job, Question, Release
+from .accounts import Account, Answer, Ended, Job, Question, Release, nothing_forgotten
 from .entries import (
     GENESIS,
     Closed,
@@ -46,11 +49,13 @@ _PINNED: Final = ("data_set", "data_digest", "analyst", "unit", "spec_epsilon", 
 
 
 class Books:
-    """All that a ledger's entries say."""
+    """All that a ledger's entries say. Whoever trims them gives what says how forgotten jobs ``ended``."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Ended = nothing_forgotten) -> None:
         self.head = Head("", 0, GENESIS)
         self.jobs: dict[str, Job] = {}
+        """By name, but for those that are forgotten."""
+        self._ended = ended
         self.data_sets: dict[str, Account] = {}
         self.analysts: dict[tuple[str, str], Account] = {}
         """By data set and analyst."""
@@ -94,6 +99,7 @@ class Books:
         if known is not None:
             _require_same(known, opening)
             return None
+        self._require_new(opening.job)
         self._require_accounted(opening)
         self._require_one_unit(opening)
         name, plan = opening.data_set, (opening.units, opening.slack_units)
@@ -183,36 +189,27 @@ class Books:
         return seen.entries <= self._seen_elsewhere.get(seen.ledger, 0)
 
     def trim(self) -> None:
-        """Leave the questions of closed jobs to their entries: of each, half a kilobyte would stay for ever.
+        """Leave jobs that are over to their entries: of each job and question, a kilobyte would stay for ever.
 
-        Nobody gets an answer of a closed job again.
+        Nobody gets an answer of them again, and none is opened again.
         """
         for job in self._untrimmed:
-            job.questions.clear()
+            del self.jobs[job.opening.job]
         self._untrimmed.clear()
 
-    def is_over(self, job: str, now: float) -> bool:
-        """Tell whether nobody can ask for a job's answers again: it is closed, and its signature has expired."""
-        found = self.jobs.get(job)
-        return found is None or (found.state is not None and found.opening.expires_at <= now)
+    def is_over(self, job: str) -> bool:
+        """Tell whether nobody can ask for a job's answers again."""
+        return job not in self._open
+
+    @property
+    def has_jobs(self) -> bool:
+        """Tell whether a job was ever admitted."""
+        return bool(self._units)
 
     def outbox(self) -> Iterator[Release]:
         """List every answer that was stored, and so may have left, job by job."""
-        for name, job in self.jobs.items():
-            told = job.opening
-            for position, asked in enumerate(job.questions):
-                if kept := asked.answer:
-                    yield Release(
-                        kept.stored_at,
-                        name,
-                        told.data_set,
-                        told.analyst,
-                        position,
-                        asked.name,
-                        kept.bytes,
-                        kept.sha256,
-                        told.signature_hash,
-                    )
+        for job in self.jobs.values():
+            yield from job.releases()
 
     # --- Taking entries in --------------------------------------------------------------------------------------------
 
@@ -343,10 +340,17 @@ class Books:
         self.require_trusted()
         job = self.jobs.get(name)
         if job is None:
+            self._require_new(name)
             raise RefusedError("This job was not opened here.", "Open it first.")
         if job.state is not None:
-            raise _over(job)
+            raise _over(job.state)
         return job
+
+    def _require_new(self, job: str) -> None:
+        """Refuse a job that was there before, and is forgotten."""
+        state = self._ended(job, self.head.entries)
+        if state is not None:
+            raise _over(state)
 
     def _rest(self, name: str, budget: Filter) -> tuple[int, int]:
         taken = self.data_sets.get(name, Account())
@@ -361,13 +365,13 @@ def _is_amount(counted: Sequence[int]) -> bool:
     return len(counted) == len(fields(Price)) and min(counted) >= 0
 
 
-def _over(job: Job) -> RefusedError:
-    return RefusedError(f"This job is over here ({job.state}); it is not answered again.", "Sign a new job.")
+def _over(state: str) -> RefusedError:
+    return RefusedError(f"This job is over here ({state}); it is not answered again.", "Sign a new job.")
 
 
 def _require_same(job: Job, opening: Opening) -> None:
     if job.state is not None:
-        raise _over(job)
+        raise _over(job.state)
     changed = [name for name in _PINNED if getattr(job.opening, name) != getattr(opening, name)]
     if "data_digest" in changed:
         raise RefusedError("The data changed since this job was opened.", "Sign a new job.")

@@ -22,9 +22,9 @@ from dpspca.common.transport.signing import SignedJob
 from dpspca.common.transport.trust import peer_of, require_role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
+from .arrivals import DataSet
 from .docket import Docket, OpenJob, Settings
 from .entries import Head
-from .preparation import CheckedRows
 
 SOFTWARE: Final = "dpspca"
 HEARTBEAT_SECONDS: Final = 20
@@ -118,7 +118,10 @@ class Conversation:
                 pass
 
     async def _end(self, farewell: pb.Farewell) -> None:
-        """Close a job; one that a faulty ledger cannot close now is closed when it expires."""
+        """Close a job, and wait for its rows no longer; what a faulty ledger cannot close now ends when it expires."""
+        answer = self._answers.get(farewell.job)
+        if answer:
+            answer.cancel()
         try:
             await asyncio.to_thread(self._docket.close, farewell.job, farewell.state)
             me = self._settings.identity().name
@@ -237,7 +240,7 @@ def _greeting(settings: Settings, challenge: bytes) -> pb.Hello:
     return pb.Hello(software=SOFTWARE, data_sets=offered, challenge=challenge, open_jobs=unfinished, held=held)
 
 
-def _offer(name: str, rows: CheckedRows) -> pb.DataSet:
+def _offer(name: str, rows: DataSet) -> pb.DataSet:
     letters = sum(map(len, rows.names or ()))
     columns = rows.names if rows.names and letters <= MOST_COLUMN_LETTERS else ()
     return pb.DataSet(name=name, dimension=rows.dimension, columns=columns)

@@ -7,12 +7,13 @@ signed.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from secrets import token_hex
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
@@ -28,12 +29,13 @@ from dpspca.common.transport.signing import JobEnvelope, SignedJob, require_stil
 from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
+from .arrivals import Arrivals, DataSet
 from .entropy import SystemEntropy
 from .ledger import Ledger, Limits, MemoryLedger, Opening
 from .matrix_shard import MatrixShard
 from .peers import PeerReceipts
 from .policy import Policy
-from .preparation import CheckedRows
+from .preparation import CheckedRows, UsableRows
 from .respond import Responder
 from .shard import Shard, Strategy
 
@@ -43,6 +45,9 @@ MAX_OPEN_JOBS: Final = 64
 BLIND_BYTES: Final = 16
 ENDS: Final = frozenset({"done", "failed", "cancelled"})
 """How a coordinator says that a job ended."""
+
+_Bounds: TypeAlias = tuple[int, int | None]
+"""How many rows of each person a job is about, and how many, from the first, in all; None if about all there are."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +88,7 @@ class Settings:
     identity: Callable[[], Identity]
     revocations: Callable[[], RevocationList]
     clock: Callable[[], datetime]
-    data_sets: Mapping[str, CheckedRows]
+    data_sets: Mapping[str, DataSet]
     policy: Callable[[], Allowing] = Policy
     ledger: Ledger = field(default_factory=MemoryLedger)
     words: Callable[[], WordSource] = SystemEntropy
@@ -100,6 +105,8 @@ class OpenJob:
     responder: Responder
     receipt: Callable[[], pb.Receipt | None]
     """Makes what is handed out with an answer, if anything is."""
+    ready: Callable[[Step], Awaitable[None]]
+    """Waits until the rows that a question is about are there, or refuses; it holds no thread and nobody's turn."""
     name: str = field(init=False)
     """What the job is called everywhere."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -108,11 +115,12 @@ class OpenJob:
         self.name = self.signed.job_id
 
     async def answer(self, position: int, question: wire.QuestionReader) -> tuple[memoryview, pb.Receipt | None]:
-        """Answer in a thread, with a receipt of the ledger that has the answer.
+        """Answer in a thread, with a receipt of the ledger that has the answer, once the rows are there.
 
         Whoever asked may be gone before the thread is done; the next question waits for it all the same, so that no
         number of connections makes more than one answer of a job at once.
         """
+        await self.ready(self.plan[position])
         await self._turn.acquire()
         work = asyncio.ensure_future(asyncio.to_thread(self._answer, position, question))
         work.add_done_callback(self._done)
@@ -134,23 +142,21 @@ class Docket:
         self._settings = settings
         self._authority = settings.identity().authority_pem  # which is never exchanged, as keys and certificates are
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
-        self._shards: dict[str, tuple[int, Shard | MatrixShard]] = {}
-        """Of each data set the rows as the last job used them, and how many of each person's."""
+        self._shards: dict[str, tuple[_Bounds, Shard | MatrixShard]] = {}
+        """Of each data set the rows as the last job used them, and how many of each person's, and in all."""
         self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
 
     def find(self, name: str) -> OpenJob | None:
         """Give a job that is open, if it is still to be believed: analysts are revoked, and jobs expire, meanwhile."""
         job = self._jobs.get(name)
         if job:
-            require_still(
-                job.signed,
-                job.envelope,
-                self._authority,
-                now=self._settings.clock(),
-                revoked=self._settings.revocations(),
-            )
+            self._require_still(job.signed, job.envelope)
             self._jobs.move_to_end(name)
         return job
+
+    def _require_still(self, signed: SignedJob, envelope: JobEnvelope) -> None:
+        now, revoked = self._settings.clock(), self._settings.revocations()
+        require_still(signed, envelope, self._authority, now=now, revoked=revoked)
 
     def close(self, name: str, state: str) -> None:
         """End a job for good: nothing further is asked of it, and what it has not spent is free again."""
@@ -173,7 +179,14 @@ class Docket:
         settings.ledger.open(self._opening(signed, envelope, spec, analyst), Limits(*rules.limits(analyst)))
         slot = envelope.audience.index(me.name.name)
         responder = Responder(spec, shard, settings.ledger, settings.words(), job=signed.job_id, slot=slot)
-        opened = self._jobs[signed.job_id] = OpenJob(signed, envelope, catalogue.plan(spec), responder, self._receipt)
+        opened = self._jobs[signed.job_id] = OpenJob(
+            signed,
+            envelope,
+            catalogue.plan(spec),
+            responder,
+            self._receipt,
+            partial(self._until_there, signed, envelope, spec, shard),
+        )
         while len(self._jobs) > MAX_OPEN_JOBS:
             self._jobs.popitem(last=False)
         _log.info(
@@ -185,6 +198,23 @@ class Docket:
             spec.budget.delta,
         )
         return opened
+
+    async def _until_there(
+        self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, shard: Shard | MatrixShard, step: Step
+    ) -> None:
+        """Wait for the rows that a question is about where they arrive, before a unit of the budget is touched.
+
+        For as long as the analyst gave for an answer, and no longer than the job is believed.
+        """
+        rows = self._settings.data_sets[envelope.dataset]
+        if not isinstance(rows, Arrivals) or not isinstance(shard, Shard):
+            return
+        try:
+            async with asyncio.timeout(spec.answer_seconds):
+                await rows.until(shard.reach(step), partial(self._require_still, signed, envelope))
+        except TimeoutError:
+            what = f"The rows for '{step.name}' did not arrive within {spec.answer_seconds} seconds."
+            raise RefusedError(what, "Give more answer_seconds, or ask about fewer rows.") from None
 
     def _receipt(self) -> pb.Receipt | None:
         """Sign how far the ledger has come, if others are to know."""
@@ -218,13 +248,28 @@ class Docket:
         rows = self._settings.data_sets.get(name)
         if rows is None:
             raise RefusedError("There is no such data set here.", "Ask for one that this provider offers.")
-        bounded, kept = self._shards.get(name, (0, None))
-        if kept is None or bounded != spec.rows_per_person or not kept.fits(spec):
-            rows = rows.bounded(spec.rows_per_person)
-            kept = (
-                Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=Strategy.SETTLE)
-                if spec.unit.is_row
-                else MatrixShard(rows, spec.norm_bound, spec.unit, least_bound)
-            )
-            self._shards[name] = spec.rows_per_person, kept
+        bounds = spec.rows_per_person, catalogue.rows_of(spec)
+        bounded, kept = self._shards.get(name, (None, None))
+        if kept is None or bounded != bounds or not kept.fits(spec):
+            kept = _prepared(rows, spec, bounds, least_bound)
+            self._shards[name] = bounds, kept
         return kept
+
+
+def _prepared(rows: DataSet, spec: JobSpec, bounds: _Bounds, least_bound: float | None) -> Shard | MatrixShard:
+    a_person, limit = bounds
+    if isinstance(rows, CheckedRows):
+        held = rows.bounded(a_person).first(limit)
+        if not spec.unit.is_row:
+            return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
+        return _shard_of(held, spec)
+    if limit is None:
+        raise RefusedError(
+            "Rows of this data set still arrive, and this job is about all there will ever be.",
+            "Ask streaming-power with block_rows: how many rows of each provider a round is about.",
+        )
+    return _shard_of(rows.first(limit), spec)
+
+
+def _shard_of(rows: UsableRows, spec: JobSpec) -> Shard:
+    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=Strategy.SETTLE)

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
-from .accounts import Question
+from .accounts import Ended, Question, nothing_forgotten
 from .books import EXPIRED, Books
 from .entries import Entry, Fact, Founded, Head, LedgerError, Limits, Opening, QuarantinedError
 from .gate import Standing
@@ -85,7 +85,7 @@ class Ledger(Protocol):
         ...
 
     def expire(self, now: float) -> None:
-        """Close every job past its expiry, and drop the answers of expired jobs; their hashes stay."""
+        """Close every job past its expiry, and give no answer of a job that is over any more; their hashes stay."""
         ...
 
     def head(self) -> Head:
@@ -107,9 +107,9 @@ class Ledger(Protocol):
 class Bookkeeper(ABC):
     """A ledger but for where it is kept; safe to call from any number of threads."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, ended: Ended = nothing_forgotten) -> None:
         self._clock = clock
-        self._books = Books()
+        self._books = Books(ended)
         self._lock = RLock()
 
     def open(self, opening: Opening, limits: Limits) -> Standing | None:
@@ -190,7 +190,7 @@ class Bookkeeper(ABC):
 
     @abstractmethod
     def _drop(self, now: float) -> None:
-        """Drop the answers of jobs that are over."""
+        """Drop the answers of jobs that are over, at once or later."""
 
 
 Kept: TypeAlias = tuple[str, int, memoryview]
@@ -240,7 +240,7 @@ class MemoryLedger(Bookkeeper):
         return np.frombuffer(content, dtype=ANSWER).reshape(question.answer.shape)
 
     def _drop(self, now: float) -> None:
-        for key in [key for key in self._answers if self._books.is_over(key[0], now)]:
+        for key in [key for key in self._answers if self._books.is_over(key[0])]:
             del self._answers[key]
 
 

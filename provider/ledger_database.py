@@ -1,7 +1,8 @@
 """The SQLite file of a ledger: its tables, how it is opened, and the one transaction that everything is written in.
 
 Tables: ``entries``, which only grows, and ``answers``, the bytes that may be sent again, in pieces so that no answer is
-ever copied whole. There is no table of balances: those follow from the entries (``books.py``). Before a write the file
+ever copied whole. There is no table of balances: those follow from the entries (``books.py``). Indexes find how a job
+began and ended, and the jobs that expire, so that nobody needs to remember those that are over. Before a write the file
 must still end where this process left it; another writer, however it got past the locks, is found there.
 """
 
@@ -15,7 +16,7 @@ from urllib.parse import quote
 
 from dpspca.common.transport import files
 
-from .entries import GENESIS, Entry, Head, LedgerError
+from .entries import GENESIS, Entry, Fact, Head, LedgerError
 
 APPLICATION_ID: Final = int.from_bytes(b"dpsl")
 EXTRA: Final = 3
@@ -24,6 +25,10 @@ PIECE_BYTES: Final = 1 << 20
 BUSY_SECONDS: Final = 10.0
 KEPT_LOG_BYTES: Final = 1 << 24
 """To which the write-ahead log shrinks after a large answer."""
+
+OF_JOBS: Final = "json_valid(content) AND json_extract(content, '$.kind') IN ('opened', 'closed')"
+"""Entries with which jobs begin and end. Whatever a line holds is for whoever reads it to say, and not for an index."""
+OPENINGS: Final = "json_valid(content) AND json_extract(content, '$.kind') = 'opened'"
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -48,6 +53,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             BEGIN SELECT RAISE(ABORT, 'entries of a ledger come one after another'); END""",
     ),
     (),  # entries of quarantines and releases say more, which older software could not read
+    (
+        f"""CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE {OF_JOBS}""",
+        f"""CREATE INDEX openings_by_expiry ON entries (json_extract(content, '$.expires_at')) WHERE {OPENINGS}""",
+    ),
 )
 """Step n makes version n of version n - 1; version 0 is an empty file. Steps are added, never changed."""
 
@@ -132,6 +141,24 @@ class Database:
             rows = self._run("SELECT hash FROM entries WHERE number = ?", number)
         return rows[0][0] if rows else None
 
+    def of_job(self, job: str, entries: int) -> list[Fact]:
+        """Give how a job began and ended, as far as the first so many entries say it."""
+        query = f"SELECT content FROM entries WHERE {OF_JOBS} AND json_extract(content, '$.job') = ? AND number <= ?"  # noqa: S608  # ours
+        return [Entry.read(content, "").fact for (content,) in self._look(f"{query} ORDER BY number", job, entries)]
+
+    def expired(self, after: float, until: float) -> list[str]:
+        """List the jobs that expired after one moment, and not after another."""
+        when = "json_extract(content, '$.expires_at')"
+        query = f"SELECT json_extract(content, '$.job') FROM entries WHERE {OPENINGS} AND {when} > ? AND {when} <= ?"  # noqa: S608  # ours
+        return [job for (job,) in self._look(query, after, until)]
+
+    def openings(self) -> int:
+        """Count the jobs that their index has."""
+        query = "SELECT count(DISTINCT json_extract(content, '$.job')) FROM entries INDEXED BY entries_of_jobs"
+        with in_words(self._path):
+            ((number,),) = self._run(f"{query} WHERE {OF_JOBS}")
+        return int(number)
+
     def write(self, head: Head, entries: Iterable[Entry], answer: tuple[str, int, memoryview] | None) -> None:
         """Add entries after a head, and the answer that they are about; when this returns they are on the disk."""
         with self._transaction(head):
@@ -162,9 +189,23 @@ class Database:
             for job in jobs:
                 self._run("DELETE FROM answers WHERE job = ?", job)
 
+    def make_room(self) -> None:
+        """Give back the memory of pages that are on the disk: of jobs that are over, nobody reads them again."""
+        self._run("PRAGMA shrink_memory")
+
     def damages(self) -> list[str]:
         """List what SQLite finds wrong with the file."""
         return [found for (found,) in self._run("PRAGMA integrity_check") if found != "ok"]
+
+    def _look(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401  # what SQL takes
+        """Read while a question is being answered: what the disk said is for the log alone, as with writing."""
+        try:
+            return self._run(sql, *parameters)
+        except sqlite3.Error as problem:
+            _log.error("%s cannot be read: %s", self._path, problem)
+            raise LedgerError(
+                "The provider's ledger cannot be read; nothing was answered.", "Its operator finds why in its log."
+            ) from problem
 
     def _run(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401  # what SQL takes
         return list(self._connection.execute(sql, parameters))

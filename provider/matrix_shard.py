@@ -11,13 +11,20 @@ Entries larger than ``largest_entry`` allows are cut to that for the unit ``entr
 that brings no two values further apart, so nothing is given away by it. No such thing holds for spectral norms, so for
 the unit ``spectral`` the share is refused. That must not tell how large entries are: so it is held against the least
 bound that the policy allows, whatever bound a job has, and a data set is refused to everybody or to nobody.
+
+A share of a divided table may have a ``Span``. It is held against the share once, before any job, and what is found is
+told to nobody but the steward, whose data set is not offered. That says nothing about a protected change: with a span
+neighbours are two shares of the same rows, one entry of these apart (``entry``), or a change of these that is small in
+spectral norm (``spectral``), so both lie within it, and both pass.
 """
 
 import math
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidQueryError
@@ -34,6 +41,7 @@ from dpspca.common.privacy.keystream import WordSource
 from dpspca.common.privacy.lattice import BASIS_BITS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.question import RowQuery
+from dpspca.common.spans import Span
 from dpspca.common.spec import JobSpec
 
 from .moments import Integers
@@ -58,6 +66,26 @@ class Matrix(Protocol):
         ...
 
 
+def declared(share: CheckedRows, span: Span) -> CheckedRows:
+    """Give a share its span, or refuse what is no share of such rows: to be done at the start, whatever jobs come."""
+    _check_symmetric(share)
+    columns = share.dimension - span.of
+    if columns < 1:
+        raise InvalidDataError(
+            f"The matrix has {share.dimension} columns: too few for a span of {span.of} rows, and a column.",
+            "Give the dilation of the table, whose columns follow its rows; or mend the span.",
+        )
+    matrix: Any = scipy.sparse.coo_array(share.matrix)
+    row, column = (places[matrix.data != 0] for places in matrix.coords)
+    if not (_is_within(span, row, column) | _is_within(span, column, row)).all():
+        raise InvalidDataError(
+            f"An entry of the matrix lies outside of the rows {span.start} to {span.start + span.rows - 1} and the "
+            f"{columns} columns that its span says.",
+            "Mend the span, or make the share anew with dpspca.client.matrices.dilation.",
+        )
+    return replace(share, span=span)
+
+
 class MatrixShard:
     """One provider's share, made ready under the bound of a job, for any number of jobs and threads."""
 
@@ -71,6 +99,7 @@ class MatrixShard:
         _check_symmetric(share)
         self._dimension = share.dimension
         self._names = share.names
+        self._silent = None if share.span is None else share.span.silent(share.dimension)
         self._norm_bound = norm_bound
         self._unit = unit
         if unit is PrivacyUnit.SPECTRAL:
@@ -105,6 +134,14 @@ class MatrixShard:
                 raise InvalidQueryError(
                     f"A symmetric matrix cannot answer '{query.kind}'.", "Ask a question over matrices."
                 )
+
+    def silent(self, query: RowQuery) -> NDArray[np.bool_] | None:
+        """Mark the rows of an answer that are zero for every share of this span, its neighbours included.
+
+        A row of M X is a sum over that row of M, and zero where that is: rounding M and flooring the sum keep a zero.
+        A total is over all entries, and is never silent.
+        """
+        return self._silent if isinstance(query, MatrixProduct) else None
 
     def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
         """Answer what is a private mechanism by itself."""
@@ -163,6 +200,12 @@ class SparseMatrix:
 
     def _with(self, data: Integers) -> scipy.sparse.csr_array:
         return scipy.sparse.csr_array((data, self._entries.indices, self._entries.indptr), shape=self._entries.shape)
+
+
+def _is_within(span: Span, row: NDArray[Any], column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell of entries of the dilation whether they are entries of the span's rows of the table."""
+    within: NDArray[np.bool_] = (span.start <= row) & (row < span.start + span.rows) & (span.of <= column)
+    return within
 
 
 def _check_largest(share: CheckedRows, least_bound: float) -> None:

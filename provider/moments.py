@@ -11,7 +11,7 @@ columns of norm 2^20 (each product bounded by Cauchy and Schwarz, row by row):
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidQueryError
 from dpspca.common.privacy.lattice import BASIS_BITS, MOMENT_BITS, ROW_BITS
 from dpspca.common.question import RowSparse
 
@@ -278,6 +279,26 @@ class GramMoments:
         kept = basis.T if full else basis[support].T
         with _one_thread if kept.size * len(basis) <= SMALL_PRODUCT else nullcontext():
             return [(kept @ (digit if full else digit[support])).T.astype(np.int64) for digit in self._digits]
+
+
+class SummedMoments:
+    """Moments of rows that are had in pieces, one after the other: sums are exact, so that pieces change no bit."""
+
+    def __init__(self, pieces: Callable[[], Iterable[Moments]]) -> None:
+        self._pieces = pieces
+
+    def product(self, basis: Basis) -> Integers:
+        """Refuse: what is cut off at the end would have to be kept of each piece. Products are asked of blocks."""
+        raise InvalidQueryError("These rows are had in pieces.", "Ask about blocks of them.")
+
+    def compressed(self, basis: Basis) -> Exact:
+        return reduce(add, (each.compressed(basis) for each in self._pieces()))
+
+    def gram(self) -> Integers:
+        return reduce(add, (each.gram() for each in self._pieces()))
+
+    def trace(self) -> int:
+        return sum(each.trace() for each in self._pieces())
 
 
 class _OneThread:

@@ -53,9 +53,11 @@ from dpspca.common.spec import (
 from dpspca.common.transport.names import PartyName, Role, check_name, shortened
 
 from .policy_values import Reader, check_keys, check_table, flag, list_of, naming, one_of, plain_text, table_of, whole
+from .usable import unusable
 
 APPROXIMATE: Final = "approximate_delta"
-_ASK_STEWARD: Final = "It cost nothing. Ask within the rule, or ask the steward of the data to change it."
+_ASK_STEWARD: Final = "It cost nothing. {}, or ask the steward of the data to change it."
+_WITHIN: Final = "Ask within the rule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class _Held(NamedTuple):
     holds: bool
     asked: str
     allowed: str
+    do: str = _WITHIN
+    """What an analyst may write instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,10 @@ class Rules:
         """The least norm bound that a job may have."""
         return self.norm_bound.least
 
+    def unusable(self) -> dict[str, str]:
+        """Name the algorithms listed that no job within the other rules can use, each with a reason."""
+        return unusable(self.algorithms, self.unit, self.accounting, self.centering, self.rows_per_person)
+
     def _contradictions(self) -> Iterator[str]:
         """Find rules that cannot hold together, or of which one makes another pointless."""
         if (self.mean_bound is None) == (Centering.PRIVATE in self.centering):
@@ -175,6 +183,8 @@ class Rules:
             yield f"The unit {self.unit} is about a matrix, which has no rows to centre: centering must be none alone."
         if not self.unit.is_row and self.rows_per_person > 1:
             yield f"The unit {self.unit} protects no rows, and rows_per_person says how many a person has."
+        elif len(unusable := self.unusable()) == len(set(self.algorithms)):
+            yield f"No job can use what algorithms lists. {' '.join(unusable.values())}"
         named = (("per_job", self.per_job), ("per_analyst", self.per_analyst), ("lifetime", self.lifetime))
         caps = [(name, filter_of(budget)) for name, budget in named if budget]
         for (small, inner), (large, outer) in pairwise(caps):
@@ -189,24 +199,32 @@ class Rules:
 
     def _held_against(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
         yield self._held_against_rows_of_person(spec)
-        yield _Held("unit", spec.unit is self.unit, str(spec.unit), str(self.unit))
-        for rule, value, allowed in (
-            ("algorithms", spec.algorithm, self.algorithms),
-            ("accounting", spec.accounting, self.accounting),
-            ("centering", spec.centering, self.centering),
+        yield _Held("unit", spec.unit is self.unit, str(spec.unit), str(self.unit), _written("unit", str(self.unit)))
+        for rule, key, value, allowed in (
+            ("algorithms", "algorithm", spec.algorithm, self.algorithms),
+            ("accounting", "accounting", spec.accounting, self.accounting),
+            ("centering", "centering", spec.centering, self.centering),
         ):
-            yield _Held(rule, value in allowed, shortened(str(value)), ", ".join(allowed))
+            only = _written(key, str(allowed[0])) if len(allowed) == 1 else _WITHIN
+            yield _Held(rule, value in allowed, shortened(str(value)), ", ".join(allowed), only)
         explains = self.explained_variance or not spec.explained_variance
-        yield _Held("explained_variance", explains, "what the components explain", "the components alone")
+        without = "Write explained_variance = false (--no-explained-variance)"
+        yield _Held("explained_variance", explains, "what the components explain", "the components alone", without)
         yield self._held_against_columns(spec.schema)
         yield _Held("norm_bound", spec.norm_bound in self.norm_bound, str(spec.norm_bound), str(self.norm_bound))
         # Where no private mean is allowed, the rule on centring says so.
         if spec.mean_bound is not None and self.mean_bound is not None:
             yield _Held("mean_bound", spec.mean_bound in self.mean_bound, str(spec.mean_bound), str(self.mean_bound))
-        enough = f"{self.minimum_parties} or more"
-        for asked, parties in (("for", len(set(audience))), ("that goes on with", spec.minimum_parties)):
-            words = f"a job {asked} {parties} provider(s)"
-            yield _Held("minimum_parties", parties >= self.minimum_parties, words, enough)
+        yield from self._held_against_parties(spec, audience)
+
+    def _held_against_parties(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
+        """Ask for enough providers, twice: of those it is addressed to, and of those it may go on with."""
+        least, rule = self.minimum_parties, "minimum_parties"
+        for asked, parties, do in (
+            ("for", len(set(audience)), f"Name {least} or more in providers (--provider), or none to ask all"),
+            ("that goes on with", spec.minimum_parties, _written(rule, least)),
+        ):
+            yield _Held(rule, parties >= least, f"a job {asked} {parties} provider(s)", f"{least} or more", do)
 
     def _held_against_rows_of_person(self, spec: JobSpec) -> _Held:
         return _Held(
@@ -214,6 +232,7 @@ class Rules:
             spec.rows_per_person >= self.rows_per_person,
             f"a job that protects {_rows(spec.rows_per_person)} of a person together",
             f"jobs that protect {_rows(self.rows_per_person)} or more",
+            _written("rows_per_person", self.rows_per_person),
         )
 
     def _held_against_columns(self, schema: Schema) -> _Held:
@@ -252,7 +271,8 @@ class Rules:
         return within and not all(isinstance(event, GaussianEvent) for event in listed)
 
     def _refusal(self, held: _Held) -> RefusedError:
-        return RefusedError(f"{self._by_rule(held.rule)} Asked: {held.asked}. Allowed: {held.allowed}.", _ASK_STEWARD)
+        what = f"{self._by_rule(held.rule)} Asked: {held.asked}. Allowed: {held.allowed}."
+        return RefusedError(what, _ASK_STEWARD.format(held.do))
 
     def _by_rule(self, rule: str) -> str:
         return f"The policy for '{self.data_set}' refuses this job by its rule '{rule}'."
@@ -369,3 +389,9 @@ _READERS: Final[Mapping[str, Reader]] = {
 
 def _rows(count: int) -> str:
     return "one row" if count == 1 else f"all {count} rows"
+
+
+def _written(key: str, value: str | int) -> str:
+    """Say what to write into a job, and which flag says the same."""
+    shown = f'"{value}"' if isinstance(value, str) else value
+    return f"Write {key} = {shown} (--{'center' if key == 'centering' else key.replace('_', '-')} {value})"

@@ -4,9 +4,10 @@ Each integer row is a function of its own row (and of a public centre) alone. Th
 rounding, so that no floating-point error can let a row be longer than the bound.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import MATRIX, FloatArray, column_names
 from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
+from dpspca.common.spans import Span
 from dpspca.common.spec import Schema
 
 IntegerRows: TypeAlias = NDArray[np.int32]
@@ -27,6 +29,39 @@ _BLOCK_ENTRIES: Final = 2**14
 """Temporaries of 128 KiB: from larger ones the C library takes memory afresh for every block, five times slower."""
 
 
+class UsableRows(Protocol):
+    """Rows that were found usable, wherever they are held."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Number of columns."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the columns are called, where that is known."""
+        ...
+
+    @property
+    def is_sparse(self) -> bool:
+        """Tell whether the rows are in CSR form."""
+        ...
+
+    @property
+    def pieces(self) -> Sequence[slice] | None:
+        """Say in which parts, one after the other, all rows are had; None where they are in memory as it is."""
+        ...
+
+    def part(self, which: slice) -> FloatArray | scipy.sparse.csr_array:
+        """Give some rows by their position."""
+        ...
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class CheckedRows:
     """Rows that were found usable once, before any job: nothing about them can fail later."""
@@ -36,6 +71,8 @@ class CheckedRows:
     """What the columns are called, where that is known."""
     persons: NDArray[np.intp] | None = None
     """Whose each row is, as a number, where that is known."""
+    span: Span | None = None
+    """Of a share of a divided table: which of its rows are this provider's own (``matrix_shard.declared``)."""
 
     @property
     def count(self) -> int:
@@ -52,11 +89,21 @@ class CheckedRows:
         """Tell whether the rows are held in CSR form; they are never made dense."""
         return scipy.sparse.issparse(self.matrix)
 
+    @property
+    def pieces(self) -> None:
+        """Nothing has to be read."""
+        return
+
+    def part(self, which: slice) -> FloatArray | scipy.sparse.csr_array:
+        """Give some rows by their position."""
+        return self.matrix[which]
+
     def digest(self) -> str:
         """Name these very rows: a job that began over them must not go on over others."""
         matrix = self.matrix
         parts = [matrix] if isinstance(matrix, np.ndarray) else [matrix.indptr, matrix.indices, matrix.data]
-        found = sha256(repr((matrix.shape, len(parts), [part.dtype.str for part in parts], self.names)).encode())
+        form = (matrix.shape, len(parts), [part.dtype.str for part in parts], self.names)
+        found = sha256(repr(form if self.span is None else (*form, astuple(self.span))).encode())
         for part in parts if self.persons is None else [*parts, self.persons]:
             found.update(np.ascontiguousarray(part).data.cast("B"))
         return found.hexdigest()
@@ -71,6 +118,18 @@ class CheckedRows:
             return self
         kept = _place_among_own(self.persons) < rows_per_person
         return self if kept.all() else replace(self, matrix=self.matrix[kept], persons=self.persons[kept])
+
+    def first(self, rows: int | None) -> "CheckedRows":
+        """Keep so many, from the first; or all of them, for None. Refuse if there are fewer."""
+        if rows is None or rows == self.count:
+            return self
+        if rows > self.count:
+            raise InvalidDataError(
+                f"The job is about the first {rows} rows of each provider, and there are fewer.",
+                "Take smaller or fewer blocks of rows, or wait until the rows are there.",
+            )
+        persons = None if self.persons is None else self.persons[:rows]
+        return replace(self, matrix=self.matrix[:rows], persons=persons)
 
 
 def _place_among_own(persons: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -14,6 +14,7 @@ from threading import Lock, Thread
 from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidAnswerError, InvalidQueryError, RefusedError
 from dpspca.common.plan import Step
@@ -73,6 +74,15 @@ class Sketchable(Protocol):
         ...
 
 
+@runtime_checkable
+class Spanned(Protocol):
+    """Data that have nothing to say in some rows of an answer."""
+
+    def silent(self, query: RowQuery) -> NDArray[np.bool_] | None:
+        """Mark the rows that are zero whatever the data are, and all their neighbours; None where there are none."""
+        ...
+
+
 class Responder:
     """Answers one job's questions over one shard, from any number of threads.
 
@@ -81,6 +91,12 @@ class Responder:
     and noise come from the plan, which was held against the budget as a whole and fixes every event before the first
     answer (``plan.price``); what was asked is always a beginning of it. Trusted: this process and its source of random
     words.
+
+    Where data are ``Spanned`` no noise is added to silent rows. An answer is then the release of the other rows, beside
+    constants that are the same for neighbours. Neighbours differ in the other rows alone, and there by the whole of
+    their difference; so its length, in L2 as in L1, is what it was, and bounded by the same sensitivity, under the same
+    noise: the event, and the price, stay true. Noise fitted to a basis X is that of its two largest rows, whichever
+    these are; a change within a span moves by one own row of X and one of the columns, never by more.
     """
 
     def __init__(  # noqa: PLR0913  # a job, and all that it meets
@@ -155,6 +171,7 @@ class Responder:
             exact = asked.evaluate(query)
             # Were the shapes to differ, one draw could be spread over many entries, and cancel in their differences.
             _require_form(step, exact)
+            _keep_silent(answer, exact, asked.silent(query) if isinstance(asked, Spanned) else None)
             answer += exact
         try:
             self._ledger.store(self._job, position, answer)
@@ -216,6 +233,15 @@ def _law(step: Step) -> DiscreteGaussian | DiscreteLaplace:
             return DiscreteLaplace.with_scale_at_least(scale)
         case _:
             raise InvalidAnswerError(f"No noise is known for '{step.name}'.", "Report this as a bug.")
+
+
+def _keep_silent(noise: Integers, exact: Integers, silent: NDArray[np.bool_] | None) -> None:
+    """Take the noise off silent rows, after it was drawn whole; refuse an answer that would show there."""
+    if silent is None:
+        return
+    if exact[silent].any():
+        raise InvalidAnswerError("The data gave an answer in rows that are not theirs.", "Report this as a bug.")
+    noise[silent] = 0
 
 
 def _require_form(step: Step, answer: Integers) -> None:

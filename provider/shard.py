@@ -1,5 +1,6 @@
 """Evaluates questions over one provider's rows. What it returns is exact, and must not leave without noise."""
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from threading import Lock
@@ -9,6 +10,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError
+from dpspca.common.plan import Step
 from dpspca.common.privacy.events import Event
 from dpspca.common.privacy.keystream import WordSource
 from dpspca.common.privacy.lattice import BASIS_BITS
@@ -37,8 +39,9 @@ from .moments import (
     Moments,
     SparseRows,
     StreamedMoments,
+    SummedMoments,
 )
-from .preparation import CheckedRows, check_names, integer_csr, integer_rows
+from .preparation import CheckedRows, UsableRows, check_names, integer_csr, integer_rows
 from .settling import SettlingMoments
 from .sketches import Sketching
 
@@ -68,7 +71,7 @@ class Shard:
 
     def __init__(
         self,
-        rows: CheckedRows,
+        rows: UsableRows,
         norm_bound: float,
         *,
         mean_bound: float | None = None,
@@ -135,6 +138,16 @@ class Shard:
             case _:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a question over rows.")
 
+    def reach(self, step: Step) -> int:
+        """Say how many rows, from the first, a planned question is about; what is public and exact is about none.
+
+        That is the number of rows, which is a job's own wherever rows may still be missing.
+        """
+        if step.event is None:
+            return 0
+        extent = step.extent
+        return self._edge(extent.block, extent.blocks) if extent.blocks else self._rows.count
+
     def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
         """Answer what is a private mechanism by itself."""
         if isinstance(query, SubspaceQuery):
@@ -151,11 +164,15 @@ class Shard:
 
         Where there are fewer rows than blocks, some have none; how many there are is public where blocks are priced.
         """
-        first, last = (self._rows.count * edge // blocks for edge in (block - 1, block))
+        first, last = (self._edge(edge, blocks) for edge in (block - 1, block))
         if first == last:
             return np.zeros((basis.dimension, basis.rows.shape[1]), dtype=np.int64)
         rows = self._integers(self._norm_bound, center, slice(first, last))
         return StreamedMoments(rows, self._threads).product(_integer_basis(basis))
+
+    def _edge(self, block: int, blocks: int) -> int:
+        """Say how many rows are in a block and those before it."""
+        return self._rows.count * block // blocks
 
     def _moments(self, center: FloatArray | None) -> Moments:
         """Prepare the rows once for each centre; the last one is kept."""
@@ -167,6 +184,8 @@ class Shard:
             return self._ready[1]
 
     def _prepare(self, center: FloatArray | None) -> Moments:
+        if self._rows.pieces is not None:
+            return SummedMoments(partial(self._streamed, self._rows.pieces, center))
         rows = self._integers(self._norm_bound, center)
         streamed = StreamedMoments(rows, self._threads)
         if self._strategy is Strategy.GRAM:
@@ -179,10 +198,15 @@ class Shard:
             return SettlingMoments(rows, max(1, rows.dimension // GRAM_COLUMNS_A_ROUND), self._threads)
         return streamed
 
+    def _streamed(self, pieces: Sequence[slice], center: FloatArray | None) -> Iterator[Moments]:
+        """Prepare rows one piece after the other, for they are not in memory together."""
+        for piece in pieces:
+            yield StreamedMoments(self._integers(self._norm_bound, center, piece), self._threads)
+
     def _integers(
         self, bound: float, center: FloatArray | None = None, part: slice = slice(None)
     ) -> DenseRows | SparseRows:
-        matrix = self._rows.matrix[part]
+        matrix = self._rows.part(part)
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center))
         if center is not None:
@@ -196,7 +220,7 @@ class Shard:
         return np.asarray(rows.sum(axis=0, dtype=np.int64))
 
     def _norms(self, power: int) -> FloatArray:
-        matrix: Any = self._rows.matrix
+        matrix: Any = self._rows.part(slice(None))
         norms: FloatArray = np.sqrt((abs(matrix) ** (2 * power)).sum(axis=1))
         return norms
 

@@ -46,6 +46,11 @@ def read_rows(path: Path, *, persons: Path | None = None, least: int = 2) -> Che
     return rows if persons is None else replace(rows, persons=_read_persons(persons, rows.count))
 
 
+def read_file(path: Path) -> CheckedRows:
+    """Read one file of several that together are a data set; one row is enough."""
+    return _read(path, least=1)
+
+
 def _read_persons(path: Path, rows: int) -> NDArray[np.intp]:
     """Give every person a number; what they are called is not kept."""
     try:
@@ -64,7 +69,7 @@ def _read_persons(path: Path, rows: int) -> NDArray[np.intp]:
 
 def _read(path: Path, least: int) -> CheckedRows:
     if path.is_dir():
-        return read_folder(path, lambda file: _read(file, least=1), least=least)
+        return read_folder(path, read_file, least=least)
     reader = READERS.get(path.suffix)
     if reader is None:
         known = ", ".join(READERS)

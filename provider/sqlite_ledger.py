@@ -27,8 +27,8 @@ from dpspca.common.privacy.accountant import Filter
 from dpspca.common.transport import files
 
 from .accounts import Question
-from .books import Books
-from .entries import Entry, Fact, Founded, Head, LedgerError, Quarantined, Reserved, Started
+from .books import QUARANTINED, Books
+from .entries import Closed, Entry, Fact, Founded, Head, LedgerError, Opening, Quarantined, Reserved, Started
 from .ledger import ANSWER, Bookkeeper, Clock, Kept
 from .ledger_database import Connect, Database, connect
 from .ledger_files import UNREADABLE, HeadFile, Hold, files_in_words, read_head
@@ -38,6 +38,7 @@ __all__ = ["SqliteLedger", "export", "read_books", "verify"]
 
 SECOND_PATH: Final = "The second path remembers"
 WITNESS: Final = "A receipt that was given with an answer tells of"
+_NEVER: Final = 1 << 62
 
 
 class SecondPath(Protocol):
@@ -63,7 +64,7 @@ class SqliteLedger(Bookkeeper):
         connect: Connect = connect,
         remember: Remember = HeadFile,
     ) -> None:
-        super().__init__(clock)
+        super().__init__(clock, self._ended)
         # Enough that nobody outside who is told the hash of the chain can try out what else is in it.
         self.instance = token_hex(16)
         with ExitStack() as undoing:
@@ -78,7 +79,6 @@ class SqliteLedger(Bookkeeper):
             self._database = Database.writable(path, connect)
             undoing.callback(self._database.close)
             self._covered: Head | None = None
-            self._with_answers = {job for job, _ in self._database.answers()}
             self._start(remembered)
             self._undoing = undoing.pop_all()
 
@@ -128,6 +128,9 @@ class SqliteLedger(Bookkeeper):
     def _start(self, remembered: Head | None) -> None:
         for entry in self._database.entries():
             self._books.append(entry)
+        self._require_findable()
+        kept = {job for job, _ in self._database.answers()} & self._books.jobs.keys()
+        self._dropped_until = min((self._books.jobs[job].opening.expires_at for job in kept), default=_NEVER) - 1.0
         reason = difference(self._books, remembered, self._database.hash_at)
         self._record(
             None if self._books.head.entries else Founded(token_hex(16)),
@@ -156,9 +159,9 @@ class SqliteLedger(Bookkeeper):
             self._covered = head
 
     def _write(self, entries: Sequence[Entry], answer: Kept | None) -> None:
-        if answer:  # before the write: one that fails leaves a job too many here, and not one too few
-            self._with_answers.add(answer[0])
         self._database.write(self._books.head, entries, answer)
+        for opening in (entry.fact for entry in entries if isinstance(entry.fact, Opening)):
+            self._dropped_until = min(self._dropped_until, opening.expires_at - 1.0)
 
     def _fetch(self, job: str, position: int, question: Question) -> Integers | None:
         self._cover()
@@ -179,11 +182,25 @@ class SqliteLedger(Bookkeeper):
         return content.view(ANSWER).reshape(told.shape)
 
     def _drop(self, now: float) -> None:
-        over = {job for job in self._with_answers if self._books.is_over(job, now)}
-        if over:
-            self._database.drop(self._books.head, sorted(over))
-            self._with_answers -= over
+        """Drop the answers of jobs whose signature has expired; those of other jobs that are over nobody gets."""
+        expired = self._database.expired(self._dropped_until, now)
+        if expired:
+            self._database.drop(self._books.head, expired)
+            self._dropped_until = now
         self._books.trim()
+        self._database.make_room()
+
+    def _ended(self, job: str, entries: int) -> str | None:
+        """Find among the entries how a job ended. What was opened, and is neither open nor closed, was quarantined."""
+        facts = self._database.of_job(job, entries)
+        if not facts:
+            return None
+        return facts[-1].state if isinstance(facts[-1], Closed) else QUARANTINED
+
+    def _require_findable(self) -> None:
+        """Refuse a file whose index lacks a job: that job could be admitted again, and answered with fresh noise."""
+        if self._database.openings() != len(self._books.jobs):
+            raise LedgerError("The ledger is damaged: its index does not have all jobs.", "Restore a backup of it.")
 
 
 def difference(
@@ -192,7 +209,7 @@ def difference(
     """Say what a second path, or somebody else, remembers that a ledger lacks; None if it lacks nothing."""
     head = books.head
     if remembered is None:
-        return "The second path remembers nothing of this ledger." if books.jobs else None
+        return "The second path remembers nothing of this ledger." if books.has_jobs else None
     if remembered == UNREADABLE:
         return "The second path cannot be read."
     if remembered.ledger not in books.names:

@@ -1,17 +1,20 @@
 """The analysts' side of the coordinator: takes signed jobs, and tells their own analyst what becomes of them.
 
 A job is known by the digest of what was signed. Another analyst's job does not exist for whoever asks. Of a job that
-is over, what was signed and how it stands are remembered, up to so many bytes for each analyst; its result is kept as
-long as ``jobs.Results`` has room for it. All of it is in the journal before an analyst is told of it, and so a restart
-knows the same jobs, goes on with those that are not over, and has the same results.
+is over, what was signed and how it stands are kept in the journal, up to so many bytes for each analyst, and looked up
+there when somebody asks; its result is kept as long as ``jobs.Results`` has room for it. All of it is in the journal
+before an analyst is told of it, and so a restart knows the same jobs, goes on with those that are not over, and has the
+same results.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, NoReturn, TypeAlias
+from sys import intern
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 import grpc
 import grpc.aio
@@ -47,15 +50,27 @@ RESULT_BYTES: Final = 2**30
 MAX_WATCHES: Final = 250
 """Streams on which one analyst watches jobs at once."""
 
+_NO_JOB: Final = ("There is no such job of yours.", "Look at the list of your jobs.")
+
 _log = logging.getLogger(__name__)
+
+
+class _NoJobError(RefusedError):
+    """Whoever asks has no job of that name, or has it no longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Over:
-    """What is remembered of a job that is over; the journal has what was signed, which is most of it."""
+    """What is remembered of a job that is over; the journal has all else."""
 
-    job: Job
+    name: str
+    analyst: str
     signed_bytes: int
+
+    @classmethod
+    def of(cls, job: Job, signed_bytes: int) -> Self:
+        """Remember a job; its analyst's name once, however many jobs there are."""
+        return cls(job.name, intern(job.analyst), signed_bytes)
 
 
 _Known: TypeAlias = Conductor | _Over
@@ -103,41 +118,56 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 async for job in self._states(known):
                     self._door.judge(context, "Watch")  # who was revoked meanwhile is told no more
                     yield _as_message(job)
+            except JournalError:
+                await _out_of_order(context)
             except RefusedError as problem:
                 await rpc.abort(context, problem)
 
     async def List(self, request: pb.ListRequest, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
         """Tell an analyst's own jobs, one by one: all of them together may be more than one message takes."""
         analyst = await self._door.admit(context, "List")
-        for job in [each.job for each in self._known.values() if each.job.analyst == analyst.uri]:
-            yield _as_message(job)
+        own = [each for each in self._known.values() if each.analyst == analyst.uri]
+        try:
+            for known in own:
+                with suppress(_NoJobError):  # forgotten meanwhile
+                    yield _as_message(await self._job(known))
+        except JournalError:
+            await _out_of_order(context)
 
     async def Get(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """Tell one job."""
         _, known = await self._own(request, context, "Get")
         try:
-            return _as_message(known.job, await self._signed(known))
+            return _as_message(await self._job(known), await self._signed(known))
         except JournalError:
             await _out_of_order(context)
+        except RefusedError as problem:
+            await rpc.abort(context, problem)
 
     async def Cancel(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """End a job at once; one that is over stays as it is."""
         _, known = await self._own(request, context, "Cancel")
         if isinstance(known, Conductor):
             known.cancel()
-        await self._settled(known)
-        return _as_message(known.job)
+        try:
+            await self._settled(known)
+            return _as_message(await self._job(known))
+        except JournalError:
+            await _out_of_order(context)
+        except RefusedError as problem:
+            await rpc.abort(context, problem)
 
     async def Result(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Frame]:  # noqa: N802
         """Send a finished job's model, as long as it is kept: who reads slowly does not hold it."""
         caller, known = await self._own(request, context, "Result")
         try:
-            if known.job.state is not State.DONE:
-                raise _without_result(known.job)
+            job = await self._job(known)
+            if job.state is not State.DONE:
+                raise _without_result(job)
             await self._settled(known)
             for sequence in count():
-                piece = await self._piece(known.job.name, sequence)
-                self._results.require(caller.uri, known.job.name)  # or what is gone would look like the end
+                piece = await self._piece(job.name, sequence)
+                self._results.require(caller.uri, job.name)  # or what is gone would look like the end
                 if not piece:
                     return
                 yield pb.Frame(sequence=sequence, content=piece)
@@ -162,22 +192,35 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         self._roster.receipts |= receipts
         for each in recorded:
             if each.job.state.is_final:
-                self._known[each.job.name] = _Over(each.job, len(each.signed))
+                self._known[each.job.name] = _Over.of(each.job, len(each.signed))
                 await self._keep_result(each.job, each.model_bytes)
             else:
                 await self._go_on(each)
 
-    def ended(self, job: str, provider: str) -> str | None:
+    async def ended(self, job: str, provider: str) -> str | None:
         """Say how a job ended, to a provider that took part in it and has not heard so."""
         known = self._known.get(job)
-        over = known is not None and known.job.state.is_final and provider in known.job.participants
-        return known.job.state.value if known and over else None
+        if known is None:
+            return None
+        try:
+            found = await self._job(known)
+        except (JournalError, _NoJobError):
+            return None  # it asks again when it connects again
+        return found.state.value if found.state.is_final and provider in found.participants else None
+
+    async def _job(self, known: _Known) -> Job:
+        """Say how a job stands."""
+        if isinstance(known, Conductor):
+            return known.job
+        found = await self._keeper.do(lambda journal: journal.job(known.name))
+        if found is None:
+            raise _NoJobError(*_NO_JOB)
+        return found
 
     async def _signed(self, known: _Known) -> bytes:
         if isinstance(known, Conductor):
             return known.signed
-        name = known.job.name
-        return await self._keeper.do(lambda journal: journal.signed(name))
+        return await self._keeper.do(lambda journal: journal.signed(known.name))
 
     async def stop(self) -> None:
         """Stop driving what still runs; it is not over, and goes on when the journal is taken up again."""
@@ -205,10 +248,10 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 await self._make_room(job.analyst)
                 await self._keeper.do(lambda journal: journal.accept(job, conductor.signed))
                 self._start(conductor)
-        known = self._known[job.name].job
+        known = self._known[job.name]
         if known.analyst != job.analyst:
             raise RefusedError("Another analyst submitted this job.", "Sign a job of your own.")
-        return known
+        return await self._job(known)
 
     def _start(self, conductor: Conductor) -> None:
         self._known[conductor.job.name] = conductor
@@ -222,7 +265,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         except DpspcaError as problem:
             ended = job.after(Event.FAIL, f"After a restart: {problem}", now=self._door.clock().timestamp())
             await self._keeper.do(lambda journal: journal.end(ended, None))
-            self._known[job.name] = _Over(ended, len(recorded.signed))
+            self._known[job.name] = _Over.of(ended, len(recorded.signed))
             return
         conductor.resume(job, recorded.questions)
         _log.info("Job %.12s goes on at question %d of %d.", job.name, recorded.questions or 1, job.questions)
@@ -233,7 +276,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         name = conductor.job.name
         try:
             await conductor.run()
-            self._known[name] = _Over(conductor.job, conductor.signed_bytes)
+            self._known[name] = _Over.of(conductor.job, conductor.signed_bytes)
             await self._keep_result(conductor.job, conductor.model_bytes)
         except JournalError:
             pass  # its keeper ends everything
@@ -251,12 +294,12 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     async def _settled(self, known: _Known) -> None:
         """Wait until a job that is over, or has been told to end, is filed."""
-        if known.job.name in self._running:
-            await asyncio.wait([self._running[known.job.name]])
+        if known.name in self._running:
+            await asyncio.wait([self._running[known.name]])
 
     async def _make_room(self, analyst: str) -> None:
         """Refuse one job too many, and forget the oldest that are over."""
-        own = {name: each for name, each in self._known.items() if each.job.analyst == analyst}
+        own = {name: each for name, each in self._known.items() if each.analyst == analyst}
         for limit, running in ((MAX_JOBS, len(self._running)), (MAX_RUNNING, len(own.keys() & self._running))):
             if running >= limit:
                 raise RefusedError(f"{limit} jobs are running.", "Wait until one is over, or cancel one.")
@@ -272,6 +315,9 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     async def _states(self, known: _Known) -> AsyncIterator[Job]:
         """Give the job now and after every change; a state that was overtaken is left out."""
+        if isinstance(known, _Over):
+            yield await self._job(known)
+            return
         while True:
             job = known.job
             yield job
@@ -293,11 +339,11 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         found = [
             each
             for name, each in self._known.items()
-            if request.job and name.startswith(request.job) and each.job.analyst == caller.uri
+            if request.job and name.startswith(request.job) and each.analyst == caller.uri
         ]
         if len(found) != 1:
-            what = "There is no such job of yours." if not found else "Several jobs of yours begin like this."
-            await rpc.abort(context, RefusedError(what, "Look at the list of your jobs."))
+            several = RefusedError("Several jobs of yours begin like this.", _NO_JOB[1])
+            await rpc.abort(context, several if found else _NoJobError(*_NO_JOB))
         return caller, found[0]
 
 

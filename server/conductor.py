@@ -96,6 +96,16 @@ class Conductor:
             participants={name: Participant() for name in envelope.audience},
         )
 
+    @property
+    def name(self) -> str:
+        """What the job is called everywhere."""
+        return self.job.name
+
+    @property
+    def analyst(self) -> str:
+        """Whose job it is."""
+        return self.job.analyst
+
     def resume(self, job: Job, questions: int) -> None:
         """Go on where the journal says that the job stands, with so many questions recorded."""
         self.job, self._recorded = job, questions

@@ -113,6 +113,10 @@ class Journal(Protocol):
         """Give every job, in the order of acceptance."""
         ...
 
+    def job(self, name: str) -> Job | None:
+        """Give how a job stands, if it is known."""
+        ...
+
     def question(self, job: str, position: int) -> Asked | None:
         """Give a question of a running job, if it may have been asked."""
         ...

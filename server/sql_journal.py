@@ -130,6 +130,10 @@ class SqlJournal(ABC):
             for standing, signed, questions, size in rows
         ]
 
+    def job(self, name: str) -> Job | None:
+        rows = self._rows("SELECT standing FROM jobs WHERE name = ?", name)
+        return read_job(_cell(rows[0][0], str)) if rows else None
+
     def question(self, job: str, position: int) -> Asked | None:
         rows = self._rows("SELECT digest, parties FROM questions WHERE job = ? AND position = ?", job, position)
         return Asked(_cell(rows[0][0], str), _cell(rows[0][1], int | None)) if rows else None

@@ -6,7 +6,7 @@ was revoked or has run out meanwhile ends its stream, and so does a silence of t
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, Self
 
 import grpc.aio
@@ -37,6 +37,10 @@ SOFTWARE: Final = "dpspca"
 _log = logging.getLogger(__name__)
 
 
+async def _nothing_ended(_job: str, _provider: str) -> None:
+    """Know of no job."""
+
+
 class ProviderService(pb_grpc.ProviderServiceServicer):
     """Holds one stream for every provider."""
 
@@ -46,7 +50,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         roster: Roster,
         identity: Callable[[], Identity],
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
-        ended: Callable[[str, str], str | None] = lambda _job, _provider: None,
+        ended: Callable[[str, str], Awaitable[str | None]] = _nothing_ended,
     ) -> None:
         """Take what tells how a job that a provider took part in ``ended``, if it did."""
         self._door = door
@@ -74,7 +78,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
             await rpc.abort(context, problem)
         yield pb.ToProvider(welcome=welcome)
         for job in hello.open_jobs[:MAX_OPEN_JOBS]:
-            if state := self._ended(job, name.name):
+            if state := await self._ended(job, name.name):
                 yield pb.ToProvider(farewell=pb.Farewell(job=job, state=state))
         await self._roster.join(link)
         await self._hear_witnesses(link, name, hello.held[:MAX_WITNESSES])

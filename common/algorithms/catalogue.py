@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -27,6 +28,8 @@ from . import (
 from .options import Option, declared
 
 BOTH: Final = (Accounting.EXACT, Accounting.PUBLISHED)
+LONGEST_NAME: Final = 80
+"""Letters of a name that are compared with those there are: it may be a stranger's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Entry:
     published: tuple[PrivacyUnit, ...] = tuple(PrivacyUnit)
     """Units that the paper's own noise is for, where accounting may be published."""
     gaussian: bool = True
+    rows: Callable[[JobSpec], int | None] = lambda _: None
+    """How many rows of each provider, from its first, a job is about; None if it is about all that there are."""
 
     def option(self, name: str) -> Option | None:
         """Give the option of this name, if the algorithm has it."""
@@ -86,6 +91,7 @@ CATALOGUE: Final = MappingProxyType(
             "noisy power loop, each round over rows of its own (Hardt & Price 2014)",
             options=declared(streaming_power.Options),
             units=(PrivacyUnit.ROW_REPLACE_ONE,),
+            rows=streaming_power.rows_of,
         ),
         "noisy-power": Entry(
             noisy_power.plan,
@@ -136,14 +142,27 @@ CATALOGUE: Final = MappingProxyType(
 def find(name: str) -> Entry:
     """Look an algorithm up."""
     if name not in CATALOGUE:
-        known = ", ".join(CATALOGUE)
-        raise InvalidParameterError(f"There is no algorithm {name!r}.", f"Choose one of: {known}.")
+        raise InvalidParameterError(f"There is no algorithm {name!r}.", choices(name))
     return CATALOGUE[name]
+
+
+def choices(name: str) -> str:
+    """Say which algorithms there are to somebody who asked for another, the one that was probably meant first."""
+    meant = get_close_matches(name[:LONGEST_NAME], CATALOGUE, n=1)
+    return f"{f'Is {meant[0]} meant? ' if meant else ''}Choose one of: {', '.join(CATALOGUE)}."
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
     """Plan a job by its algorithm's own rule. Every party to a job asks several times; the answer is remembered."""
     return _planned(spec.to_json())
+
+
+def rows_of(spec: JobSpec) -> int | None:
+    """Say how many rows of each provider, from its first, a job is about; None if it is about all that there are.
+
+    Rows beyond these have no part in any answer: which they are follows from their position and the spec alone.
+    """
+    return find(spec.algorithm).rows(spec)
 
 
 @lru_cache(64)

@@ -150,15 +150,42 @@ def _explained(model: Model, compressed: Aggregate, rows: Aggregate | None) -> M
     if rows is None or rows.parties != compressed.parties:
         return model
     count = at_least_one(rows)
-    explained = np.maximum(values[order], 0.0)
+    total = float(values.sum() + compressed.values[-1])
+    return with_variances(model, values[order] / count, total / count, compressed.noise_std / count)
+
+
+def with_variances(model: Model, variances: FloatArray, total: float, noise_std: float) -> Model:
+    """Say what components explain of rows, and which share of the total, cut to what can be.
+
+    Rows are shortened to the norm bound C after any mean is taken off them, so the mean squared length of a row is at
+    most C^2, and orthonormal components can explain no more of it together. What noise puts beyond is not to be
+    believed, and cutting it is free: the numbers were released, and C is public.
+    """
+    most = model.statement.norm_bound**2
+    explained = nearest_possible(variances, most)
     # Where noise swamps the rest of the trace, the parts must still not exceed the whole.
-    total = max(explained.sum(), values.sum() + compressed.values[-1])
+    whole = max(float(explained.sum()), min(total, most))
     return replace(
         model,
-        explained_variance=explained / count,
-        explained_variance_ratio=explained / total if total > 0 else explained,
-        explained_variance_std=compressed.noise_std / count,
+        explained_variance=explained,
+        explained_variance_ratio=explained / whole if whole > 0 else explained,
+        explained_variance_std=noise_std,
     )
+
+
+def nearest_possible(variances: FloatArray, most: float) -> FloatArray:
+    """Give the nearest numbers that are not negative and whose sum is at most ``most``.
+
+    Such numbers are a convex set with the truth in it, so the nearest of them is no further from the truth than what
+    was given. It takes the same off each, and leaves zero where that is too much (Duchi et al. 2008).
+    """
+    cut: FloatArray = np.maximum(variances, 0.0)
+    if cut.sum() <= most:
+        return cut
+    largest = np.sort(cut)[::-1]
+    off = (np.cumsum(largest) - most) / np.arange(1, len(cut) + 1)
+    nearest: FloatArray = np.maximum(cut - off[np.flatnonzero(largest > off)[-1]], 0.0)
+    return nearest
 
 
 def at_least_one(rows: Aggregate | None) -> float:

@@ -40,8 +40,8 @@ Where it departs from the paper:
   components explain and turns them to their axes.
 
 What to expect: a row of M Omega is never longer than the noise on it, for the change that noise has to hide is up to
-twice as long as any row. What is found is found from many rows, and others here find it from fewer: of 100,000
-rows of 40 columns at epsilon = 4 and delta = 1e-6 the error is .3, where Analyze Gauss has .007.
+twice as long as any row. What is found is found from many rows, and others here find it from fewer: docs/papers.md
+shows both, under paper 001, and names the command that draws it.
 
 Published accounting is refused. Rows are taken as they are, not centred: a mean would make sparse rows dense.
 """
@@ -83,7 +83,7 @@ from .parts import PartiesChangedError, ask_closing, ask_opening, closing, known
 SKETCH_PART: Final = 0.5
 """Of mu squared: noise of both releases multiplies in the error, so halves are best."""
 OVERSAMPLING: Final = 16
-"""In trials over 40 and 300 columns more was better up to 32, and from 16 on by little."""
+"""A choice, and no optimum: docs/papers.md shows, under paper 001, that all directions there are help little more."""
 NO_LENGTH: Final = 2.0**-40
 """A direction of Y whose square is below this part of the largest is rounding, and none."""
 

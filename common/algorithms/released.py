@@ -5,7 +5,6 @@ own and their mean is taken, or as its upper triangle, as the papers have it.
 """
 
 import math
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -19,7 +18,7 @@ from dpspca.common.question import Extent
 from dpspca.common.spec import JobSpec, check
 from dpspca.common.statement import PrivacyStatement
 
-from .parts import Opening, at_least_one, shares
+from .parts import Opening, at_least_one, shares, with_variances
 
 MAX_DIMENSION: Final = 2**13
 """An answer of half a gigabyte; beyond, ask for products instead."""
@@ -64,14 +63,10 @@ def model_of(
     model = Model(fix_signs(components), statement, mean=opened.center, feature_names=spec.schema.names)
     if not spec.explained_variance or opened.rows is None or opened.rows.parties != released.parties:
         return model
-    explained = np.maximum(np.einsum("kd,de,ke->k", components, matrix, components), 0.0)
-    total, count = max(float(np.trace(matrix)), explained.sum()), at_least_one(opened.rows)
+    variances, count = np.einsum("kd,de,ke->k", components, matrix, components), at_least_one(opened.rows)
     widest = 1.0 if released.values.ndim > 1 else math.sqrt(2)
-    return replace(
-        model,
-        explained_variance=explained / count,
-        explained_variance_ratio=explained / total if total > 0 else explained,
-        explained_variance_std=widest * released.noise_std / count,
+    return with_variances(
+        model, variances / count, float(np.trace(matrix)) / count, widest * released.noise_std / count
     )
 
 

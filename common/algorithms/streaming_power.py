@@ -13,6 +13,16 @@ its other row in the same place. A provider must therefore not have sorted its r
 of arrival, or of a number that was given without looking at them. Adding or removing a row would move others from
 block to block, and is refused.
 
+With ``block_rows`` = B, round l of L is about the rows at positions (l-1) B to l B of each provider, counted from its
+first, and the job about the first L B rows and no others. So rows may still arrive while the job runs: a round waits
+for its own, and later ones need not be there. All of the above holds, and rests on the same: a row is in one block or
+in none, by its position alone. A provider must therefore fix a row's position once, when the row comes, and in a way in
+which no row's content has a part; the neighbour has its other row in the same place, at the same time. (What comes
+later may depend on what was answered before: answers are all that it can depend on beyond what neighbours share, and
+what follows from a private answer is as private.) A provider that has fewer rows refuses, or waits for more. The mean
+may then not be asked, for it is asked before the rows are there; what is explained is asked last. How many rows there
+are is the job's own choice, and is told without looking at any.
+
 Where it departs from the paper:
 
 - The paper's algorithm has no noise but that of sampling, and so no published accounting.
@@ -33,10 +43,11 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Step, price
 from dpspca.common.privacy.accountant import usable_mu
+from dpspca.common.privacy.lattice import MAX_ROWS
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.question import Extent, RowSparse
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, JobSpec, check
+from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec, check, check_whole
 from dpspca.common.statement import PrivacyStatement
 
 from .options import told
@@ -61,16 +72,23 @@ class Options:
         default=None, metadata=told("Columns of the basis; left out, twice as many as components.")
     )
     rounds: int | None = field(default=None, metadata=told("Rounds, and blocks of rows; left out, the budget decides."))
+    block_rows: int | None = field(
+        default=None,
+        metadata=told(
+            "Rows of each provider in a block, which may still arrive while the job runs; left out, all are divided."
+        ),
+    )
 
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
         """Read and check the spec's options."""
         known_options(spec, [each.name for each in fields(cls)])
-        return cls(given_columns(spec), given_rounds(spec))
+        return cls(given_columns(spec), given_rounds(spec), _given_block_rows(spec))
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
     """List every question this job will ask, its noise and its price."""
+    rows_of(spec)  # refused if no provider could have them
     return price(spec, [*opening(spec), *_rounds(spec), *closing(spec, spec.schema.dimension)])
 
 
@@ -104,14 +122,40 @@ def rounds_of(spec: JobSpec) -> int:
     """Choose the number of rounds from the budget alone, never from the data.
 
     A further round shrinks what the start left behind, by the ratio of the eigenvalues, and leaves fewer rows to each:
-    against noise of one width the signal falls like 1/L, where a loop over all rows loses sqrt(L). So fewer rounds than
-    ``dps-pca`` takes are best: on rows of the model in ``client/synthetic.py``, with gaps of 3 and of 10, three at mu
-    up to a quarter and three or four up to mu = 3. Eigenvalues that hardly stand out need more; then set them.
+    against noise of one width the signal falls like 1/L, where a loop over all rows loses sqrt(L). So there are
+    fewer rounds than ``dps-pca`` takes, and few more where the budget is large. Three and the square root of mu are a
+    choice, and no optimum. Eigenvalues that hardly stand out need more rounds; then set them.
     """
     given = Options.of(spec).rounds
     if given is not None:
         return given
     return 3 + round(math.sqrt(usable_mu(spec.budget.epsilon, spec.budget.delta)))
+
+
+def rows_of(spec: JobSpec) -> int | None:
+    """Say how many rows of each provider, from its first, a job is about; None if it is about all that there are."""
+    block_rows = Options.of(spec).block_rows
+    if block_rows is None:
+        return None
+    rows = rounds_of(spec) * block_rows
+    check(
+        rows <= MAX_ROWS,
+        f"{rounds_of(spec)} blocks of {block_rows} rows are more than {MAX_ROWS} rows, and their sums could overflow.",
+        "Take fewer rounds, or a smaller block_rows.",
+    )
+    return rows
+
+
+def _given_block_rows(spec: JobSpec) -> int | None:
+    given = spec.options.get("block_rows")
+    if given is None:
+        return None
+    check(
+        spec.centering is not Centering.PRIVATE,
+        "With block_rows the mean cannot be asked: it comes before the rows, which may still arrive.",
+        "Centre around a public mean, or not at all; or leave block_rows out.",
+    )
+    return check_whole("block_rows", given, least=1, most=MAX_ROWS)
 
 
 def _rounds(spec: JobSpec) -> list[Intent]:

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     RELATION = "relation"
     DISTANCE = "distance"
     EVENT = "event"
+    SILENCE = "silence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,12 @@ def shape(name: str, residuals: FloatArray, level: float) -> Finding:
     expected = residuals.size / CELLS
     distance = float((np.square(np.bincount(places, minlength=CELLS) - expected) / expected).sum())
     return Finding(Kind.SHAPE, name, float(chdtrc(CELLS - 1, distance)), level, residuals.size, distance, CELLS - 1)
+
+
+def silent(name: str, numbers: NDArray[np.int64], level: float) -> Finding:
+    """Test that all numbers are zero: where nothing can be said noise is a mistake, and anything else is worse."""
+    loud = int(np.count_nonzero(numbers))
+    return Finding(Kind.SILENCE, name, 0.0 if loud else 1.0, level, numbers.size, float(loud), 0.0)
 
 
 def unrelated(name: str, some: FloatArray, others: FloatArray, level: float) -> Finding:

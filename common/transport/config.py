@@ -7,7 +7,8 @@ from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.spans import Span
 
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?):([0-9]{1,5})")
 _LAST_PORT: Final = 65_535
@@ -59,6 +60,7 @@ Place: TypeAlias = Path | DatabaseUrl | None
 Mebibytes: TypeAlias = int | None
 OptionalPath: TypeAlias = Path | None
 OptionalPaths: TypeAlias = dict[str, Path] | None
+Spans: TypeAlias = dict[str, Span] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +78,10 @@ class CoordinatorConfig:
 class ProviderConfig:
     """What a provider is told; ``data_sets`` maps the names that jobs use to files, ``persons`` to whose rows they are.
 
+    ``arriving`` maps other names to folders to which files are added while the daemon runs.
+
+    ``spans`` says of shares of a divided table which of its rows are this provider's own.
+
     Left out, the ledger is in a folder beside the settings, and its head, its second path, in the identity's folder.
     """
 
@@ -85,8 +91,15 @@ class ProviderConfig:
     policy: Path
     data_sets: dict[str, Path]
     persons: OptionalPaths = None
+    spans: Spans = None
+    arriving: OptionalPaths = None
     ledger: OptionalPath = None
     ledger_head: OptionalPath = None
+
+    @property
+    def names(self) -> set[str]:
+        """Name all data sets."""
+        return {*self.data_sets, *(self.arriving or {})}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,6 +158,25 @@ def faults(kind: type[AnyConfig], path: Path, raw: dict[str, Any]) -> Iterator[I
             _value(path, each, raw[each.name])
         except InvalidParameterError as problem:
             yield problem
+    yield from _strays(path, raw)
+
+
+def _strays(path: Path, raw: dict[str, Any]) -> Iterator[InvalidParameterError]:
+    """Find what is said about data sets that are not there, or are there twice."""
+    offered = raw.get("data_sets")
+    for key in ("persons", "spans"):
+        named = raw.get(key)
+        if isinstance(named, dict) and isinstance(offered, dict):
+            for name in sorted(named.keys() - offered.keys()):
+                yield InvalidParameterError(
+                    f"{path}: {key} names {name!r:.80}, which is no data set.", "Name it as data_sets does."
+                )
+    arriving = raw.get("arriving")
+    if isinstance(arriving, dict) and isinstance(offered, dict):
+        for name in sorted(arriving.keys() & offered.keys()):
+            yield InvalidParameterError(
+                f"{path}: {name!r:.80} is under arriving and under data_sets.", "Give two data sets two names."
+            )
 
 
 def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN401  # an address, a path, or paths
@@ -159,7 +191,18 @@ def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN40
     are_texts = isinstance(value, dict) and all(isinstance(place, str) for place in value.values())
     if each.type in {dict[str, Path], OptionalPaths} and isinstance(value, dict) and are_texts:
         return {name: path.parent / place for name, place in value.items()}
+    if each.type == Spans and isinstance(value, dict):
+        return {name: _span(path, name, told) for name, told in value.items()}
     raise InvalidParameterError(f"{path}: {each.name} is {value!r}.", _SAMPLES)
+
+
+def _span(path: Path, name: str, told: object) -> Span:
+    if not isinstance(told, dict) or told.keys() != {each.name for each in fields(Span)}:
+        raise InvalidParameterError(f"{path}: the span of {name!r:.80} is {told!r}.", _SAMPLES)
+    try:
+        return Span(**told)
+    except DpspcaError as problem:
+        raise InvalidParameterError(f"{path}: the span of {name!r:.80}: {problem.what}", problem.remedy) from None
 
 
 def _place(path: Path, key: str, text: str) -> Place:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpspca.common.errors import DpspcaError as DpspcaError
     from dpspca.common.model import Model as Model
     from dpspca.common.privacy.units import PrivacyUnit as PrivacyUnit
+    from dpspca.common.spans import Span as Span
     from dpspca.common.spec import Budget as Budget
     from dpspca.common.spec import Centering as Centering
     from dpspca.common.spec import JobSpec as JobSpec
@@ -45,6 +46,7 @@ _HOMES = {
     "Budget": "dpspca.common.spec",
     "JobSpec": "dpspca.common.spec",
     "Schema": "dpspca.common.spec",
+    "Span": "dpspca.common.spans",
 }
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "PrivacyUnit",
     "Progress",
     "Schema",
+    "Span",
     "__version__",
     "load_model",
     "save_model",

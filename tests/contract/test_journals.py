@@ -107,6 +107,8 @@ def test_accepted_jobs_come_back_in_order_with_what_was_signed(again: Open) -> N
     reopened = again()
     assert [reopened.signed(job.name) for job in others] == [job.name.encode() + b"\0\xff" for job in others]
     assert reopened.signed("nobody's") == b""
+    assert [reopened.job(job.name) for job in others] == others
+    assert reopened.job("nobody's") is None
 
 
 @every

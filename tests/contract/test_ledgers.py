@@ -257,6 +257,20 @@ def test_closing_is_final_and_closing_again_changes_nothing(kept: Kept) -> None:
     assert (again == sent).all()
 
 
+def test_a_job_that_is_over_is_over_for_good_and_its_answers_are_given_no_more(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    respond(kept.ledger, "job", 0)
+    kept.ledger.close("job", "done")
+    kept.ledger.expire(EXPIRY - 1)
+    before = kept.ledger.head()
+    for work in (lambda: kept.ledger.open(opening(), LIMITS), lambda: reserve(kept.ledger, "job", 1)):
+        with pytest.raises(RefusedError, match="over here \\(done\\)"):
+            work()
+    kept.ledger.close("job", "aborted")
+    assert kept.ledger.head() == before
+    assert kept.ledger.stored("job", 0) is None
+
+
 def test_an_expired_job_is_closed_and_its_answers_are_dropped(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     kept.ledger.open(opening("longer", expires_at=EXPIRY + 1), LIMITS)

@@ -20,14 +20,17 @@ import pytest
 import scipy.sparse
 from town import NOISE_SEED, Running, Town, federation, spec
 
+from dpspca.client.matrices import dilation
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
 from dpspca.common.plan import Step
 from dpspca.common.privacy.keystream import KeyStream, WordSource
+from dpspca.common.spans import Span
 from dpspca.common.spec import Centering, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.matrix_shard import declared
 from dpspca.provider.preparation import check_rows
 from dpspca.server.roster import QUEUE, Link
 
@@ -35,6 +38,7 @@ EXAMPLES = {name: each.jobs for name, each in examples.EXAMPLES.items()}
 NAMED = {f"{algorithm}: {name}": what for algorithm, table in EXAMPLES.items() for name, what in table.items()}
 ALL = [pytest.param(what, id=name) for name, what in NAMED.items()]
 SPARSE = [pytest.param(what, id=name) for name, what in NAMED.items() if what.centering is Centering.NONE]
+TABLES = [pytest.param(what, id=name) for name, what in NAMED.items() if not what.unit.is_row]
 FIRST = [pytest.param(next(iter(table.values())), id=algorithm) for algorithm, table in EXAMPLES.items()]
 
 CUTS: Mapping[int, Sequence[int]] = {1: [], 2: [41], 3: [2, 41], 5: [2, 5, 41, 160]}
@@ -84,9 +88,9 @@ def noise(what: JobSpec, number: int) -> WordSource:
     return KeyStream.repeatable(NOISE_SEED, f"{what.digest()} {number}")
 
 
-def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any]) -> None:
+def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any], spans: Mapping[str, Span] | None = None) -> None:
     """Check every byte against the model made in one process, but for what its statement has to say differently."""
-    inside = simulate(shards, what, noise_seed=NOISE_SEED)
+    inside = simulate(shards, what, noise_seed=NOISE_SEED, spans=spans)
     assert (model.statement.federated, model.statement.releasable) == (True, True)
     assert (inside.statement.federated, inside.statement.releasable) == (False, False)
     statement = replace(model.statement, federated=False, releasable=False)
@@ -216,6 +220,28 @@ def test_in_whatever_order_answers_arrive_the_model_is_the_same_bytes(town: Town
     shards = data_for(what, 5)
     shards["site-3"] = scipy.sparse.csr_array(shards["site-3"])
     check_over_the_wire(town, what, shards, order)
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(town: Town, what: JobSpec) -> None:
+    """The last of the providers declares none, and adds noise to everything."""
+    rows = what.schema.dimension - 5
+    spans = {f"site-{number}": Span(start, 4, rows) for number, start in enumerate((0, 4))}
+    table = np.random.default_rng(rows).standard_normal((rows, 5))
+    shards = {name: dilation(table[own.start :][:4], own.start, rows) for name, own in spans.items()}
+    shards["site-2"] = dilation(table[8:], 8, rows)
+
+    async def scenario() -> None:
+        async with federation(town, (), shards, partial(noise, what)) as running:
+            for name, share in shards.items():
+                checked = check_rows(share)
+                offered = {"cohort": declared(checked, spans[name]) if name in spans else checked}
+                await running.start(name, data_sets=offered)
+            model = await running.analyst.fit(what, "cohort", list(shards))
+            check_twin(model, what, shards, spans)
+            assert parts(model)["components"] != parts(simulate(shards, what, noise_seed=NOISE_SEED))["components"]
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("order", [backward, in_turns, shuffled(3)], ids=["backward", "frame by frame", "shuffled"])

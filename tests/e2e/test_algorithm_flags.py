@@ -125,6 +125,7 @@ def test_the_help_of_a_plan_names_every_algorithm(here: Callable[..., Ended]) ->
     ("arguments", "said"),
     [
         (JOB, "these flags are needed: --sparsity"),
+        ([*JOB, "--algorithm", "anlyze-gauss"], "Is analyze-gauss meant? Choose one of: dps-"),
         ([*JOB, "--algorithm", "magic"], "--algorithm is 'magic', and there is none of this name. Choose one of: dps-"),
         ([*JOB, "--algorithm", "analyze-gauss", "--sparsity", "5"], "--sparsity is given, and analyze-gauss has no"),
         ([*JOB, "--algorithm", "analyze-gauss", "--rounds", "5"], "--rounds is given, and analyze-gauss has no such"),

@@ -213,6 +213,7 @@ def test_following_a_job_that_fails_exits_as_running_it_does(here: Callable[...,
     for ended in (ran, watched):
         assert ended.code == 2
         assert "The job is failed: 0 of at least 1 provider(s) are left. west: Not connected" in ended.err
+        assert ended.err.count("Not connected with the data set") == 1
     told = json.loads(watched.out)
     assert (told["state"], told["name"]) == ("failed", name)
 

@@ -135,6 +135,20 @@ def test_a_job_with_other_noise_than_gaussian_tells_more_than_its_mu_says_and_th
     assert "enough for 49 jobs of the largest size with Gaussian noise" in told
 
 
+def test_an_algorithm_that_no_job_can_use_is_warned_of_and_a_policy_without_another_is_wrong(
+    here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    listed = 'algorithms = ["dps-pca"]'
+    some = here(changed(tmp_path, listed, 'algorithms = ["dps-pca", "streaming-power"]'))
+    assert some.returncode == 0
+    assert "WARNING: no job here can use streaming-power" in some.stdout
+    assert "priced for the unit row-replace-one alone" in some.stdout
+    assert "WARNING" not in here("policy.toml").stdout
+    wrong = here(changed(tmp_path, listed, 'algorithms = ["streaming-power"]'))
+    assert wrong.returncode == 1
+    assert "No job can use what algorithms lists." in wrong.stdout
+
+
 def test_programs_are_told_the_same_as_plain_values(here: Callable[..., Ended]) -> None:
     ended = here("policy.toml", "--job", "job.toml", "--analyst", "grace", "--json")
     told: dict[str, Any] = json.loads(ended.stdout)

@@ -110,6 +110,31 @@ def test_a_federation_of_processes_runs_a_job_and_stops_when_told(town: Path) ->
     assert "Nobody else had to be trusted" in told
 
 
+def test_a_daemon_answers_about_rows_that_came_after_the_job_began(town: Path) -> None:
+    """Both rounds are about a thousand rows of each; of one provider's, five hundred are there at the start."""
+    job = replace(JOB, algorithm="streaming-power", options={"rounds": 2, "block_rows": 1000}, answer_seconds=120)
+    (town / "streaming.json").write_text(job.to_json())
+    (town / "arriving").mkdir()
+    np.save(town / "arriving" / "1.npy", ROWS[:500])
+    with started("coordinator", "start", "--config", "hub.toml", folder=town) as hub:
+        assert hub.stderr is not None
+        configure(town, hub.stderr.readline().split()[-1])
+        south = (town / "south.toml").read_text().replace('cohort = "south.npy"', '[arriving]\ncohort = "arriving"')
+        (town / "south.toml").write_text(south)
+        with (
+            started("provider", "start", "--config", "north.toml", folder=town),
+            started("provider", "start", "--config", "south.toml", folder=town),
+        ):
+            order = ["run", "streaming.json", "--config", "ada.toml", "--data-set", "cohort", "--detach"]
+            name = dpspca(*order, "--provider", "north", "--provider", "south", folder=town).split()[-1]
+            np.save(town / "arriving" / ".2.npy", ROWS[500:2000])
+            (town / "arriving" / ".2.npy").rename(town / "arriving" / "2.npy")
+            dpspca("jobs", "result", name, "--config", "ada.toml", "--out", "streamed.dpspca", folder=town)
+    model = load_model(town / "streamed.dpspca")
+    assert model.statement.parties == 2
+    assert model.explained_variance is not None
+
+
 def test_keys_are_private_and_listed_certificates_can_be_revoked(town: Path) -> None:
     for name in ("hub", "north", "ada"):
         assert (town / name).stat().st_mode & 0o077 == 0

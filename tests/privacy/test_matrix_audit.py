@@ -11,10 +11,13 @@ import pytest
 
 from dpspca.client.audit import _neighbours, audit
 from dpspca.common import matrix_queries
+from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy.audit import Kind
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.question import RowQuery
+from dpspca.common.spans import Span
 from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider import respond
 from dpspca.provider.matrix_shard import MatrixShard
 
 ENTRY, SPECTRAL = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
@@ -87,3 +90,48 @@ def test_a_matrix_that_is_not_in_units_of_the_bound_is_caught(monkeypatch: pytes
 
     monkeypatch.setattr(MatrixShard, "evaluate", twice)
     assert failed(job(ENTRY)) == {Kind.DISTANCE}
+
+
+# --- Shares with a span -----------------------------------------------------------------------------------------------
+
+SPAN = Span(5, 8, 24)
+
+
+@pytest.mark.parametrize("unit", [ENTRY, SPECTRAL])
+@pytest.mark.parametrize("algorithm", ["noisy-power", "power-iteration"])
+def test_a_provider_with_a_span_is_silent_in_others_rows_and_keeps_its_promise_in_its_own(
+    unit: PrivacyUnit, algorithm: str
+) -> None:
+    """False alarm: as above; and the neighbours are nearly as far apart as the price allows here as well."""
+    found = audit(job(unit, algorithm=algorithm, options={"rounds": 3}), span=SPAN)
+    assert [each.name for each in found.findings if not each.passed] == []
+    names = {each.name: each for each in found.findings}
+    assert names["silence in the rows of others"].measured == 0
+    whole = names["neighbours told apart by all answers"]
+    assert whole.measured > 0.6 * whole.planned - 5 * math.sqrt(2 / found.runs)
+
+
+def test_noise_in_the_rows_of_others_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MatrixShard, "silent", lambda *_: None)
+    found = audit(job(ENTRY), span=SPAN)
+    assert {each.kind for each in found.findings if not each.passed} == {Kind.SILENCE}
+
+
+def test_a_span_that_takes_the_noise_off_an_own_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What shows there without noise is more than any width allows."""
+    right = respond._keep_silent
+
+    def more(noise: Any, exact: Any, silent: Any) -> None:
+        right(noise, exact, silent)
+        noise[SPAN.start] = 0
+
+    monkeypatch.setattr(respond, "_keep_silent", more)
+    found = audit(job(ENTRY), span=SPAN)
+    assert Kind.WIDTH in {each.kind for each in found.findings if not each.passed}
+
+
+@pytest.mark.parametrize("span", [SPAN, Span(0, 8, 59), Span(0, 60, 60)])
+def test_a_span_without_a_table_is_refused(span: Span) -> None:
+    spec = None if span.of < 60 else job(ENTRY)
+    with pytest.raises(DpspcaError, match="not over the dilation"):
+        audit(spec, span=span)

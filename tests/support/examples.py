@@ -91,6 +91,7 @@ EXAMPLES: dict[str, Examples] = {
             "plain": streaming(),
             "as many rounds as the budget affords": streaming(options={}),
             "one round of all rows": streaming(options={"rounds": 1}),
+            "blocks of a given size": streaming(options={"rounds": 2, "block_rows": 1}),
             "no more columns than components": streaming(options={"rounds": 2, "columns": 2}, explained_variance=False),
             "every column there is": streaming(components=1, options={"rounds": 2, "columns": 30}),
             "rows streamed and not squared": streaming(schema=Schema(120)),

@@ -137,7 +137,8 @@ class Running:
     async def start(self, name: str, **others: Any) -> Daemon:
         """Start a provider, with settings other than the town's where a test needs them; wait until it is connected."""
         number = list(self.shards).index(name)
-        home = self.known.setdefault(name, self.town.identity(Role.PROVIDER, name))
+        home = self.known.get(name) or self.town.identity(Role.PROVIDER, name)
+        self.known[name] = home
         usual = {
             "data_sets": {"cohort": check_rows(self.shards[name])},
             "policy": AnythingGoes,
@@ -167,7 +168,7 @@ async def federation(
     names: Sequence[str] | None = None,
     shards: Mapping[str, Any] = SHARDS,
     words: Callable[[int], WordSource] = seeded,
-    **limits: int,
+    **limits: Any,
 ) -> AsyncIterator[Running]:
     """Run a coordinator within ``limits``, the providers ``names`` (left out: all) and an analyst, and stop them."""
     me = town.identity(Role.COORDINATOR, "hub")

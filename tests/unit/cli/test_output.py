@@ -76,3 +76,21 @@ def test_a_model_that_does_not_say_what_its_components_explain_is_shown_and_draw
     print_components(to_dict(model))
     assert "not told" in capfd.readouterr().out
     assert set(Folder(tmp_path / "plots", PLOTS).write_plots(model)[0]) == {"loadings"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        ("output-perturbation", "'subspace', private by itself: each provider adds noise to its own components"),
+        ("ppca", "'subspace', private by itself: each provider draws a subspace at random"),
+        ("range-projection", "'sketch', private by itself: each provider adds noise to what its rows make of"),
+    ],
+)
+def test_a_plan_says_what_happens_where_noise_is_not_added_to_an_answer(
+    algorithm: str, said: str, here: Callable[..., Ended]
+) -> None:
+    words = ["plan", "--algorithm", algorithm, "--dimension", "40", "--components", "2", "--norm-bound", "20"]
+    words += ["--unit", "replace-one", "--epsilon", "1", "--delta", "1e-6"]
+    assert said in here(*words).out
+    for question in here(*words, "--json").facts["questions"]:
+        assert bool(question["mechanism"]) is (question["noise"] == "mechanism")

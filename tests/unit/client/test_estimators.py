@@ -98,7 +98,7 @@ def test_methods_that_have_the_unit_fit_a_symmetric_matrix(method: str, adjacenc
 def test_a_method_is_told_its_own_options_and_the_parameters_that_are_its_options() -> None:
     asked = estimator(method="streaming-power", n_iter=4, options={"columns": 3}).fit(ROWS)
     assert asked.n_iter_ == 4
-    assert estimator(method="analyze-gauss", n_iter=4).fit(ROWS).n_iter_ == 1
+    assert estimator(method="analyze-gauss").fit(ROWS).n_iter_ == 1
     assert estimator(n_iter=4, options={}).fit(ROWS).n_iter_ == 4
 
 
@@ -218,6 +218,11 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
     ("sparse, one dimension", {}, scipy.sparse.coo_array(np.ones(5)), InvalidDataError, "got 1D"),
     ("rounds = 0", {"n_iter": 0}, ROWS, InvalidParameterError, "rounds"),
     ("rounds text", {"n_iter": "many"}, ROWS, InvalidTypeError, "rounds"),
+    ("method misspelt", {"method": "analyse-gauss"}, ROWS, InvalidParameterError, "no algorithm 'analyse-gauss'"),
+    ("no rows", {}, None, InvalidParameterError, "No rows are given"),
+    ("a file's name", {}, "rows.csv", InvalidTypeError, "X is 'rows.csv'"),
+    ("no rounds", {"method": "sulq", "n_iter": 4}, ROWS, InvalidParameterError, "n_iter is 4, and sulq has no such"),
+    ("no start", {"method": "ppca", "start": "published"}, ROWS, InvalidParameterError, "start is 'published'"),
     ("start unknown", {"start": "warm"}, ROWS, InvalidParameterError, "start"),
     ("centre unknown", {"center": "median"}, ROWS, InvalidParameterError, "center"),
     ("mean unbounded", {"center": "private"}, ROWS, InvalidParameterError, "mean_bound"),

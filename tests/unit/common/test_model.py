@@ -199,3 +199,19 @@ def test_the_statement_says_what_it_does_not_cover() -> None:
 
 def test_unsaid_a_result_is_not_for_release() -> None:
     assert not PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=1).releasable
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("bacdef", "column 1 is 'b', and feature 1 is 'a'"),
+        ("abcde", "column 6 is none, and feature 6 is 'f'"),
+        ("abcdefg", "column 7 is 'g', and feature 7 is none"),
+    ],
+)
+def test_columns_that_are_not_the_features_are_refused_with_the_first_that_differs(names: str, said: str) -> None:
+    MODEL.check_columns(tuple("abcdef"))
+    MODEL.check_columns(None)
+    replace(MODEL, feature_names=None).check_columns(tuple(names))
+    with pytest.raises(InvalidDataError, match=said):
+        MODEL.check_columns(tuple(names))

@@ -22,6 +22,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.provider.policy import Cap, Policy, Range, Rules, _budget, faults, filter_of
+from dpspca.server.roster import LONGEST_REASON
 
 SAMPLE = (Path(__file__).parents[3] / "deploy" / "samples" / "policy.toml").read_text(encoding="utf-8")
 COLUMNS = ("age", "weight", "height", "pulse")
@@ -118,9 +119,37 @@ def test_a_refusal_names_the_rule_what_was_asked_and_what_is_allowed(
     )
 
 
+@pytest.mark.parametrize(
+    ("job", "do"),
+    [
+        (spec(minimum_parties=1), "Write minimum_parties = 2 (--minimum-parties 2)"),
+        (spec(unit="row-replace-one"), 'Write unit = "row-add-remove" (--unit row-add-remove)'),
+        (spec(algorithm="analyze-gauss", options={}), 'Write algorithm = "dps-pca" (--algorithm dps-pca)'),
+        (spec(accounting="published"), 'Write accounting = "exact" (--accounting exact)'),
+        (spec(norm_bound=13), "Ask within the rule"),
+    ],
+)
+def test_a_refusal_says_what_to_write_where_that_is_one_thing(job: JobSpec, do: str) -> None:
+    (refusal,) = RULES.refusals(job, analyst(), BOTH)
+    assert refusal.remedy == f"It cost nothing. {do}, or ask the steward of the data to change it."
+
+
+def test_a_refusal_of_too_few_providers_reaches_the_analyst_whole() -> None:
+    """A coordinator passes on so many letters of a reason."""
+    (refusal,) = RULES.refusals(spec(minimum_parties=1), analyst(), BOTH)
+    assert len(str(refusal)) <= LONGEST_REASON
+
+
+def test_rules_under_which_no_listed_algorithm_can_be_used_contradict_each_other() -> None:
+    with pytest.raises(InvalidParameterError, match=r"No job can use what algorithms lists\. Blocks of rows are"):
+        replace(RULES, algorithms=("streaming-power",))
+    one_of_two = replace(RULES, algorithms=("streaming-power", "dps-pca"))
+    assert list(one_of_two.unusable()) == ["streaming-power"]
+
+
 def test_an_algorithm_that_is_not_listed_is_refused() -> None:
-    listed = replace(RULES, algorithms=("another",))
-    assert "'algorithms'. Asked: 'dps-pca'. Allowed: another." in refused(spec(), rules=listed)
+    listed = replace(RULES, algorithms=("sulq",))
+    assert "'algorithms'. Asked: 'dps-pca'. Allowed: sulq." in refused(spec(), rules=listed)
 
 
 def test_what_components_explain_is_told_only_where_that_is_allowed() -> None:

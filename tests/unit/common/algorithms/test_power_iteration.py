@@ -249,3 +249,13 @@ def test_a_noisy_sum_of_the_entries_chooses_the_rounds_and_the_plan_pays_for_the
 def test_what_makes_no_sense_is_refused_by_name(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidParameterError, match=reason):
         catalogue.plan(job(**changes))
+
+
+@pytest.mark.parametrize("columns", [100, 1000, 10_000])
+def test_a_random_start_has_the_coherence_that_the_option_s_help_says(columns: int) -> None:
+    """Seeded, so no run differs from another. The help says: about 2 ln(columns), and room at twice that."""
+    generator = np.random.default_rng(columns)
+    starts = generator.standard_normal((200, columns))
+    coherences = columns * (starts**2).max(axis=1) / (starts**2).sum(axis=1)
+    assert 1.5 * np.log(columns) < np.median(coherences) < 2 * np.log(columns)
+    assert np.mean(coherences <= 4 * np.log(columns)) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
-from dpspca.common.algorithms import catalogue, streaming_power
+from dpspca.common.algorithms import catalogue, dps_pca, streaming_power
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.linalg import subspace_distance, thin_qr
@@ -189,6 +189,8 @@ def test_a_larger_budget_affords_more_rounds_and_fewer_than_a_loop_over_all_rows
     assert rounds[0] == 3
     assert rounds == sorted(rounds)
     assert rounds[-1] > rounds[0]
+    loop = [dps_pca.rounds_of(spec(budget=each, algorithm="dps-pca", options={"sparsity": 6})) for each in budgets]
+    assert all(blocks < passes for blocks, passes in zip(rounds, loop, strict=True))
     assert streaming_power.rounds_of(spec(options={"rounds": 11})) == 11
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from dpspca.cli.questions import Flags, from_file
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.spans import Span
 from dpspca.common.transport.config import (
     Address,
     AnalystConfig,
@@ -120,3 +121,57 @@ def test_another_kind_of_database_is_refused_and_its_password_not_told(tmp_path:
     with pytest.raises(InvalidParameterError, match="a place of the kind 'mysql'") as caught:
         read_config(CoordinatorConfig, path)
     assert "swordfish" not in str(caught.value)
+
+
+def provider_with(lines: str, folder: Path) -> Path:
+    path = folder / "north.toml"
+    path.write_text(
+        'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
+        f'[data_sets]\nratings = "ratings.npz"\n{lines}\n'
+    )
+    return path
+
+
+def test_a_provider_may_be_told_which_rows_of_a_table_are_its_own(tmp_path: Path) -> None:
+    told = provider_with("[spans]\nratings = { start = 0, rows = 1200, of = 4800 }", tmp_path)
+    assert read_config(ProviderConfig, told).spans == {"ratings": Span(0, 1200, 4800)}
+    assert read_config(ProviderConfig, provider_with("", tmp_path)).spans is None
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("ratings = { start = 4000, rows = 1200, of = 4800 }", "'ratings': the first row's place is 4000"),
+        ("ratings = { start = 0, rows = 0, of = 4800 }", "the number of own rows is 0"),
+        ("ratings = { start = 0, rows = 1.5, of = 4800 }", "the number of own rows is 1.5"),
+        ("ratings = { start = 0, rows = 1200 }", "the span of 'ratings' is {"),
+        ("ratings = { start = 0, rows = 1, of = 2, to = 3 }", "the span of 'ratings' is {"),
+        ("ratings = [0, 1200, 4800]", "the span of 'ratings' is ["),
+        ("cohort = { start = 0, rows = 1200, of = 4800 }", "spans names 'cohort', which is no data set"),
+    ],
+)
+def test_a_span_that_makes_no_sense_is_refused_by_name(line: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError) as caught:
+        read_config(ProviderConfig, provider_with(f"[spans]\n{line}", tmp_path))
+    assert why in str(caught.value)
+
+
+def test_persons_of_a_data_set_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError, match="persons names 'cohort', which is no data set"):
+        read_config(ProviderConfig, provider_with('[persons]\ncohort = "whose.txt"', tmp_path))
+
+
+def test_data_sets_may_arrive_in_folders_and_each_has_one_name(tmp_path: Path) -> None:
+    read = read_config(ProviderConfig, provider_with('[arriving]\nvisits = "visits"', tmp_path))
+    assert read.arriving == {"visits": tmp_path / "visits"}
+    assert read.names == {"ratings", "visits"}
+    assert read_config(ProviderConfig, provider_with("", tmp_path)).names == {"ratings"}
+    with pytest.raises(InvalidParameterError, match="'ratings' is under arriving and under data_sets"):
+        read_config(ProviderConfig, provider_with('[arriving]\nratings = "ratings"', tmp_path))
+    with pytest.raises(InvalidParameterError, match="arriving is 'visits'"):
+        read_config(ProviderConfig, _top(provider_with("", tmp_path), 'arriving = "visits"'))
+
+
+def _top(path: Path, line: str) -> Path:
+    path.write_text(f"{line}\n{path.read_text()}")
+    return path

@@ -1,0 +1,80 @@
+"""What jobs that are over leave in the memory of the daemons: nothing that grows with their number."""
+
+import asyncio
+import gc
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from town import AnythingGoes, Running, Town, federation, spec
+
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.calibrate import MAX_EPSILON
+from dpspca.common.spec import Budget, Schema
+from dpspca.common.transport.names import PartyName
+from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.sqlite_ledger import SqliteLedger
+from dpspca.server import analysts
+from dpspca.server.sqlite_journal import SqliteJournal
+
+KEPT = 30
+"""Jobs of an analyst that the coordinator remembers."""
+WARM_UP = 100
+MANY = 400
+FEW_BYTES = 100
+"""That a job may leave in three daemons together: as much as one name. What one round leaves in passing is in it."""
+SMALL = spec(
+    schema=Schema(4),
+    norm_bound=4.0,
+    components=1,
+    explained_variance=False,
+    budget=Budget(0.0005, 1e-9),
+    options={"sparsity": 2, "rounds": 1},
+)
+SHARDS = {name: np.random.default_rng(0).standard_normal((100, 4)) for name in ("north", "south")}
+
+
+class Generous(AnythingGoes):
+    """A policy under which thousands of small jobs fit."""
+
+    def limits(self, _: PartyName) -> tuple[Filter, None]:
+        return Filter.for_budget(MAX_EPSILON / 2, 0.9, aside=0.4), None
+
+
+async def finish(running: Running, jobs: int) -> int:
+    """Have so many jobs answered, and count the bytes that are in use then."""
+    for _ in range(jobs):
+        job = await running.analyst.submit(SMALL, "cohort", list(SHARDS))
+        states = [told.state async for told in job.watch()]
+        assert states[-1] == "done"
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+@pytest.mark.slow
+def test_jobs_that_are_over_leave_no_memory_taken_in_any_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysts, "MAX_KEPT", KEPT)
+
+    async def scenario() -> None:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        town = Town.found(tmp_path)
+        with (
+            SqliteLedger(tmp_path / "north" / "ledger", tmp_path / "second" / "north") as north,
+            SqliteLedger(tmp_path / "south" / "ledger", tmp_path / "second" / "south") as south,
+        ):
+            async with federation(town, (), SHARDS, lambda _: SystemEntropy(), journal=journal) as running:
+                for name, ledger in zip(SHARDS, (north, south), strict=True):
+                    await running.start(name, ledger=ledger, policy=Generous)
+                before = await finish(running, WARM_UP)
+                after = await finish(running, MANY)
+                assert after - before < FEW_BYTES * MANY
+                assert len(await running.analyst.jobs()) == KEPT
+
+    tracemalloc.start()
+    try:
+        asyncio.run(scenario())
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,54 @@
+"""A data set whose rows arrive is offered by its name, and every command that looks at settings knows it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import Ended, commands_in
+from town import lax_policy
+
+from dpspca.cli.daemons import data_sets_of
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.transport.config import ProviderConfig, read_config
+from dpspca.provider.arrivals import Arrivals
+
+SETTINGS = """
+coordinator = "127.0.0.1:1"
+identity = "identity"
+revocations = "revoked.pem"
+policy = "policy.toml"
+[data_sets]
+[arriving]
+visits = "visits"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "visits").mkdir()
+    (tmp_path / "provider.toml").write_text(SETTINGS)
+    (tmp_path / "policy.toml").write_text(lax_policy("row-replace-one", "other"))
+    return tmp_path
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], folder: Path) -> Callable[..., Ended]:
+    return commands_in(folder, monkeypatch, capfd)
+
+
+def test_what_arrives_is_offered_and_looked_at(folder: Path, here: Callable[..., Ended]) -> None:
+    np.save(folder / "visits" / "2026-01.npy", np.eye(3))
+    (rows,) = data_sets_of(read_config(ProviderConfig, folder / "provider.toml")).values()
+    assert isinstance(rows, Arrivals)
+    assert (rows.count, rows.dimension) == (3, 3)
+    assert here("config", "check", "provider.toml").code == 0
+    told = here("doctor", "--config", "provider.toml").out
+    assert "visits: 3 rows of 3 columns, and more may arrive." in told
+    assert "It does not name visits: every job on that is refused." in told
+
+
+def test_an_empty_folder_is_told_before_and_at_the_start(folder: Path, here: Callable[..., Ended]) -> None:
+    assert any("visits holds no file" in line for line in here("doctor", "--config", "provider.toml").wrongs)
+    with pytest.raises(InvalidDataError, match="holds no file"):
+        data_sets_of(read_config(ProviderConfig, folder / "provider.toml"))

@@ -1,0 +1,83 @@
+"""A span that is no true word about its data set is told by every command that looks, and no daemon starts with it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from commands import Ended, commands_in
+
+from dpspca.cli.daemons import data_sets_of
+from dpspca.client.matrices import dilation
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.spans import Span
+from dpspca.common.transport.config import ProviderConfig, read_config
+from dpspca.provider.preparation import CheckedRows
+
+SETTINGS = """
+coordinator = "127.0.0.1:1"
+identity = "identity"
+revocations = "revoked.pem"
+policy = "policy.toml"
+[data_sets]
+ratings = "ratings.npz"
+[spans]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    share = dilation(np.ones((3, 4)), 2, 7)
+    scipy.sparse.save_npz(tmp_path / "ratings.npz", scipy.sparse.csr_matrix(share))
+    return tmp_path
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], folder: Path) -> Callable[..., Ended]:
+    return commands_in(folder, monkeypatch, capfd)
+
+
+def write(folder: Path, span: str, name: str = "ratings") -> Path:
+    path = folder / "provider.toml"
+    path.write_text(f"{SETTINGS}{name} = {span}\n")
+    return path
+
+
+def test_a_data_set_is_offered_with_its_span(folder: Path, here: Callable[..., Ended]) -> None:
+    settings = read_config(ProviderConfig, write(folder, "{ start = 2, rows = 3, of = 7 }"))
+    rows = data_sets_of(settings)["ratings"]
+    assert isinstance(rows, CheckedRows)
+    assert rows.span == Span(2, 3, 7)
+    assert "of the 7 rows of its table 3 are own" in here("doctor", "--config", "provider.toml").out
+
+
+@pytest.mark.parametrize(
+    ("span", "why"),
+    [
+        ("{ start = 1, rows = 3, of = 7 }", "lies outside of the rows 1 to 3 and the 4 columns"),
+        ("{ start = 2, rows = 3, of = 11 }", "too few for a span of 11 rows"),
+    ],
+)
+def test_a_span_that_the_share_does_not_keep_is_refused_at_the_start(
+    span: str, why: str, folder: Path, here: Callable[..., Ended]
+) -> None:
+    settings = read_config(ProviderConfig, write(folder, span))
+    with pytest.raises(InvalidDataError, match=why) as caught:
+        data_sets_of(settings)
+    assert "ratings.npz" in str(caught.value)
+    assert any(why in line for line in here("doctor", "--config", "provider.toml").wrongs)
+
+
+@pytest.mark.parametrize(
+    ("span", "name", "why"),
+    [
+        ("{ start = 5, rows = 3, of = 7 }", "ratings", "the first row's place is 5"),
+        ("{ start = 2, rows = 3, of = 7 }", "cohort", "spans names 'cohort', which is no data set"),
+    ],
+)
+def test_a_span_that_makes_no_sense_is_told_before_any_data_are_looked_at(
+    span: str, name: str, why: str, folder: Path, here: Callable[..., Ended]
+) -> None:
+    write(folder, span, name)
+    assert why in here("config", "check", "provider.toml").out

@@ -1,0 +1,354 @@
+"""Rows that arrive while the daemon runs have their positions for good, and are waited for without holding anything."""
+
+import asyncio
+import os
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError, RefusedError
+from dpspca.common.linalg import thin_qr
+from dpspca.common.queries import CompressedCovariance, Count, CountAbove, CovarianceProduct
+from dpspca.common.question import RowQuery
+from dpspca.provider.arrivals import Arrivals
+from dpspca.provider.preparation import CheckedRows, check_rows
+from dpspca.provider.shard import Shard
+from dpspca.provider.sources import read_file
+
+ROWS = np.random.default_rng(0).standard_normal((40, 5))
+CUTS = [3, 4, 17, 30]
+"""Where the rows are divided into files: some shorter than a block of eight, some longer."""
+SLOW = 3600.0
+"""Seconds between looks that no test waits for."""
+
+
+def add(folder: Path, name: str, rows: Any) -> Path:
+    """Add a file whole, as a steward is told to."""
+    hidden = folder / f".{name}"
+    if scipy.sparse.issparse(rows):
+        with hidden.open("wb") as file:
+            scipy.sparse.save_npz(file, rows)
+    else:
+        with hidden.open("wb") as file:
+            np.save(file, rows)
+    return hidden.rename(folder / name)
+
+
+def fill(folder: Path, rows: Any = ROWS) -> list[Path]:
+    ending = "npz" if scipy.sparse.issparse(rows) else "npy"
+    edges = [0, *CUTS, rows.shape[0]]
+    parts = [rows[start:stop] for start, stop in pairwise(edges)]
+    return [add(folder, f"{number}.{ending}", part) for number, part in enumerate(parts)]
+
+
+class Recorder:
+    """Reads files as they are read, and remembers which."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def __call__(self, file: Path) -> CheckedRows:
+        self.read.append(file.name)
+        return read_file(file)
+
+
+def nothing() -> None:
+    pass
+
+
+def refused(arrivals: Arrivals) -> str:
+    """See that the data set answers nothing, and says to everybody the same."""
+    said = []
+    for attempt in (arrivals.look, lambda: arrivals.part(0, 1)):
+        with pytest.raises(RefusedError) as caught:
+            attempt()
+        said.append(str(caught.value))
+    assert set(said) == {"This data set is out of order. Ask its operator to read its log."}
+    return said[0]
+
+
+# --- What arrives -----------------------------------------------------------------------------------------------------
+
+
+def test_rows_follow_one_another_as_their_files_do_whenever_they_come(tmp_path: Path) -> None:
+    add(tmp_path, "2026-01.npy", ROWS[:9])
+    arrivals = Arrivals("cohort", tmp_path)
+    assert arrivals.count == 9
+    add(tmp_path, "2026-02.npy", ROWS[9:10])
+    add(tmp_path, "2026-03.npy", ROWS[10:])
+    arrivals.look()
+    assert arrivals.count == 40
+    for start, stop in ((0, 40), (8, 11), (9, 10), (39, 40)):
+        assert (arrivals.part(start, stop) == ROWS[start:stop]).all()
+
+
+def test_a_file_that_is_being_written_is_passed_over_until_it_has_its_name(tmp_path: Path) -> None:
+    add(tmp_path, "a.npy", ROWS[:9])
+    arrivals = Arrivals("cohort", tmp_path)
+    (tmp_path / ".b.npy").write_bytes(b"half of")
+    arrivals.look()
+    assert arrivals.count == 9
+    add(tmp_path, "b.npy", ROWS[9:])
+    arrivals.look()
+    assert arrivals.count == 40
+
+
+def test_without_a_file_nobody_knows_the_columns_and_there_is_no_start(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDataError, match="holds no file"):
+        Arrivals("cohort", tmp_path)
+
+
+def test_at_the_start_faults_are_told_as_those_of_any_folder_are(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "b.csv").write_text("x,z\n1,2\n")
+    with pytest.raises(InvalidDataError, match=r"b\.csv are not called"):
+        Arrivals("cohort", tmp_path)
+    (tmp_path / "b.csv").rename(tmp_path / "b.rds")
+    with pytest.raises(MissingExtraError, match="rds"):
+        Arrivals("cohort", tmp_path)
+
+
+def late(folder: Path) -> None:
+    add(folder, "25.npy", ROWS[:2])
+
+
+def changed(folder: Path) -> None:
+    np.save(folder / "3.npy", ROWS[:5])
+
+
+def gone(folder: Path) -> None:
+    (folder / "3.npy").unlink()
+
+
+def all_gone(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def renamed(folder: Path) -> None:
+    (folder / "3.npy").rename(folder / "5.npy")
+
+
+def other_columns(folder: Path) -> None:
+    add(folder, "5.npy", ROWS[:2, :4])
+
+
+def named_columns(folder: Path) -> None:
+    (folder / "5.csv").write_text("a,b,c,d,e\n1,2,3,4,5\n")
+
+
+def sparse_beside_dense(folder: Path) -> None:
+    add(folder, "5.npz", scipy.sparse.csr_array(ROWS[:2]))
+
+
+def no_numbers(folder: Path) -> None:
+    add(folder, "5.npy", np.full((2, 5), np.nan))
+
+
+def no_table(folder: Path) -> None:
+    (folder / "5.npy").write_bytes(b"half of it")
+
+
+def a_folder(folder: Path) -> None:
+    (folder / "5").mkdir()
+
+
+FAULTS: dict[Callable[[Path], None], str] = {
+    late: "25.npy came late: it sorts before 3.npy",
+    changed: "3.npy changed",
+    gone: "3.npy is gone",
+    all_gone: "holds no file",
+    renamed: "3.npy is gone",
+    other_columns: "5.npy has 4 columns, 0.npy has 5",
+    named_columns: "columns of",
+    sparse_beside_dense: "one is sparse",
+    no_numbers: "NaN or infinity",
+    no_table: "5.npy does not hold a table",
+    a_folder: "5 is a folder",
+}
+
+
+@pytest.mark.parametrize("harm", FAULTS, ids=lambda harm: harm.__name__)
+def test_a_folder_that_does_not_only_grow_answers_nothing_more_and_its_operator_alone_is_told_why(
+    harm: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = fill(tmp_path)
+    arrivals = Arrivals("cohort", tmp_path)
+    before = {file: file.read_bytes() for file in files}
+    harm(tmp_path)
+    refused(arrivals)
+    assert FAULTS[harm] in caplog.text
+    assert "'cohort' answers nothing" in caplog.text
+    for file in set(tmp_path.iterdir()) - set(files):  # what was mended may have been something else meanwhile
+        file.rmdir() if file.is_dir() else file.unlink()
+    for file, content in before.items():
+        file.write_bytes(content)
+    refused(arrivals)
+
+
+def test_a_change_that_neither_size_nor_time_betrays_is_noticed_before_a_number_is_made_of_it(tmp_path: Path) -> None:
+    files = fill(tmp_path)
+    arrivals = Arrivals("cohort", tmp_path)
+    shard = Shard(arrivals.first(40), 3.0)
+    was = files[2].stat()
+    other = ROWS[4:17].copy()
+    other[5, 1] += 1e-9
+    np.save(files[2], other)
+    os.utime(files[2], ns=(was.st_atime_ns, was.st_mtime_ns))
+    arrivals.look()
+    shard.evaluate(CovarianceProduct(np.eye(5)[:, :2], None, 5, 5))  # of other files
+    with pytest.raises(RefusedError, match="out of order"):
+        shard.evaluate(CovarianceProduct(np.eye(5)[:, :2], None, 1, 5))
+    refused(arrivals)
+
+
+def test_nobody_takes_what_was_counted_before_a_start_for_what_was_counted_after_it(tmp_path: Path) -> None:
+    fill(tmp_path)
+    first, again = Arrivals("cohort", tmp_path), Arrivals("cohort", tmp_path)
+    assert first.digest() == first.digest()
+    assert first.digest() != again.digest()
+
+
+# --- Answers ----------------------------------------------------------------------------------------------------------
+
+
+def questions(center: Any = None) -> list[RowQuery]:
+    basis, _ = thin_qr(np.random.default_rng(1).standard_normal((5, 2)))
+    blocks = [CovarianceProduct(basis, center, block, 4) for block in (1, 2, 3, 4)]
+    return [Count(), *blocks, CompressedCovariance(basis, center), CountAbove(1.5)]
+
+
+@pytest.mark.parametrize("limit", [4, 8, 32, 40])
+@pytest.mark.parametrize("form", [np.array, scipy.sparse.csr_array])
+def test_answers_are_those_of_the_same_rows_in_memory_bit_by_bit(
+    limit: int, form: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    fill(tmp_path, form(ROWS))
+    arriving = Shard(Arrivals("cohort", tmp_path).first(limit), 3.0)
+    held = Shard(check_rows(form(ROWS)).first(limit), 3.0)
+    alone = Shard(check_rows(form(ROWS[:limit])), 3.0)
+    for question in questions() + ([] if form is scipy.sparse.csr_array else questions(np.full(5, 0.3))):
+        answers = [shard.evaluate(question).tobytes() for shard in (arriving, held, alone)]
+        assert len(set(answers)) == 1
+
+
+def test_what_is_asked_of_all_rows_at_once_and_not_of_a_block_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with pytest.raises(DpspcaError, match="pieces"):
+        Shard(Arrivals("cohort", tmp_path).first(40), 3.0).evaluate(CovarianceProduct(np.eye(5)[:, :2]))
+
+
+def test_a_block_opens_the_files_that_hold_its_rows_and_no_others(tmp_path: Path) -> None:
+    fill(tmp_path)
+    reader = Recorder()
+    shard = Shard(Arrivals("cohort", tmp_path, read=reader).first(40), 3.0)
+    opened = []
+    for block in range(1, 6):
+        reader.read.clear()
+        shard.evaluate(CovarianceProduct(np.eye(5)[:, :2], None, block, 5))
+        opened.append("".join(name[0] for name in reader.read))
+    assert opened == ["012", "2", "23", "34", "4"]  # eight rows each; the files end after 3, 4, 17, 30 and 40
+    reader.read.clear()
+    shard.evaluate(Count())
+    assert reader.read == []
+
+
+def test_what_was_counted_is_not_read_again_when_more_arrives(tmp_path: Path) -> None:
+    add(tmp_path, "a.npy", ROWS[:30])
+    reader = Recorder()
+    arrivals = Arrivals("cohort", tmp_path, read=reader)
+    reader.read.clear()
+    add(tmp_path, "b.npy", ROWS[30:])
+    for _ in range(3):
+        arrivals.look()
+    assert reader.read == ["b.npy"]
+
+
+def test_all_rows_are_had_one_file_after_the_other_up_to_the_last_that_the_job_is_about(tmp_path: Path) -> None:
+    fill(tmp_path)
+    arrivals = Arrivals("cohort", tmp_path)
+    assert arrivals.first(32).pieces == [slice(0, 3), slice(3, 4), slice(4, 17), slice(17, 30), slice(30, 32)]
+    assert arrivals.first(4).pieces == [slice(0, 3), slice(3, 4)]
+
+
+def test_memory_goes_with_the_largest_file_and_not_with_all_that_arrived(tmp_path: Path) -> None:
+    """Ninety files of half a megabyte each: what is held at the most is a few of them."""
+    one = np.random.default_rng(2).standard_normal((13_000, 5))
+    size = one.nbytes
+    for number in range(90):
+        add(tmp_path, f"{number:02}.npy", one)
+    shard = Shard(Arrivals("cohort", tmp_path).first(90 * len(one)), 3.0, threads=1)
+    basis = np.eye(5)[:, :2]
+    tracemalloc.start()
+    try:
+        for question in (CovarianceProduct(basis, None, 45, 90), CompressedCovariance(basis)):
+            shard.evaluate(question)
+        assert tracemalloc.get_traced_memory()[1] < 20 * size
+    finally:
+        tracemalloc.stop()
+
+
+def test_rows_that_are_not_there_are_never_made_up(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with pytest.raises(RefusedError, match="not there yet"):
+        Shard(Arrivals("cohort", tmp_path).first(50), 3.0).evaluate(CovarianceProduct(np.eye(5)[:, :2], None, 5, 5))
+
+
+# --- Waiting ----------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_waits_goes_on_when_the_rows_are_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        arrivals = Arrivals("cohort", tmp_path, pause=0.01)
+        waiting = asyncio.create_task(arrivals.until(30, nothing))
+        add(tmp_path, "b.npy", ROWS[9:20])
+        await asyncio.wait_for(arrivals.until(20, nothing), 60)
+        assert not waiting.done()
+        add(tmp_path, "c.npy", ROWS[20:])
+        await asyncio.wait_for(waiting, 60)
+        assert arrivals.count == 40
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    asyncio.run(scenario())
+
+
+def test_no_thread_is_held_by_any_number_of_those_who_wait(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        arrivals = Arrivals("cohort", tmp_path, pause=SLOW)
+        waits = [asyncio.create_task(arrivals.until(30, nothing)) for _ in range(20)]
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), 60) == "done"
+        for wait in waits:
+            wait.cancel()
+        assert all(
+            isinstance(ended, asyncio.CancelledError) for ended in await asyncio.gather(*waits, return_exceptions=True)
+        )
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    asyncio.run(scenario())
+
+
+def test_a_job_that_is_over_and_a_folder_out_of_order_end_the_wait(tmp_path: Path) -> None:
+    def over() -> None:
+        raise RefusedError("It is over.", "Sign a new job.")
+
+    async def scenario() -> None:
+        arrivals = Arrivals("cohort", tmp_path, pause=0.01)
+        with pytest.raises(RefusedError, match="It is over"):
+            await asyncio.wait_for(arrivals.until(30, over), 60)
+        waiting = asyncio.create_task(arrivals.until(30, nothing))
+        add(tmp_path, "0.npy", ROWS[:1])
+        with pytest.raises(RefusedError, match="out of order"):
+            await asyncio.wait_for(waiting, 60)
+        with pytest.raises(RefusedError, match="out of order"):  # be the rows there or not
+            await arrivals.until(1, nothing)
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    asyncio.run(scenario())

@@ -1,0 +1,115 @@
+"""A job that says how many rows it is about is answered over these, and refused at no cost where there are fewer."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from town import AnythingGoes, Town, now
+
+from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import Count
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.transport.names import Role
+from dpspca.provider.arrivals import Arrivals
+from dpspca.provider.docket import Docket, Settings
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.preparation import CheckedRows, check_rows
+from dpspca.provider.shard import Shard
+
+ROWS = np.random.default_rng(1).standard_normal((20, 4))
+
+
+def spec(**options: int) -> JobSpec:
+    return JobSpec(
+        schema=Schema(4),
+        unit=PrivacyUnit.ROW_REPLACE_ONE,
+        budget=Budget(1.0, 1e-6),
+        norm_bound=4.0,
+        components=2,
+        algorithm="streaming-power",
+        options={"rounds": 2} | options,
+    )
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+@pytest.fixture
+def told(town: Town, tmp_path: Path) -> Settings:
+    me = town.identity(Role.PROVIDER, "north")
+    folder = tmp_path / "arriving"
+    folder.mkdir()
+    np.save(folder / "a.npy", ROWS[:3])
+    data_sets = {"there": check_rows(ROWS), "arriving": Arrivals("arriving", folder, pause=0.01)}
+    return Settings("", lambda: me, town.revocations, now, data_sets, AnythingGoes)
+
+
+def test_each_job_has_the_rows_that_it_is_about_whatever_the_last_one_was_about(told: Settings) -> None:
+    docket = Docket(told)
+    for options, rows in (
+        ({}, 20),
+        ({"block_rows": 4}, 8),
+        ({"block_rows": 5}, 10),
+        ({}, 20),
+        ({"block_rows": 10}, 20),
+    ):
+        assert docket._shard("there", spec(**options)).evaluate(Count()).tolist() == [rows]
+
+
+def test_rows_that_arrive_are_as_many_as_a_job_is_about_before_they_are_there(told: Settings) -> None:
+    docket = Docket(told)
+    for block_rows in (4, 500, 4):
+        shard = docket._shard("arriving", spec(block_rows=block_rows))
+        assert isinstance(shard, Shard)
+        assert shard.evaluate(Count()).tolist() == [2 * block_rows]
+
+
+def test_fewer_rows_than_a_job_is_about_are_refused_at_no_cost_and_it_is_not_said_how_many_there_are(
+    told: Settings, town: Town
+) -> None:
+    docket, ada = Docket(told), town.identity(Role.ANALYST, "ada")
+    with pytest.raises(InvalidDataError, match="first 22 rows of each provider, and there are fewer") as caught:
+        docket.open(town.job(spec(block_rows=11), ada, ["north"], "there"))
+    assert "20" not in str(caught.value)
+    with pytest.raises(RefusedError, match="still arrive"):
+        docket.open(town.job(spec(), ada, ["north"], "arriving"))
+    assert isinstance(told.ledger, MemoryLedger)
+    assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
+
+
+@pytest.mark.parametrize("end", ["the job runs out", "its analyst is revoked", "the time for an answer is over"])
+def test_rows_are_waited_for_no_longer_when(end: str, told: Settings, town: Town) -> None:
+    """Nothing was reserved by then, nor is it later: the wait comes before the question's turn."""
+    late, ada = [timedelta()], town.identity(Role.ANALYST, "ada")
+    docket = Docket(replace(told, clock=lambda: now() + late[0]))
+    seconds = 1 if end == "the time for an answer is over" else 600
+    opened = docket.open(town.job(replace(spec(block_rows=4), answer_seconds=seconds), ada, ["north"], "arriving"))
+
+    async def scene() -> None:
+        await opened.ready(opened.plan[0])  # how many rows there are is the job's to say
+        waiting = asyncio.create_task(opened.ready(opened.plan[1]))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        if end == "the job runs out":
+            late[0] = timedelta(hours=2)
+        elif end == "its analyst is revoked":
+            town.authority.revoke(ada.name)
+        with pytest.raises(DpspcaError, match=r"holds from|revoked|'round 1 of 2' did not arrive within 1 seconds"):
+            await asyncio.wait_for(waiting, 120)
+
+    asyncio.run(scene())
+    assert told.ledger.standing(opened.name) is None
+
+
+def test_rows_of_persons_are_counted_after_all_but_the_first_of_each_were_left_out(told: Settings) -> None:
+    persons = np.repeat(np.arange(10), 2)
+    docket = Docket(replace(told, data_sets={"there": CheckedRows(ROWS, persons=persons)}))
+    assert docket._shard("there", spec(block_rows=5)).evaluate(Count()).tolist() == [10]
+    with pytest.raises(InvalidDataError, match="first 12 rows"):
+        docket._shard("there", spec(block_rows=6))

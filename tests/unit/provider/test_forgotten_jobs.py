@@ -1,0 +1,171 @@
+"""Jobs that are over are forgotten: they take no memory, are found again in the entries, and never begin again."""
+
+import gc
+import sqlite3
+import tracemalloc
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledgers import EXPIRY, LIMITS, SIGNED, Place, answer, opening, quick_folder, reserve, respond
+
+from dpspca.common.errors import RefusedError
+from dpspca.common.plan import Price
+from dpspca.provider.entries import Head
+from dpspca.provider.gate import Standing
+from dpspca.provider.ledger import Ledger, LedgerError
+from dpspca.provider.ledger_database import OF_JOBS
+from dpspca.provider.sqlite_ledger import SqliteLedger, verify
+
+WARM_UP = 200
+MANY = 1000
+FEW_BYTES = 40
+"""That a job may leave: its name alone would be a hundred. Caches that come and go are in it."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
+
+
+def finish(ledger: Ledger, job: str, **changes: Any) -> None:
+    """Open a job, answer one question, and end it."""
+    ledger.open(opening(job, **changes), LIMITS)
+    respond(ledger, job, 0)
+    ledger.close(job, "done")
+
+
+def refuses(ledger: Ledger, job: str, state: str) -> None:
+    """See that nothing of a job can be had any more."""
+    for work in (
+        lambda: ledger.open(opening(job), LIMITS),
+        lambda: reserve(ledger, job, 1),
+        lambda: ledger.store(job, 0, answer(job, 0)),
+    ):
+        with pytest.raises(RefusedError, match=rf"over here \({state}\)"):
+            work()
+    assert ledger.stored(job, 0) is None
+
+
+def kept_answers(place: Place) -> set[str]:
+    with closing(sqlite3.connect(place.path)) as connection:
+        return {job for (job,) in connection.execute("SELECT job FROM answers")}
+
+
+def live_bytes() -> int:
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_provider_does_not_grow_with_the_jobs_that_it_answered() -> None:
+    def work(ledger: SqliteLedger, number: int) -> None:
+        job = f"{number:064x}"
+        ledger.expire(SIGNED)
+        ledger.open(opening(job, units=2, slack_units=2, signature_hash=f"{number:064x}"), LIMITS)
+        before = None
+        for position in range(2):
+            after = Standing(position + 1, Price(position + 1, position + 1))
+            assert ledger.reserve(job, "product", f"{number} {position}", before, after)
+            ledger.store(job, position, answer(job, position))
+            before = after
+        ledger.close(job, "done")
+
+    with quick_folder() as folder:
+        tracemalloc.start()
+        try:
+            with Place(folder / "kept" / "ledger.sqlite", folder / "second" / "head").start() as ledger:
+                for number in range(WARM_UP):
+                    work(ledger, number)
+                before = live_bytes()
+                for number in range(WARM_UP, WARM_UP + MANY):
+                    work(ledger, number)
+                assert live_bytes() - before < FEW_BYTES * MANY
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize("again", [lambda _ledger: None, lambda ledger: ledger.expire(EXPIRY - 1)])
+def test_t10_a_job_that_is_over_stays_over_however_it_is_remembered(
+    place: Place, again: Callable[[SqliteLedger], None]
+) -> None:
+    with place.start() as ledger:
+        finish(ledger, "job")
+        ledger.open(opening("late"), LIMITS)
+        respond(ledger, "late", 0)
+        ledger.expire(EXPIRY)
+        refuses(ledger, "job", "done")
+        refuses(ledger, "late", "expired")
+    with place.start() as ledger:
+        again(ledger)
+        refuses(ledger, "job", "done")
+        refuses(ledger, "late", "expired")
+        ledger.open(opening("another"), LIMITS)
+    assert verify(place.path, place.head) == []
+
+
+def test_t15_a_clock_that_goes_back_brings_no_forgotten_job_back(place: Place) -> None:
+    with place.start() as ledger:
+        finish(ledger, "job")
+        ledger.expire(EXPIRY * 2)
+        ledger.expire(SIGNED)
+        refuses(ledger, "job", "done")
+
+
+def test_t12_a_job_that_was_open_at_a_quarantine_is_found_to_be_over(place: Place) -> None:
+    with place.start() as ledger:
+        ledger.open(opening("job"), LIMITS)
+        respond(ledger, "job", 0)
+        head = ledger.head()
+        assert ledger.witnessed(Head(head.ledger, head.entries + 7, "f" * 64))
+        ledger.expire(EXPIRY - 1)
+        ledger.release("Looked into.", {}, {"cohort": (0, 0)})
+        refuses(ledger, "job", "quarantined")
+
+
+def test_answers_are_dropped_when_their_forgotten_job_expires(place: Place) -> None:
+    with place.start() as ledger:
+        finish(ledger, "first")
+        finish(ledger, "second", expires_at=EXPIRY + 5)
+        ledger.expire(EXPIRY - 1)
+        assert kept_answers(place) == {"first", "second"}
+    with place.start() as ledger:
+        ledger.expire(EXPIRY + 4)
+        assert kept_answers(place) == {"second"}
+        ledger.expire(EXPIRY + 5)
+        assert kept_answers(place) == set()
+        finish(ledger, "under an earlier clock", expires_at=EXPIRY - 1)
+        ledger.expire(EXPIRY - 2)
+        assert kept_answers(place) == {"under an earlier clock"}
+        ledger.expire(EXPIRY - 1)
+        assert kept_answers(place) == set()
+
+
+def test_jobs_from_before_there_was_an_index_are_found(place: Place) -> None:
+    with place.start() as ledger:
+        finish(ledger, "job")
+    place.tamper("DROP INDEX entries_of_jobs", "DROP INDEX openings_by_expiry", "PRAGMA user_version = 2")
+    with place.start() as ledger:
+        ledger.expire(EXPIRY - 1)
+        refuses(ledger, "job", "done")
+        ledger.expire(EXPIRY)
+        assert kept_answers(place) == set()
+
+
+def test_a_ledger_whose_index_lacks_a_job_is_refused(place: Place) -> None:
+    """Or that job would be admitted again, and answered with other noise."""
+    with place.start() as ledger:
+        finish(ledger, "job")
+    whole = "CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE " + OF_JOBS
+    quoted = whole.replace("'", "''")
+    place.tamper(
+        "DROP INDEX entries_of_jobs",
+        f"{whole} AND number > 1000",
+        "PRAGMA writable_schema = ON",
+        f"UPDATE sqlite_master SET sql = '{quoted}' WHERE name = 'entries_of_jobs'",  # noqa: S608  # ours
+    )
+    with pytest.raises(LedgerError, match="index does not have all jobs"):
+        place.start()
+    assert any("missing from index" in problem for problem in verify(place.path, place.head))
