@@ -36,7 +36,7 @@ def test_a_plan_lists_every_question_and_its_shares_make_up_the_total(
         "block": None,
         "noise": "none",
         "noise_fits": False,
-            "mechanism": None,
+        "mechanism": None,
         "noise_std": 0,
         "mu": 0,
         "share": 0,
