@@ -13,7 +13,6 @@ from dpspca.common.errors import InvalidParameterError, InvalidQueryError
 from dpspca.common.plan import Step
 from dpspca.common.privacy.events import Event
 from dpspca.common.privacy.keystream import WordSource
-from dpspca.common.privacy.lattice import BASIS_BITS
 from dpspca.common.queries import (
     ColumnSums,
     CompressedCovariance,
@@ -33,9 +32,11 @@ from .moments import (
     COMPRESSED_SHIFT,
     MAX_GRAM_DIMENSION,
     SQUARE_SHIFT,
+    Basis,
     DenseRows,
     GramMoments,
     Integers,
+    LatticeBasis,
     Moments,
     SparseRows,
     StreamedMoments,
@@ -126,9 +127,9 @@ class Shard:
             case CovarianceProduct(kept=kept, center=center, block=block, blocks=blocks) if blocks:
                 return self._block_product(kept, block, blocks, center)
             case CovarianceProduct(kept=kept, center=center):
-                return self._moments(center).product(_integer_basis(kept))
+                return self._moments(center).product(LatticeBasis(kept))
             case CompressedCovariance(kept=kept, center=center):
-                return _compressed(self._moments(center), _integer_basis(kept))
+                return _compressed(self._moments(center), LatticeBasis(kept))
             case Covariance(center=center):
                 return self._moments(center).gram() >> SQUARE_SHIFT
             case CovarianceTriangle(center=center):
@@ -168,7 +169,7 @@ class Shard:
         if first == last:
             return np.zeros((basis.dimension, basis.rows.shape[1]), dtype=np.int64)
         rows = self._integers(self._norm_bound, center, slice(first, last))
-        return StreamedMoments(rows, self._threads).product(_integer_basis(basis))
+        return StreamedMoments(rows, self._threads).product(LatticeBasis(basis))
 
     def _edge(self, block: int, blocks: int) -> int:
         """Say how many rows are in a block and those before it."""
@@ -231,12 +232,7 @@ def _dense_when_centred() -> InvalidParameterError:
     )
 
 
-def _integer_basis(basis: RowSparse) -> FloatArray:
-    rows = basis.rows * 2.0**BASIS_BITS
-    return RowSparse(basis.dimension, basis.support, np.rint(rows, out=rows)).dense()
-
-
-def _compressed(moments: Moments, basis: FloatArray) -> Integers:
+def _compressed(moments: Moments, basis: Basis) -> Integers:
     square = moments.compressed(basis) >> COMPRESSED_SHIFT
     residual = (moments.trace() >> SQUARE_SHIFT) - int(np.trace(square))
     return np.array([*square.ravel(), residual], dtype=np.int64)
