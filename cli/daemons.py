@@ -93,7 +93,7 @@ def _start_provider(
     peers = PeerReceipts(ledger_paths(settings, config)[0].parent / PEERS)
 
     async def serve() -> None:
-        _log.info("%s offers %s to %s", current.get().name, ", ".join(sorted(rows)) or "nothing", settings.coordinator)
+        _log.info("%s offers %s to %s", current.get().name, ", ".join(sorted(rows)), settings.coordinator)
         told = Settings(settings.coordinator, current.get, revoked.get, now, rows, policy.get, ledger, peers=peers)
         daemon = Daemon(told)
         try:

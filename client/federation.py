@@ -99,9 +99,17 @@ class AsyncJob:
 def life_of(spec: JobSpec) -> timedelta:
     """Say for how long a job is signed: for all the time that it gives for answers, within what anybody believes.
 
-    Rounds may wait for rows that arrive over days; a job that runs out meanwhile would end without a model.
+    Rounds may wait for rows that arrive over days; a job that runs out meanwhile would end without a model, when some
+    of it is spent. So one that says how many rows a round is about is refused if it might. Answers of others come as
+    fast as they are worked out, and what their many rounds might take together says nothing.
     """
     waits = len(catalogue.plan(spec)) + 1  # the first is for the providers themselves
+    check(
+        waits * spec.answer_seconds <= MAX_JOB_LIFE or catalogue.rows_of(spec) is None,
+        f"The job may wait {waits} times {spec.answer_seconds} seconds, once for its providers and once for each "
+        f"answer; it holds {MAX_JOB_LIFE} seconds, {MAX_JOB_LIFE // 86_400} days, at most.",
+        f"Give answer_seconds of at most {MAX_JOB_LIFE // waits}, or ask fewer rounds.",
+    )
     return max(LIFE, timedelta(seconds=min(waits * spec.answer_seconds, MAX_JOB_LIFE)))
 
 

@@ -29,7 +29,7 @@ def dilation(rows: Any, start: int, total: int) -> scipy.sparse.csr_array:  # no
     """
     table = scipy.sparse.coo_array(check_rows(rows, least=1).matrix)
     count, columns = table.shape
-    total = check_whole("the number of rows in all", total, least=count, most=MAX_DIMENSION - columns)
+    total = check_whole("total, the rows of the whole table,", total, least=count, most=MAX_DIMENSION - columns)
     start = Span(start, count, total).start
     left, right = table.row.astype(np.int64) + start, table.col.astype(np.int64) + total
     places = np.concatenate([left, right]), np.concatenate([right, left])
@@ -59,7 +59,7 @@ class Singular:
                 "This model holds no eigenvalues of a symmetric matrix.",
                 "Take one of a job over a dilation that asks for the explained variance.",
             )
-        total = check_whole("the number of rows in all", total, least=1, most=dimension - 1)
+        total = check_whole("total, the rows of the whole table,", total, least=1, most=dimension - 1)
         kept = np.flatnonzero(values > 0)
         kept = kept[np.argsort(-values[kept], kind="stable")]
         check(kept.size > 0, "None of the eigenvalues is above zero.", "Ask for more components, or a larger epsilon.")

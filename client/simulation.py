@@ -6,7 +6,8 @@ comes from the operating system's randomness.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import column_names
@@ -15,6 +16,7 @@ from dpspca.common.model import Model
 from dpspca.common.plan import Step
 from dpspca.common.privacy.keystream import KeyStream, WordSource
 from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.question import RowQuery
@@ -46,6 +48,8 @@ class Progress:
 Watcher: TypeAlias = Callable[[Progress], None]
 Spans: TypeAlias = Sequence[Span | None] | Mapping[str, Span | None] | None
 
+_EACH_A_SPAN: Final = "Give a list, or a mapping by the shards' names, of a Span(start, rows, of) or None for each."
+
 
 def simulate(  # noqa: PLR0913  # a job over shards, and how
     shards: Iterable[Any] | Mapping[str, Any],
@@ -69,7 +73,7 @@ def simulate(  # noqa: PLR0913  # a job over shards, and how
     seed = None if noise_seed is None else check_whole("noise_seed", noise_seed, least=0, most=2**64 - 1)
     chosen = None if strategy is None else choice(Strategy, "the strategy", strategy)
     plan = catalogue.plan(spec)
-    own = _spans(spans, shards, len(tables))
+    own = _spans(spans, shards, len(tables), spec.unit)
     checked = [_checked(rows, spec, number, own) for number, rows in enumerate(tables)]
     responders = [
         Responder(
@@ -122,21 +126,56 @@ def _tables(shards: Any, spec: JobSpec) -> list[Any]:  # noqa: ANN401  # whateve
     return tables
 
 
-def _spans(spans: Any, shards: Any, parties: int) -> list[Span | None]:  # noqa: ANN401  # whatever was given
+def _spans(spans: Any, shards: Any, parties: int, unit: PrivacyUnit) -> list[Span | None]:  # noqa: ANN401
     """List the shards' spans; shards with names have spans with names."""
     if spans is None:
         return [None] * parties
-    named = isinstance(shards, Mapping)
-    if named != isinstance(spans, Mapping) or (named and not spans.keys() <= shards.keys()):
+    if unit.is_row:
+        raise InvalidParameterError(
+            f"Spans are for shares of a matrix; this job's unit is {unit}.",
+            "Leave spans out; or give shares of a matrix, and a unit that is about one: entry or spectral.",
+        )
+    own = _listed(spans, shards)
+    if len(own) != parties:
+        raise InvalidParameterError(
+            f"There are {parties} shards and {len(own)} spans.", "Give each shard a Span, or None where it has none."
+        )
+    _require_apart(own)
+    return own
+
+
+def _listed(spans: Any, shards: Any) -> list[Span | None]:  # noqa: ANN401  # whatever was given
+    """Put spans in the order of the shards."""
+    if not isinstance(spans, Iterable):
+        raise InvalidTypeError(f"The spans are of type {type(spans).__name__}.", _EACH_A_SPAN)
+    if isinstance(shards, Mapping) and isinstance(spans, Mapping) and spans.keys() <= shards.keys():
+        own = [spans.get(name) for name in shards]
+    elif isinstance(shards, Mapping) or isinstance(spans, Mapping):
         raise InvalidParameterError(
             "The spans are not named as the shards are.", "List both, or give both the same names."
         )
-    own = [spans.get(name) for name in shards] if named else list(spans)
-    if len(own) != parties or not all(isinstance(each, Span | None) for each in own):
-        raise InvalidParameterError(
-            f"There are {parties} shards, and not a span for each.", "Give each a Span, or None where it has none."
-        )
+    else:
+        own = list(spans)
+    strangers = [each for each in own if not isinstance(each, Span | None)]
+    if strangers:
+        raise InvalidTypeError(f"A span is {strangers[0]!r:.80}.", _EACH_A_SPAN)
     return own
+
+
+def _require_apart(spans: Sequence[Span | None]) -> None:
+    """Refuse spans that cannot be of one table whose rows are divided: here all are seen, as nowhere else."""
+    told = sorted(((span, number) for number, span in enumerate(spans, 1) if span), key=lambda each: each[0].start)
+    if len({span.of for span, _ in told}) > 1:
+        raise InvalidParameterError(
+            "The spans are of tables of different numbers of rows.",
+            "Give all the same `of`: how many rows the whole table has.",
+        )
+    for (span, number), (after, other) in pairwise(told):
+        if span.start + span.rows > after.start:
+            raise InvalidParameterError(
+                f"The spans of shards {number} and {other} both have row {after.start}.",
+                "Give each row of the table to one shard: `rows` is how many there are from `start` on.",
+            )
 
 
 def _checked(rows: Any, spec: JobSpec, number: int, spans: Sequence[Span | None]) -> CheckedRows:  # noqa: ANN401

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .spec import MAX_DIMENSION, check_whole
+from .spec import MAX_DIMENSION, check, check_whole
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """``rows`` rows from ``start`` on, counted from 0, of a table ``of`` so many rows over all providers.
+
+    ``rows`` is how many, and not where they end: ``Span(8, 4, 20)`` is the rows 8 to 11 of 20.
 
     Whoever declares it must know it from how the table was divided. Rows that merely happen to be zero are own rows: a
     span that was cut down to where the data are would give away where they are.
@@ -27,9 +29,15 @@ class Span:
 
     def __post_init__(self) -> None:
         """Refuse what no table has; whole numbers of other kinds become Python's."""
-        of = check_whole("the number of rows in all", self.of, least=1, most=MAX_DIMENSION - 1)
-        rows = check_whole("the number of own rows", self.rows, least=1, most=of)
-        start = check_whole("the first row's place", self.start, least=0, most=of - rows)
+        of = check_whole("of, the number of rows of the whole table,", self.of, least=1, most=MAX_DIMENSION - 1)
+        rows = check_whole("rows, the number of own rows,", self.rows, least=1, most=of)
+        start = check_whole("start, the place of the first own row,", self.start, least=0, most=of - 1)
+        check(
+            start + rows <= of,
+            f"From start, row {start}, {rows} rows go up to row {start + rows - 1}, and the last of {of} is {of - 1}.",
+            "Give start (the first own row, counted from 0), rows (how many are own, and not where they end) and of "
+            "(how many rows the whole table has).",
+        )
         for name, value in (("start", start), ("rows", rows), ("of", of)):
             object.__setattr__(self, name, value)
 

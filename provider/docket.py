@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -20,7 +21,7 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.plan import Step, events
 from dpspca.common.privacy.accountant import Filter, cost_units, slack_units
 from dpspca.common.privacy.keystream import WordSource
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import MAX_COMPONENT_ENTRIES, JobSpec
 from dpspca.common.transport import wire
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName
@@ -29,7 +30,7 @@ from dpspca.common.transport.signing import JobEnvelope, SignedJob, require_stil
 from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
-from .arrivals import Arrivals, DataSet
+from .arrivals import Arrivals, DataSet, WaitingRoom
 from .entropy import SystemEntropy
 from .ledger import Ledger, Limits, MemoryLedger, Opening
 from .matrix_shard import MatrixShard
@@ -40,8 +41,10 @@ from .respond import Responder
 from .shard import Shard, Strategy
 
 MAX_OPEN_JOBS: Final = 64
-"""Jobs that are kept ready; of more, those asked about least recently are opened again when they are asked about."""
-
+"""Jobs that are kept ready; of more, those asked about least recently are opened again when they are asked about. No
+more than so many have a question that waits for rows."""
+MAX_WAITING_BYTES: Final = 2 * 8 * MAX_COMPONENT_ENTRIES
+"""Of the contents of questions that wait for rows, one of each job: as much as two of the largest bases."""
 BLIND_BYTES: Final = 16
 ENDS: Final = frozenset({"done", "failed", "cancelled"})
 """How a coordinator says that a job ended."""
@@ -105,8 +108,11 @@ class OpenJob:
     responder: Responder
     receipt: Callable[[], pb.Receipt | None]
     """Makes what is handed out with an answer, if anything is."""
-    ready: Callable[[Step], Awaitable[None]]
-    """Waits until the rows that a question is about are there, or refuses; it holds no thread and nobody's turn."""
+    ready: Callable[[Step, int], Awaitable[None]]
+    """Waits until the rows that a question of so many bytes is about are there, or refuses; it holds no thread and
+    nobody's turn."""
+    still: Callable[[], None]
+    """Refuses if the job is to be believed no longer."""
     name: str = field(init=False)
     """What the job is called everywhere."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -120,19 +126,47 @@ class OpenJob:
         Whoever asked may be gone before the thread is done; the next question waits for it all the same, so that no
         number of connections makes more than one answer of a job at once.
         """
-        await self.ready(self.plan[position])
+        await self.ready(self.plan[position], question.size)
         await self._turn.acquire()
         work = asyncio.ensure_future(asyncio.to_thread(self._answer, position, question))
         work.add_done_callback(self._done)
         return await asyncio.shield(work)
 
     def _answer(self, position: int, question: wire.QuestionReader) -> tuple[memoryview, pb.Receipt | None]:
+        self.still()  # which may have changed while rows, the turn and a thread were waited for
         return wire.answer_content(self.responder.respond(position, question.query())), self.receipt()
 
     def _done(self, work: "asyncio.Future[tuple[memoryview, pb.Receipt | None]]") -> None:
         self._turn.release()
         if not work.cancelled():
             work.exception()  # seen, even if nobody waits for it any more
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """Waits for the rows that a question is about where they arrive, before a unit of the budget is touched.
+
+    For as long as the analyst gave for an answer, and no longer than the job is believed. A question about rows that
+    are there takes nobody's place among those that wait.
+    """
+
+    rows: DataSet
+    shard: Shard | MatrixShard
+    seconds: int
+    still: Callable[[], None]
+    room: WaitingRoom
+
+    async def __call__(self, step: Step, size: int) -> None:
+        if not isinstance(self.rows, Arrivals) or not isinstance(self.shard, Shard):
+            return
+        reach = self.shard.reach(step)
+        try:
+            with nullcontext() if self.rows.count >= reach else self.room.place(size):
+                async with asyncio.timeout(self.seconds):
+                    await self.rows.until(reach, self.still)
+        except TimeoutError:
+            what = f"The rows for '{step.name}' were not ready within {self.seconds} seconds."
+            raise RefusedError(what, "Give more answer_seconds, or ask about fewer rows.") from None
 
 
 class Docket:
@@ -144,6 +178,7 @@ class Docket:
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self._shards: dict[str, tuple[_Bounds, Shard | MatrixShard]] = {}
         """Of each data set the rows as the last job used them, and how many of each person's, and in all."""
+        self._waiting = WaitingRoom(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
         self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
 
     def find(self, name: str) -> OpenJob | None:
@@ -178,6 +213,7 @@ class Docket:
         settings.ledger.expire(settings.clock().timestamp())
         settings.ledger.open(self._opening(signed, envelope, spec, analyst), Limits(*rules.limits(analyst)))
         slot = envelope.audience.index(me.name.name)
+        still = partial(self._require_still, signed, envelope)
         responder = Responder(spec, shard, settings.ledger, settings.words(), job=signed.job_id, slot=slot)
         opened = self._jobs[signed.job_id] = OpenJob(
             signed,
@@ -185,7 +221,8 @@ class Docket:
             catalogue.plan(spec),
             responder,
             self._receipt,
-            partial(self._until_there, signed, envelope, spec, shard),
+            _Wait(settings.data_sets[envelope.dataset], shard, spec.answer_seconds, still, self._waiting),
+            still,
         )
         while len(self._jobs) > MAX_OPEN_JOBS:
             self._jobs.popitem(last=False)
@@ -198,23 +235,6 @@ class Docket:
             spec.budget.delta,
         )
         return opened
-
-    async def _until_there(
-        self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, shard: Shard | MatrixShard, step: Step
-    ) -> None:
-        """Wait for the rows that a question is about where they arrive, before a unit of the budget is touched.
-
-        For as long as the analyst gave for an answer, and no longer than the job is believed.
-        """
-        rows = self._settings.data_sets[envelope.dataset]
-        if not isinstance(rows, Arrivals) or not isinstance(shard, Shard):
-            return
-        try:
-            async with asyncio.timeout(spec.answer_seconds):
-                await rows.until(shard.reach(step), partial(self._require_still, signed, envelope))
-        except TimeoutError:
-            what = f"The rows for '{step.name}' did not arrive within {spec.answer_seconds} seconds."
-            raise RefusedError(what, "Give more answer_seconds, or ask about fewer rows.") from None
 
     def _receipt(self) -> pb.Receipt | None:
         """Sign how far the ledger has come, if others are to know."""
@@ -259,6 +279,9 @@ class Docket:
 def _prepared(rows: DataSet, spec: JobSpec, bounds: _Bounds, least_bound: float | None) -> Shard | MatrixShard:
     a_person, limit = bounds
     if isinstance(rows, CheckedRows):
+        if rows.persons is not None and not spec.unit.is_row:
+            # Before rows are left out: what is left must not show in a refusal, and of a matrix none may be.
+            raise RefusedError("Rows of this data set are persons', and no matrix.", "Ask for a unit of rows.")
         held = rows.bounded(a_person).first(limit)
         if not spec.unit.is_row:
             return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)

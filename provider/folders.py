@@ -13,7 +13,8 @@ be another in its place, and others would move.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from stat import S_ISDIR, S_ISREG
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
@@ -22,6 +23,34 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 
 from .preparation import CheckedRows, check_rows
+
+
+class UnreadableError(InvalidDataError):
+    """Something could not be read just now, whatever it holds: the next attempt may go well."""
+
+
+class Stamp(NamedTuple):
+    """Which file it is, under whatever name, and by which a change of it shows."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, file: Path) -> Self:
+        """Look at a file, or at what it is a link to. What is no file is refused: a pipe would be read for ever."""
+        try:
+            found = file.stat()
+        except OSError as problem:
+            raise UnreadableError(
+                f"{file} cannot be read: {problem.strerror or problem}.", "Check whose it is."
+            ) from None
+        if S_ISDIR(found.st_mode):
+            raise InvalidDataError(f"{file} is a folder within a data set.", "Put its files beside the others.")
+        if not S_ISREG(found.st_mode):
+            raise InvalidDataError(f"{file} is no file.", "Put files of rows alone into the folder of a data set.")
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +85,34 @@ class Form:
             )
 
 
-def files_of(folder: Path) -> list[Path]:
+def files_of(folder: Path) -> dict[Path, Stamp]:
     """List a folder's files in the order of their names; those whose name begins with a dot are passed over.
 
     File managers do so. What is no file is refused: a folder that was forgotten would otherwise be rows that are
-    silently missing.
+    silently missing. So are two names of one file, by a link of either kind: its rows would be there twice, in two
+    blocks of which each is paid for as if it held the row alone. Files that are alike are not refused, for that would
+    tell of what is in them.
     """
     try:
         files = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
     except OSError as problem:
-        raise InvalidDataError(f"{folder} cannot be read: {problem.strerror}.", "Check whose folder it is.") from None
+        raise UnreadableError(f"{folder} cannot be read: {problem.strerror}.", "Check whose folder it is.") from None
     if not files:
         raise InvalidDataError(f"{folder} holds no file.", "Put at least one there, or name a file.")
-    for each in files:
-        if each.is_dir():
-            raise InvalidDataError(f"{each} is a folder within a data set.", "Put its files beside the others.")
-    return files
+    stamps = {each: Stamp.of(each) for each in files}
+    named: dict[tuple[int, int], Path] = {}
+    for each, stamp in stamps.items():
+        first = named.setdefault(stamp[:2], each)
+        if first != each:
+            raise InvalidDataError(
+                f"{each} is {first.name} under another name: its rows would count twice.", "Remove one of the two."
+            )
+    return stamps
 
 
 def read_folder(folder: Path, read: Callable[[Path], CheckedRows], *, least: int) -> CheckedRows:
     """Read every file with ``read``, and refuse them where they do not fit together, or hold too few rows."""
-    files = files_of(folder)
+    files = list(files_of(folder))
     parts = [read(each) for each in files]
     form = Form.of(files[0], parts[0])
     for file, part in zip(files, parts, strict=True):

@@ -68,6 +68,10 @@ class Matrix(Protocol):
 
 def declared(share: CheckedRows, span: Span) -> CheckedRows:
     """Give a share its span, or refuse what is no share of such rows: to be done at the start, whatever jobs come."""
+    if share.persons is not None:
+        raise InvalidDataError(
+            "Its rows are said to be persons'.", "A matrix has none: take away what is said of persons, or the span."
+        )
     _check_symmetric(share)
     columns = share.dimension - span.of
     if columns < 1:

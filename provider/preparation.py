@@ -105,7 +105,7 @@ class CheckedRows:
         form = (matrix.shape, len(parts), [part.dtype.str for part in parts], self.names)
         found = sha256(repr(form if self.span is None else (*form, astuple(self.span))).encode())
         for part in parts if self.persons is None else [*parts, self.persons]:
-            found.update(np.ascontiguousarray(part).data.cast("B"))
+            found.update(np.ascontiguousarray(part).reshape(-1).data)
         return found.hexdigest()
 
     def bounded(self, rows_per_person: int) -> "CheckedRows":
@@ -159,6 +159,24 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
     if np.abs(values).max(initial=0.0) > LARGEST:
         raise InvalidDataError(f"An entry is larger than {LARGEST:.0e}.", "Rescale the columns.")
     return CheckedRows(matrix, names)
+
+
+def rows_or_zeros(rows: Any) -> tuple[CheckedRows, bool]:  # noqa: ANN401
+    """Take rows whatever their numbers are, and as few as none: one that cannot be used counts as a row of zeros.
+
+    That is one with an entry that is not finite, or too large; which it is follows from that row alone, so that no
+    row has a part in whether others are answered about. Tell whether there was one.
+    """
+    matrix = _csr(rows) if scipy.sparse.issparse(rows) else _dense(rows)
+    _check_size(*matrix.shape, least=0)
+    if not isinstance(matrix, np.ndarray):
+        good = np.abs(matrix.data) <= LARGEST  # which NaN is not
+        if not good.all():
+            whose = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+            matrix.data[np.isin(whose, whose[~good])] = 0  # in a copy that is nobody else's
+        return CheckedRows(matrix), not good.all()
+    usable: NDArray[np.bool_] = np.abs(matrix).max(axis=1) <= LARGEST
+    return CheckedRows(matrix if usable.all() else np.where(usable[:, None], matrix, 0.0)), not usable.all()
 
 
 def check_names(names: tuple[str, ...] | None, schema: Schema) -> None:
@@ -291,7 +309,7 @@ def _check_size(rows: int, columns: int, *, least: int) -> None:
             f"Found array with 0 feature(s) (shape=({rows}, 0)) while a minimum of 1 is required.",
             "Give at least one column.",
         )
-    if rows == 0:
+    if rows == 0 and least:
         raise InvalidDataError("Found array with 0 sample(s), no rows at all.", "Give at least two rows.")
     if rows < least:
         raise InvalidDataError("There is one row (n_samples = 1).", "Give at least two rows: one shows no variation.")

@@ -5,10 +5,11 @@ What is wrong with a cell is told by its place and its kind, never by what it ho
 """
 
 import csv
-import zipfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
@@ -22,8 +23,8 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.spec import Schema
 
-from .folders import read_folder
-from .preparation import CheckedRows, check_rows
+from .folders import UnreadableError, read_folder
+from .preparation import CheckedRows, check_rows, rows_or_zeros
 
 _Table: TypeAlias = tuple[Any, tuple[str, ...] | None]
 """Rows as a file holds them, and their columns' names where it tells them."""
@@ -51,6 +52,19 @@ def read_file(path: Path) -> CheckedRows:
     return _read(path, least=1)
 
 
+def read_arriving(path: Path) -> tuple[CheckedRows, bool]:
+    """Read a file that came while others were answered about: no row of it is to show by whether there are answers.
+
+    So a row that cannot be used counts as one of zeros, and whether there was such a row is told besides. There may be
+    no rows at all, as of a day on which nobody came. What is no table of numbers is refused as ever.
+    """
+    reader = _reader(path, _ARRIVING)
+    with _in_words(path):
+        table, names = reader(path)
+        rows, mended = rows_or_zeros(table)
+        return replace(rows, names=names), mended
+
+
 def _read_persons(path: Path, rows: int) -> NDArray[np.intp]:
     """Give every person a number; what they are called is not kept."""
     try:
@@ -70,18 +84,34 @@ def _read_persons(path: Path, rows: int) -> NDArray[np.intp]:
 def _read(path: Path, least: int) -> CheckedRows:
     if path.is_dir():
         return read_folder(path, read_file, least=least)
-    reader = READERS.get(path.suffix)
-    if reader is None:
-        known = ", ".join(READERS)
-        raise MissingExtraError(f"Files ending in {path.suffix!r} are not read.", f"Use one of: {known}.")
-    try:
+    reader = _reader(path, READERS)
+    with _in_words(path):
         table, names = reader(path)
         return replace(check_rows(table, least=least), names=names)
+
+
+def _reader(path: Path, readers: "_Readers") -> "_Reader":
+    reader = readers.get(path.suffix)
+    if reader is None:
+        known = ", ".join(readers)
+        raise MissingExtraError(f"Files ending in {path.suffix!r} are not read.", f"Use one of: {known}.")
+    return reader
+
+
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """Say of a file what is wrong with it, whatever its bytes set off in those who read them."""
+    try:
+        yield
+    except DpspcaError as problem:
+        raise InvalidDataError(f"{path}: {problem.what}", problem.remedy) from None
     except OSError as problem:
-        raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as problem:
-        if isinstance(problem, DpspcaError):
-            raise InvalidDataError(f"{path}: {problem.what}", problem.remedy) from None
+        raise UnreadableError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
+    except MemoryError:
+        raise UnreadableError(
+            f"{path} takes more memory than there is.", "Divide it, or write it anew if it is not that large."
+        ) from None
+    except Exception:  # noqa: BLE001  # zlib's, the tokenizer's, and of any kind
         raise InvalidDataError(
             f"{path} does not hold a table of numbers.",
             "Write it anew: .npy with numpy.save and without pickles, .npz with scipy.sparse.save_npz.",
@@ -97,14 +127,14 @@ def _read_sparse(path: Path) -> _Table:
         return scipy.sparse.csr_array(scipy.sparse.load_npz(file)), None
 
 
-def _read_text(path: Path) -> _Table:
-    """Read comma-separated numbers under one line of column names."""
+def _read_text(path: Path, *, lenient: bool = False) -> _Table:
+    """Read comma-separated numbers under one line of column names; leniently, NaN and infinity are, and no rows are."""
     # The mark that some programs write before UTF-8 is no part of a name, and bytes of another encoding are told
     # as such where they are met.
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
         lines = _lines(text)
         names = _names(next(lines, (1, []))[1])
-        return _numbers(names, lines), names
+        return _numbers(names, lines, lenient=lenient), names
 
 
 def _lines(text: Iterator[str]) -> Iterator[_Line]:
@@ -140,7 +170,7 @@ def _names(cells: list[str]) -> tuple[str, ...]:
     return names
 
 
-def _numbers(names: tuple[str, ...], lines: Iterator[_Line]) -> FloatArray:
+def _numbers(names: tuple[str, ...], lines: Iterator[_Line], *, lenient: bool) -> FloatArray:
     """Read the rows, number by number: as text they would take ten times the room."""
     numbers = array("d")
     for line, cells in lines:
@@ -148,15 +178,15 @@ def _numbers(names: tuple[str, ...], lines: Iterator[_Line]) -> FloatArray:
             row = list(map(float, cells))
         except ValueError:
             row = []
-        if len(row) != len(names) or not all(map(isfinite, row)):
-            raise _fault(line, names, cells)
+        if len(row) != len(names) or not (lenient or all(map(isfinite, row))):
+            raise _fault(line, names, cells, _is_number if lenient else _is_finite)
         numbers.extend(row)
-    if not numbers:
+    if not numbers and not lenient:
         raise InvalidDataError("There is no row under the line of names.", _FORM)
     return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(names))
 
 
-def _fault(line: int, names: tuple[str, ...], cells: Sequence[str]) -> InvalidDataError:
+def _fault(line: int, names: tuple[str, ...], cells: Sequence[str], usable: Callable[[str], bool]) -> InvalidDataError:
     """Say what is wrong with a line."""
     if not cells:
         return InvalidDataError(f"Line {line} is blank, and others follow.", "Remove it, or fill it in.")
@@ -165,7 +195,7 @@ def _fault(line: int, names: tuple[str, ...], cells: Sequence[str]) -> InvalidDa
             f"Line {line} has {_counted(len(cells), 'cell')} under {_counted(len(names), 'name')}.",
             "Give every row as many cells as the first line has names.",
         )
-    bad = next(index for index, cell in enumerate(cells) if not (_is_number(cell) and isfinite(float(cell))))
+    bad = next(index for index, cell in enumerate(cells) if not usable(cell))
     kind, remedy = _kind(cells[bad])
     return InvalidDataError(f"Line {line}, {_column(names, cells, bad)} holds {kind}, not a number.", remedy)
 
@@ -207,6 +237,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-READERS: Final[Mapping[str, Callable[[Path], _Table]]] = MappingProxyType(
-    {".npy": _read_array, ".npz": _read_sparse, ".csv": _read_text}
-)
+def _is_finite(text: str) -> bool:
+    return _is_number(text) and isfinite(float(text))
+
+
+_Reader: TypeAlias = Callable[[Path], _Table]
+_Readers: TypeAlias = Mapping[str, _Reader]
+
+READERS: Final[_Readers] = MappingProxyType({".npy": _read_array, ".npz": _read_sparse, ".csv": _read_text})
+_ARRIVING: Final[_Readers] = MappingProxyType({**READERS, ".csv": partial(_read_text, lenient=True)})

@@ -2,8 +2,9 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
@@ -15,6 +16,12 @@ _LAST_PORT: Final = 65_535
 _MOST_MEBIBYTES: Final = 2**30
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared with, not listened on
 _SAMPLES: Final = "deploy/samples shows what belongs there."
+_TABLES: Final = ("data_sets", "arriving", "persons", "spans")
+_OF_ROWS_READ_ONCE: Final = {
+    "persons": "There a row is protected, and no person with several: if nobody has two, leave persons out; "
+    "else name the folder under data_sets, where it is read once.",
+    "spans": "A matrix does not arrive row by row: name its file under data_sets.",
+}
 
 
 class Address(str):
@@ -61,6 +68,8 @@ Mebibytes: TypeAlias = int | None
 OptionalPath: TypeAlias = Path | None
 OptionalPaths: TypeAlias = dict[str, Path] | None
 Spans: TypeAlias = dict[str, Span] | None
+_Tables: TypeAlias = Mapping[str, dict[str, Any] | None]
+"""What a provider's settings say of data sets, as it stands there; None for what is no table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +87,7 @@ class CoordinatorConfig:
 class ProviderConfig:
     """What a provider is told; ``data_sets`` maps the names that jobs use to files, ``persons`` to whose rows they are.
 
-    ``arriving`` maps other names to folders to which files are added while the daemon runs.
+    ``arriving`` maps other names to folders to which files are added while the daemon runs. One of the two has a name.
 
     ``spans`` says of shares of a divided table which of its rows are this provider's own.
 
@@ -89,7 +98,7 @@ class ProviderConfig:
     identity: Path
     revocations: Path
     policy: Path
-    data_sets: dict[str, Path]
+    data_sets: dict[str, Path] = field(default_factory=dict)
     persons: OptionalPaths = None
     spans: Spans = None
     arriving: OptionalPaths = None
@@ -142,14 +151,14 @@ def kind_of(raw: dict[str, Any]) -> type[Any]:
     """Tell by its keys which program a file of settings is for."""
     if "listen" in raw:
         return CoordinatorConfig
-    return ProviderConfig if raw.keys() & {"data_sets", "revocations"} else AnalystConfig
+    return ProviderConfig if raw.keys() & {"data_sets", "arriving", "revocations"} else AnalystConfig
 
 
 def faults(kind: type[AnyConfig], path: Path, raw: dict[str, Any]) -> Iterator[InvalidParameterError]:
     """Give everything that is wrong with a program's settings."""
     known = {each.name: each for each in fields(kind)}
     unknown = sorted(set(raw) - set(known))
-    missing = sorted(name for name, each in known.items() if name not in raw and each.default is MISSING)
+    missing = sorted(name for name, each in known.items() if name not in raw and _is_needed(each))
     for keys, what, remedy in ((unknown, "does not know", "Remove or correct"), (missing, "lacks", "Add")):
         if keys:
             yield InvalidParameterError(f"{path} {what} {', '.join(keys)}.", f"{remedy} it: {_SAMPLES}")
@@ -158,25 +167,65 @@ def faults(kind: type[AnyConfig], path: Path, raw: dict[str, Any]) -> Iterator[I
             _value(path, each, raw[each.name])
         except InvalidParameterError as problem:
             yield problem
-    yield from _strays(path, raw)
+    if kind is ProviderConfig:
+        tables = {key: told if isinstance(told := raw.get(key, {}), dict) else None for key in _TABLES}
+        for what, remedy in (*_strays(tables), *_twice(path.parent, tables)):
+            yield InvalidParameterError(f"{path}{what}", remedy)
 
 
-def _strays(path: Path, raw: dict[str, Any]) -> Iterator[InvalidParameterError]:
-    """Find what is said about data sets that are not there, or are there twice."""
-    offered = raw.get("data_sets")
-    for key in ("persons", "spans"):
-        named = raw.get(key)
-        if isinstance(named, dict) and isinstance(offered, dict):
-            for name in sorted(named.keys() - offered.keys()):
-                yield InvalidParameterError(
-                    f"{path}: {key} names {name!r:.80}, which is no data set.", "Name it as data_sets does."
-                )
-    arriving = raw.get("arriving")
-    if isinstance(arriving, dict) and isinstance(offered, dict):
-        for name in sorted(arriving.keys() & offered.keys()):
-            yield InvalidParameterError(
-                f"{path}: {name!r:.80} is under arriving and under data_sets.", "Give two data sets two names."
+def _is_needed(key: "Field[Any]") -> bool:
+    return key.default is MISSING and key.default_factory is MISSING
+
+
+def _strays(tables: _Tables) -> Iterator[tuple[str, str]]:
+    """Find what is said about data sets of which it cannot be said, or that are not there, or none that is."""
+    read, arriving = tables["data_sets"], tables["arriving"]
+    if read is None or arriving is None:  # no tables, which has been told
+        return
+    if not read and not arriving:
+        yield " offers no data set.", f"Name one under data_sets, or under arriving: {_SAMPLES}"
+    for key, remedy in _OF_ROWS_READ_ONCE.items():
+        for name in sorted(set(tables[key] or ()) - read.keys()):
+            if name in arriving:
+                yield f": {key} names {name!r:.80}, whose rows arrive.", remedy
+            else:
+                yield f": {key} names {name!r:.80}, which is no data set.", "Name it as data_sets does."
+    persons, spans = tables["persons"] or {}, tables["spans"] or {}
+    for name in sorted(persons.keys() & spans.keys()):
+        yield (
+            f": {name!r:.80} has persons and a span.",
+            "Rows of a matrix are nobody's, and none of them may be left out: take one of the two away.",
+        )
+
+
+def _twice(folder: Path, tables: _Tables) -> Iterator[tuple[str, str]]:
+    """Find data sets under two names: each has a budget of its own, and both would be spent on the same rows.
+
+    Paths are compared, through links, and not what files hold: of a copy nobody can tell here.
+    """
+    offered = [
+        (key, name, *_places(folder / place))
+        for key in ("data_sets", "arriving")
+        for name, place in (tables[key] or {}).items()
+        if isinstance(place, str)
+    ]
+    for (key, name, place, around), (other_key, other, other_place, other_around) in combinations(offered, 2):
+        if name == other:
+            yield f": {name!r:.80} is under {other_key} and under {key}.", "Give two data sets two names."
+        if place in other_around or other_place in around:
+            yield (
+                f": {name!r:.80} under {key} and {other!r:.80} under {other_key} hold the same rows.",
+                "Rows have one budget, and so one name: take one of the two away, or give it another file or folder.",
             )
+
+
+def _places(path: Path) -> tuple[Path, set[Path]]:
+    """Say where a file or folder is, through links, and that with the folders of which it may be a part."""
+    try:
+        place = path.resolve()
+        return place, {place, place.parent, path.parent.resolve()}
+    except (OSError, RuntimeError, ValueError):  # no path at all, which is told when it is opened
+        return path, {path}
 
 
 def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN401  # an address, a path, or paths

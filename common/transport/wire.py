@@ -113,6 +113,11 @@ class QuestionReader:
         self._basis_hash = sha256()
 
     @property
+    def size(self) -> int:
+        """Bytes of content that it has room for."""
+        return self._announced.size
+
+    @property
     def complete(self) -> bool:
         """Tell whether all content has come."""
         return self._received == self._announced.size

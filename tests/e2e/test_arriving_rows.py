@@ -149,7 +149,7 @@ def test_a_provider_whose_rows_never_come_is_left_out_and_has_spent_nothing(play
             assert (await job.result()).statement.parties == 1
         reasons = {each.name: each.reason for each in (await job.status()).participants}
         assert any(
-            words in reasons["north"] for words in ("No answer to question 2", "did not arrive within 5 seconds")
+            words in reasons["north"] for words in ("No answer to question 2", "were not ready within 5 seconds")
         )
         assert not reasons["south"]
         assert office.spent() == 0
@@ -164,7 +164,7 @@ def test_where_everybody_is_needed_the_job_fails_with_the_reason_and_has_spent_n
     async def scene(office: Office) -> None:
         job = await office.submit(streaming(answer_seconds=5, minimum_parties=2))
         async with asyncio.timeout(LONG):
-            with pytest.raises(JobFailedError, match=r"north: .*(No answer to question 2|did not arrive)"):
+            with pytest.raises(JobFailedError, match=r"north: .*(No answer to question 2|were not ready)"):
                 await job.result()
         assert office.spent() == 0
 

@@ -18,15 +18,14 @@ coordinator = "127.0.0.1:1"
 identity = "identity"
 revocations = "revoked.pem"
 policy = "policy.toml"
-[data_sets]
 [arriving]
-visits = "visits"
+measurements = "measurements"
 """
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "visits").mkdir()
+    (tmp_path / "measurements").mkdir()
     (tmp_path / "provider.toml").write_text(SETTINGS)
     (tmp_path / "policy.toml").write_text(lax_policy("row-replace-one", "other"))
     return tmp_path
@@ -38,17 +37,17 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], fol
 
 
 def test_what_arrives_is_offered_and_looked_at(folder: Path, here: Callable[..., Ended]) -> None:
-    np.save(folder / "visits" / "2026-01.npy", np.eye(3))
+    np.save(folder / "measurements" / "2026-01.npy", np.eye(3))
     (rows,) = data_sets_of(read_config(ProviderConfig, folder / "provider.toml")).values()
     assert isinstance(rows, Arrivals)
     assert (rows.count, rows.dimension) == (3, 3)
     assert here("config", "check", "provider.toml").code == 0
     told = here("doctor", "--config", "provider.toml").out
-    assert "visits: 3 rows of 3 columns, and more may arrive." in told
-    assert "It does not name visits: every job on that is refused." in told
+    assert "measurements: 3 rows of 3 columns, and more may arrive." in told
+    assert "It does not name measurements: every job on that is refused." in told
 
 
 def test_an_empty_folder_is_told_before_and_at_the_start(folder: Path, here: Callable[..., Ended]) -> None:
-    assert any("visits holds no file" in line for line in here("doctor", "--config", "provider.toml").wrongs)
+    assert any("measurements holds no file" in line for line in here("doctor", "--config", "provider.toml").wrongs)
     with pytest.raises(InvalidDataError, match="holds no file"):
         data_sets_of(read_config(ProviderConfig, folder / "provider.toml"))

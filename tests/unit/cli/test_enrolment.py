@@ -165,7 +165,7 @@ def test_a_revocation_list_that_is_none_is_told_with_its_path(here: Callable[...
     (tmp_path / "revoked.pem").write_text("nonsense")
     (tmp_path / "north.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
-        "[data_sets]\n"
+        '[data_sets]\ncohort = "rows.csv"\n'
     )
     said = here("provider", "start", "--config", "north.toml").complaint
     assert said.startswith("revoked.pem: The revocation list cannot be read. ")

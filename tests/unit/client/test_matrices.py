@@ -56,7 +56,7 @@ def test_the_table_s_singular_vectors_and_values_are_found() -> None:
 
 @pytest.mark.parametrize(("start", "total"), [(-1, 9), (3, 5), (0, 2), (0, 2**24), (0.5, 9)])
 def test_rows_that_have_no_place_are_refused(start: int, total: int) -> None:
-    with pytest.raises(DpspcaError, match=r"place|rows in all"):
+    with pytest.raises(DpspcaError, match=r"place|whole table"):
         dilation(np.ones((3, 4)), start, total)
 
 
@@ -134,11 +134,17 @@ def test_spans_come_in_the_order_or_under_the_names_of_the_shards() -> None:
 @pytest.mark.parametrize(
     ("spans", "why"),
     [
-        ([Span(0, 6, 12)], "2 shards, and not a span for each"),
-        ([Span(0, 6, 12), (6, 6, 12)], "2 shards, and not a span for each"),
+        ([Span(0, 6, 12)], "2 shards and 1 spans"),
+        ([Span(0, 6, 12), (6, 6, 12)], r"A span is \(6, 6, 12\)\. Give a list, .* of a Span\(start, rows, of\)"),
+        (Span(0, 6, 12), r"The spans are of type Span\. Give a list"),
+        (5, r"The spans are of type int\. Give a list"),
+        ("ab", r"A span is 'a'"),
+        ([Span(0, 7, 12), Span(6, 6, 12)], "The spans of shards 1 and 2 both have row 6"),
+        ([Span(6, 6, 12), Span(5, 2, 12)], "The spans of shards 2 and 1 both have row 6"),
+        ([Span(0, 6, 12), Span(6, 6, 13)], "of tables of different numbers of rows"),
         ({"north": Span(0, 6, 12)}, "not named as the shards are"),
         ([Span(6, 6, 12), Span(0, 6, 12)], r"Shard 1 of 2: An entry of the matrix lies outside"),
-        ([Span(0, 6, 12), Span(0, 6, 17)], r"Shard 2 of 2: The matrix has 17 columns: too few"),
+        ([Span(0, 6, 17), None], r"Shard 1 of 2: The matrix has 17 columns: too few"),
     ],
 )
 def test_spans_that_do_not_fit_the_shards_are_refused(spans: Any, why: str) -> None:
@@ -153,7 +159,8 @@ def test_names_that_no_shard_has_are_refused() -> None:
         simulate({"north": shares[0]}, job(17), spans={"south": spans[1]})
 
 
-def test_a_span_of_rows_under_a_unit_of_rows_is_refused_unless_they_are_a_share() -> None:
+def test_spans_of_a_job_about_rows_are_refused_whatever_the_shards_are() -> None:
     spec = replace(job(6), unit=PrivacyUnit.ROW_REPLACE_ONE, components=1, algorithm="dps-pca", options={"sparsity": 3})
-    with pytest.raises(DpspcaError, match="50 rows and 6 columns"):
-        simulate([np.random.default_rng(0).standard_normal((50, 6))], spec, spans=[Span(0, 1, 2)])
+    for shard in (np.random.default_rng(0).standard_normal((50, 6)), dilation(np.ones((2, 4)), 0, 2)):
+        with pytest.raises(DpspcaError, match="Spans are for shares of a matrix; this job's unit is row-replace-one"):
+            simulate([shard], spec, spans=[Span(0, 2, 2)])

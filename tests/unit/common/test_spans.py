@@ -17,12 +17,21 @@ def test_spans_that_divide_a_table_are_silent_everywhere_but_once() -> None:
     assert (sum(~each.silent(9) for each in spans) == [1] * 7 + [3] * 2).all()
 
 
-@pytest.mark.parametrize(
-    "wrong", [(-1, 2, 5), (4, 2, 5), (0, 0, 5), (0, 6, 5), (0, 1, 0), (5, 1, 5), (0, 1, 2**24), (0, -1, 5)]
-)
+@pytest.mark.parametrize("wrong", [(-1, 2, 5), (0, 0, 5), (0, 6, 5), (0, 1, 0), (5, 1, 5), (0, 1, 2**24), (0, -1, 5)])
 def test_rows_that_no_table_has_are_refused(wrong: tuple[int, int, int]) -> None:
     with pytest.raises(InvalidParameterError, match="it must lie between"):
         Span(*wrong)
+
+
+@pytest.mark.parametrize(("start", "rows", "of"), [(8, 20, 20), (4, 2, 5), (1, 5, 5)])
+def test_an_end_in_place_of_a_number_of_rows_is_refused_and_the_arguments_are_explained(
+    start: int, rows: int, of: int
+) -> None:
+    with pytest.raises(
+        InvalidParameterError, match=rf"go up to row {start + rows - 1}, and the last of {of}"
+    ) as caught:
+        Span(start, rows, of)
+    assert "rows (how many are own, and not where they end)" in str(caught.value)
 
 
 @pytest.mark.parametrize("wrong", [(0.0, 1, 5), (0, "1", 5), (0, 1, True), (None, 1, 5)])

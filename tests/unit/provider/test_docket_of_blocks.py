@@ -13,9 +13,10 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Count
 from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.transport import wire
 from dpspca.common.transport.names import Role
 from dpspca.provider.arrivals import Arrivals
-from dpspca.provider.docket import Docket, Settings
+from dpspca.provider.docket import MAX_OPEN_JOBS, MAX_WAITING_BYTES, Docket, OpenJob, Settings
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.preparation import CheckedRows, check_rows
 from dpspca.provider.shard import Shard
@@ -92,19 +93,69 @@ def test_rows_are_waited_for_no_longer_when(end: str, told: Settings, town: Town
     opened = docket.open(town.job(replace(spec(block_rows=4), answer_seconds=seconds), ada, ["north"], "arriving"))
 
     async def scene() -> None:
-        await opened.ready(opened.plan[0])  # how many rows there are is the job's to say
-        waiting = asyncio.create_task(opened.ready(opened.plan[1]))
+        await opened.ready(opened.plan[0], 0)  # how many rows there are is the job's to say
+        waiting = asyncio.create_task(opened.ready(opened.plan[1], 64))
         await asyncio.sleep(0)
         assert not waiting.done()
         if end == "the job runs out":
             late[0] = timedelta(hours=2)
         elif end == "its analyst is revoked":
             town.authority.revoke(ada.name)
-        with pytest.raises(DpspcaError, match=r"holds from|revoked|'round 1 of 2' did not arrive within 1 seconds"):
+        with pytest.raises(DpspcaError, match=r"holds from|revoked|'round 1 of 2' were not ready within 1 seconds"):
             await asyncio.wait_for(waiting, 120)
 
     asyncio.run(scene())
     assert told.ledger.standing(opened.name) is None
+
+
+def how_many_rows(opened: OpenJob) -> wire.QuestionReader:
+    return wire.QuestionReader(wire.announce(Count()), opened.plan[0])
+
+
+def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: Settings, town: Town) -> None:
+    late = [timedelta()]
+    docket = Docket(replace(told, clock=lambda: now() + late[0]))
+    opened = docket.open(town.job(spec(block_rows=4), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
+
+    async def scene() -> None:
+        await opened.answer(0, how_many_rows(opened))
+        await opened._turn.acquire()
+        waiting = asyncio.create_task(opened.answer(0, how_many_rows(opened)))
+        await asyncio.sleep(0)
+        late[0] = timedelta(hours=2)
+        opened._turn.release()
+        with pytest.raises(DpspcaError, match="holds from"):
+            await asyncio.wait_for(waiting, 120)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(("waiting", "size"), [(MAX_OPEN_JOBS, 0), (2, MAX_WAITING_BYTES // 2)])
+def test_questions_wait_in_a_bounded_number_and_more_are_refused_in_words_at_no_cost(
+    waiting: int, size: int, told: Settings, town: Town
+) -> None:
+    """Of all jobs together; a question about rows that are there is answered nonetheless."""
+    docket, ada = Docket(told), town.identity(Role.ANALYST, "ada")
+    jobs = [docket.open(town.job(spec(block_rows=rows), ada, ["north"], "arriving")) for rows in (4, 5)]
+
+    async def scene() -> None:
+        waits = [asyncio.create_task(jobs[0].ready(jobs[0].plan[1], size)) for _ in range(waiting)]
+        await asyncio.sleep(0)
+        with pytest.raises(RefusedError, match="Too many questions wait for rows here"):
+            await jobs[1].ready(jobs[1].plan[1], 1)
+        await asyncio.wait_for(jobs[1].answer(0, how_many_rows(jobs[1])), 120)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        again = asyncio.create_task(jobs[1].ready(jobs[1].plan[1], 1))
+        await asyncio.sleep(0)
+        assert not again.done()
+        again.cancel()
+
+    asyncio.run(scene())
+    for job in jobs:
+        standing = told.ledger.standing(job.name)
+        assert standing is None or standing.reached <= 1
 
 
 def test_rows_of_persons_are_counted_after_all_but_the_first_of_each_were_left_out(told: Settings) -> None:

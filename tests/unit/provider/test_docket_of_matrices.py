@@ -1,5 +1,6 @@
 """A square table is rows or a matrix as the job's unit says, and what is neither costs nothing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,22 @@ def test_what_is_made_ready_for_a_matrix_is_kept_for_the_next_job(town: Town, ad
     (kept,) = docket._shards.values()
     answered(town, docket, ada, PrivacyUnit.ENTRY, SymmetricProduct)
     assert [*docket._shards.values()] == [kept]
+
+
+@pytest.mark.parametrize("unit", [PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL])
+def test_t23_a_matrix_whose_rows_are_persons_is_refused_in_words_that_no_row_and_no_person_changes(
+    unit: PrivacyUnit, town: Town, ada: Identity
+) -> None:
+    """Bounded first, a matrix lost the rows beyond a person's, and the refusal said how many there still were."""
+    usual, told = settings(town), set()
+    for persons in ([0, 1, 2, 3], [0, 0, 0, 1], [0, 0, 0, 0]):
+        for values in (SQUARE, SQUARE + np.eye(4, k=1)):
+            rows = replace(check_rows(values), persons=np.array(persons))
+            docket = Docket(replace(usual, data_sets={"cohort": rows}))
+            with pytest.raises(RefusedError) as caught:
+                docket.open(town.job(job(unit), ada, ["north"]))
+            told.add(str(caught.value))
+    assert told == {"Rows of this data set are persons', and no matrix. Ask for a unit of rows."}
 
 
 def test_a_table_that_is_no_symmetric_matrix_is_refused_before_anything_is_written_down(

@@ -1,5 +1,7 @@
 """A folder is one data set: its files' rows, one after the other in the order of their names."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +104,26 @@ def test_a_file_that_cannot_be_read_or_a_folder_within_is_not_passed_over(tmp_pa
     (tmp_path / "b.rds").unlink()
     (tmp_path / "older").mkdir()
     with pytest.raises(InvalidDataError, match="older is a folder"):
+        read_rows(tmp_path)
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_file_under_two_names_is_refused_and_two_that_are_alike_are_not(
+    link: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    text(tmp_path / "a.csv", ROWS)
+    text(tmp_path / "b.csv", ROWS)
+    assert read_rows(tmp_path).count == 2 * len(ROWS)
+    (tmp_path / "b.csv").unlink()
+    link(tmp_path / "b.csv", tmp_path / "a.csv")
+    with pytest.raises(InvalidDataError, match=r"b\.csv is a\.csv under another name"):
+        read_rows(tmp_path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    text(tmp_path / "a.csv", ROWS)
+    os.mkfifo(tmp_path / "b.csv")
+    with pytest.raises(InvalidDataError, match=r"b\.csv is no file"):
         read_rows(tmp_path)
 
 

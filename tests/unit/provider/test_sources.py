@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.errors import DpspcaError, InvalidDataError
+from dpspca.provider.folders import UnreadableError
 from dpspca.provider.preparation import CheckedRows
 from dpspca.provider.sources import read_rows
 
@@ -167,6 +168,38 @@ def test_a_sparse_file_cut_short_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(whole[:-40])
     with pytest.raises(DpspcaError, match="does not hold a table of numbers"):
         read_rows(tmp_path / "a.npz")
+
+
+def header(shape: str, dtype: str = "<f8") -> bytes:
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    whole = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(whole).to_bytes(2, "little") + whole
+
+
+def test_whatever_a_broken_file_sets_off_it_is_named_in_words(tmp_path: Path) -> None:
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array(np.random.default_rng(0).random((90, 40))))
+    packed = (tmp_path / "a.npz").read_bytes()
+    broken = {
+        "flipped.npz": packed[:200] + bytes(byte ^ 0xFF for byte in packed[200:2000]) + packed[2000:],
+        "method.npz": packed.replace(b"\x08\x00", b"\x63\x00"),
+        "token.npy": header("(3, 3"),
+        "syntax.npy": header("(3 3)"),
+        "type.npy": header("(3, 3)", "<q9"),
+        "negative.npy": header("(-3, 3)") + bytes(72),
+        "large.npy": header("(10000000000000, 3)") + bytes(72),
+    }
+    for name, content in broken.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InvalidDataError, match=rf"{name} (does not hold a table|takes more memory)"):
+            read_rows(tmp_path / name)
+    with pytest.raises(UnreadableError):  # there may be more memory at another time
+        read_rows(tmp_path / "large.npy")
+
+
+def test_a_table_of_text_is_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([["x", "y"], ["z", "w"]]))
+    with pytest.raises(InvalidDataError, match=r"a\.npy: The rows have type"):
+        read_rows(tmp_path / "a.npy")
 
 
 # --- Whose the rows are -----------------------------------------------------------------------------------------------

@@ -101,6 +101,11 @@ def test_what_is_no_share_of_such_a_table_is_refused(values: Any, span: Span, wh
         declared(check_rows(values), span)
 
 
+def test_a_share_whose_rows_are_persons_takes_no_span() -> None:
+    with pytest.raises(DpspcaError, match="Its rows are said to be persons'"):
+        declared(replace(share(), persons=np.arange(share().count)), SPAN)
+
+
 @pytest.mark.parametrize("unit", [ENTRY, SPECTRAL])
 def test_whether_a_span_is_refused_does_not_tell_neighbours_apart(unit: PrivacyUnit) -> None:
     """A span is public, and neighbours are shares of its rows: of all of these none is refused."""

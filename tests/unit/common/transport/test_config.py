@@ -141,9 +141,9 @@ def test_a_provider_may_be_told_which_rows_of_a_table_are_its_own(tmp_path: Path
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("ratings = { start = 4000, rows = 1200, of = 4800 }", "'ratings': the first row's place is 4000"),
-        ("ratings = { start = 0, rows = 0, of = 4800 }", "the number of own rows is 0"),
-        ("ratings = { start = 0, rows = 1.5, of = 4800 }", "the number of own rows is 1.5"),
+        ("ratings = { start = 4000, rows = 1200, of = 4800 }", "'ratings': From start, row 4000, 1200 rows go up to"),
+        ("ratings = { start = 0, rows = 0, of = 4800 }", "the number of own rows, is 0"),
+        ("ratings = { start = 0, rows = 1.5, of = 4800 }", "the number of own rows, is 1.5"),
         ("ratings = { start = 0, rows = 1200 }", "the span of 'ratings' is {"),
         ("ratings = { start = 0, rows = 1, of = 2, to = 3 }", "the span of 'ratings' is {"),
         ("ratings = [0, 1200, 4800]", "the span of 'ratings' is ["),
@@ -162,14 +162,84 @@ def test_persons_of_a_data_set_that_is_not_there_are_refused(tmp_path: Path) -> 
 
 
 def test_data_sets_may_arrive_in_folders_and_each_has_one_name(tmp_path: Path) -> None:
-    read = read_config(ProviderConfig, provider_with('[arriving]\nvisits = "visits"', tmp_path))
-    assert read.arriving == {"visits": tmp_path / "visits"}
-    assert read.names == {"ratings", "visits"}
+    read = read_config(ProviderConfig, provider_with('[arriving]\nmeasurements = "measurements"', tmp_path))
+    assert read.arriving == {"measurements": tmp_path / "measurements"}
+    assert read.names == {"ratings", "measurements"}
     assert read_config(ProviderConfig, provider_with("", tmp_path)).names == {"ratings"}
     with pytest.raises(InvalidParameterError, match="'ratings' is under arriving and under data_sets"):
         read_config(ProviderConfig, provider_with('[arriving]\nratings = "ratings"', tmp_path))
-    with pytest.raises(InvalidParameterError, match="arriving is 'visits'"):
-        read_config(ProviderConfig, _top(provider_with("", tmp_path), 'arriving = "visits"'))
+    with pytest.raises(InvalidParameterError, match="arriving is 'measurements'"):
+        read_config(ProviderConfig, _top(provider_with("", tmp_path), 'arriving = "measurements"'))
+
+
+def test_data_sets_may_be_left_out_where_others_arrive_and_not_both(tmp_path: Path) -> None:
+    path = provider_with("", tmp_path)
+    plain = path.read_text().partition("[data_sets]")[0]
+    path.write_text(f'{plain}[arriving]\nmeasurements = "measurements"\n')
+    read = read_config(ProviderConfig, path)
+    assert (read.data_sets, read.names) == ({}, {"measurements"})
+    for nothing in ("", "[data_sets]\n", "[arriving]\n", "[data_sets]\n[arriving]\n"):
+        path.write_text(plain + nothing)
+        with pytest.raises(
+            InvalidParameterError, match=r"offers no data set\. Name one under data_sets, or under arriv"
+        ):
+            read_config(ProviderConfig, path)
+
+
+def test_what_is_said_of_rows_that_arrive_is_refused_with_its_reason(tmp_path: Path) -> None:
+    arriving = '[arriving]\nmeasurements = "measurements"\n'
+    with pytest.raises(
+        InvalidParameterError, match=r"persons names 'measurements', whose rows arrive\. There a row is"
+    ):
+        read_config(ProviderConfig, provider_with(f'{arriving}[persons]\nmeasurements = "whose.txt"', tmp_path))
+    told = f"{arriving}[spans]\nmeasurements = {{ start = 0, rows = 2, of = 4 }}"
+    with pytest.raises(InvalidParameterError, match=r"spans names 'measurements', whose rows arrive\. A matrix does"):
+        read_config(ProviderConfig, provider_with(told, tmp_path))
+
+
+def test_a_data_set_with_persons_and_a_span_is_refused(tmp_path: Path) -> None:
+    told = '[persons]\nratings = "whose.txt"\n[spans]\nratings = { start = 0, rows = 2, of = 4 }'
+    with pytest.raises(InvalidParameterError, match="'ratings' has persons and a span"):
+        read_config(ProviderConfig, provider_with(told, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ('again = "ratings.npz"', "'ratings' under data_sets and 'again' under data_sets"),
+        ('again = "./there/../ratings.npz"', "'ratings' under data_sets and 'again' under data_sets"),
+        ('again = "link.npz"', "'ratings' under data_sets and 'again' under data_sets"),
+        ('again = "loop/ratings.npz"', "'ratings' under data_sets and 'again' under data_sets"),
+        ('again = "there"\n[arriving]\nnew = "there"', "'again' under data_sets and 'new' under arriving"),
+        ('again = "there"\n[arriving]\nnew = "there/"', "'again' under data_sets and 'new' under arriving"),
+        ('[arriving]\nnew = "there"\nnewer = "loop/there"', "'new' under arriving and 'newer' under arriving"),
+        ('again = "there/a.npy"\n[arriving]\nnew = "there"', "'again' under data_sets and 'new' under arriving"),
+        ('whole = "there"\nagain = "there/link.npz"', "'whole' under data_sets and 'again' under data_sets"),
+    ],
+)
+def test_the_same_rows_under_two_names_are_refused_for_they_would_have_two_budgets(
+    lines: str, names: str, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "link.npz").symlink_to(tmp_path / "ratings.npz")
+    (tmp_path / "there" / "link.npz").symlink_to(tmp_path / "elsewhere.npz")
+    path = provider_with(lines, tmp_path)
+    told = [str(each) for each in faults(ProviderConfig, path, read_toml(path))]
+    assert [f"{names} hold the same rows. Rows have one budget" in each for each in told] == [True]
+
+
+def test_files_of_one_folder_and_folders_of_one_folder_are_other_rows(tmp_path: Path) -> None:
+    lines = 'more = "more.npz"\n[arriving]\nnew = "new"\nnewer = "newer"'
+    assert read_config(ProviderConfig, provider_with(lines, tmp_path)).names == {"ratings", "more", "new", "newer"}
+
+
+def test_a_path_that_leads_in_a_circle_or_is_none_stops_nothing_from_being_told(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    path = provider_with('round = "circle"\nnone = "a\\u0000b"\n[arriving]\nratings = "r"', tmp_path)
+    told = [str(each) for each in faults(ProviderConfig, path, read_toml(path))]
+    assert len(told) == 1
+    assert "'ratings' is under arriving and under data_sets" in told[0]
 
 
 def _top(path: Path, line: str) -> Path:
