@@ -97,7 +97,8 @@ def test_a_doctor_looks_at_policy_and_ledger(beside: Here, town: Path) -> None:
     assert "entries, as its second path remembers it" in checks["ledger"]["said"]
     away = beside("doctor", "--config", "west.toml")
     assert "west-ledger/ledger.db will be made when the provider starts for the first time." in away.out
-    (town / "more.toml").write_text((town / "west.toml").read_text() + 'trial = "north.csv"\n')
+    shutil.copy(town / "north.csv", town / "trial.csv")
+    (town / "more.toml").write_text((town / "west.toml").read_text() + 'trial = "trial.csv"\n')
     more = beside("doctor", "--config", "more.toml")
     assert "It does not name trial: every job on that is refused." in more.out
     (town / "none.toml").write_text((town / "west.toml").read_text().replace("policy.toml", "none-there.toml"))
@@ -326,8 +327,9 @@ def test_nothing_counts_if_nothing_is_missing(here: Here, site: Site) -> None:
 
 
 def test_a_data_set_without_a_policy_stays_refused_until_it_is_spoken_of(here: Here, older: Site) -> None:
+    shutil.copy(older.folder / "rows.csv", older.folder / "trial.csv")
     with (older.folder / "provider.toml").open("a") as file:
-        file.write('trial = "rows.csv"\n')
+        file.write('trial = "trial.csv"\n')
     assert released(here, "--count", "cohort=nothing")["refused"] == ["trial"]
     assert "nobody has said" in refused(here, "trial", older)
     later = released(here, "--count", "trial=1,1e-6")
