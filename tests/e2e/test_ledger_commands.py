@@ -327,7 +327,6 @@ def test_nothing_counts_if_nothing_is_missing(here: Here, site: Site) -> None:
 
 
 def test_a_data_set_without_a_policy_stays_refused_until_it_is_spoken_of(here: Here, older: Site) -> None:
-    shutil.copy(older.folder / "rows.csv", older.folder / "trial.csv")
     with (older.folder / "provider.toml").open("a") as file:
         file.write('trial = "trial.csv"\n')
     assert released(here, "--count", "cohort=nothing")["refused"] == ["trial"]
