@@ -22,8 +22,9 @@ KEPT = 30
 """Jobs of an analyst that the coordinator remembers."""
 WARM_UP = 100
 MANY = 400
-FEW_BYTES = 100
-"""That a job may leave in three daemons together: as much as one name. What one round leaves in passing is in it."""
+FEW_BYTES = 400
+"""That a job may leave in three daemons together. One that is remembered takes 1,300 in any of them; what the last jobs
+leave in passing, up to 80,000 in all and however many there were, is in it."""
 SMALL = spec(
     schema=Schema(4),
     norm_bound=4.0,
