@@ -220,3 +220,9 @@ def test_an_extent_covers_smaller_ones_of_its_own_shape() -> None:
 
 def test_a_count_is_in_ones_whatever_the_bound_on_the_rows() -> None:
     assert [question.unit_value(bound) for question in (Count, CountAbove) for bound in (0.1, 100.0)] == [1.0] * 4
+
+
+@pytest.mark.parametrize(("block", "blocks"), [(3, 2), (1, 0), (0, 2), (-1, 2)])
+def test_a_block_that_there_is_not_is_refused(block: int, blocks: int) -> None:
+    with pytest.raises(InvalidQueryError, match=f"no block {block} of {blocks}"):
+        CovarianceProduct(IDENTITY, None, block, blocks)

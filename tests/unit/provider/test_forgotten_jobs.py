@@ -169,3 +169,24 @@ def test_a_ledger_whose_index_lacks_a_job_is_refused(place: Place) -> None:
     with pytest.raises(LedgerError, match="index does not have all jobs"):
         place.start()
     assert any("missing from index" in problem for problem in verify(place.path, place.head))
+
+
+def test_where_a_job_cannot_be_looked_up_it_is_neither_opened_nor_paid_for(place: Place) -> None:
+    """Another connection sees no table of that name: what the disk says of it is for the log alone."""
+    with place.start() as ledger:
+        finish(ledger, "first")
+        before = ledger.head()
+        place.tamper("ALTER TABLE entries RENAME TO gone")
+        with pytest.raises(LedgerError, match="cannot be read; nothing was answered"):
+            ledger.open(opening("second"), LIMITS)
+        place.tamper("ALTER TABLE gone RENAME TO entries")
+        assert ledger.head() == before
+        finish(ledger, "second")
+
+
+def test_kept_answers_of_no_question_are_found_at_the_start(place: Place) -> None:
+    with place.start() as ledger:
+        finish(ledger, "first")
+    place.tamper("PRAGMA ignore_check_constraints = ON", "UPDATE answers SET job = x'00'")
+    with pytest.raises(LedgerError, match="a kept answer is of no question"):
+        place.start()

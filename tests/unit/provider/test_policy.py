@@ -1,6 +1,7 @@
 """What a steward did not allow is refused, in words that depend on the policy and the job alone."""
 
 import json
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import fields, replace
@@ -145,6 +146,11 @@ def test_rules_under_which_no_listed_algorithm_can_be_used_contradict_each_other
         replace(RULES, algorithms=("streaming-power",))
     one_of_two = replace(RULES, algorithms=("streaming-power", "dps-pca"))
     assert list(one_of_two.unusable()) == ["streaming-power"]
+
+
+def test_data_are_held_against_the_least_bound_that_any_job_may_have() -> None:
+    assert RULES.least_bound == 4
+    assert "between 4.0 and" in refused(spec(norm_bound=math.nextafter(RULES.least_bound, 0)))
 
 
 def test_an_algorithm_that_is_not_listed_is_refused() -> None:
