@@ -11,9 +11,11 @@ KILLS ?= 200
 ROUNDS ?= 100000
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
-GUARDS := provider/gate.py,provider/ledger*.py,provider/sqlite_ledger.py,provider/books.py,provider/accounts.py,provider/entries.py,provider/policy.py,common/privacy/accountant.py,common/queries.py,common/question.py
+GUARDS := provider/gate.py,provider/ledger*.py,provider/sqlite_ledger.py,provider/books.py,provider/accounts.py,provider/entries.py,provider/policy*.py,common/privacy/accountant.py,common/*queries.py,common/question.py,common/spans.py
 GUARDED_BY := tests/contract/test_ledgers.py tests/unit/provider tests/property/test_sensitivity.py \
-	$(addprefix tests/unit/common/,privacy/test_accountant.py test_plan.py test_queries.py)
+	$(addprefix tests/unit/common/,privacy/test_accountant.py test_plan.py test_spans.py test_queries.py \
+		test_matrix_queries.py test_sketch_queries.py test_subspace_queries.py \
+		algorithms/test_range_projection.py algorithms/test_power_iteration.py)
 
 .PHONY: help demo compose-demo test test-slow mutants torture soak fuzz coverage lint types check package protos lock papers papers-quick clean
 

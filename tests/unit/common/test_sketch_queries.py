@@ -1,5 +1,7 @@
 """Questions about a sketch: their form, their price, and how they are sent."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -126,3 +128,18 @@ def test_no_question_moves_further_than_its_extent_says() -> None:
         assert asked.movement(REPLACE, l1=False) <= Projection.lattice_sensitivity(REPLACE, Extent(40, 3))
         assert asked.movement(REPLACE, l1=True) == Projection.lattice_l1_sensitivity(REPLACE, Extent(40, 3))
         assert asked.sensitivity(REPLACE) == pytest.approx(2 * reach)
+
+
+def test_a_projection_is_moved_by_two_rows_of_length_one_in_every_column_of_its_map() -> None:
+    moved = Projection.sensitivity_of(REPLACE, Extent(40, 3))
+    assert 2 * math.sqrt(3) <= moved < 2 * math.sqrt(3) * (1 + 2**-40)
+
+
+def test_a_commitment_is_moved_by_no_row() -> None:
+    assert Commit.sensitivity_of(REPLACE, Commit().extent) == 0
+
+
+@pytest.mark.parametrize("question", BODIED, ids=lambda question: question.kind)
+def test_under_a_unit_that_no_sketch_is_priced_for_none_is(question: type[SketchQuery]) -> None:
+    with pytest.raises(InvalidParameterError):
+        question.sensitivity_of(PrivacyUnit.ROW_ADD_REMOVE, Extent(40, 3))
