@@ -311,6 +311,7 @@ class _OneThread:
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
+                _take_control()
                 self._limited = _libraries().limit(limits=1, user_api="blas")
             self._inside += 1
 
@@ -318,10 +319,18 @@ class _OneThread:
         with self._lock:
             self._inside -= 1
             if not self._inside:
+                _take_control()
                 self._limited.restore_original_limits()
 
 
 _one_thread: Final = _OneThread()
+
+
+def _take_control() -> None:
+    """Let this thread set the limit: it is left to the first that did, for as long as that lives, and to no other."""
+    for library in _libraries().lib_controllers:
+        if clear := getattr(library, "clear_controlling_thread", None):
+            clear(force=True)
 
 
 @cache
