@@ -191,7 +191,7 @@ def _connected(config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]]
     require_own(AnalystConfig, config)
 
     async def whole() -> Reply:
-        async with AsyncFederation.connect(config) as federation:
+        async with AsyncFederation.connect(config, tell=presence.say) as federation:
             return await work(federation)
 
     return asyncio.run(whole())

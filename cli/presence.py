@@ -30,7 +30,7 @@ async def warn(federation: AsyncFederation, data_set: str, names: Iterable[str],
     """Say who of those that will be asked is not there: a name may be misspelt."""
     missing = ", ".join(await absent(federation, data_set, names))
     if missing:
-        _say(
+        say(
             f"Not there now, or without {data_set!r}: {missing}. Check the names. The job waits up to {seconds} "
             "seconds for an answer, then goes on without or fails."
         )
@@ -48,10 +48,11 @@ async def tell(federation: AsyncFederation, latest: Callable[[], JobStatus]) -> 
                 asked = [each.name for each in before.participants if not each.reason]
                 missing = await absent(federation, before.data_set, asked)
                 if missing != told:
-                    _say(f"Waiting for {', '.join(missing)}: not there." if missing else "All are there again.")
+                    say(f"Waiting for {', '.join(missing)}: not there." if missing else "All are there again.")
                 told = missing
             before = latest()
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tell a person, beside what a command prints."""
     typer.echo(printable(text), err=True)

@@ -16,6 +16,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
 from dpspca.common.spec import JobSpec, Schema
 
+from .calls import PATIENCE
 from .federation import AsyncFederation, AsyncJob, FederationError, settings
 from .jobs import JobStatus, Offer
 from .simulation import Progress
@@ -102,13 +103,22 @@ class Federation:
         self._loop = loop
 
     @classmethod
-    def connect(cls, where: str | PathLike[str], identity: str | PathLike[str] | None = None) -> Self:
-        """Connect as a settings file says (see docs/federation.md), or to an address with an identity's folder."""
+    def connect(
+        cls,
+        where: str | PathLike[str],
+        identity: str | PathLike[str] | None = None,
+        *,
+        patience: float = PATIENCE,
+    ) -> Self:
+        """Connect as a settings file says (see docs/federation.md), or to an address with an identity's folder.
+
+        A coordinator that goes away is tried again for ``patience`` seconds.
+        """
         told = settings(where, identity)
         loop = _Loop()
 
         async def connected() -> AsyncFederation:
-            return AsyncFederation(*told)
+            return AsyncFederation(*told, patience=patience)
 
         try:
             return cls(loop.run(connected()), loop)

@@ -6,19 +6,16 @@ vouches for. ``client/blocking.py`` is the same without ``await``.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
-
-import grpc
-import grpc.aio
+from typing import Final, Self
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import DpspcaError, InvalidParameterError, RefusedError
+from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.model import Model
 from dpspca.common.spec import JobSpec, Schema, check
 from dpspca.common.statement import PrivacyStatement
@@ -31,20 +28,24 @@ from dpspca.common.transport.signing import MAX_JOB_LIFE, JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
+from .calls import ANSWER_SECONDS, PATIENCE, Attempts, AwayError, FederationError, Line, Tell, in_the_log
 from .jobs import JobStatus, Offer
+
+__all__ = [
+    "AsyncFederation",
+    "AsyncJob",
+    "FederationError",
+    "JobFailedError",
+    "life_of",
+    "require_done",
+    "require_in_force",
+    "settings",
+]
 
 LIFE: Final = timedelta(hours=12)
 """That a job is signed for, unless its answers may take longer."""
-PATIENCE: Final = 60.0
-"""Seconds for an answer that should come at once."""
 
 _HEADER: Final = 2**20
-
-
-class FederationError(DpspcaError):
-    """The coordinator refused, or could not be reached."""
-
-    code = "federation"
 
 
 class JobFailedError(FederationError):
@@ -60,25 +61,41 @@ class AsyncJob:
     name: str
     spec: JobSpec
     stub: pb_grpc.AnalystServiceStub = field(repr=False)
+    line: Line = field(default_factory=Line, repr=False)
 
     async def watch(self) -> AsyncIterator[JobStatus]:
-        """Give the job's state now and after every change, until it is over."""
-        async for message in _asked(self.stub.Watch(pb.JobName(job=self.name))):
-            yield JobStatus.of(message)
+        """Give the job's state now and after every change, until it is over; the coordinator may go and come back."""
+        told: JobStatus | None = None
+        attempts = Attempts(self.line)
+        while told is None or not told.is_final:
+            problem = AwayError("The coordinator ended the watch before the job was over.", "Watch it again.")
+            try:
+                async for message in self.line.hear(self.stub.Watch(pb.JobName(job=self.name))):
+                    status = JobStatus.of(message)
+                    if told is None or status.is_news_after(told):
+                        told = status
+                        yield status
+            except AwayError as away:
+                problem = away
+            if told is None or not told.is_final:
+                await attempts.wait(problem)
 
     async def status(self) -> JobStatus:
         """Give the job's state now."""
-        return JobStatus.of(await _ask(self.stub.Get(pb.JobName(job=self.name), timeout=PATIENCE)))
+        name = pb.JobName(job=self.name)
+        return JobStatus.of(await self.line.ask(lambda: self.stub.Get(name, timeout=ANSWER_SECONDS)))
 
     async def cancel(self) -> JobStatus:
         """End the job; one that is over stays as it is."""
-        return JobStatus.of(await _ask(self.stub.Cancel(pb.JobName(job=self.name), timeout=PATIENCE)))
+        name = pb.JobName(job=self.name)
+        return JobStatus.of(await self.line.ask(lambda: self.stub.Cancel(name, timeout=ANSWER_SECONDS)))
 
     async def result(self) -> Model:
         """Wait for the end, and give the model with a statement of our own making."""
         last = [state async for state in self.watch()][-1]
         require_done(last)
-        model = await asyncio.to_thread(_model, self.spec, await self._content())
+        content = await self.line.persist(self._content)
+        model = await asyncio.to_thread(_model, self.spec, content)
         # A job may end before all that was planned was asked; whoever answered all that was asked took part.
         parties = sum(each.answered == last.answered for each in last.participants)
         statement = PrivacyStatement.of(
@@ -89,7 +106,7 @@ class AsyncJob:
     async def _content(self) -> bytearray:
         most = _largest_model(self.spec)
         content = bytearray()
-        async for frame in _asked(self.stub.Result(pb.JobName(job=self.name))):
+        async for frame in self.line.hear(self.stub.Result(pb.JobName(job=self.name))):
             content += frame.content
             if len(content) > most:
                 raise FederationError("The coordinator sends more than a model of this job.", "Do not trust it.")
@@ -114,23 +131,42 @@ def life_of(spec: JobSpec) -> timedelta:
 
 
 class AsyncFederation:
-    """A connection to a coordinator."""
+    """A connection to a coordinator; one that goes away is tried again for so many seconds, its ``patience``.
 
-    def __init__(self, address: str, identity: Identity, clock: Callable[[], datetime] | None = None) -> None:
+    ``tell`` is given a sentence when it goes away, and when it is back; left out, these go to the log.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        identity: Identity,
+        clock: Callable[[], datetime] | None = None,
+        *,
+        patience: float = PATIENCE,
+        tell: Tell = in_the_log,
+    ) -> None:
         self._identity = identity
         self._clock = clock or (lambda: datetime.now(UTC))
         require_in_force(identity, self._clock())
+        self._line = Line(patience, tell, lambda: require_in_force(identity, self._clock()))
         self._channel = rpc.dial(address, identity)
         self.stub = pb_grpc.AnalystServiceStub(self._channel)
 
     @classmethod
-    def connect(cls, where: str | PathLike[str], identity: str | PathLike[str] | None = None) -> Self:
+    def connect(
+        cls,
+        where: str | PathLike[str],
+        identity: str | PathLike[str] | None = None,
+        *,
+        patience: float = PATIENCE,
+        tell: Tell = in_the_log,
+    ) -> Self:
         """Connect as a settings file says (see docs/federation.md), or to an address with an identity's folder."""
-        return cls(*settings(where, identity))
+        return cls(*settings(where, identity), patience=patience, tell=tell)
 
     async def data_sets(self) -> list[Offer]:
         """List what the providers that are connected now offer."""
-        return [Offer.of(message) async for message in _asked(self.stub.DataSets(pb.DataSetsRequest()))]
+        return [Offer.of(each) for each in await self._line.list(lambda: self.stub.DataSets(pb.DataSetsRequest()))]
 
     async def describe(self, data_set: str, providers: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
         """Give the columns of a data set, and the providers to ask: those named, or all that offer it now."""
@@ -160,10 +196,11 @@ class AsyncFederation:
 
     async def submit_signed(self, signed: SignedJob, spec: JobSpec) -> AsyncJob:
         """Submit a job that was signed before; the same bytes are the same job."""
-        job = await _ask(self.stub.Submit(pb.SubmitRequest(signed_job=signed.to_bytes()), timeout=PATIENCE))
+        request = pb.SubmitRequest(signed_job=signed.to_bytes())
+        job = await self._line.ask(lambda: self.stub.Submit(request, timeout=ANSWER_SECONDS))
         if job.job != signed.job_id:
             raise RefusedError("The coordinator speaks of another job.", "Do not trust it.")
-        return AsyncJob(job.job, spec, self.stub)
+        return AsyncJob(job.job, spec, self.stub, self._line)
 
     async def fit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> Model:
         """Submit a job and wait for its model."""
@@ -171,8 +208,8 @@ class AsyncFederation:
 
     async def jobs(self) -> list[JobStatus]:
         """List this analyst's jobs, oldest first."""
-        listed = [JobStatus.of(job) async for job in _asked(self.stub.List(pb.ListRequest(), timeout=PATIENCE))]
-        return sorted(listed, key=lambda job: job.submitted)
+        listed = await self._line.list(lambda: self.stub.List(pb.ListRequest(), timeout=ANSWER_SECONDS))
+        return sorted(map(JobStatus.of, listed), key=lambda job: job.submitted)
 
     async def job(self, name: str) -> AsyncJob:
         """Take up a job that was submitted before. That this analyst signed it is checked, not believed.
@@ -180,13 +217,13 @@ class AsyncFederation:
         A model is stated to be as private as its job promised: whoever could show another's job, or one of his own
         making, could put a false promise to a model.
         """
-        told = await _ask(self.stub.Get(pb.JobName(job=name), timeout=PATIENCE))
+        told = await self._line.ask(lambda: self.stub.Get(pb.JobName(job=name), timeout=ANSWER_SECONDS))
         signed = SignedJob.from_bytes(told.signed_job)
         if signed.job_id != told.job or not told.job.startswith(name):
             raise RefusedError("The coordinator speaks of another job.", "Do not trust it.")
         if signer_of(signed, self._identity.authority_pem) != self._identity.name:
             raise RefusedError("The coordinator shows a job that you did not sign.", "Do not trust it.")
-        return AsyncJob(told.job, JobSpec.from_json(JobEnvelope.from_bytes(signed.payload).spec), self.stub)
+        return AsyncJob(told.job, JobSpec.from_json(JobEnvelope.from_bytes(signed.payload).spec), self.stub, self._line)
 
     async def close(self) -> None:
         """End the connection. Jobs go on."""
@@ -241,39 +278,6 @@ def require_done(status: JobStatus) -> None:
             f"The job is {status.state}: {status.reason}",
             "Mend what stood in its way and submit a new job; what was answered stays spent.",
         )
-
-
-Reply = TypeVar("Reply")
-
-
-async def _ask(call: Awaitable[Reply]) -> Reply:
-    try:
-        return await call
-    except grpc.aio.AioRpcError as problem:
-        raise _told(problem) from None
-
-
-async def _asked(call: AsyncIterable[Reply]) -> AsyncIterator[Reply]:
-    try:
-        async for reply in call:
-            yield reply
-    except grpc.aio.AioRpcError as problem:
-        raise _told(problem) from None
-
-
-def _told(problem: grpc.aio.AioRpcError) -> FederationError:
-    """Pass on what the coordinator said; it is a stranger's word."""
-    if problem.code() is grpc.StatusCode.UNAVAILABLE:
-        return FederationError(
-            f"The coordinator cannot be reached (UNAVAILABLE: {problem.details()}).",
-            "Check the address and that it runs; `dpspca doctor` says what is wrong with a certificate.",
-        )
-    if problem.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return FederationError(f"The coordinator did not answer within {PATIENCE:g} seconds.", "Try again later.")
-    return FederationError(
-        f"The coordinator says no ({problem.code().name}): {problem.details()}",
-        "Where that does not help, ask its operator.",
-    )
 
 
 def _model(spec: JobSpec, content: bytearray) -> Model:

@@ -91,6 +91,11 @@ class JobStatus:
         """Tell whether nothing more will happen."""
         return self.state in FINAL
 
+    def is_news_after(self, told: "JobStatus") -> bool:
+        """Tell whether this is news to whoever was told that: a coordinator that starts anew goes back a little."""
+        behind = (self.answered, self.state != "waiting") < (told.answered, told.state != "waiting")
+        return self.is_final or (self != told and not behind)
+
     def to_dict(self) -> dict[str, Any]:
         """Give plain values; times in ISO 8601."""
         times = {"submitted": self.submitted.isoformat(), "ended": self.ended.isoformat() if self.ended else None}

@@ -47,6 +47,7 @@ _CLIENT: Final = (
     *_COMMON,
     ("grpc.ssl_target_name_override", COORDINATOR_HOST),
     ("grpc.enable_retries", 0),  # what may be repeated, and how, is decided above
+    ("grpc.max_reconnect_backoff_ms", 5000),  # or one that was away for long would be dialled minutes after its return
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 )

@@ -239,13 +239,14 @@ def test_t38_when_the_journal_fails_nothing_is_told_as_done_and_nobody_is_let_in
         coordinator = Coordinator(lambda: me, town.revocations, now, journal=Failing())
         await coordinator.start("127.0.0.1:0")
         running_out = asyncio.create_task(coordinator.run())
-        async with around(town, coordinator) as running:
-            job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
+        around_it, impatient = around(town, coordinator), AsyncFederation(coordinator.address, ada(town), patience=0)
+        async with around_it as running, impatient as analyst:
+            job = await analyst.submit(spec(), "cohort", list(SHARDS))
             watching = asyncio.create_task(_states(job))
             with pytest.raises(JournalError, match="The disk is full"):
                 await running_out
             with pytest.raises(FederationError, match="UNAVAILABLE"):
-                await running.analyst.jobs()
+                await analyst.jobs()
             await running.stop()
             assert "done" not in await watching
 
@@ -322,7 +323,8 @@ def test_one_that_was_stopped_past_a_takeover_does_nothing_when_it_goes_on(town:
         await first.start(LEASE, 2.0)
         await second.start(LEASE, 2.0)
         home = town.identity(Role.PROVIDER, "site-0")
-        async with puppet(first.address, home) as held, AsyncFederation(first.address, ada(town)) as analyst:
+        impatient = AsyncFederation(first.address, ada(town), patience=0)
+        async with puppet(first.address, home) as held, impatient as analyst:
             try:
                 await held.greet(OFFER)
                 job = town.job(spec(answer_seconds=60), ada(town), ["site-0"])

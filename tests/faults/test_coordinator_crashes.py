@@ -31,6 +31,8 @@ WRITES = 8
 """Of one job: accepted, six questions, ended."""
 LASTS = 0.05
 """Seconds that drawing an answer's noise takes, where a job is to be met half-way."""
+PATIENT = 60
+"""Seconds for an answer: who lost a coordinator again and again pauses for longer each time."""
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ async def states_until_it_dies(hub: Hub, job: SignedJob) -> list[str]:
     seen = [""]
     while hub.process.returncode is None and seen[-1] != "done":
         with suppress(FederationError):
-            async with AsyncFederation(hub.address, ada(hub.town)) as analyst:
+            async with AsyncFederation(hub.address, ada(hub.town), patience=0) as analyst:
                 submitted = await analyst.submit_signed(job, spec())
                 async for state in submitted.watch():
                     seen += [str(state.state)]
@@ -62,7 +64,7 @@ def test_t38_whichever_write_it_dies_at_the_job_is_finished_and_the_same(
         hub = Hub(town)
         await hub.start(MORTAL, 1, "before")
         async with around(town, hub) as running:
-            job = signed(town)
+            job = signed(town, answer_seconds=PATIENT)
             assert await states_until_it_dies(hub, job) == [""]
             for life in range(1, lives + 1):
                 assert await hub.ended() == 9
@@ -80,7 +82,7 @@ def test_killed_again_and_again_at_random_moments_it_gives_the_same_model(town: 
         hub = Hub(town)
         await hub.start()
         async with around(town, hub, LASTS) as running:
-            job = signed(town)
+            job = signed(town, answer_seconds=PATIENT)
             for moment in moments(seed, 3, 5 * LASTS):
                 await submit(running, job)
                 await asyncio.sleep(moment)

@@ -1,0 +1,406 @@
+"""A coordinator that goes away while an analyst waits: what was begun goes on when it is back, and nothing is twice."""
+
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from hubs import MORTAL, Hub, LastingTown, ada, answered, around, assert_undisturbed, free_port, signed
+from town import SHARDS, Running, Town, now, spec
+
+from dpspca import Federation, load_model, simulate
+from dpspca.client.blocking import progress_of
+from dpspca.client.calls import AwayError
+from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
+from dpspca.client.jobs import JobStatus
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.transport import rpc
+from dpspca.common.transport.errors import NotNowError
+from dpspca.common.transport.names import Role
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+
+LASTS = 0.1
+"""Seconds that drawing an answer's noise takes, so that a job is met half-way."""
+JOB = spec(answer_seconds=120)
+"""With time for whoever lost the coordinator to find it again."""
+AWAY = "The coordinator is away; trying again for up to 600 seconds."
+BACK = "The coordinator is back."
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return LastingTown.found(tmp_path)
+
+
+@asynccontextmanager
+async def settled(town: Town) -> AsyncIterator[tuple[Hub, Running]]:
+    """Run a coordinator in a process of its own, and slow providers around it."""
+    hub = Hub(town)
+    await hub.start()
+    try:
+        async with around(town, hub, LASTS) as running:
+            yield hub, running
+    finally:
+        await hub.stop()
+
+
+@asynccontextmanager
+async def following(hub: Hub, patience: float = 600) -> AsyncIterator[tuple[AsyncFederation, list[str]]]:
+    """Connect as ada, and keep what a person would be told."""
+    told: list[str] = []
+    async with AsyncFederation(hub.address, ada(hub.town), patience=patience, tell=told.append) as analyst:
+        yield analyst, told
+
+
+async def strike(hub: Hub, number: signal.Signals = signal.SIGKILL) -> None:
+    """End the coordinator, and start it again on its journal."""
+    await hub.kill(number)
+    await hub.start()
+
+
+async def states_of(job: AsyncJob) -> list[JobStatus]:
+    return [state async for state in job.watch()]
+
+
+# --- Watching ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_watch_goes_on_over_a_restart_and_says_no_state_twice(town: Town, number: signal.Signals) -> None:
+    async def scenario() -> None:
+        async with settled(town) as (hub, _), following(hub) as (analyst, told):
+            job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+            watching = asyncio.create_task(states_of(job))
+            await answered(job, 2)
+            await strike(hub, number)
+            states = await watching
+            assert told == [AWAY, BACK]
+            assert [state.is_final for state in states] == [False] * (len(states) - 1) + [True]
+            assert all(later.is_news_after(earlier) for earlier, later in pairwise(states))
+            assert [state.answered for state in states] == sorted(state.answered for state in states)
+            assert_undisturbed(await job.result())
+            assert [each.name for each in await analyst.jobs()] == [job.name]
+
+    asyncio.run(scenario())
+
+
+def test_a_result_that_is_waited_for_comes_though_the_coordinator_dies_again_and_again(town: Town) -> None:
+    async def scenario() -> None:
+        async with settled(town) as (hub, _), following(hub) as (analyst, told):
+            job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+            waiting = asyncio.create_task(job.result())
+            for least in (1, 2, 4):
+                await answered(job, least)
+                await strike(hub)
+            assert_undisturbed(await waiting)
+            assert told == [AWAY, BACK] * (len(told) // 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_coordinator_that_knows_less_than_it_told_is_not_quoted_until_it_has_come_as_far_again(town: Town) -> None:
+    async def scenario() -> None:
+        async with settled(town) as (hub, _), following(hub) as (analyst, _):
+            job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+            watching = asyncio.create_task(states_of(job))
+            await answered(job, 1)
+            await hub.kill()
+            old = [shutil.copy(file, town.folder / f"copy-of-{file.name}") for file in town.folder.glob("journal.db*")]
+            await hub.start()
+            await answered(job, 4)
+            await hub.kill()
+            for file in town.folder.glob("journal.db*"):
+                file.unlink()
+            for copy in old:
+                shutil.move(copy, town.folder / Path(copy).name.removeprefix("copy-of-"))
+            await hub.start()
+            counts = [state.answered for state in await watching]
+            assert counts == sorted(counts)
+            assert counts[-1] == 6
+            assert_undisturbed(await job.result())
+
+    asyncio.run(scenario())
+
+
+def test_a_fit_without_await_comes_through_as_well(town: Town) -> None:
+    async def scenario() -> None:
+        async with settled(town) as (hub, running):
+            with Federation.connect(hub.address, town.folder / "analyst-ada") as fed:
+                fitting = asyncio.create_task(asyncio.to_thread(fed.fit, JOB, "cohort"))
+                await answered(await only_job(running.analyst), 2)
+                await strike(hub)
+                assert_undisturbed(await fitting)
+                job = fed.submit(replace(JOB, seed=2), "cohort")
+                counting = asyncio.create_task(asyncio.to_thread(lambda: [each.done for each in progress_of(job)]))
+                await answered(await running.analyst.job(job.name), 2)
+                await strike(hub)
+                assert await counting == [1, 2, 3, 4, 5, 6]
+
+    asyncio.run(scenario())
+
+
+async def only_job(analyst: AsyncFederation) -> AsyncJob:
+    """Wait until there is one, and take it up."""
+    while not (jobs := await analyst.jobs()):  # noqa: ASYNC110  # somebody else submits it
+        await asyncio.sleep(0.05)
+    (found,) = jobs
+    return await analyst.job(found.name)
+
+
+# --- Commands ---------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def command(town: Town, hub: Hub, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a command of ada's as a process."""
+    (town.folder / "ada.toml").write_text(f'coordinator = "{hub.address}"\nidentity = "analyst-ada"\n')
+    (town.folder / "job.json").write_text(JOB.to_json())
+    line, pipe = (sys.executable, "-m", "dpspca", *words, "--config", "ada.toml"), asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*line, cwd=town.folder, stdout=pipe, stderr=pipe)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def heard(process: asyncio.subprocess.Process, words: str) -> str:
+    """Wait for a line of what a command tells a person, and give it."""
+    assert process.stderr
+    async for line in process.stderr:
+        if words in (said := line.decode()):
+            return said
+    raise AssertionError(words)
+
+
+def test_a_run_that_a_program_reads_ends_well_with_the_model_though_the_coordinator_was_killed(town: Town) -> None:
+    async def scenario() -> None:
+        async with settled(town) as (hub, running):
+            order = ("run", "job.json", "--json", "--data-set", "cohort")
+            async with command(town, hub, *order) as process:
+                name = (await heard(process, "job ")).split()[1]
+                await answered(await running.analyst.job(name), 2)
+                await strike(hub)
+                out, told = await process.communicate()
+            assert process.returncode == 0, told
+            assert told.decode().splitlines() == [AWAY, BACK]
+            facts = json.loads(out)
+            assert facts["job"] == name
+            assert [each["answered"] for each in facts["participants"]] == [6, 6, 6]
+            assert_undisturbed(load_model(town.folder / "model.dpspca"))
+            assert [each.name for each in await running.analyst.jobs()] == [name]
+
+    asyncio.run(scenario())
+
+
+def test_a_person_who_watches_is_told_each_answer_once_and_that_the_coordinator_was_away(town: Town) -> None:
+    async def scenario() -> None:
+        async with settled(town) as (hub, _), command(town, hub, "run", "job.json", "--data-set", "cohort") as process:
+            await heard(process, "2 of 6")
+            await strike(hub)
+            out, told = await process.communicate()
+            assert process.returncode == 0, told
+            said = told.decode().splitlines()
+            assert [said.count(AWAY), said.count(BACK)] == [1, 1]
+            numbers = [int(line.split()[0]) for line in said if " of 6 " in line]
+            assert numbers == sorted(set(numbers))
+            assert numbers[-1] == 6
+            assert "model.dpspca" in out.decode()
+
+    asyncio.run(scenario())
+
+
+def test_whoever_interrupts_is_not_kept_waiting_for_a_coordinator_that_is_away(town: Town) -> None:
+    async def scenario() -> None:
+        async with settled(town) as (hub, _), command(town, hub, "run", "job.json", "--data-set", "cohort") as process:
+            await heard(process, "1 of 6")
+            await hub.kill()
+            await heard(process, AWAY)
+            await asyncio.sleep(1)
+            interrupted = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            told = (await process.communicate())[1].decode()
+            assert process.returncode == 130
+            assert time.monotonic() - interrupted < 5
+            assert "The job goes on without you" in told
+
+    asyncio.run(scenario())
+
+
+# --- Submitting -------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_whose_acceptance_was_not_heard_is_submitted_again_and_is_one_job(town: Town) -> None:
+    """The coordinator dies when the job is in its journal and nobody has been told."""
+
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start(MORTAL, 1, "after")
+        async with around(town, hub) as running, following(hub) as (analyst, told):
+            await analyst.jobs()
+            submitting = asyncio.create_task(analyst.submit(JOB, "cohort"))
+            assert await hub.ended() == 9
+            await hub.start()
+            assert_undisturbed(await (await submitting).result())
+            assert told == [AWAY, BACK]
+            assert len(await running.analyst.jobs()) == 1
+
+    asyncio.run(scenario())
+
+
+# --- When waiting ends ------------------------------------------------------------------------------------------------
+
+
+def test_patience_ends_with_what_was_wrong_and_what_to_do(town: Town) -> None:
+    async def scenario() -> None:
+        async with settled(town) as (hub, _), following(hub, patience=2) as (analyst, told):
+            job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+            watching = asyncio.create_task(states_of(job))
+            await answered(job, 1)
+            await hub.kill()
+            begun = time.monotonic()
+            with pytest.raises(
+                AwayError, match=r"UNAVAILABLE: .* It was tried again for 2 seconds\. .* take up the job"
+            ):
+                await watching
+            assert 1 < time.monotonic() - begun < 10
+            with pytest.raises(AwayError, match="UNAVAILABLE"):
+                await analyst.jobs()
+            assert told == [AWAY.replace("600", "2")]
+            await hub.start()
+            assert [each.name for each in await patiently_listed(analyst)] == [job.name]
+            assert told[1:] == [BACK]
+
+    asyncio.run(scenario())
+
+
+async def patiently_listed(analyst: AsyncFederation) -> list[JobStatus]:
+    """List jobs, however long gRPC takes to dial again."""
+    while True:
+        try:
+            return await analyst.jobs()
+        except AwayError:
+            await asyncio.sleep(0.1)
+
+
+def test_a_coordinator_that_was_never_there_is_not_waited_for(town: Town) -> None:
+    async def scenario() -> None:
+        told: list[str] = []
+        async with AsyncFederation(f"127.0.0.1:{free_port()}", ada(town), tell=told.append) as analyst:
+            job = AsyncJob("none", spec(), analyst.stub)
+            for work in (analyst.jobs, analyst.data_sets, job.status, job.result, lambda: states_of(job)):
+                begun = time.monotonic()
+                with pytest.raises(AwayError, match=r"cannot be reached \(UNAVAILABLE: .* `dpspca doctor`"):
+                    await work()
+                assert time.monotonic() - begun < 5
+        assert told == []
+
+    asyncio.run(scenario())
+
+
+def test_a_certificate_that_ran_out_meanwhile_ends_the_waiting_with_the_remedy(town: Town) -> None:
+    async def scenario() -> None:
+        async with settled(town) as (hub, _):
+            days = [0]
+            async with AsyncFederation(hub.address, ada(town), lambda: now() + timedelta(days=days[0])) as analyst:
+                await analyst.jobs()
+                await hub.kill()
+                days[0] = 31
+                with pytest.raises(NotNowError, match="Renew it"):
+                    await analyst.jobs()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("patience", [-1.0, float("nan"), float("inf")])
+def test_a_patience_that_is_no_time_is_refused(town: Town, patience: float) -> None:
+    async def scenario() -> None:
+        with pytest.raises(InvalidParameterError, match="patience"):
+            AsyncFederation("127.0.0.1:1", ada(town), patience=patience)
+
+    asyncio.run(scenario())
+
+
+class Capricious(pb_grpc.AnalystServiceServicer):
+    """A coordinator that breaks off each stream once, and takes no job at all."""
+
+    def __init__(self, model: bytes) -> None:
+        self._model = model
+        self.calls: list[str] = []
+
+    async def Submit(self, request: pb.SubmitRequest, context: Any) -> pb.Job:  # noqa: N802  # the names of the rpcs
+        self.calls.append("Submit")
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "Not this one.")
+        raise AssertionError  # abort does not return
+
+    async def Watch(self, request: pb.JobName, context: Any) -> AsyncIterator[pb.Job]:  # noqa: N802
+        self.calls.append("Watch")
+        yield pb.Job(job=request.job, state="running", answered=self.calls.count("Watch"), questions=2)
+        if self.calls.count("Watch") > 1:
+            yield pb.Job(job=request.job, state="done", answered=2, questions=2)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "Gone after the last word.")
+
+    async def Result(self, request: pb.JobName, context: Any) -> AsyncIterator[pb.Frame]:  # noqa: N802
+        self.calls.append("Result")
+        half = len(self._model) // 2
+        yield pb.Frame(sequence=0, content=self._model[:half])
+        if self.calls.count("Result") == 1:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "Gone half-way.")
+        yield pb.Frame(sequence=1, content=self._model[half:])
+
+
+@asynccontextmanager
+async def capricious(town: Town, model: bytes) -> AsyncIterator[tuple[Capricious, AsyncFederation]]:
+    hub, service, server = town.identity(Role.COORDINATOR, "hub"), Capricious(model), rpc.server()
+    pb_grpc.add_AnalystServiceServicer_to_server(service, server)
+    port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
+    await server.start()
+    try:
+        async with AsyncFederation(f"127.0.0.1:{port}", ada(town)) as analyst:
+            yield service, analyst
+    finally:
+        await server.stop(0)
+
+
+def test_a_model_that_broke_off_half_way_is_fetched_from_its_beginning(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was found broken and is well at the next attempt is not worth a word; nor is the end of what is over."""
+    model = simulate([*SHARDS.values()], spec())
+
+    async def scenario() -> None:
+        async with capricious(town, model.to_bytes()) as (service, analyst):
+            job = AsyncJob("some", spec(), analyst.stub)
+            assert [(each.state, each.answered) async for each in job.watch()] == [
+                ("running", 1),
+                ("running", 2),
+                ("done", 2),
+            ]
+            assert (await job.result()).components.tobytes() == model.components.tobytes()
+            assert service.calls == ["Watch"] * 3 + ["Result"] * 2
+
+    asyncio.run(scenario())
+    assert caplog.text == ""
+
+
+def test_what_the_coordinator_refuses_is_asked_once(town: Town) -> None:
+    async def scenario() -> None:
+        async with capricious(town, b"") as (service, analyst):
+            with pytest.raises(FederationError, match="Not this one"):
+                await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+            assert service.calls == ["Submit"]
+
+    asyncio.run(scenario())
