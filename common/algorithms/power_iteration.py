@@ -25,6 +25,8 @@ Where it departs from the paper:
 - sigma is signed and takes part in a product's noise, one entry of it; the paper releases the norm of A x, with Laplace
   noise of its own. For an eigenvalue below zero a norm would deflate away from it. Without explained variance the last
   sigma is not asked; nor is it over rows, where the closing question of ``dps-pca`` is.
+- A provider may leave. Products after that are deflated by all that lies along the components before, whose sigma is
+  of a larger A; and where no one matrix has them, eigenvalues are left out.
 - Figure 3 prints A_k as its result, where its analysis has B_k. A model has orthonormal components, each with its own
   eigenvalue, and the v_i are neither orthogonal nor, after so few rounds, eigenvectors. So a Rayleigh-Ritz step on
   their span ends it: the products A v_i that said sigma_i are all it needs, and it is free. Where these were not all
@@ -42,7 +44,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.matrix_queries import EntryTotal
-from dpspca.common.model import Model
+from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent, Step, price
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm
@@ -123,11 +125,11 @@ def run(spec: JobSpec) -> Algorithm:
     for _ in range(spec.components):
         yield from loop.find_another()
     statement = PrivacyStatement.of(spec, plan(spec), parties=loop.parties)
-    if not spec.unit.is_row and spec.explained_variance:
+    if not spec.unit.is_row and spec.explained_variance and len(set(loop.counted)) == 1:
         return matrix_model(spec, statement, *_ritz(loop))
     basis, _ = thin_qr(np.stack(loop.vectors, axis=1))
-    if not spec.unit.is_row:
-        return matrix_model(spec, statement, basis.T, np.zeros(0), 0.0)
+    if not spec.unit.is_row:  # eigenvalues were not asked for, or are not of one matrix: a provider left in between
+        return Model(fix_signs(basis.T), statement, feature_names=spec.schema.names)
     model = Model(basis.T, statement, mean=opened.center, feature_names=spec.schema.names)
     return (yield from ask_closing(spec, RowSparse.of(basis), opened, model))
 
@@ -160,6 +162,8 @@ class _Loop:
         self.vectors: list[FloatArray] = []
         self.products: list[FloatArray] = []
         self.values: list[float] = []
+        self.counted: list[int] = []
+        """Of how many providers each eigenvalue is."""
         self.noise_std = 0.0
         self.parties = 1
 
@@ -177,6 +181,7 @@ class _Loop:
         if len(self.vectors) < _eigenvalues(self._spec):
             answer = yield from self._ask(found, _still(largest, found))
             self.values.append(float(found @ self._deflated(answer, found)))
+            self.counted.append(answer.parties)
             self.products.append(answer.values[:, 0])
             self.noise_std = max(self.noise_std, answer.noise_std)
         self.vectors.append(found)
@@ -198,10 +203,15 @@ class _Loop:
         return answer
 
     def _deflated(self, answer: Aggregate, vector: FloatArray) -> FloatArray:
-        """Take off A x what the components before stand for; its noise stays what it is."""
+        """Take off A x what the components before stand for; its noise stays what it is.
+
+        A provider that left took its share of their eigenvalues along. To take off as much as before would leave them
+        in the product with another sign, and find them again: then all that lies along them is taken off.
+        """
         product = answer.values[:, 0].copy()
-        for value, known in zip(self.values, self.vectors, strict=True):
-            product -= value * (known @ vector) * known
+        for value, parties, known in zip(self.values, self.counted, self.vectors, strict=True):
+            part = value * (known @ vector) if parties == answer.parties else known @ product
+            product -= part * known
         return product
 
 
