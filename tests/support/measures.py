@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 MEBIBYTE = 2**20
+STRETCHES = 20
+"""Of time, in each of which the fewest descriptors count: what is open for as long as a file is read is not kept."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,21 @@ def growth(samples: Sequence[Sample]) -> dict[str, float]:
     resident = np.array([each.resident for each in samples]) / MEBIBYTE
     hours = np.array([each.at for each in samples]) / 3600
     rounds = np.array([each.rounds for each in samples]) / 100_000
+    kept = [min(each.descriptors for each in stretch) for stretch in _stretches(samples)]
     return {
         "mebibytes": round(float(resident[-1]), 1),
         "mebibytes_an_hour": round(_slope(hours, resident), 2),
         "mebibytes_a_100000_rounds": round(_slope(rounds, resident), 2),
-        "descriptors_least": min(each.descriptors for each in samples),
-        "descriptors_most": max(each.descriptors for each in samples),
+        "descriptors_least": min(kept),
+        "descriptors_most": max(kept),
         "threads_most": max(each.threads for each in samples),
         "write_ahead_most": max(each.write_ahead for each in samples),
     }
+
+
+def _stretches(samples: Sequence[Sample]) -> list[Sequence[Sample]]:
+    ends = np.linspace(0, len(samples), min(STRETCHES, len(samples)) + 1).astype(int)
+    return [samples[first:end] for first, end in pairwise(ends)]
 
 
 def _slope(
