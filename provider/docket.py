@@ -128,7 +128,7 @@ class OpenJob:
         """
         await self.ready(self.plan[position], question.size)
         await self._turn.acquire()
-        work = asyncio.ensure_future(asyncio.to_thread(self._answer, position, question))
+        work = asyncio.get_running_loop().run_in_executor(None, self._answer, position, question)
         work.add_done_callback(self._done)
         return await asyncio.shield(work)
 

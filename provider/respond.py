@@ -8,8 +8,8 @@ the question may be answered after all: of all answers that are ever made to it,
 """
 
 import math
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from threading import Lock, Thread
 from typing import Final, Protocol, runtime_checkable
 
@@ -30,7 +30,7 @@ from .ledger import Ledger
 from .moments import Integers
 
 DRAWN_AHEAD: Final = 2**16
-"""Draws from which on they are made ahead: a millisecond's work."""
+"""Numbers that are drawn ahead, for as many questions as need no more; for one question, however many it needs."""
 
 
 class Evaluator(Protocol):
@@ -185,38 +185,50 @@ class Responder:
 
 
 class _Noise:
-    """Noise as planned. Much of it is drawn ahead, while the answer before is on its way: no row has a part in it."""
+    """Noise as planned, drawn ahead while the answer before is on its way: no row has a part in it.
+
+    Small questions' is drawn together, for the tables that it comes from are in the processor's cache only once then.
+    """
 
     def __init__(self, spec: JobSpec, plan: Sequence[Step], words: WordSource) -> None:
         self._unit = spec.unit
         self._plan = plan
         self._words = words
-        self._ahead: tuple[int, Future[Integers]] | None = None
+        self._ahead: dict[int, Future[Integers]] = {}
 
     def prepare(self, position: int) -> None:
-        """Begin to draw what the next question will need, if that takes long and is known before the question is."""
-        if position == len(self._plan):
+        """Begin to draw what the next questions will need, as far as it is known before they are, unless it is there.
+
+        One drawing follows the other, as the source of words demands.
+        """
+        if self._ahead:
             return
-        step = self._plan[position]
-        if math.prod(step.shape) >= DRAWN_AHEAD and not (step.question.fits_noise or step.question.is_private):
-            drawing: Future[Integers] = Future()
-            self._ahead = position, drawing
-            Thread(target=self._fulfil, args=(drawing, position), name="noise", daemon=True).start()
+        self._ahead = {each: Future() for each in self._foreseen(position)}
+        if self._ahead:
+            Thread(target=self._fulfil, args=(self._ahead.copy(),), name="noise", daemon=True).start()
 
     def take(self, position: int, query: RowQuery) -> Integers:
-        """Give noise that was never given before; one drawing follows the other, as the source of words demands."""
-        ahead, self._ahead = self._ahead, None
-        if ahead:
-            drawn = ahead[1].result()
-            if ahead[0] == position:
-                return drawn
+        """Give noise that was never given before."""
+        if drawing := self._ahead.pop(position, None):
+            return drawing.result()
+        wait(self._ahead.values())
         return self._draw(self._plan[position].fitted(query, self._unit))
 
-    def _fulfil(self, drawing: "Future[Integers]", position: int) -> None:
-        try:
-            drawing.set_result(self._draw(self._plan[position]))
-        except Exception as problem:  # noqa: BLE001  # for whoever takes it
-            drawing.set_exception(problem)
+    def _foreseen(self, position: int) -> Iterator[int]:
+        """List the questions from here on whose noise depends on the plan alone, while it is little in all."""
+        drawn = 0
+        for later, step in enumerate(self._plan[position:], position):
+            drawn += math.prod(step.shape)
+            if step.question.fits_noise or step.question.is_private or (later > position and drawn > DRAWN_AHEAD):
+                return
+            yield later
+
+    def _fulfil(self, drawings: Mapping[int, "Future[Integers]"]) -> None:
+        for position, drawing in drawings.items():
+            try:
+                drawing.set_result(self._draw(self._plan[position]))
+            except Exception as problem:  # noqa: BLE001  # for whoever takes it
+                drawing.set_exception(problem)
 
     def _draw(self, step: Step) -> Integers:
         if step.event is None:

@@ -29,6 +29,8 @@ UNIT: Final = Fraction(1, 2**80)
 """One unit of mu^2: sums stay small integers that any store can hold as text."""
 SLACK_UNIT: Final = Fraction(1, 2**256)
 """One unit of total variation distance."""
+_REMEMBERED: Final = 1024
+"""Events whose exact costs are not worked out again: the rounds of a job are mostly one event."""
 
 
 # --- Costs in whole units ---------------------------------------------------------------------------------------------
@@ -53,6 +55,7 @@ def slack_units(events: Iterable[Event]) -> int:
     return sum(_event_slack_units(event) for event in checked_events(events))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _event_units(event: Event) -> int:
     match event:
         case GaussianEvent():
@@ -67,6 +70,7 @@ def _whole_units(mu_squared: Fraction) -> int:
     return math.ceil(mu_squared / UNIT)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _event_slack_units(event: Event) -> int:
     match event:
         case GaussianEvent() | LaplaceEvent():

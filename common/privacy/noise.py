@@ -71,6 +71,7 @@ LATTICE_ROUNDING_STD: Final = Fraction(13, 5)  # the s_r of the lemma
 
 _BATCH: Final = 1 << 15  # words at a time: buffers and one table share a second-level cache
 _CACHED: Final = 16  # tables, of 2 MiB at most
+_REMEMBERED: Final = 256  # widths, as a few numbers each
 
 _GAUSSIAN_TAIL: Final = 15  # a table covers this many standard deviations
 _LARGEST_TABLE_VARIANCE: Final = Fraction(LARGEST_REACH // _GAUSSIAN_TAIL) ** 2
@@ -106,7 +107,7 @@ class DiscreteGaussian:
 
     def sample(self, count: int, source: WordSource) -> NDArray[np.int64]:
         """Return ``count`` independent draws."""
-        return _sums(_gaussian_terms(Fraction(self.std) ** 2), count, source)
+        return _sums(_gaussian_terms(self.std), count, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ class DiscreteLaplace:
         return _sums(_laplace_terms(Fraction(self.scale)), count, source)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def lattice_std(continuous_std: float) -> float:
     """Return the least float not below sqrt(continuous_std² + 2.6²).
 
@@ -149,6 +151,7 @@ def _sums(terms: Sequence[_Term], count: int, source: WordSource) -> NDArray[np.
     if count < 0:
         raise InvalidParameterError(f"Cannot draw {count} numbers.", "Ask for zero or more.")
     draws = np.empty(count, np.int64)
+    lowest = sum(term.multiplier * term.table.reach for term in terms)
     scratch = Scratch(min(count, _BATCH))
     for start in range(0, count, _BATCH):
         batch = draws[start : start + _BATCH]
@@ -156,21 +159,27 @@ def _sums(terms: Sequence[_Term], count: int, source: WordSource) -> NDArray[np.
             scratch = Scratch(len(batch))
         batch[...] = terms[0].table.look_up(source, scratch)  # its multiplier is one
         for term in terms[1:]:
-            values = term.table.look_up(source, scratch)
-            values *= term.multiplier
-            batch += values
+            np.multiply(term.table.look_up(source, scratch), term.multiplier, out=scratch.values, dtype=np.int64)
+            batch += scratch.values
+        batch -= lowest
     return draws
 
 
-def _gaussian_terms(variance: Fraction) -> list[_Term]:
-    """Return independent terms that add up to a discrete Gaussian; their variances add up exactly."""
-    terms, multiplier = [], 1
+def _gaussian_terms(std: float) -> list[_Term]:
+    """Return independent terms that add up to a discrete Gaussian."""
+    return [_Term(_gaussian_table(variance), multiplier) for variance, multiplier in _gaussian_parts(std)]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _gaussian_parts(std: float) -> tuple[tuple[Fraction, int], ...]:
+    """Split a variance into those of the terms, each with its multiplier; together they add up exactly."""
+    parts, multiplier, variance = [], 1, Fraction(std) ** 2
     while variance > _LARGEST_TABLE_VARIANCE:
-        terms.append(_Term(_gaussian_table(_BASE_VARIANCE), multiplier))
+        parts.append((_BASE_VARIANCE, multiplier))
         rest = variance - _BASE_VARIANCE
         stride = min(_LARGEST_STRIDE, _root_above(rest / _LARGEST_TABLE_VARIANCE, 2))
         multiplier, variance = multiplier * stride, rest / stride**2
-    return [*terms, _Term(_gaussian_table(variance), multiplier)]
+    return (*parts, (variance, multiplier))
 
 
 @lru_cache(maxsize=_CACHED)

@@ -130,46 +130,43 @@ class AliasTable:
         """The bits of a word that choose the cell."""
         return np.uint32((1 << self.bits) - 1)
 
-    def look_up(self, source: WordSource, scratch: "Scratch") -> NDArray[np.intp]:
-        """Fill ``scratch.values`` with independent draws and return it."""
-        words, cells, compared, hit = source.words(len(scratch.values)), scratch.values, scratch.compared, scratch.hit
+    def look_up(self, source: WordSource, scratch: "Scratch") -> NDArray[np.uint32]:
+        """Fill ``scratch.found`` with independent draws, each as the cell of its integer, ``reach`` above it.
+
+        A word that is below the threshold is below the whole entry, and above it above; so of word and entry the lesser
+        is the one whose last bits name the cell that was drawn.
+        """
+        words, cells, compared, found = source.words(len(scratch.cells)), scratch.cells, scratch.compared, scratch.found
         low = self._low
-        np.bitwise_and(words, low, out=cells, casting="unsafe")
-        found = self.entries.take(cells, out=scratch.found, mode="clip")
-        np.bitwise_or(words, low, out=compared)  # whatever alias stands below a threshold, it decides nothing
-        np.greater_equal(compared, found, out=hit)
+        cells[...] = np.bitwise_and(words, low, out=compared)
+        self.entries.take(cells, out=found, mode="clip")
         np.bitwise_xor(words, found, out=compared)
         np.less_equal(compared, low, out=scratch.tied)  # the bits above the cell are those of the threshold
-        words &= low
+        np.minimum(words, found, out=found)
         found &= low
-        found -= words  # modulo 2^32, where a jump back is a large number
-        jumps = found.view(np.int32)
-        jumps *= hit
-        cells += jumps
-        self._settle(np.flatnonzero(scratch.tied), words, cells, source)
-        cells -= self.reach
-        return cells
+        self._settle(np.flatnonzero(scratch.tied), cells, found, source)
+        return found
 
     def _settle(
-        self, ties: NDArray[np.intp], tied_cells: NDArray[np.uint32], values: NDArray[np.intp], source: WordSource
+        self, ties: NDArray[np.intp], cells: NDArray[np.intp], found: NDArray[np.uint32], source: WordSource
     ) -> None:
-        """Decide the ties, which have all been sent to the alias, by 160 fresh bits each."""
+        """Decide the ties by 160 fresh bits each."""
         fresh = source.words(_TIE_WORDS * len(ties)).reshape(-1, _TIE_WORDS)
         for tie, bits in zip(ties, fresh, strict=True):
-            cell = tied_cells[tie]
-            if _as_integer(bits) < _as_integer(self.remainders[cell]):
-                values[tie] = cell
+            cell = cells[tie]
+            kept = _as_integer(bits) < _as_integer(self.remainders[cell])
+            found[tie] = cell if kept else self.entries[cell] & self._low
 
 
 class Scratch:
     """Buffers of one batch, allocated once and small enough to stay in cache."""
 
     def __init__(self, size: int) -> None:
-        self.values = np.empty(size, np.intp)
+        self.cells = np.empty(size, np.intp)
         self.found = np.empty(size, np.uint32)
         self.compared = np.empty(size, np.uint32)
-        self.hit = np.empty(size, np.bool_)
         self.tied = np.empty(size, np.bool_)
+        self.values = np.empty(size, np.int64)
 
 
 def _whole(weights: Sequence[int], cells: int) -> list[int]:
