@@ -184,7 +184,8 @@ class StreamedMoments:
         def visit(block: Any) -> Any:  # noqa: ANN401
             return _times(block.T, np.hstack(_split(_times(block, met))))
 
-        high, low = np.split(self._total(visit), [met.shape[1]], axis=1)
+        threads = 1 if 3 * met.size * self._rows.count <= SMALL_PRODUCT else self._threads
+        high, low = np.split(self._total(visit, threads=threads), [met.shape[1]], axis=1)
         sums = low >> LOW_BITS
         sums += high
         sums >>= PRODUCT_SHIFT - LOW_BITS
@@ -216,12 +217,15 @@ class StreamedMoments:
 
         return int(self._total(visit)[0])
 
-    def _total(self, visit: Callable[[Any], Any], block_rows: int | None = None) -> Integers:
+    def _total(
+        self, visit: Callable[[Any], Any], block_rows: int | None = None, *, threads: int | None = None
+    ) -> Integers:
         """Add up a visit to every block; integers, so that the order does not matter."""
         step = block_rows or self._rows.block_rows
-        spans = _spans(self._rows.count, min(self._threads, -(-self._rows.count // step)))
-        with _one_thread, ThreadPoolExecutor(len(spans)) as pool:
-            return reduce(add, pool.map(lambda span: self._span_total(visit, *span, step=step), spans))
+        spans = _spans(self._rows.count, min(threads or self._threads, -(-self._rows.count // step)))
+        with _one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
+            totals = (pool.map if pool else map)(lambda span: self._span_total(visit, *span, step=step), spans)
+            return reduce(add, totals)
 
     def _span_total(self, visit: Callable[[Any], Any], start: int, stop: int, *, step: int) -> Integers:
         """Add up in float64 for as long as that is exact, then in 64-bit integers."""
