@@ -196,14 +196,12 @@ class Conversation:
             _log.info("Answered question %d of %d of job %.12s.", position + 1, len(job.plan), job.name)
             last = (len(answer) - 1) // wire.FRAME
             for sequence, frame in enumerate(wire.frames(answer)):
-                piece = pb.AnswerFrame(
-                    job=job.name,
-                    position=position,
-                    sequence=sequence,
-                    content=bytes(frame),
-                    receipt=receipt if sequence == last else None,
-                )
-                await self._outbound.put(pb.FromProvider(answer=piece))
+                message = pb.FromProvider()  # filled in place: an answer that was made before would be copied
+                piece = message.answer
+                piece.job, piece.position, piece.sequence, piece.content = job.name, position, sequence, bytes(frame)
+                if receipt and sequence == last:
+                    piece.receipt.CopyFrom(receipt)
+                await self._outbound.put(message)
 
     @asynccontextmanager
     async def _refusing(self, ask: pb.Ask) -> AsyncIterator[None]:

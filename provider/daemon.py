@@ -14,9 +14,8 @@ import grpc
 import grpc.aio
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.transport import rpc
+from dpspca.common.transport import envelopes, rpc
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .conversation import Conversation
 from .docket import Docket, Settings
@@ -65,7 +64,7 @@ class Daemon:
         """Hold one connection to its end."""
         conversation = Conversation(self._settings, self._docket, self.connected)
         async with rpc.dial(self._settings.address, self._settings.identity()) as channel:
-            call = pb_grpc.ProviderServiceStub(channel).Connect()
+            call = envelopes.connect(channel)
             sending = asyncio.create_task(_send(conversation.outbound(), call))
             try:
                 await conversation.hear(aiter(call))

@@ -310,7 +310,7 @@ class _Question:
     ask: pb.Ask
     step: Step
     digest: str
-    content: bytes
+    content: wire.Received
     """What is sent in frames."""
 
     @classmethod
@@ -330,7 +330,7 @@ class _Question:
             centred=announced.centred,
             threshold=announced.threshold,
             power=announced.power,
-            content=content if short else b"",
+            content=bytes(content) if short else b"",
         )
         return cls(ask, step, query.digest(), b"" if short else content)
 

@@ -146,7 +146,10 @@ class Link:
         async with self._turn:  # the frames of one question follow each other
             await self._outbound.put(pb.ToProvider(ask=question))
             for sequence, frame in enumerate(frames):
-                await self._outbound.put(pb.ToProvider(frame=pb.Frame(sequence=sequence, content=bytes(frame))))
+                message = pb.ToProvider()
+                message.frame.sequence = sequence
+                message.frame.content = bytes(frame)  # in place: a frame that was made before would be copied
+                await self._outbound.put(message)
 
 
 class Roster:

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]
 
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.transport import rpc
+from dpspca.common.transport import envelopes, rpc
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.trust import RevocationList
@@ -87,7 +87,7 @@ class Coordinator:
         self._watching: asyncio.Task[None] | None = None
         self._server = rpc.server()
         providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.ended)
-        pb_grpc.add_ProviderServiceServicer_to_server(providers, self._server)
+        envelopes.serve(providers, self._server)
         pb_grpc.add_AnalystServiceServicer_to_server(self._analysts, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self.address = ""

@@ -130,7 +130,7 @@ def _start(spec: JobSpec, options: Options) -> RowSparse:
 
 def _orthonormal(product: FloatArray, sparsity: int) -> RowSparse:
     """Take one step of the power loop: orthonormalise, then keep the largest rows of the result."""
-    direction, _ = thin_qr(product)
+    direction, _ = thin_qr(product, overwrite=True)
     return RowSparse.of(direction) if sparsity >= len(direction) else _truncated(direction, sparsity)
 
 

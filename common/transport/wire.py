@@ -78,7 +78,7 @@ def announce(query: RowQuery) -> Announcement:
     return Announcement(query.kind, query.extent, centred)
 
 
-def content(query: RowQuery) -> bytes:
+def content(query: RowQuery) -> Received:
     """Write a question's content: the rows of its basis that are not zero, their indices first, then its centre."""
     if isinstance(query, SketchQuery):
         return query.body
@@ -87,7 +87,13 @@ def content(query: RowQuery) -> bytes:
         parts += [query.kept.support.astype(_INDEX), np.ascontiguousarray(query.kept.rows, dtype=_REAL)]
     if isinstance(query, BasisQuery | ColumnsQuery) and query.center is not None:
         parts.append(query.center.astype(_REAL, copy=False))
-    return b"".join(part.data for part in parts)
+    # In an array's memory, of which the system gives large pieces at once, where bytes get it page by page.
+    whole = np.empty(sum(part.nbytes for part in parts), dtype=np.uint8)
+    start = 0
+    for part in parts:
+        whole[start : start + part.nbytes] = part.reshape(-1).view(np.uint8)
+        start += part.nbytes
+    return whole.data
 
 
 def frames(whole: bytes | memoryview) -> Iterator[memoryview]:

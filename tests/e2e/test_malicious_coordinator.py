@@ -274,7 +274,7 @@ def test_t35_an_announcement_beyond_the_plan_is_refused_before_its_frames(
 def test_t01_t03_a_basis_that_is_none_is_refused_and_the_daemon_lives_on(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job().to_bytes()
-        whole = wire.content(DENSE)
+        whole = bytes(wire.content(DENSE))
         scaled = bytearray(whole)
         scaled[48:] = (np.frombuffer(whole[48:], "<f8") * 1000).tobytes()
         poisoned = bytearray(whole)

@@ -185,7 +185,7 @@ def ask(word: bytes, spec: JobSpec, position: int, turn: int = 0) -> pb.Ask:
         centred=announced.centred,
         threshold=announced.threshold,
         power=announced.power,
-        content=wire.content(query),
+        content=bytes(wire.content(query)),
     )
 
 

@@ -101,7 +101,7 @@ class Table:
             dimension=extent.dimension,
             columns=extent.columns,
             nonzero_rows=extent.nonzero_rows,
-            content=wire.content(query),
+            content=bytes(wire.content(query)),
         )
         await self.stream.put(pb.ToProvider(ask=ask))
 

@@ -112,7 +112,7 @@ def test_what_the_plan_does_not_have_is_refused_before_a_frame_is_taken(step: St
 
 @pytest.mark.parametrize("change", [-1, 1, 8, -140, 2**20])
 def test_t35_a_frame_of_another_length_is_refused(change: int) -> None:
-    whole = wire.content(PRODUCT)
+    whole = bytes(wire.content(PRODUCT))
     reader = wire.QuestionReader(wire.announce(PRODUCT), step_for(PRODUCT))
     frame = whole[:change] if change < 0 else whole + bytes(change)
     with pytest.raises(InvalidQueryError, match="does not follow"):
@@ -140,7 +140,7 @@ def test_frames_out_of_order_or_twice_are_refused() -> None:
 
 @pytest.mark.parametrize("rows", [[1, 0, 2, 3, 4], [0, 0, 2, 3, 4], [0, 1, 2, 3, 40], [0, 1, 2, 3, 2**32 - 1]])
 def test_t34_rows_of_a_basis_have_one_order_only(rows: list[int]) -> None:
-    whole = np.array(rows, dtype="<u4").tobytes() + wire.content(PRODUCT)[20:]
+    whole = np.array(rows, dtype="<u4").tobytes() + bytes(wire.content(PRODUCT))[20:]
     reader = wire.QuestionReader(wire.announce(PRODUCT), step_for(PRODUCT))
     reader.add(0, whole)
     with pytest.raises(InvalidQueryError, match="ascending"):
@@ -148,7 +148,7 @@ def test_t34_rows_of_a_basis_have_one_order_only(rows: list[int]) -> None:
 
 
 def test_a_row_of_zeros_that_is_sent_all_the_same_is_refused() -> None:
-    whole = wire.content(CovarianceProduct(basis(40, 3, 4)))
+    whole = bytes(wire.content(CovarianceProduct(basis(40, 3, 4))))
     padded = whole[:16] + np.uint32(40).tobytes() + whole[16:] + bytes(24)
     wider = Extent(41, 3, 5)
     reader = wire.QuestionReader(

@@ -1,0 +1,71 @@
+"""The providers' one call, with frames written so that their content is copied once; protobuf copies it several times.
+
+Protobuf reads a message that comes in two pieces as one: what the second piece says is added to what the first said.
+So protobuf writes all but the content, and the content follows in a second piece, of which only tags and lengths are
+left to write. Whoever reads it reads one ordinary message.
+"""
+
+from typing import Final
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+
+SERVICE: Final = pb.DESCRIPTOR.services_by_name["ProviderService"].full_name
+
+FEW_BYTES: Final = 2**16
+"""Of a message that protobuf writes as quickly."""
+
+_FRAMED: Final = frozenset({"frame", "answer"})
+_CONTENT: Final = "content"
+_LENGTH_DELIMITED: Final = 2
+
+
+def serve(servicer: pb_grpc.ProviderServiceServicer, server: grpc.aio.Server) -> None:
+    """Let a server answer the call."""
+    handler = grpc.stream_stream_rpc_method_handler(servicer.Connect, pb.FromProvider.FromString, written)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, {"Connect": handler})])
+
+
+def connect(channel: grpc.aio.Channel) -> "grpc.aio.StreamStreamCall[pb.FromProvider, pb.ToProvider]":
+    """Make the call."""
+    method = channel.stream_stream(f"/{SERVICE}/Connect", written, pb.ToProvider.FromString)
+    return method()  # type: ignore[call-arg]  # the published types do not know that requests may be written later
+
+
+def written(message: pb.ToProvider | pb.FromProvider) -> bytes:
+    """Write a message."""
+    kind = message.WhichOneof("message")
+    if kind not in _FRAMED or message.ByteSize() < FEW_BYTES:
+        return message.SerializeToString()
+    framed, content = getattr(message, kind), b""
+    envelope = type(message)()
+    shell = getattr(envelope, kind)
+    shell.SetInParent()
+    for field, value in framed.ListFields():
+        if field.name == _CONTENT:
+            content = value
+        elif field.message_type:
+            getattr(shell, field.name).CopyFrom(value)
+        else:
+            setattr(shell, field.name, value)
+    inner = _opening(shell, _CONTENT, len(content))
+    outer = _opening(message, kind, len(inner) + len(content))
+    return b"".join((envelope.SerializeToString(), outer, inner, content))
+
+
+def _opening(message: Message, name: str, length: int) -> bytes:
+    """Write the tag of a message's field that is as long as that, and its length."""
+    return _varint(message.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED) + _varint(length)
+
+
+def _varint(value: int) -> bytes:
+    """Write a number seven bits at a time, the last of them first."""
+    digits = bytearray()
+    while value >= 1 << 7:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*digits, value))
