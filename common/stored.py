@@ -23,7 +23,8 @@ def made(kind: Callable[..., Made], values: Mapping[str, Any], **others: Any) ->
     """Make a dataclass of stored values, and of others that were looked at already; ``TypeError`` if one is wrong."""
     fits = _fits_of(kind)
     for name, value in values.items():
-        if name not in fits or not fits[name](value):
+        fit = fits.get(name)
+        if fit is None or not fit(value):
             raise TypeError(name)
     return kind(**values, **others)
 
@@ -68,8 +69,13 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and (value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value))
 
 
+def is_whole(value: object) -> bool:
+    """Tell whether this is a whole number that is kept as it is."""
+    return type(value) is int and -LARGEST < value < LARGEST
+
+
 _PLAIN: Final[Mapping[Any, Fits]] = {
-    int: lambda value: type(value) is int and -LARGEST < value < LARGEST,
+    int: is_whole,
     float: lambda value: type(value) in {int, float} and math.isfinite(value),
     str: _is_text,
     type(None): lambda value: value is None,

@@ -167,15 +167,10 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _FIELDS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in _NAMES}
 _FORM: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 """The one form of an entry's line."""
+_READER: Final = json.JSONDecoder()
 
 
 # --- The chain --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    number: int
-    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +194,12 @@ class Entry:
     def read(cls, content: str, written_hash: str) -> Self:
         """Take an entry's line apart; whether it belongs where it stands is for the books to say."""
         try:
-            parts = json.loads(content)
+            parts, end = _READER.raw_decode(content)
             number, at, kind = parts.pop("number"), parts.pop("at"), parts.pop("kind")
-            place = stored.made(_Place, {"number": number, "at": at})
+            if end != len(content) or not (stored.is_whole(number) and stored.is_whole(at)):
+                raise ValueError  # noqa: TRY301  # as whatever else is wrong with it
             make: Callable[..., Fact] = _KINDS[kind]
-            return cls(place.number, place.at, stored.made(make, parts), content, written_hash)
+            return cls(number, at, stored.made(make, parts), content, written_hash)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
             raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup of it.") from problem
 

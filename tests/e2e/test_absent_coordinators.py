@@ -31,8 +31,8 @@ from dpspca.common.transport.names import Role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
-LASTS = 0.1
-"""Seconds that drawing an answer's noise takes, so that a job is met half-way."""
+LASTS = 0.4
+"""Seconds that an answer takes, so that a job is met half-way."""
 JOB = spec(answer_seconds=120)
 """With time for whoever lost the coordinator to find it again."""
 AWAY = "The coordinator is away; trying again for up to 600 seconds."

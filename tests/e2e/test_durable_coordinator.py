@@ -14,10 +14,10 @@ import grpc.aio
 import pytest
 from hubs import (
     LEASE,
+    Counted,
     Forwarder,
     Hub,
     LastingTown,
-    Slow,
     ada,
     answered,
     around,
@@ -40,8 +40,8 @@ from dpspca.server.journal import NO_RECEIPTS, JournalError
 from dpspca.server.service import Coordinator
 from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
 
-LASTS = 0.05
-"""Seconds that drawing an answer's noise takes, where a job is to be met half-way."""
+LASTS = 0.4
+"""Seconds that an answer takes, where a job is to be met half-way."""
 
 
 @pytest.fixture
@@ -197,9 +197,9 @@ async def leave_half_way(town: Town) -> AsyncJob:
 async def ending(town: Town, job: AsyncJob, clock: Callable[[], datetime] = now) -> tuple[str, str]:
     """Take the journal up again, and say how the job ends, and how many words of noise that took."""
     async with serving(town, clock) as running:
-        drawn = Slow.tally.drawn
+        drawn = Counted.tally.drawn
         last = [state async for state in AsyncJob(job.name, job.spec, running.analyst.stub).watch()][-1]
-        assert Slow.tally.drawn == drawn == 0
+        assert Counted.tally.drawn == drawn == 0
         return str(last.state), last.reason
 
 

@@ -10,9 +10,9 @@ import pytest
 from hubs import (
     MORTAL,
     NARROW,
+    Counted,
     Hub,
     LastingTown,
-    Slow,
     ada,
     answered,
     around,
@@ -29,10 +29,8 @@ from dpspca.common.transport.signing import SignedJob
 
 WRITES = 8
 """Of one job: accepted, six questions, ended."""
-LASTS = 0.05
-"""Seconds that drawing an answer's noise takes, where a job is to be met half-way."""
-PATIENT = 60
-"""Seconds for an answer: who lost a coordinator again and again pauses for longer each time."""
+LASTS = 0.4
+"""Seconds that an answer takes, where a job is to be met half-way."""
 
 
 @pytest.fixture
@@ -64,7 +62,7 @@ def test_t38_whichever_write_it_dies_at_the_job_is_finished_and_the_same(
         hub = Hub(town)
         await hub.start(MORTAL, 1, "before")
         async with around(town, hub) as running:
-            job = signed(town, answer_seconds=PATIENT)
+            job = signed(town)
             assert await states_until_it_dies(hub, job) == [""]
             for life in range(1, lives + 1):
                 assert await hub.ended() == 9
@@ -82,8 +80,8 @@ def test_killed_again_and_again_at_random_moments_it_gives_the_same_model(town: 
         hub = Hub(town)
         await hub.start()
         async with around(town, hub, LASTS) as running:
-            job = signed(town, answer_seconds=PATIENT)
-            for moment in moments(seed, 3, 5 * LASTS):
+            job = signed(town)
+            for moment in moments(seed, 3, LASTS):
                 await submit(running, job)
                 await asyncio.sleep(moment)
                 assert await hub.kill() == -signal.SIGKILL
@@ -109,14 +107,14 @@ def test_a_journal_that_is_lost_costs_nobody_any_privacy(town: Town) -> None:
             await hub.start()
             assert await patiently(running.analyst.jobs) == []
             assert_undisturbed(await (await submit(running, job)).result())
-            drawn = Slow.tally.drawn
+            drawn = Counted.tally.drawn
             await hub.kill()
             for file in town.folder.glob("journal.db*"):
                 file.unlink()
             await hub.start()
             with suppress(JobFailedError):
                 assert_undisturbed(await (await submit(running, job)).result())
-            assert Slow.tally.drawn == drawn == await undisturbed_draws(town)
+            assert Counted.tally.drawn == drawn == await undisturbed_draws(town)
 
     asyncio.run(scenario())
 
@@ -128,7 +126,7 @@ async def undisturbed_draws(town: Town) -> int:
     await hub.start()
     async with around(elsewhere, hub) as running:
         await (await submit(running, signed(elsewhere))).result()
-    return Slow.tally.drawn
+    return Counted.tally.drawn
 
 
 def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(town: Town) -> None:
@@ -151,7 +149,7 @@ def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(town: To
                 shutil.move(copy, town.folder / Path(copy).name.removeprefix("copy-of-"))
             await hub.start()
             assert_undisturbed(await patiently(job.result))
-            assert Slow.tally.drawn == await undisturbed_draws(town)
+            assert Counted.tally.drawn == await undisturbed_draws(town)
 
     asyncio.run(scenario())
 

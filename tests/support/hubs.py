@@ -21,11 +21,14 @@ from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
 from dpspca.client.simulation import simulate
 from dpspca.common.model import Model
 from dpspca.common.privacy.keystream import WordSource
+from dpspca.common.spec import JobSpec
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import Role
-from dpspca.common.transport.signing import SignedJob
+from dpspca.common.transport.signing import JobEnvelope, SignedJob
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.moments import Integers
 
-PATIENCE = 60.0
+PATIENCE = 60
 
 MORTAL = """
 import os, sys
@@ -155,46 +158,56 @@ class Tally:
         self.drawn = 0
 
 
-class Slow:
-    """Noise as seeded, drawn slowly enough that a job can be met half-way; every word that is drawn is counted.
+class Counted:
+    """Noise as seeded; every word that is drawn is counted.
 
     The count is the present providers' alone: a thread of those before them may still be drawing when they are gone.
     """
 
     tally = Tally()
 
-    def __init__(self, words: WordSource, seconds: float, tally: Tally) -> None:
+    def __init__(self, words: WordSource, tally: Tally) -> None:
         self._words = words
-        self._seconds = seconds
         self._tally = tally
 
     def words(self, count: int) -> NDArray[np.uint32]:
-        time.sleep(self._seconds)
         self._tally.drawn += count
         return self._words.words(count)
+
+
+class Slow(MemoryLedger):
+    """A ledger that takes its time over every answer, so that a job can be met half-way."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def store(self, job: str, position: int, answer: Integers) -> None:
+        time.sleep(self._seconds)
+        super().store(job, position, answer)
 
 
 @asynccontextmanager
 async def around(
     town: Town, hub: Any, seconds: float = 0.0, names: Mapping[str, Any] = SHARDS
 ) -> AsyncIterator[Running]:
-    """Run providers in this process, and an analyst, around a coordinator that has started."""
-    tally = Slow.tally = Tally()
+    """Run providers in this process, whose answers take so long, and an analyst, around a coordinator that runs."""
+    tally = Counted.tally = Tally()
     async with AsyncFederation(hub.address, ada(town)) as analyst:
         running = Running(
-            town, hub, analyst, [town.revocations()], SHARDS, lambda number: Slow(seeded(number), seconds, tally)
+            town, hub, analyst, [town.revocations()], SHARDS, lambda number: Counted(seeded(number), tally)
         )
         try:
             for name in names:
-                await running.start(name)
+                await running.start(name, ledger=Slow(seconds))
             yield running
         finally:
             await running.stop()
 
 
 def signed(town: Town, **changes: Any) -> SignedJob:
-    """Sign the usual job as ada."""
-    return town.job(spec(**changes), ada(town), list(SHARDS))
+    """Sign the usual job as ada, with time for an answer in which everybody can come back."""
+    return town.job(spec(**{"answer_seconds": PATIENCE} | changes), ada(town), list(SHARDS))
 
 
 def ada(town: Town) -> Identity:
@@ -223,7 +236,8 @@ async def patiently(work: Callable[[], Awaitable[Found]]) -> Found:
 
 
 async def submit(running: Running, job: SignedJob) -> AsyncJob:
-    return await patiently(lambda: running.analyst.submit_signed(job, spec()))
+    asked = JobSpec.from_json(JobEnvelope.from_bytes(job.payload).spec)
+    return await patiently(lambda: running.analyst.submit_signed(job, asked))
 
 
 async def answered(job: AsyncJob, least: int) -> None:
