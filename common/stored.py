@@ -23,8 +23,7 @@ def made(kind: Callable[..., Made], values: Mapping[str, Any], **others: Any) ->
     """Make a dataclass of stored values, and of others that were looked at already; ``TypeError`` if one is wrong."""
     fits = _fits_of(kind)
     for name, value in values.items():
-        fit = fits.get(name)
-        if fit is None or not fit(value):
+        if not fits.get(name, _unknown)(value):
             raise TypeError(name)
     return kind(**values, **others)
 
@@ -45,7 +44,11 @@ def _fits(hint: Any) -> Fits:  # noqa: ANN401  # a type as it is written down
         return _sequence(_fits(parts[0]))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return _member(hint)
-    return _PLAIN.get(hint, lambda _: False)
+    return _PLAIN.get(hint, _unknown)
+
+
+def _unknown(_: object) -> bool:
+    return False
 
 
 def _one_of(some: Sequence[Fits]) -> Fits:

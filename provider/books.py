@@ -223,9 +223,11 @@ class Books:
         if not self._follows(entry.fact):
             raise LedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup of it.")
         self._take(entry)
-        named = entry.fact.ledger if isinstance(entry.fact, Founded | Released) else ""
-        self.head = Head(named or self.head.ledger, entry.number, entry.hash)
-        self.names.add(self.head.ledger)
+        ledger = self.head.ledger
+        if isinstance(entry.fact, Founded | Released):
+            ledger = entry.fact.ledger or ledger
+            self.names.add(ledger)
+        self.head = Head(ledger, entry.number, entry.hash)
 
     def _follows(self, fact: Fact) -> bool:  # noqa: PLR0911  # one way out for each kind
         match fact:

@@ -1,5 +1,6 @@
 """The ledger in a file: who may use it, what it refuses to start on, what it costs."""
 
+import json
 import os
 import random
 import re
@@ -12,6 +13,7 @@ import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -521,13 +523,25 @@ def test_an_answer_of_80_megabytes_is_kept_and_given_without_copies(place: Place
 
 
 @pytest.mark.slow
-def test_a_ledger_of_a_hundred_thousand_entries_starts_within_two_seconds_of_work(place: Place) -> None:
+def test_a_ledger_of_a_hundred_thousand_entries_starts_in_five_times_what_parsing_and_hashing_its_lines_takes(
+    place: Place,
+) -> None:
+    """Some three times; of both the least of three counts, for what others do to the processor only adds."""
     with place.start() as ledger:
         ledger._database.write(ledger.head(), long_story(ledger.head()), None)
-    begun = time.process_time()
-    with place.start() as ledger:
-        assert time.process_time() - begun < 2
-        assert ledger.head().entries > 100_000
+        lines = [entry.content for entry in ledger._database.entries()]
+    assert len(lines) > 100_000
+    least, taken = [], []
+    for _ in range(3):
+        begun = time.process_time()
+        for line in lines:
+            json.loads(line)
+            sha256(line.encode()).hexdigest()
+        parsed = time.process_time()
+        with place.start() as ledger:
+            taken.append(time.process_time() - parsed)
+        least.append(parsed - begun)
+    assert min(taken) < 5 * min(least)
 
 
 def long_story(head: Head) -> Iterator[Entry]:
