@@ -5,7 +5,8 @@
 Small: a job submitted, answered by every provider and its model fetched, over a real coordinator and real daemons.
 Beside it, in turns, the floor (``federation_floor.py``): bare gRPC with as many and as large messages, the same way
 round, with and without a synced SQLite commit of every message on both sides. The federation's ledgers and journal are
-on disk as those of its programs are, so the floor with commits is the like to compare it with. Then the same job in one
+on disk as those of its programs are, so the floor with commits is the like to compare it with. The floor with duties
+computes, checks and signs as well what no job can leave undone (``federation_duties.py``). Then the same job in one
 process: as ``simulate`` does it, and with every Gram matrix made before. All this twice: each party in a process of its
 own, and all in one event loop. Rows are few: it is the way that is measured, not the sums.
 
@@ -26,8 +27,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from federation_cases import Case
 from federation_jobs import (
-    Case,
     Floor,
     Placement,
     Running,
@@ -109,6 +110,7 @@ async def small_result(case: Case, place: Placement) -> Result:
             "job": running.timed,
             "watched": running.watched,
             "floor": least.durable,
+            "floor_with_duties": least.dutiful,
             "floor_without_commits": least.passing,
             **in_process(case),
         }
@@ -120,6 +122,8 @@ async def small_result(case: Case, place: Placement) -> Result:
     return {
         **times,
         "ratio": times["job_ms"] / times["floor_ms"],
+        "duties_ratio": times["floor_with_duties_ms"] / times["floor_ms"],
+        "ratio_to_duties": times["job_ms"] / times["floor_with_duties_ms"],
         "ratio_without_commits": times["job_ms"] / times["floor_without_commits_ms"],
         "first_round_ms": whole([moments[:2] for moments in jobs["watched"]]),
         "later_round_ms": later_round(jobs["watched"], case.rounds),
@@ -138,6 +142,7 @@ async def processor_result(case: Case, running: Running, least: Floor) -> Result
         "analyst_processor_ms": analyst,
         "processor_ms": hub + sum(providers) + analyst,
         "floor_processor_ms": sum(await processor_ms(least.parties, least.durable, case.repeats)),
+        "duties_processor_ms": sum(await processor_ms(least.parties, least.dutiful, case.repeats)),
         "floor_processor_without_commits_ms": sum(await processor_ms(least.parties, least.passing, case.repeats)),
     }
 
@@ -155,13 +160,20 @@ async def large_result(case: Case) -> Result:
     async with federation(case, elsewhere) as running:
         hub, idle = running.hub, running.hub.resident()
         async with bare(running, elsewhere) as least:
-            works: dict[str, Work] = {"job": running.watched, "floor": least.passing}
+            works: dict[str, Work] = {
+                "job": running.watched,
+                "floor": least.passing,
+                "floor_with_duties": least.dutiful_in_passing,
+            }
             jobs = await taking_turns(works, case.repeats)
-        ours, floor = (later_round(jobs[name], case.rounds) for name in works)
+        ours, floor, duties = (later_round(jobs[name], case.rounds) for name in works)
         return {
             "round_seconds": ours / 1e3,
             "floor_round_seconds": floor / 1e3,
+            "floor_with_duties_round_seconds": duties / 1e3,
             "ratio": ours / floor,
+            "duties_ratio": duties / floor,
+            "ratio_to_duties": ours / duties,
             "job_seconds": whole(jobs["job"]) / 1e3,
             "answer_megabytes": 8e-6 * case.dimension * case.components,
             "coordinator_peak_megabytes": hub.peak() - idle,
@@ -209,6 +221,7 @@ def small_table(case: Case, results: dict[str, Result]) -> str:
         "  a later round": "later_round_ms",
         "floor, commits": "floor_ms",
         "  a later round ": "floor_round_ms",
+        "floor, commits, duties": "floor_with_duties_ms",
         "floor, no commits": "floor_without_commits_ms",
         "  a later round  ": "floor_round_without_commits_ms",
         "in process": "in_process_ms",
@@ -218,8 +231,11 @@ def small_table(case: Case, results: dict[str, Result]) -> str:
         "processor: analyst": "analyst_processor_ms",
         "processor: all": "processor_ms",
         "  floor, commits": "floor_processor_ms",
+        "  floor, commits, duties": "duties_processor_ms",
         "  floor, no commits": "floor_processor_without_commits_ms",
         "job / floor": "ratio",
+        "  with duties / floor": "duties_ratio",
+        "  job / with duties": "ratio_to_duties",
         "job / floor, no commits": "ratio_without_commits",
     }
     return lined(
@@ -250,7 +266,10 @@ def large_table(case: Case, results: dict[str, Result]) -> str:
     rows = {
         "round (s)": "round_seconds",
         "floor (s)": "floor_round_seconds",
+        "floor, duties (s)": "floor_with_duties_round_seconds",
         "round / floor": "ratio",
+        "  with duties / floor": "duties_ratio",
+        "  round / with duties": "ratio_to_duties",
         f"whole job, T = {case.rounds} (s)": "job_seconds",
         "an answer (MB)": "answer_megabytes",
         "coordinator's peak (MB)": "coordinator_peak_megabytes",

@@ -3,7 +3,8 @@
 Bare ``grpc.aio`` with mutual TLS: peers hold one long-lived stream each to a hub. A job is a number of rounds. In each,
 the hub sends every peer a question (an announcement, then frames of one MiB) and every peer sends an answer back, both
 of given sizes. Nobody computes anything. On demand, whoever sends or receives a whole message first commits it to an
-SQLite file, synced to disk. Whoever started the job hears of each round and gets the result.
+SQLite file, synced to disk; and on demand everybody does the duties of ``federation_duties.py``, which no job can leave
+undone. Whoever started the job hears of each round and gets the result.
 """
 
 import asyncio
@@ -17,6 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 # dpspca says which TLS is spoken; gRPC listens to that only when it is loaded, so it comes second.
+from federation_cases import Case
+from federation_duties import HubDuties, PeerDuties
+
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import COORDINATOR_HOST
 
@@ -30,8 +34,8 @@ OPTIONS: Final = (
     ("grpc.max_send_message_length", 4 * FRAME),
 )
 SERVICE: Final = "bare.Floor"
-DURABLE: Final = b"\1"
-PASSING: Final = b"\0"
+COMMITS: Final = 1
+DUTIES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,10 @@ class Store:
 class Hub:
     """Carries questions out and answers in; every peer has its own stream."""
 
-    def __init__(self, sizes: Sizes, store: Store) -> None:
+    def __init__(self, sizes: Sizes, store: Store, duties: HubDuties) -> None:
         self._sizes = sizes
         self._store = store
+        self._duties = duties
         self._peers: list[grpc.aio.ServicerContext[bytes, bytes]] = []
         self._content = memoryview(os.urandom(max(*sizes.questions, sizes.result, sizes.announcement)))
 
@@ -80,38 +85,48 @@ class Hub:
 
     async def _connect(self, _: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
         """Keep a peer's stream; who runs a job reads from it and writes to it."""
-        await context.write(PASSING)
+        await context.write(b"welcome")
         self._peers.append(context)
         await asyncio.Event().wait()
 
-    async def _run(self, durable: bytes, _: Any) -> AsyncIterator[bytes]:  # noqa: ANN401  # the call's context
+    async def _run(self, asked: bytes, _: Any) -> AsyncIterator[bytes]:  # noqa: ANN401  # the call's context
+        mode = asked[0]
+        question = self._duties.begin() if mode & DUTIES else self._content
         for size in self._sizes.questions:
-            await asyncio.gather(*(self._exchange(peer, size, durable) for peer in self._peers))
-            yield PASSING
+            await asyncio.gather(*(self._exchange(peer, question[:size], mode) for peer in self._peers))
+            if mode & DUTIES:
+                question = self._duties.advance()
+            yield b"round"
         for frame in frames(self._content[: self._sizes.result]):
             yield frame
 
-    async def _exchange(self, peer: "grpc.aio.ServicerContext[bytes, bytes]", size: int, durable: bytes) -> None:
-        question = self._content[:size]
-        if durable == DURABLE:
+    async def _exchange(self, peer: "grpc.aio.ServicerContext[bytes, bytes]", question: memoryview, mode: int) -> None:
+        if mode & COMMITS:
             self._store.commit(question)
-        await peer.write(durable + bytes(self._content[: self._sizes.announcement]))
+        await peer.write(bytes([mode]) + bytes(self._content[: self._sizes.announcement]))
         for frame in frames(question):
             await peer.write(frame)
-        answer = await whole(peer, self._sizes.answer)
-        if durable == DURABLE:
+        answer = []
+        reader = self._duties.reader() if mode & DUTIES else None
+        for sequence in range(len(range(0, self._sizes.answer, FRAME))):
+            frame = await peer.read()
+            if reader:
+                reader.add(sequence, frame)
+            if mode & COMMITS:
+                answer.append(frame)
+        if mode & COMMITS:
             self._store.commit(b"".join(answer))
 
 
 @asynccontextmanager
-async def hub(folder: Path, sizes: Sizes) -> AsyncIterator[str]:
+async def hub(folder: Path, sizes: Sizes, case: Case) -> AsyncIterator[str]:
     """Run a hub; its address."""
     me = Identity.load(folder / "hub")
     server = grpc.aio.server(options=OPTIONS)
     credentials = grpc.ssl_server_credentials([(me.key_pem, me.certificate_pem)], me.authority_pem, True)
     port = server.add_secure_port("127.0.0.1:0", credentials)
     with closing(Store(folder / "hub.db")) as store:
-        server.add_generic_rpc_handlers([Hub(sizes, store).handlers()])
+        server.add_generic_rpc_handlers([Hub(sizes, store, HubDuties(folder, case)).handlers()])
         await server.start()
         try:
             yield f"127.0.0.1:{port}"
@@ -120,11 +135,11 @@ async def hub(folder: Path, sizes: Sizes) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def peers(folder: Path, address: str, sizes: Sizes, *names: str) -> AsyncIterator[str]:
+async def peers(folder: Path, address: str, sizes: Sizes, case: Case, *names: str) -> AsyncIterator[str]:
     """Run peers in one event loop."""
     connected = [asyncio.Event() for _ in names]
     running = [
-        asyncio.create_task(_peer(folder, address, sizes, name, ready))
+        asyncio.create_task(_peer(folder, address, sizes, PeerDuties(folder, case, name), ready))
         for name, ready in zip(names, connected, strict=True)
     ]
     try:
@@ -136,20 +151,24 @@ async def peers(folder: Path, address: str, sizes: Sizes, *names: str) -> AsyncI
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _peer(folder: Path, address: str, sizes: Sizes, name: str, connected: asyncio.Event) -> None:
-    answer = memoryview(os.urandom(sizes.answer))
-    with closing(Store(folder / f"{name}.db")) as store:
-        async with dial(folder, name, address) as channel:
+async def _peer(folder: Path, address: str, sizes: Sizes, duties: PeerDuties, connected: asyncio.Event) -> None:
+    content = memoryview(os.urandom(sizes.answer))
+    with closing(Store(folder / f"{duties.name}.db")) as store:
+        async with dial(folder, duties.name, address) as channel:
             stream = channel.stream_stream(f"/{SERVICE}/Connect")()
             await stream.read()
             connected.set()
             while True:
-                for size in sizes.questions:
-                    durable = (await stream.read())[:1] == DURABLE
+                for position, size in enumerate(sizes.questions):
+                    mode = (await stream.read())[0]
                     question = await whole(stream, size)
-                    if durable:
+                    if mode & COMMITS:
                         store.commit(b"".join(question))
+                    answer = duties.answer(position, question) if mode & DUTIES else content
+                    if mode & COMMITS:
                         store.commit(answer)
+                    if mode & DUTIES:
+                        duties.vouch()
                     for frame in frames(answer):
                         await stream.write(frame)
 
@@ -161,10 +180,10 @@ def dial(folder: Path, name: str, address: str) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(address, credentials, options=options)
 
 
-async def run(channel: grpc.aio.Channel, rounds: int, durable: bytes) -> list[float]:
+async def run(channel: grpc.aio.Channel, rounds: int, mode: int) -> list[float]:
     """Run a job; the moments of its start, of each round's end and of the result's arrival."""
     moments = [time.perf_counter()]
-    replies = aiter(channel.unary_stream(f"/{SERVICE}/Run")(durable))
+    replies = aiter(channel.unary_stream(f"/{SERVICE}/Run")(bytes([mode])))
     for _ in range(rounds):
         await anext(replies)
         moments.append(time.perf_counter())

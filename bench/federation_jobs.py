@@ -9,96 +9,34 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import federation_floor as floor  # before gRPC, which has to be loaded after dpspca
 import grpc.aio
-import numpy as np
-import scipy.sparse
-from federation_parties import ANALYST, DATA_SET, POLICY, Elsewhere, coordinator, found, now, providers
+from federation_cases import NORM_BOUND, Case
+from federation_parties import ANALYST, DATA_SET, Elsewhere, coordinator, found, providers
 
-from dpspca.client.federation import LIFE, AsyncFederation
+from dpspca.client.federation import AsyncFederation
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
-from dpspca.common.privacy.calibrate import MAX_EPSILON
-from dpspca.common.privacy.lattice import MAX_PARTIES
-from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.question import RowQuery
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.spec import JobSpec
 from dpspca.common.transport import wire
 from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
+from dpspca.common.transport.signing import SignedJob, sign
 from dpspca.provider.entropy import SystemEntropy
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.preparation import check_rows
 from dpspca.provider.respond import Responder
 from dpspca.provider.shard import Shard, Strategy
-from dpspca.provider.suggestion import suggest
 from dpspca.server.rounds import combine
 
 Placement: TypeAlias = Callable[..., Any]
 """``here`` or ``elsewhere``."""
 Work: TypeAlias = Callable[[], Awaitable[list[float]]]
 """Does one job and gives moments: its start, perhaps each round's end, its end."""
-
-NORM_BOUND: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One federation and its job; ``density`` makes the rows sparse."""
-
-    providers: int
-    dimension: int
-    rows: int
-    components: int = 5
-    sparsity: int = 50
-    rounds: int = 10
-    repeats: int = 15
-    density: float | None = None
-    durable: bool = True
-    """With ledgers and a journal on disk, as daemons have them; or in memory."""
-
-    @property
-    def names(self) -> list[str]:
-        return [f"site-{number}" for number in range(self.providers)]
-
-    @property
-    def spec(self) -> JobSpec:
-        return JobSpec(
-            schema=Schema(self.dimension),
-            unit=PrivacyUnit.ROW_REPLACE_ONE,
-            budget=Budget(1.0, 1e-6),
-            norm_bound=NORM_BOUND,
-            components=self.components,
-            minimum_parties=min(self.providers, MAX_PARTIES),
-            explained_variance=False,
-            options={"sparsity": self.sparsity, "rounds": self.rounds},
-        )
-
-    def shard(self, number: int) -> Any:  # noqa: ANN401  # dense or sparse
-        generator = np.random.default_rng(number)
-        if self.density:
-            return scipy.sparse.random_array((self.rows, self.dimension), density=self.density, rng=generator)
-        return generator.standard_normal((self.rows, self.dimension)) / self.dimension**0.5
-
-    def shards(self) -> list[Any]:
-        return [self.shard(number) for number in range(self.providers)]
-
-    def write(self, folder: Path) -> None:
-        (folder / POLICY).write_text(suggest(self.spec, DATA_SET, [ANALYST], MAX_EPSILON), encoding="utf-8")
-        for name, rows in zip(self.names, self.shards(), strict=True):
-            if self.density:
-                scipy.sparse.save_npz(folder / f"{name}.npz", rows)
-            else:
-                np.save(folder / f"{name}.npy", rows)
-
-    def envelope(self) -> JobEnvelope:
-        audience = [PartyName("town", Role.PROVIDER, name) for name in self.names]
-        return JobEnvelope.draw(self.spec.to_json().encode(), audience, DATA_SET, now=now(), life=LIFE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +101,19 @@ class Floor:
 
     async def durable(self) -> list[float]:
         """Run a job, every message committed."""
-        return await floor.run(self.channel, self.rounds, floor.DURABLE)
+        return await floor.run(self.channel, self.rounds, floor.COMMITS)
 
     async def passing(self) -> list[float]:
         """Run a job, nothing committed."""
-        return await floor.run(self.channel, self.rounds, floor.PASSING)
+        return await floor.run(self.channel, self.rounds, 0)
+
+    async def dutiful(self) -> list[float]:
+        """Run a job, every message committed and all duties done."""
+        return await floor.run(self.channel, self.rounds, floor.COMMITS | floor.DUTIES)
+
+    async def dutiful_in_passing(self) -> list[float]:
+        """Run a job, all duties done and nothing committed."""
+        return await floor.run(self.channel, self.rounds, floor.DUTIES)
 
 
 @asynccontextmanager
@@ -175,9 +121,10 @@ async def bare(running: Running, place: Placement) -> AsyncIterator[Floor]:
     """Run the floor of a federation's job."""
     case, folder, sizes = running.case, running.folder, _sizes(running)
     async with AsyncExitStack() as stack:
-        hub = await stack.enter_async_context(place(floor.hub, folder, sizes))
+        hub = await stack.enter_async_context(place(floor.hub, folder, sizes, case))
         parties = [
-            await stack.enter_async_context(place(floor.peers, folder, hub.said, sizes, name)) for name in case.names
+            await stack.enter_async_context(place(floor.peers, folder, hub.said, sizes, case, name))
+            for name in case.names
         ]
         channel = await stack.enter_async_context(floor.dial(folder, ANALYST, hub.said))
         yield Floor(case.rounds, [hub, *parties], channel)

@@ -20,7 +20,8 @@ from types import FrameType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from federation_jobs import NORM_BOUND, Case, federation
+from federation_cases import NORM_BOUND, Case
+from federation_jobs import federation
 from federation_parties import ANALYST, found, here, now
 
 from dpspca.common.algorithms import dps_pca

@@ -1,0 +1,98 @@
+"""What no party of a job can leave undone, for ``federation_floor.py``: the sums of a job, and proof of its answers.
+
+A peer reads a question and checks it, draws noise, answers from its rows, hashes the answer, remembers the hash on a
+second path and signs it. The hub checks every signature, adds every answer up within its bounds, and makes the next
+question of the sum. Each is one call of the library, in the order of the messages, and nothing else is done: no policy,
+no budget, no plan looked at, nothing told to anybody, nothing that could go on after a fault. What a federation takes
+beyond that is what could be saved at most.
+"""
+
+import math
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from federation_cases import NORM_BOUND, Case
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.privacy.noise import DiscreteGaussian
+from dpspca.common.question import RowQuery
+from dpspca.common.transport import wire
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.receipts import issue, require_own
+from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.ledger import Head
+from dpspca.provider.ledger_files import HeadFile
+from dpspca.provider.preparation import check_rows
+from dpspca.provider.shard import Shard, Strategy
+from dpspca.server.rounds import LARGEST_ANSWER, aggregate
+
+
+class PeerDuties:
+    """A peer's; its Gram matrix, if one pays, is there before the first question."""
+
+    def __init__(self, folder: Path, case: Case, name: str) -> None:
+        self.name = name
+        self._plan = catalogue.plan(case.spec)
+        rows = check_rows(case.shard(case.names.index(name)))
+        self._shard = Shard(rows, NORM_BOUND, strategy=Strategy.for_rounds(rows, case.rounds))
+        self._words = SystemEntropy()
+        self._identity = Identity.load(folder / name)
+        self._second_path = HeadFile(folder / f"{name}.head")
+        self._head = Head("floor", 0, "")
+
+    def answer(self, position: int, question: Sequence[bytes]) -> memoryview:
+        """Answer the question at a position of the plan, noisily."""
+        step = self._plan[position]
+        reader = wire.QuestionReader(wire.Announcement(step.question.kind, step.extent), step)
+        for sequence, frame in enumerate(question):
+            reader.add(sequence, frame)
+        noise = DiscreteGaussian.with_std_at_least(step.noise_std)
+        answer = noise.sample(math.prod(step.shape), self._words).reshape(step.shape)
+        answer += self._shard.evaluate(reader.query())
+        content = wire.answer_content(answer)
+        self._head = Head("floor", self._head.entries + 1, sha256(content).hexdigest())
+        return content
+
+    def vouch(self) -> None:
+        """Remember the answer on a second path, and sign it."""
+        self._second_path.write(self._head)
+        issue(self._identity, self._head)
+
+
+class HubDuties:
+    """The hub's. What peers sign is not sent: a signature like theirs is checked in its place."""
+
+    def __init__(self, folder: Path, case: Case) -> None:
+        self._spec = case.spec
+        self._parties = case.providers
+        self._plan = catalogue.plan(self._spec)
+        signer = Identity.load(folder / case.names[0])
+        self._signer, self._authority = signer.name, signer.authority_pem
+        self._receipt = issue(signer, Head("floor", 0, ""))
+
+    def begin(self) -> memoryview:
+        """Give the content of the first question."""
+        self._algorithm = catalogue.find(self._spec.algorithm).run(self._spec)
+        self._position = 0
+        return self._asked(next(self._algorithm))
+
+    def reader(self) -> wire.AnswerReader:
+        """Give what adds one peer's answer to the sum."""
+        require_own(self._receipt, self._signer, self._authority)
+        return wire.AnswerReader(self._total, LARGEST_ANSWER)
+
+    def advance(self) -> memoryview:
+        """Give the content of the next question; nothing after the last, when the model is made."""
+        answer = aggregate(self._spec, self._plan[self._position], self._total, self._parties)
+        self._position += 1
+        try:
+            return self._asked(self._algorithm.send(answer))
+        except StopIteration as end:
+            return memoryview(end.value.to_bytes())
+
+    def _asked(self, query: RowQuery) -> memoryview:
+        query.digest()
+        self._total = np.zeros(self._plan[self._position].shape, dtype=np.int64)
+        return memoryview(wire.content(query))
