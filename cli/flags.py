@@ -46,6 +46,13 @@ Plots = Annotated[
 ModelFile = Annotated[Path, typer.Option("--out", help="Where to write the model.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
+Patience = Annotated[
+    float,
+    typer.Option(
+        "--patience", metavar="SECONDS", min=0, help="How long to try a coordinator that went away; 0 is not at all."
+    ),
+]
+
 Command = Callable[..., None]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from dpspca.client.calls import PATIENCE
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
 from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
@@ -15,7 +16,7 @@ from dpspca.common.spec import check
 from dpspca.common.transport.config import AnalystConfig
 
 from . import presence, priced, progress, questions
-from .flags import EXIT_CODES, AnalystSettings, AsJson, Force, ModelFile, Plots, require_own, spread
+from .flags import EXIT_CODES, AnalystSettings, AsJson, Force, ModelFile, Patience, Plots, require_own, spread
 from .output import print_table, printable, tell, to_json
 
 jobs = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs that were submitted: list, follow, end, fetch.")
@@ -55,6 +56,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     force: Force = False,
     plots: Plots = None,
     detach: Annotated[bool, typer.Option("--detach", help="Print the job's name and do not wait for it.")] = False,
+    patience: Patience = PATIENCE,
     as_json: AsJson = False,
 ) -> None:
     """Sign a job, have it run by the federation, and write its model."""
@@ -72,7 +74,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
             return {"job": submitted.name}
         return await _to_model(federation, submitted, shelf, config, quiet=as_json)
 
-    facts = _connected(config, work)
+    facts = _connected(config, work, patience)
     if detach or as_json:
         tell(facts, facts["job"], as_json=as_json)
     else:
@@ -140,14 +142,14 @@ def _show(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> Non
 
 
 @jobs.command("watch", epilog=EXIT_CODES)
-def _watch(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> None:
+def _watch(job: Name, config: AnalystSettings, *, patience: Patience = PATIENCE, as_json: AsJson = False) -> None:
     """Follow a job to its end, and say how it ended; exit with 2, as `dpspca run` does, unless it is done."""
 
     async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
         taken = await federation.job(job)
         return taken, await _follow(federation, taken, config, quiet=as_json)
 
-    watched, last = _connected(config, work)
+    watched, last = _connected(config, work, patience)
     _tell_status(watched, last, as_json=as_json, why=False)  # that it failed, and why, the next line says
     require_done(last)
 
@@ -171,6 +173,7 @@ def _result(  # noqa: PLR0913  # a command's flags are its parameters
     out: ModelFile = Path("model.dpspca"),
     force: Force = False,
     plots: Plots = None,
+    patience: Patience = PATIENCE,
     as_json: AsJson = False,
 ) -> None:
     """Wait for a job's end and write its model."""
@@ -179,19 +182,19 @@ def _result(  # noqa: PLR0913  # a command's flags are its parameters
     async def work(federation: AsyncFederation) -> dict[str, Any]:
         return await _to_model(federation, await federation.job(job), shelf, config, quiet=as_json)
 
-    facts = _connected(config, work)
+    facts = _connected(config, work, patience)
     if as_json:
         typer.echo(to_json(facts))
     else:
         progress.print_result(facts)
 
 
-def _connected(config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]]) -> Reply:
+def _connected(config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]], patience: float = PATIENCE) -> Reply:
     """Connect as the settings say, do the work, and hang up."""
     require_own(AnalystConfig, config)
 
     async def whole() -> Reply:
-        async with AsyncFederation.connect(config, tell=presence.say) as federation:
+        async with AsyncFederation.connect(config, patience=patience, tell=presence.say) as federation:
             return await work(federation)
 
     return asyncio.run(whole())

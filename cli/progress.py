@@ -119,17 +119,25 @@ class Shelf:
             "participants": participants(spec, status),
             "model": report.to_dict(model),
             "files": files | drawn,
-            "notes": notes,
+            "notes": [*_missing(spec, status, model), *notes],
         }
 
     def _require_room(self, remedy: str) -> None:
         check(self._replace or not self._model.exists(), f"{self._model} is there already.", remedy)
 
 
+def _missing(spec: JobSpec, status: JobStatus, model: Model) -> Iterator[str]:
+    """Say why what was asked for is not told."""
+    left = [each.name for each in status.participants if each.reason and each.answered]
+    if spec.explained_variance and model.explained_variance is None and left:
+        yield f"What the components explain is not told: {', '.join(left)} left before it was known."
+
+
 def print_result(facts: dict[str, Any]) -> None:
     """Print what a job came to: components, who took part at what price, the statement, and the files."""
     output.print_components(facts["model"])
     print_participants(facts["participants"])
-    output.say("\n".join(["", facts["model"]["statement"]["text"], "", *facts["notes"], "Written:"]))
+    notes = map(output.printable, facts["notes"])
+    output.say("\n".join(["", facts["model"]["statement"]["text"], "", *notes, "Written:"]))
     for path in facts["files"].values():
         typer.echo(path)

@@ -239,6 +239,23 @@ def test_whoever_interrupts_is_not_kept_waiting_for_a_coordinator_that_is_away(t
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("seconds", ["0", "1.5"])
+def test_a_command_waits_for_as_long_as_it_was_told_to(town: Town, seconds: str) -> None:
+    async def scenario() -> None:
+        order = ("run", "job.json", "--data-set", "cohort", "--patience", seconds)
+        async with settled(town) as (hub, _), command(town, hub, *order) as process:
+            await heard(process, "1 of 6")
+            await hub.kill()
+            gone = time.monotonic()
+            told = (await process.communicate())[1].decode()
+            assert process.returncode == 2
+            assert float(seconds) < time.monotonic() - gone < 10
+            assert (AWAY.replace("600", seconds) in told) is (seconds != "0")
+            assert "The job may go on without you" in told
+
+    asyncio.run(scenario())
+
+
 # --- Submitting -------------------------------------------------------------------------------------------------------
 
 

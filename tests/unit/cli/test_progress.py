@@ -1,0 +1,49 @@
+"""What a job came to is told whole: what is missing as well, and why."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from town import spec
+
+from dpspca import simulate
+from dpspca.cli import progress
+from dpspca.client.jobs import JobStatus, ParticipantStatus
+
+ROWS = [np.random.default_rng(site).standard_normal((200, 30)) for site in range(2)]
+STAYED = ParticipantStatus("north", 5, 5, "")
+LEFT = ParticipantStatus("south", 3, 2, "Refused: no more.")
+NEVER_CAME = ParticipantStatus("west", 0, 0, "Not connected.")
+
+
+def status(*participants: ParticipantStatus) -> JobStatus:
+    return JobStatus(
+        "a" * 64, "dpspca://town/analyst/ada", "cohort", "done", "", 5, 5, "", 0, datetime.now(UTC), None, participants
+    )
+
+
+@pytest.mark.parametrize("others", [[], [NEVER_CAME]])
+@pytest.mark.parametrize("left", [[], [LEFT]])
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_not_told_because_a_provider_left_is_said_to_be(
+    tmp_path: Path, others: list[ParticipantStatus], left: list[ParticipantStatus], *, asked: bool, known: bool
+) -> None:
+    model = simulate(ROWS, spec(explained_variance=known))
+    shelf = progress.Shelf(tmp_path / "model.dpspca", None, replace=False)
+    facts = shelf.put(spec(explained_variance=asked), status(STAYED, *left, *others), model)
+    said = "What the components explain is not told: south left before it was known."
+    assert facts["notes"] == ([said] if asked and left and not known else [])
+
+
+def test_a_name_that_the_coordinator_made_up_cannot_steer_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shelf = progress.Shelf(tmp_path / "model.dpspca", None, replace=False)
+    strange = ParticipantStatus("\x1b[2Jgone", 3, 2, "no")
+    model = simulate(ROWS, spec(explained_variance=False))
+    progress.print_result(shelf.put(spec(explained_variance=True), status(STAYED, strange), model))
+    printed = capsys.readouterr().out
+    assert "not told: \\x1b[2Jgone left" in printed
+    assert "\x1b[2J" not in printed
