@@ -71,7 +71,7 @@ def _job_facts(name: str, job: Job) -> dict[str, Any]:
         "spent": amount(own.spent_units, own.spent_slack_units),
         "spent_epsilon": epsilon_of(own.spent_units, own.spent_slack_units, told.spec_delta),
         "reserved": amount(own.reserved_units, own.reserved_slack_units),
-        "signature_sha256": told.signature_hash,
+        "signed_job_sha256": told.signature_hash,
         "data_digest": told.data_digest,
     }
 

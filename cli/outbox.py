@@ -52,14 +52,14 @@ def _release_facts(sent: Release) -> dict[str, Any]:
         "name": sent.question,
         "bytes": sent.bytes,
         "sha256": sent.sha256,
-        "signature_sha256": sent.signature_hash,
+        "signed_job_sha256": sent.signature_hash,
     }
 
 
 def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) -> None:
     if chosen:
         print_table(
-            ("left from", "data set", "analyst", "question", "bytes", "SHA-256", "job", "signature's SHA-256"),
+            ("left from", "data set", "analyst", "question", "bytes", "SHA-256", "job", "signed job's SHA-256"),
             (
                 (
                     moment(each.at),

@@ -57,6 +57,7 @@ class Books:
         """By name, but for those that are forgotten."""
         self._ended = ended
         self.data_sets: dict[str, Account] = {}
+        self.rows: dict[str, str] = {}  # by their digest, the first name that they had
         self.analysts: dict[tuple[str, str], Account] = {}
         """By data set and analyst."""
         self.written_off: dict[str, Account] = {}
@@ -270,6 +271,7 @@ class Books:
 
     def _take_opening(self, fact: Opening, at: int) -> None:
         self._units[fact.data_set] = fact.unit
+        self.rows.setdefault(fact.data_digest, fact.data_set)
         analyst = self.analysts.setdefault((fact.data_set, fact.analyst), Account())
         data_set = self.data_sets.setdefault(fact.data_set, Account())
         job = Job(fact, at, (Account(), analyst, data_set))

@@ -47,11 +47,13 @@ class Daemon:
             try:
                 await self._serve()
             except* grpc.aio.AioRpcError as problems:
-                _log.warning("The connection ended: %s", "; ".join(map(_ending, _leaves(problems))))
+                _log.warning("The connection ended: %s", _told(problems))
             except* TimeoutError:
                 _log.warning("The connection ended: the coordinator has fallen silent.")
             except* DpspcaError as problems:
-                _log.error("No connection: %s", "; ".join(map(str, _leaves(problems))))
+                _log.error("No connection: %s", _told(problems))
+            except* OSError as problems:  # of a disk, say: it may be well again, and whoever stopped would not see it
+                _log.error("The connection ended for a fault of this machine: %s", _told(problems))
             # A connection that did not last is not dialled again at once: two daemons of one identity would take
             # turns in displacing each other as fast as they can.
             longest = LONGEST_WELCOME_PAUSE if self.connected.is_set() else LONGEST_PAUSE
@@ -86,6 +88,11 @@ def _leaves(problems: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
             yield from _leaves(each)
         else:
             yield each
+
+
+def _told(problems: BaseExceptionGroup[Exception]) -> str:
+    """Say in a line all that went wrong."""
+    return "; ".join(map(_ending, _leaves(problems)))
 
 
 def _ending(problem: BaseException) -> str:

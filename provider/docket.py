@@ -37,7 +37,7 @@ from .matrix_shard import MatrixShard
 from .peers import PeerReceipts
 from .policy import Policy
 from .preparation import CheckedRows, UsableRows
-from .respond import Responder
+from .respond import Responder, Room
 from .shard import Shard, Strategy
 
 MAX_OPEN_JOBS: Final = 64
@@ -179,7 +179,9 @@ class Docket:
         self._shards: dict[str, tuple[_Bounds, Shard | MatrixShard]] = {}
         """Of each data set the rows as the last job used them, and how many of each person's, and in all."""
         self._waiting = WaitingRoom(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
+        self._ahead = Room()
         self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
+        _require_own_names(self._digests, settings.ledger)
 
     def find(self, name: str) -> OpenJob | None:
         """Give a job that is open, if it is still to be believed: analysts are revoked, and jobs expire, meanwhile."""
@@ -195,8 +197,18 @@ class Docket:
 
     def close(self, name: str, state: str) -> None:
         """End a job for good: nothing further is asked of it, and what it has not spent is free again."""
-        self._jobs.pop(name, None)
+        self._drop(name)
         self._settings.ledger.close(name, state if state in ENDS else "ended")
+
+    def _drop(self, name: str) -> None:
+        """Keep a job ready no longer."""
+        if job := self._jobs.pop(name, None):
+            job.responder.let_go()
+
+    def _drop_expired(self) -> None:
+        now = self._settings.clock().timestamp()
+        for name in [name for name, job in self._jobs.items() if job.envelope.expires_at <= now]:
+            self._drop(name)
 
     def open(self, signed: SignedJob) -> OpenJob:
         """Verify a job, hold it against the policy and the budgets, and make the rows ready for it."""
@@ -210,11 +222,14 @@ class Docket:
         rules.check(spec, analyst, envelope.audience)
         shard = self._shard(envelope.dataset, spec, rules.least_bound)
         shard.check(spec)
+        self._drop_expired()
         settings.ledger.expire(settings.clock().timestamp())
         settings.ledger.open(self._opening(signed, envelope, spec, analyst), Limits(*rules.limits(analyst)))
         slot = envelope.audience.index(me.name.name)
         still = partial(self._require_still, signed, envelope)
-        responder = Responder(spec, shard, settings.ledger, settings.words(), job=signed.job_id, slot=slot)
+        responder = Responder(
+            spec, shard, settings.ledger, settings.words(), job=signed.job_id, slot=slot, room=self._ahead
+        )
         opened = self._jobs[signed.job_id] = OpenJob(
             signed,
             envelope,
@@ -225,7 +240,7 @@ class Docket:
             still,
         )
         while len(self._jobs) > MAX_OPEN_JOBS:
-            self._jobs.popitem(last=False)
+            self._drop(next(iter(self._jobs)))
         _log.info(
             "Opened job %.12s of %s over '%s': epsilon %g, delta %g.",
             opened.name,
@@ -274,6 +289,22 @@ class Docket:
             kept = _prepared(rows, spec, bounds, least_bound)
             self._shards[name] = bounds, kept
         return kept
+
+
+def _require_own_names(digests: Mapping[str, str], ledger: Ledger) -> None:
+    """Refuse rows under another name than the one under which they were spent on: that would be a budget anew.
+
+    Rows that differ in a single bit nobody can tell from others. Before anybody connects, so that what rows are shows
+    in no answer and no refusal.
+    """
+    first: dict[str, str] = {}
+    for name, digest in digests.items():
+        known = ledger.rows_called(digest) or first.setdefault(digest, name)
+        if known != name:
+            raise RefusedError(
+                f"The rows of '{name}' are those of '{known}', whose budget they have.",
+                f"Offer them as '{known}' alone: what was spent on rows stays spent whatever they are called.",
+            )
 
 
 def _prepared(rows: DataSet, spec: JobSpec, bounds: _Bounds, least_bound: float | None) -> Shard | MatrixShard:

@@ -84,6 +84,10 @@ class Ledger(Protocol):
         """List the jobs that are open."""
         ...
 
+    def rows_called(self, digest: str) -> str | None:
+        """Give the data set's name under which a job over these very rows was admitted first, if one was."""
+        ...
+
     def expire(self, now: float) -> None:
         """Close every job past its expiry, and give no answer of a job that is over any more; their hashes stay."""
         ...
@@ -152,6 +156,10 @@ class Bookkeeper(ABC):
     def unfinished(self) -> tuple[str, ...]:
         with self._lock:
             return self._books.unfinished()
+
+    def rows_called(self, digest: str) -> str | None:
+        with self._lock:
+            return self._books.rows.get(digest)
 
     def expire(self, now: float) -> None:
         with self._lock:

@@ -50,7 +50,14 @@ class PeerReceipts:
                     self._take(each)
                     news = True
             if news and self._path:
-                files.replace(self._path, pb.HeldReceipts(held=self._all()).SerializeToString())
+                self._write(self._path)
+
+    def _write(self, path: Path) -> None:
+        """Write them all down; where that cannot be, they are kept for as long as this process lives."""
+        try:
+            files.replace(path, pb.HeldReceipts(held=self._all()).SerializeToString())
+        except DpspcaError as problem:
+            _log.warning("The receipts of other providers are not written down: %s", problem)
 
     def _is_news(self, held: pb.HeldReceipt, me: PartyName, authority_pem: bytes) -> bool:
         known = self._kept.get(held.provider, {})

@@ -30,7 +30,29 @@ from .ledger import Ledger
 from .moments import Integers
 
 DRAWN_AHEAD: Final = 2**16
-"""Numbers that are drawn ahead, for as many questions as need no more; for one question, however many it needs."""
+"""Numbers that a job draws ahead, for as many questions as need no more; for one question, however many it needs."""
+ROOM_AHEAD: Final = 2**25
+"""Numbers that all jobs of a provider have drawn ahead at most: a quarter of a gigabyte."""
+
+
+class Room:
+    """Room for what is drawn ahead, which all jobs share: who finds none draws when it is asked, and no later."""
+
+    def __init__(self, numbers: int = ROOM_AHEAD) -> None:
+        self._left = numbers
+        self._lock = Lock()
+
+    def take(self, numbers: int) -> bool:
+        """Take room for so many numbers, if there is."""
+        with self._lock:
+            enough = numbers <= self._left
+            self._left -= numbers if enough else 0
+            return enough
+
+    def give(self, numbers: int) -> None:
+        """Give room back."""
+        with self._lock:
+            self._left += numbers
 
 
 class Evaluator(Protocol):
@@ -108,10 +130,11 @@ class Responder:
         *,
         job: str | None = None,
         slot: int = 0,
+        room: Room | None = None,
     ) -> None:
         """``job`` names what was signed; two jobs of the same content are two jobs. Unsigned, the content names it.
 
-        ``slot`` is this provider's place in the job's audience, from 0 on.
+        ``slot`` is this provider's place in the job's audience, from 0 on. ``room`` is for noise drawn ahead.
         """
         shard.check(spec)
         self._gate = Gate(spec)
@@ -121,7 +144,7 @@ class Responder:
         self._remembering = self._begin_to_remember(spec, slot)
         self._words = words
         self._ledger = ledger
-        self._noise = _Noise(spec, self._gate.plan, words)
+        self._noise = _Noise(spec, self._gate.plan, words, room or Room())
         self._turn = Lock()
 
     def respond(self, position: int, query: RowQuery) -> Integers:
@@ -131,6 +154,10 @@ class Responder:
         """
         with self._turn:
             return self._respond(position, query)
+
+    def let_go(self) -> None:
+        """Let go of what was drawn ahead, for nobody asks any more; should somebody, it is drawn anew."""
+        self._noise.let_go()
 
     def _begin_to_remember(self, spec: JobSpec, slot: int) -> Remembering | None:
         """Remember between answers only where the plan needs it; what is forgotten is never made anew."""
@@ -190,10 +217,13 @@ class _Noise:
     Small questions' is drawn together, for the tables that it comes from are in the processor's cache only once then.
     """
 
-    def __init__(self, spec: JobSpec, plan: Sequence[Step], words: WordSource) -> None:
+    def __init__(self, spec: JobSpec, plan: Sequence[Step], words: WordSource, room: Room) -> None:
         self._unit = spec.unit
         self._plan = plan
         self._words = words
+        self._room = room
+        self._changing = Lock()
+        self._is_over = False
         self._ahead: dict[int, Future[Integers]] = {}
 
     def prepare(self, position: int) -> None:
@@ -201,24 +231,41 @@ class _Noise:
 
         One drawing follows the other, as the source of words demands.
         """
-        if self._ahead:
-            return
-        self._ahead = {each: Future() for each in self._foreseen(position)}
-        if self._ahead:
-            Thread(target=self._fulfil, args=(self._ahead.copy(),), name="noise", daemon=True).start()
+        with self._changing:
+            foreseen = [] if self._ahead or self._is_over else list(self._foreseen(position))
+            if foreseen and self._room.take(sum(map(self._numbers, foreseen))):
+                self._ahead = {each: Future() for each in foreseen}
+                Thread(target=self._fulfil, args=(self._ahead.copy(),), name="noise", daemon=True).start()
 
     def take(self, position: int, query: RowQuery) -> Integers:
         """Give noise that was never given before."""
-        if drawing := self._ahead.pop(position, None):
+        if drawing := self._taken(position):
             return drawing.result()
         wait(self._ahead.values())
         return self._draw(self._plan[position].fitted(query, self._unit))
+
+    def let_go(self) -> None:
+        """Let go of everything, for good."""
+        self._is_over = True
+        for position in tuple(self._ahead):
+            self._taken(position)
+
+    def _taken(self, position: int) -> "Future[Integers] | None":
+        """Take out what was begun for a question, whose room is free then; whoever comes second finds nothing."""
+        with self._changing:
+            drawing = self._ahead.pop(position, None)
+        if drawing:
+            self._room.give(self._numbers(position))
+        return drawing
+
+    def _numbers(self, position: int) -> int:
+        return math.prod(self._plan[position].shape)
 
     def _foreseen(self, position: int) -> Iterator[int]:
         """List the questions from here on whose noise depends on the plan alone, while it is little in all."""
         drawn = 0
         for later, step in enumerate(self._plan[position:], position):
-            drawn += math.prod(step.shape)
+            drawn += self._numbers(later)
             if step.question.fits_noise or step.question.is_private or (later > position and drawn > DRAWN_AHEAD):
                 return
             yield later

@@ -254,8 +254,11 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         return await self._job(known)
 
     def _start(self, conductor: Conductor) -> None:
-        self._known[conductor.job.name] = conductor
-        self._running[conductor.job.name] = asyncio.create_task(self._run(conductor))
+        job = conductor.job
+        asked = ", ".join(job.participants)
+        _log.info("Job %.12s of %s over '%s' asks %s.", job.name, job.analyst, job.data_set, asked)
+        self._known[job.name] = conductor
+        self._running[job.name] = asyncio.create_task(self._run(conductor))
 
     async def _go_on(self, recorded: Recorded) -> None:
         """Go on with a job of before; one that nobody would believe any more, or that ran out meanwhile, fails."""

@@ -116,6 +116,7 @@ class Conductor:
         receipts = self._roster.receipts_of(ended.participants)
         await self._keeper.do(lambda journal: journal.end(ended, model, receipts))
         self.model_bytes = len(model or b"")
+        _log.info("Job %.12s is %s%s", ended.name, ended.state, f": {ended.reason}" if ended.reason else ".")
         self._tell(ended)
         for link in self._links():
             link.farewell(ended.name, ended.state, self._roster.receipts_beside(link.name, ended.participants))
@@ -240,7 +241,7 @@ class Conductor:
             if problem is None:
                 self._record(name, answered=question.ask.position + 1)
             else:
-                self._record(name, reason=problem)
+                self._drop(name, problem)
                 clean = clean and not reader.started
         return clean and bool(self._names)
 
@@ -272,7 +273,7 @@ class Conductor:
         for name, wait in zip(self._names, waits, strict=True):
             if wait in absent:
                 reason = f"Not connected with the data set '{self._data_set}' of {dimension} columns."
-                self._record(name, reason=reason)
+                self._drop(name, reason)
         self._require_enough(len(self._names))
 
     def _require_enough(self, count: int) -> None:
@@ -287,6 +288,11 @@ class Conductor:
     def _names(self) -> list[str]:
         """Name the providers that are left."""
         return [name for name, each in self.job.participants.items() if not each.reason]
+
+    def _drop(self, name: str, reason: str) -> None:
+        """Go on without a provider."""
+        _log.warning("Job %.12s goes on without %s: %s", self.job.name, name, reason)
+        self._record(name, reason=reason)
 
     def _record(self, name: str, **changes: int | str) -> None:
         changed: Participant = replace(self.job.participants[name], **changes)  # type: ignore[arg-type]

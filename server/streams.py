@@ -81,6 +81,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
             if state := await self._ended(job, name.name):
                 yield pb.ToProvider(farewell=pb.Farewell(job=job, state=state))
         await self._roster.join(link)
+        _log.info("%s connected, with %s.", link.name, ", ".join(sorted(link.data_sets)) or "no data sets")
         await self._hear_witnesses(link, name, hello.held[:MAX_WITNESSES])
         async with _Company(self._read(name, link, request_iterator), self._patrol(link, context)) as watching:
             try:
@@ -89,6 +90,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
             finally:
                 await self._roster.leave(link)
                 watching.stop()
+                _log.info("%s left%s", link.name, f": {link.ended_by}" if link.ended_by else ".")
         if link.ended_by:
             await rpc.abort(context, link.ended_by)
 
@@ -144,16 +146,24 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
 
     async def _patrol(self, link: Link, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Judge the certificate again and again, and listen for a sign of life."""
-        clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(self._heartbeat)
-            try:
-                self._door.judge(context, "Connect")
-                if clock() - link.heard_at > MISSED * self._heartbeat:
-                    raise RefusedError(f"Nothing was heard for {MISSED * self._heartbeat} seconds.", "Connect again.")
-            except DpspcaError as problem:
+            if problem := self._reason_to_end(link, context):
                 link.close(problem)
                 return
+
+    def _reason_to_end(self, link: Link, context: grpc.aio.ServicerContext[Any, Any]) -> DpspcaError | None:
+        """Say why a stream must not go on, if so; a fault of ours is a reason: nobody would watch it any more."""
+        try:
+            self._door.judge(context, "Connect")
+        except DpspcaError as problem:
+            return problem
+        except Exception:  # noqa: BLE001  # whatever it is
+            _log.exception("A fault of this program's while it watched %s.", link.name)
+            return RefusedError("The coordinator met a fault.", "Connect again.")
+        if asyncio.get_running_loop().time() - link.heard_at > MISSED * self._heartbeat:
+            return RefusedError(f"Nothing was heard for {MISSED * self._heartbeat} seconds.", "Connect again.")
+        return None
 
 
 class _Company:

@@ -7,6 +7,8 @@ gives nobody else the right to read it, not even for a moment. It is read back o
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from errno import ELOOP
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -57,13 +59,14 @@ def create(path: Path, content: bytes, mode: int = PRIVATE) -> None:
 def replace(path: Path, content: bytes, mode: int = PRIVATE) -> None:
     """Replace a file in one step: a reader finds the old content or the new, after a crash too."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        create(draft, content, mode)
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    _flush_folder(path.parent)
+    with _in_words(path, "written"):
+        try:
+            create(draft, content, mode)
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        _flush_folder(path.parent)
 
 
 def append(path: Path, content: bytes) -> None:
@@ -73,7 +76,7 @@ def append(path: Path, content: bytes) -> None:
 
 def read(path: Path, *, private: bool = False) -> bytes:
     """Read a file of ours; a link is refused, and so is a private file that others could read."""
-    with os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
+    with _in_words(path, "read"), os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
             raise UnsafeFileError(f"{path} is no file, or too long.", "Name the right file.")
@@ -87,11 +90,23 @@ def read(path: Path, *, private: bool = False) -> bytes:
 
 def stamp(path: Path) -> Stamp | None:
     """Tell cheaply whether a file has been replaced or written to; None if it is not there."""
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return None
+    with _in_words(path, "looked at"):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@contextmanager
+def _in_words(path: Path, done: str) -> Iterator[None]:
+    """Say what is wrong with a file: whoever goes on without it catches errors of ours, and no others."""
+    try:
+        yield
+    except OSError as problem:
+        raise UnsafeFileError(
+            f"{path} cannot be {done}: {problem.strerror}.", "Look at the disk: its space, its health, its permissions."
+        ) from problem
 
 
 def _open(path: Path, flags: int) -> int:

@@ -79,4 +79,7 @@ def check_name(what: str, name: object) -> str:
 
 def shortened(value: object) -> str:
     """Show what a stranger sent: escaped, and never long enough to flood a log."""
-    return f"{value!a:.80}"
+    try:
+        return f"{value!a:.80}"
+    except RecursionError:
+        return "something nested too deeply to be shown"

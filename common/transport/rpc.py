@@ -125,6 +125,7 @@ class Doorkeeper:
         try:
             return self.judge(context, method)
         except DpspcaError as problem:
+            _log.warning("A call of %s from %s was refused: %s", method, context.peer(), problem)
             await abort(context, problem)
 
     def judge(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:

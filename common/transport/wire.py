@@ -34,6 +34,8 @@ from dpspca.common.question import Extent, RowQuery, RowSparse
 from dpspca.common.sketch_queries import BODIED, SketchQuery
 from dpspca.common.subspace_queries import SUBSPACE_QUESTIONS, SubspaceQuery
 
+from .names import shortened
+
 FRAME: Final = 2**20
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -107,7 +109,8 @@ class QuestionReader:
 
     def __init__(self, announced: Announcement, step: Step) -> None:
         if announced.kind != step.question.kind:
-            refuse(f"'{announced.kind}' was asked where the plan has '{step.question.kind}'.", "Follow the plan.")
+            asked = shortened(announced.kind)  # which is a stranger's word
+            refuse(f"{asked} was asked where the plan has '{step.question.kind}'.", "Follow the plan.")
         if not step.extent.covers(announced.extent):
             refuse(f"The question's extent {announced.extent} is not within {step.extent}.", "Follow the plan.")
         self._announced = announced

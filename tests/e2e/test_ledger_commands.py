@@ -73,7 +73,7 @@ def test_every_answer_that_left_is_in_the_outbox_under_the_signature_that_asked_
     assert len(facts["answers"]) == facts["of"] == shown["answered"]
     assert [each["question"] for each in facts["answers"]] == list(range(1, facts["of"] + 1))
     for each in facts["answers"]:
-        assert (each["job"], each["signature_sha256"]) == (shown["job"], shown["signature_sha256"])
+        assert (each["job"], each["signed_job_sha256"]) == (shown["job"], shown["signed_job_sha256"])
         assert re.fullmatch("[0-9a-f]{64}", each["sha256"])
     assert facts["gaps"] == []
     words = beside("outbox", *NORTH).out

@@ -104,6 +104,16 @@ def test_every_kind_of_entry_is_read_as_it_was_written(fact: Fact) -> None:
     assert json.loads(entry.content).keys() < entry.to_dict().keys()
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("}", "} "), ("}", "}{}"), ('"number":1', '"number":1.0'), ('"at":5', '"at":true')]
+)
+def test_a_line_with_more_on_it_or_with_numbers_that_are_none_is_no_entry(old: str, new: str) -> None:
+    entry = written()[0]
+    assert old in entry.content
+    with pytest.raises(LedgerError, match="cannot be read"):
+        Entry.read(entry.content.replace(old, new), entry.hash)
+
+
 def test_no_character_of_any_entry_can_be_changed_unnoticed() -> None:
     entries = written()
     for place, entry in enumerate(entries):

@@ -20,6 +20,7 @@ from dpspca.common.transport import wire
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import Role
 from dpspca.common.transport.proof import prove
+from dpspca.common.transport.receipts import issue
 from dpspca.common.transport.signing import SignedJob
 from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -27,7 +28,8 @@ from dpspca.provider import docket as dockets
 from dpspca.provider.conversation import Conversation
 from dpspca.provider.docket import Docket, Settings
 from dpspca.provider.entropy import SystemEntropy
-from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.ledger import Head, MemoryLedger
+from dpspca.provider.peers import PeerReceipts
 from dpspca.provider.preparation import check_rows
 
 SPEC = JobSpec(
@@ -262,3 +264,39 @@ def test_t25_t26_neighbours_look_alike_in_the_log_and_in_the_greeting(
             at(table, scene)
     assert seen[0] == seen[1]
     assert any("Answered question 3 of 3" in line for line in seen[0][0])
+
+
+def test_receipts_of_others_that_cannot_be_written_down_end_nothing(
+    table: Table, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk is full, say, or is there no more: whoever says farewell must not be able to end a daemon by it."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    table.settings.peers = peers = PeerReceipts(folder / "peers")
+    folder.rmdir()
+    south = table.town.identity(Role.PROVIDER, "south")
+    held = pb.HeldReceipt(provider="south", receipt=issue(south, Head("a" * 32, 5, "b" * 64)))
+
+    async def scene(table: Table) -> None:
+        farewell = pb.Farewell(job="whatever", state="done", receipts=[held])
+        await table.stream.put(pb.ToProvider(farewell=farewell))
+        await table.ask(table.job())
+        assert (await table.reply()).HasField("answer")
+        assert peers.held() == [held]
+
+    at(table, scene)
+    assert "peers cannot be written: No such file" in caplog.text
+
+
+def test_t35_a_long_word_of_a_stranger_is_neither_logged_nor_sent_back_whole(
+    table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(table: Table) -> None:
+        ask = pb.Ask(signed_job=table.job().to_bytes(), kind="\n" * 3_000_000, dimension=6, columns=2, nonzero_rows=6)
+        await table.stream.put(pb.ToProvider(ask=ask))
+        refused = await table.reply()
+        assert "was asked where the plan has" in refused.refusal.what
+        assert refused.ByteSize() < 1000
+
+    at(table, scene)
+    assert max(map(len, caplog.messages)) < 1000

@@ -1,6 +1,7 @@
 """A job is believed, held against the policy and the budget, and bound to its rows, before a question is answered."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,12 @@ from dpspca.common.queries import Count, CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.signing import SignedJob
+from dpspca.provider import docket as dockets
 from dpspca.provider.docket import Docket, Settings
 from dpspca.provider.entries import Entry, Head, Opening
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.preparation import CheckedRows, check_rows
+from dpspca.provider.respond import Responder
 
 SPEC = JobSpec(
     schema=Schema(4),
@@ -127,3 +130,52 @@ def test_t25_a_receipt_confirms_no_guess_of_the_rows(town: Town) -> None:
         head = Head("", before.number, before.hash)
         assert Entry.following(head, entry.at, entry.fact).hash == entry.hash
         assert Entry.following(head, entry.at, replace(entry.fact, blind="")).hash != entry.hash
+
+
+def test_noise_drawn_ahead_is_let_go_with_its_job_however_that_ends(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go: list[Responder] = []
+
+    def noted(responder: Responder) -> None:
+        let_go.append(responder)
+
+    monkeypatch.setattr(Responder, "let_go", noted)
+    monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 1)
+    ada, days = town.identity(Role.ANALYST, "ada"), [0]
+    docket = Docket(replace(settings(town), clock=lambda: now() + timedelta(days=days[0])))
+
+    def opened() -> Responder:
+        return docket.open(town.job(SPEC, ada, ["north"], now=now() + timedelta(days=days[0]))).responder
+
+    first, second = opened(), opened()
+    assert let_go == [first]  # there was no place for two
+    name = next(iter(docket._jobs))
+    docket.close(name, "done")
+    docket.close(name, "done")
+    assert let_go == [first, second]
+    monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
+    third = opened()
+    days[0] = 1
+    opened()
+    assert let_go == [first, second, third]  # it had expired
+    assert len(docket._jobs) == 1
+
+
+def test_rows_that_were_spent_on_are_not_offered_under_another_name(town: Town) -> None:
+    told = settings(town)
+    Docket(told).open(*signed(town))
+    renamed = replace(told, data_sets={"study": check_rows(ROWS.copy())})
+    with pytest.raises(RefusedError, match=r"rows of 'study' are those of 'cohort'.*Offer them as 'cohort'"):
+        Docket(renamed)
+    beside = replace(told, data_sets={"cohort": check_rows(ROWS + 1), "study": check_rows(ROWS)})
+    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
+        Docket(beside)
+    Docket(told)
+    Docket(replace(told, data_sets={"cohort": check_rows(ROWS), "study": check_rows(ROWS + 1)}))
+
+
+def test_the_same_rows_are_not_offered_twice(town: Town) -> None:
+    twice = {name: check_rows(ROWS) for name in ("cohort", "study")}
+    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
+        Docket(replace(settings(town), data_sets=twice))

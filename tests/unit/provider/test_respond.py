@@ -24,7 +24,7 @@ from dpspca.provider.gate import Gate, Standing
 from dpspca.provider.ledger import LedgerError, MemoryLedger
 from dpspca.provider.moments import Integers
 from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import DRAWN_AHEAD, Responder
+from dpspca.provider.respond import DRAWN_AHEAD, Responder, Room
 from dpspca.provider.shard import Shard
 
 DIMENSION, ROUNDS = 12, 3
@@ -450,3 +450,56 @@ def test_t18_a_person_with_several_rows_moves_no_answer_further_than_was_priced(
     assert step.event is not None
     moved = float(np.linalg.norm((some - others).astype(float)))
     assert 0.999 * step.event.sensitivity < moved <= step.event.sensitivity
+
+
+# --- Room for what is drawn ahead -------------------------------------------------------------------------------------
+
+
+def ahead(room: Room, jobs: int) -> list[Responder]:
+    """Answer the first question of so many jobs, whose second each needs 2 DRAWN_AHEAD numbers."""
+    job, question = spec(schema=Schema(DRAWN_AHEAD), options={"sparsity": 5, "rounds": 3}), np.eye(DRAWN_AHEAD, 2)
+    asked = [Responder(job, Nothing(DRAWN_AHEAD), MemoryLedger(), KeyStream(bytes(32)), room=room) for _ in range(jobs)]
+    for each in asked:
+        each.respond(0, CovarianceProduct(question))
+    return asked
+
+
+def drawn(responder: Responder) -> int:
+    return sum(drawing.result().size for drawing in responder._noise._ahead.values())
+
+
+def test_jobs_draw_no_more_ahead_together_than_there_is_room_for() -> None:
+    """A coordinator that asks one question of each of many jobs would else have noise for all of them kept."""
+    asked = ahead(Room(5 * DRAWN_AHEAD), 6)
+    assert [drawn(each) for each in asked] == [2 * DRAWN_AHEAD] * 2 + [0] * 4
+
+
+def test_whoever_found_no_room_answers_as_if_there_had_been() -> None:
+    question = CovarianceProduct(np.eye(DRAWN_AHEAD, 2))
+    with_room, without = ahead(Room(2 * DRAWN_AHEAD), 2)
+    assert drawn(with_room) > drawn(without) == 0
+    assert (with_room.respond(1, question) == without.respond(1, question)).all()
+
+
+def test_room_is_free_again_when_noise_is_taken_or_its_job_is_over() -> None:
+    room, question = Room(2 * DRAWN_AHEAD), CovarianceProduct(np.eye(DRAWN_AHEAD, 2))
+    for _ in range(3):
+        (asked,) = ahead(room, 1)
+        assert drawn(asked) == 2 * DRAWN_AHEAD
+        asked.respond(1, question)
+        assert drawn(asked) == 2 * DRAWN_AHEAD  # for the third question, in the room of the second
+        asked.let_go()
+        assert drawn(asked) == 0
+        answered = asked.respond(2, question)  # asked all the same, it is drawn anew
+        assert answered.any()
+    assert room.take(2 * DRAWN_AHEAD)
+    assert not room.take(1)
+
+
+def test_nothing_is_drawn_ahead_for_a_job_that_is_over() -> None:
+    room = Room(2 * DRAWN_AHEAD)
+    (asked,) = ahead(room, 1)
+    asked.let_go()
+    asked.respond(1, CovarianceProduct(np.eye(DRAWN_AHEAD, 2)))
+    assert drawn(asked) == 0
+    assert room.take(2 * DRAWN_AHEAD)

@@ -1,5 +1,6 @@
 """The ledger in a file: who may use it, what it refuses to start on, what it costs."""
 
+import gc
 import json
 import os
 import random
@@ -555,3 +556,14 @@ def long_story(head: Head) -> Iterator[Entry]:
             entry = Entry.following(head, SIGNED, fact)
             yield entry
             head = Head(head.ledger, entry.number, entry.hash)
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_a_start_leaves_the_collection_of_garbage_as_it_was(place: Place, *, collecting: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        with place.start():
+            assert gc.isenabled() is collecting
+    finally:
+        (gc.enable if before else gc.disable)()

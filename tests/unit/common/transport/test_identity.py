@@ -207,7 +207,7 @@ def test_a_write_cut_short_leaves_the_old_identity(north: Any, monkeypatch: pyte
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="no space"):
+        with pytest.raises(UnsafeFileError, match=r"identity\.pem cannot be written: no space"):
             install(folder, pem, north.pem)
     assert sorted(files_in(folder)) == ["identity.pem", "waiting.pem"]
     assert Identity.load(folder) == old

@@ -78,3 +78,10 @@ def test_a_name_must_be_text() -> None:
 def test_what_a_stranger_sent_is_shown_short_and_escaped() -> None:
     assert shortened("a\nb\x1b[31m\u202e") == r"'a\nb\x1b[31m\u202e'"
     assert len(shortened("x" * 10_000)) == 80
+
+
+def test_what_is_nested_too_deeply_to_be_shown_is_said_to_be() -> None:
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert shortened(nested) == "something nested too deeply to be shown"

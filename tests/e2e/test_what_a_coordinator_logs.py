@@ -1,0 +1,72 @@
+"""What an operator of a coordinator is told: who came and left, who was refused, and what became of each job."""
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from town import SHARDS, Town, federation, spec
+
+from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError
+from dpspca.common.transport.names import Role
+
+SERVER = ("dpspca.server.streams", "dpspca.server.analysts", "dpspca.server.conductor", "dpspca.common.transport.rpc")
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(each.levelname, each.getMessage()) for each in caplog.records if each.name in SERVER]
+
+
+def test_a_job_is_told_from_its_acceptance_to_its_end(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> str:
+        async with federation(town) as running:
+            job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
+            await job.result()
+            return job.name[:12]
+
+    with caplog.at_level(logging.INFO, "dpspca"):
+        name = asyncio.run(scenario())
+    lines = told(caplog)
+    assert [f"{site} connected, with cohort." in dict(map(reversed, lines)) for site in SHARDS] == [True] * len(SHARDS)
+    who = "dpspca://town/analyst/ada"
+    assert ("INFO", f"Job {name} of {who} over 'cohort' asks {', '.join(SHARDS)}.") in lines
+    assert ("INFO", f"Job {name} is done.") in lines
+    left = [line for _, line in lines if re.match(r"site-\d left", line)]
+    assert len(left) == len(SHARDS)
+
+
+def test_who_is_missing_and_why_a_job_failed_is_told(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> str:
+        async with federation(town, ("site-0",)) as running:
+            job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
+            with pytest.raises(JobFailedError):
+                await job.result()
+            return job.name[:12]
+
+    with caplog.at_level(logging.INFO, "dpspca"):
+        name = asyncio.run(scenario())
+    lines = told(caplog)
+    for site in ("site-1", "site-2"):
+        assert any(level == "WARNING" and f"Job {name} goes on without {site}: Not" in line for level, line in lines)
+    assert any(f"Job {name} is failed: 1 of at least 2" in line for _, line in lines)
+
+
+def test_a_refused_call_is_told_with_the_reason(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with federation(town, ("site-0",)) as running:
+            stranger = town.identity(Role.PROVIDER, "mallory")
+            async with AsyncFederation(running.coordinator.address, stranger) as misplaced:
+                with pytest.raises(FederationError, match="provider"):
+                    await misplaced.jobs()
+
+    asyncio.run(scenario())
+    assert any(
+        level == "WARNING" and re.search(r"A call of List from ipv4:127.* was refused: The role provider may not", line)
+        for level, line in told(caplog)
+    )
