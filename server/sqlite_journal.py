@@ -3,10 +3,10 @@
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
 from dpspca.common.transport import files
@@ -24,13 +24,29 @@ PAGE_BYTES: Final = 1 << 15
 """Of a new file: large sums are written twice as fast as in small pages, and small sums hardly slower."""
 LARGEST_PAGE_BYTES: Final = 1 << 16
 """Of a file that nobody syncs: a sum is one write for every page of it."""
-FULL: Final = 2
-"""What SQLite calls synchronous = FULL."""
+EXTRA: Final = 3
+"""What SQLite calls synchronous = EXTRA."""
+
+
+class Connection(Protocol):
+    """The part of a connection to SQLite that a journal needs; it raises the errors of ``sqlite3``."""
+
+    def execute(self, sql: str, parameters: Any = ..., /) -> Cursor: ...  # noqa: ANN401  # what SQL takes
+    def close(self) -> None: ...
+
+
+Connect: TypeAlias = Callable[[Path], Connection]
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a file that exists."""
+    address = f"file:{quote(str(path))}?mode=rw"
+    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
 
 
 class _Tables(SqlJournal):
     begin = "BEGIN IMMEDIATE"
-    _connection: sqlite3.Connection | None = None
+    _connection: Connection | None = None
     _where = "The journal"
 
     def _run(self, statement: str, *values: Any) -> Cursor:  # noqa: ANN401  # what SQL takes
@@ -85,8 +101,9 @@ class SqliteJournal(_Tables):
 
     heartbeat_seconds = 5.0
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, connect: Connect = connect) -> None:
         self._path = path
+        self._connect = connect
         self._where = f"The journal {path}"
         self._lock: int | None = None
 
@@ -139,20 +156,21 @@ class SqliteJournal(_Tables):
             files.create(self._path, b"")
         if self._path.stat().st_mode & 0o077:
             raise JournalError(f"Others can read {self._path}, or write it.", f"`chmod 600 {self._path}`.")
-        address = f"file:{quote(str(self._path))}?mode=rw"
         with self._in_words():
-            self._connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+            self._connection = self._connect(self._path)
         self._version()  # before anything is written to what may be somebody else's file
+        # EXTRA is FULL and the folder: or the rollback journal that a new file begins with could come back after a power
+        # cut, and take back all that was written since.
+        self._run("PRAGMA synchronous = EXTRA").fetchall()
         self._run(f"PRAGMA page_size = {PAGE_BYTES}")
         mode = self._rows("PRAGMA journal_mode = WAL")[0][0]
         for setting in (
-            "synchronous = FULL",
             "fullfsync = ON",
             f"journal_size_limit = {KEPT_LOG_BYTES}",
             f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
         ):
             self._run(f"PRAGMA {setting}").fetchall()
-        if mode != "wal" or self._number("PRAGMA synchronous") != FULL:
+        if mode != "wal" or self._number("PRAGMA synchronous") != EXTRA:
             raise JournalError(f"{self._where} cannot be synced.", "Use a local disk, and SQLite as it is distributed.")
         self._migrate()
         self._opened = self._identity()

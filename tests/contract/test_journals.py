@@ -17,7 +17,7 @@ from dpspca.server import sql_journal
 from dpspca.server.jobs import Event, Job, Participant
 from dpspca.server.journal import PIECE, Asked, Journal, JournalError, Sum, read_job, write_job
 from dpspca.server.postgres_journal import PostgresJournal
-from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
+from dpspca.server.sqlite_journal import EXTRA, PassingJournal, SqliteJournal
 
 LARGE = np.random.default_rng(0).integers(-(2**56), 2**56, (250_000, 2))
 """More than three pieces."""
@@ -420,6 +420,6 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_what_sqlite_wrote_is_synced(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     assert journal.hold()
-    assert journal._number("PRAGMA synchronous") == 2
+    assert journal._number("PRAGMA synchronous") == EXTRA
     assert journal._rows("PRAGMA journal_mode") == [("wal",)]
     journal.close()

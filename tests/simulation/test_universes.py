@@ -1,10 +1,10 @@
 """What holds in every universe, however ill its weather: the invariants of the fault matrix, over many seeds."""
 
-import sys
+import argparse
+import logging
 import tempfile
 from collections import Counter
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -150,13 +150,20 @@ def test_a_universe_is_its_seed(inhabitants: Inhabitants) -> None:
 
 
 def soak() -> None:
-    """Run universes until stopped: ``python tests/simulation/test_universes.py [first seed]``."""
+    """Run as many universes as are asked for, in both weathers; ``make soak`` does."""
+    parser = argparse.ArgumentParser(description="Run universes, and see that the invariants hold in each.")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    told = parser.parse_args()
+    logging.disable(logging.WARNING)  # of parties whose lot it is to be warned
+    last = told.first + told.seeds
     with tempfile.TemporaryDirectory() as folder:
         town = Inhabitants.of(Town.found(Path(folder)), now())
-        for first in count(int(sys.argv[1]) if len(sys.argv) > 1 else 0, 100):
+        for first in range(told.first, last, 100):
+            seeds = range(first, min(first + 100, last))
             for weather in (ILL, WORST):
-                ends = require_all(town, weather, range(first, first + 100))
-                print(f"seeds {first} to {first + 99}: {dict(ends)}", flush=True)  # noqa: T201
+                ends = require_all(town, weather, seeds)
+                print(f"seeds {seeds[0]} to {seeds[-1]}: {dict(ends)}", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

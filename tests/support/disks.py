@@ -188,20 +188,34 @@ class RecordedHeadFile(HeadFile):
         self.disk.take(Step("sync", self.short))
 
 
+class Rows(list[tuple[Any, ...]]):
+    """What a statement gave, and how many rows it changed."""
+
+    rowcount = 0
+
+    def fetchall(self) -> "Rows":
+        return self
+
+
 class Connection:
-    """A connection over a shim, with the errors of the standard library."""
+    """A connection over a shim, with the errors of the standard library; its settings are not to be changed."""
 
     def __init__(self, path: Path, shim: Shim, settings: Sequence[str] = ()) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         self._connection = apsw.Connection(str(path), flags, vfs=shim.name)
+        self._settled = tuple(f"PRAGMA {setting.partition('=')[0]}=" for setting in settings)
         for setting in settings:
-            self.execute(f"PRAGMA {setting}")
+            self._connection.execute(f"PRAGMA {setting}")
 
-    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Iterator[tuple[Any, ...]]:
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
+        if sql.startswith(self._settled):
+            return Rows()
         try:
-            return iter(list(self._connection.execute(sql, parameters)))
+            found = Rows(self._connection.execute(sql, parameters))
         except apsw.Error as problem:
             raise sqlite3.OperationalError(str(problem)) from problem
+        found.rowcount = self._connection.changes()
+        return found
 
     def close(self) -> None:
         try:
