@@ -53,8 +53,7 @@ class Books:
 
     def __init__(self, ended: Ended = nothing_forgotten) -> None:
         self.head = Head("", 0, GENESIS)
-        self.jobs: dict[str, Job] = {}
-        """By name, but for those that are forgotten."""
+        self.jobs: dict[str, Job] = {}  # by name, but for those that are forgotten
         self._ended = ended
         self.data_sets: dict[str, Account] = {}
         self.rows: dict[str, str] = {}  # by their digest, the first name that they had

@@ -159,8 +159,8 @@ class SqliteJournal(_Tables):
         with self._in_words():
             self._connection = self._connect(self._path)
         self._version()  # before anything is written to what may be somebody else's file
-        # EXTRA is FULL and the folder: or the rollback journal that a new file begins with could come back after a power
-        # cut, and take back all that was written since.
+        # EXTRA is FULL and the folder: or the rollback journal that a new file begins with could come back after a
+        # power cut, and take back all that was written since.
         self._run("PRAGMA synchronous = EXTRA").fetchall()
         self._run(f"PRAGMA page_size = {PAGE_BYTES}")
         mode = self._rows("PRAGMA journal_mode = WAL")[0][0]
