@@ -1,5 +1,7 @@
 """The page on security and the tests agree: each threat has a row, and each row the tests that bear its number.
 
+What the page says of faults names tests that are there.
+
 ``python tests/unit/test_security_page.py`` writes the tests' names into the page.
 """
 
@@ -13,6 +15,8 @@ PAGE = ROOT / "docs" / "security.md"
 TESTS = ROOT / "tests"
 THREATS = [f"T{number:02d}" for number in range(1, 39)]
 NOT_BUILT = "not built"
+WHO = {"a provider", "the coordinator", "a link", "a clock", "an identity", "an analyst", "software", "all"}
+"""Whom faults happen to."""
 
 _ROW = re.compile(r"^\| (T\d\d) \| ([^|]+) \| ([^|]+) \| ([^|]*) \|$", re.MULTILINE)
 _NUMBERS = re.compile(r"(?<=_)t(\d\d)(?=_)")
@@ -50,6 +54,20 @@ def test_every_row_names_the_tests_that_exist_and_no_other() -> None:
 def test_every_threat_has_a_test_unless_it_is_about_what_is_not_built() -> None:
     for number, (_, stopped, tests) in rows().items():
         assert bool(tests) != stopped.startswith(NOT_BUILT), number
+
+
+def test_every_fault_names_tests_that_exist() -> None:
+    faults = PAGE.read_text(encoding="utf-8").partition("## Faults")[2]
+    cells = [line.split("|")[1:-1] for line in faults.splitlines() if line.startswith("|")][2:]
+    existing = {
+        f"`{path.stem}.{name}`"
+        for path in TESTS.rglob("test_*.py")
+        for name in re.findall(r"^def test_(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert {who.strip() for who, *_ in cells} == WHO
+    for who, fault, _, tests in cells:
+        named = set(tests.strip().split(", "))
+        assert named <= existing, (who, fault, named - existing)
 
 
 def write() -> None:

@@ -12,6 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from town import AnythingGoes, Town, now
 
+from dpspca.common.algorithms import catalogue
+from dpspca.common.plan import prices
 from dpspca.common.privacy.keystream import WordSource
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import CovarianceProduct
@@ -300,3 +302,43 @@ def test_t35_a_long_word_of_a_stranger_is_neither_logged_nor_sent_back_whole(
 
     at(table, scene)
     assert max(map(len, caplog.messages)) < 1000
+
+
+JUMPS = [timedelta(hours=1), -timedelta(hours=1), timedelta(days=3652), -timedelta(days=3652)]
+
+
+@pytest.mark.parametrize("before", range(3))
+@pytest.mark.parametrize("jump", JUMPS, ids=str)
+def test_t15_a_clock_that_jumps_in_any_round_spends_nothing_and_gives_nothing_back(
+    table: Table, jump: timedelta, before: int
+) -> None:
+    job = table.job()
+
+    async def answered(position: int) -> bytes:
+        await table.ask(job, position)
+        return (await table.reply()).answer.content
+
+    async def scene(table: Table) -> None:
+        answers = [await answered(position) for position in range(before)]
+        standing = table.ledger.standing(job.job_id)
+        table.ahead = jump
+        await table.ask(job, before)
+        refused = asyncio.ensure_future(table.reply())  # or the connection ends: nobody's certificate is in force
+        await asyncio.wait({refused, table.hearing}, return_when=asyncio.FIRST_COMPLETED)
+        assert table.hearing.done() or refused.result().HasField("refusal")
+        refused.cancel()
+        await asyncio.gather(refused, return_exceptions=True)
+        assert table.ledger.standing(job.job_id) == standing
+        table.ahead = timedelta()
+        if table.hearing.done():
+            await asyncio.gather(table.hearing, return_exceptions=True)
+            table.stream = asyncio.Queue()
+            await table.sit()
+        answers += [await answered(position) for position in range(before, 3)]
+        assert all(answers)
+        assert [await answered(position) for position in range(3)] == answers
+        spent = table.ledger.standing(job.job_id)
+        assert spent is not None
+        assert spent.spent == [*prices(catalogue.plan(SPEC))][-1]
+
+    at(table, scene)
