@@ -19,7 +19,7 @@ GUARDED_BY := tests/contract/test_ledgers.py tests/unit/provider tests/property/
 		test_matrix_queries.py test_sketch_queries.py test_subspace_queries.py \
 		algorithms/test_range_projection.py algorithms/test_power_iteration.py)
 
-.PHONY: help demo compose-demo test test-slow mutants torture soak fuzz coverage lint types check package protos lock papers papers-quick clean
+.PHONY: help demo compose-demo test test-slow mutants torture soak fuzz coverage lint types check package sbom protos lock papers papers-quick clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -83,9 +83,13 @@ types: $(READY)  ## check types, twice
 
 check: test lint types test-slow package  ## everything that has to hold before a change lands
 
+sbom: $(READY)  ## write the bill of materials of what the daemons run on: dist/dpspca.cdx.json
+	$(BIN)/python deploy/sbom.py --out dist/dpspca.cdx.json
+
 package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere and test that
 	rm -rf dist build/installed
 	$(BIN)/python -m build --no-isolation
+	$(BIN)/python deploy/sbom.py --out dist/dpspca.cdx.json
 	$(PYTHON) -m venv build/installed
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl

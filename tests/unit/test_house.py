@@ -1,5 +1,6 @@
 """The house is as it says: what should be pure is listed as pure, and every ignore of a linter explains itself."""
 
+import json
 import re
 import subprocess
 import sys
@@ -53,6 +54,30 @@ def test_t37_every_dependency_is_locked_by_its_hash_and_installed_by_it() -> Non
     installs = [line for line in commands if re.search(r"pip (install|download) ", line)]
     assert installs
     assert all("--require-hashes" in line or "--no-deps" in line for line in installs)
+
+
+def test_t37_the_bill_of_materials_has_every_package_of_the_lock_with_every_hash() -> None:
+    lock = (ROOT / "requirements-run.lock").read_text(encoding="utf-8")
+    written = [
+        subprocess.run([sys.executable, ROOT / "deploy" / "sbom.py"], capture_output=True, check=True).stdout  # noqa: S603
+        for _ in range(2)
+    ]
+    assert written[0] == written[1]
+    bill = json.loads(written[0])
+    named = {f"{each['name']}=={each['version']}" for each in bill["components"]}
+    assert named == set(re.findall(r"^([\w.-]+==[^\s;]+)", lock, re.MULTILINE))
+    hashes = [each["content"] for part in bill["components"] for each in part["hashes"]]
+    assert hashes == re.findall(r"sha256:(\w+)", lock)
+    assert "pkg:pypi/grpcio@" in {part["purl"].partition("@")[0] + "@" for part in bill["components"]}
+    assert bill["metadata"]["component"]["version"] == SETTINGS["project"]["version"]
+
+
+def test_t37_a_lock_that_pins_no_version_has_no_bill(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("one==1.0 --hash=sha256:00\ntwo>=2\n")
+    told = [sys.executable, ROOT / "deploy" / "sbom.py", "--lock", tmp_path / "lock"]
+    made = subprocess.run(told, capture_output=True, text=True, check=False)  # noqa: S603
+    assert made.returncode != 0
+    assert "pins no version: 'two>=2'" in made.stderr
 
 
 def test_t37_a_dependency_that_was_swapped_is_not_installed(tmp_path: Path) -> None:
