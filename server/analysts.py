@@ -255,8 +255,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     def _start(self, conductor: Conductor) -> None:
         job = conductor.job
-        asked = ", ".join(job.participants)
-        _log.info("Job %.12s of %s over '%s' asks %s.", job.name, job.analyst, job.data_set, asked)
+        _log.info("Job %.12s of %s over '%s' asks %s.", job.name, job.analyst, job.data_set, [*job.participants])
         self._known[job.name] = conductor
         self._running[job.name] = asyncio.create_task(self._run(conductor))
 

@@ -41,8 +41,8 @@ class Office:
     async def start(self) -> None:
         self.add(0, 40)
         await self.start_north()
-        there = check_rows(SHARDS["south"])
-        await self.running.start("south", data_sets={"cohort": there, "whole": there}, ledger=self.south)
+        offered = {"cohort": check_rows(SHARDS["south"]), "whole": check_rows(SHARDS["south"] / 2)}
+        await self.running.start("south", data_sets=offered, ledger=self.south)
 
     async def start_north(self) -> None:
         offered = {"cohort": Arrivals("cohort", self.folder, pause=0.02), "whole": check_rows(SHARDS["north"])}

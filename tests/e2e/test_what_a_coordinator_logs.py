@@ -35,7 +35,7 @@ def test_a_job_is_told_from_its_acceptance_to_its_end(town: Town, caplog: pytest
     lines = told(caplog)
     assert [f"{site} connected, with cohort." in dict(map(reversed, lines)) for site in SHARDS] == [True] * len(SHARDS)
     who = "dpspca://town/analyst/ada"
-    assert ("INFO", f"Job {name} of {who} over 'cohort' asks {', '.join(SHARDS)}.") in lines
+    assert ("INFO", f"Job {name} of {who} over 'cohort' asks {[*SHARDS]}.") in lines
     assert ("INFO", f"Job {name} is done.") in lines
     left = [line for _, line in lines if re.match(r"site-\d left", line)]
     assert len(left) == len(SHARDS)

@@ -203,9 +203,10 @@ class Connection:
     def __init__(self, path: Path, shim: Shim, settings: Sequence[str] = ()) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         self._connection = apsw.Connection(str(path), flags, vfs=shim.name)
-        self._settled = tuple(f"PRAGMA {setting.partition('=')[0]}=" for setting in settings)
+        self._settled: tuple[str, ...] = ()
         for setting in settings:
-            self._connection.execute(f"PRAGMA {setting}")
+            self.execute(f"PRAGMA {setting}")
+        self._settled = tuple(f"PRAGMA {setting.partition('=')[0]}=" for setting in settings)
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
         if sql.startswith(self._settled):

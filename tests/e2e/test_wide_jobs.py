@@ -1,0 +1,58 @@
+"""Jobs as wide as they are meant to be: a million columns, twenty components, over real daemons."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import daemons
+from hubs import free_port
+from town import lax_policy, spec
+
+from dpspca.client.federation import AsyncFederation
+from dpspca.common.spec import Schema
+
+COLUMNS = 10**6
+COMPONENTS = 20
+ANSWER = 8 * COLUMNS * COMPONENTS
+WIDE = spec(
+    schema=Schema(COLUMNS),
+    components=COMPONENTS,
+    explained_variance=False,
+    answer_seconds=300,
+    options={"sparsity": 100, "rounds": 2},
+)
+
+
+def peak(process: int) -> int:
+    """Give the most bytes of memory that a process ever held."""
+    lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+async def peak_of_a_coordinator(folder: Path, providers: int) -> int:
+    """Run a wide job over so many providers, and say what the coordinator took for it at most."""
+    rows = {
+        f"site-{number}": {"cohort": np.random.default_rng(number).standard_normal((3, COLUMNS)) / COLUMNS**0.5}
+        for number in range(providers)
+    }
+    async with daemons(folder, f"127.0.0.1:{free_port()}", lax_policy(), rows) as settled:
+        idle = peak(settled.hub.number)
+        async with AsyncFederation(settled.address, settled.ada) as analyst:
+            model = await analyst.fit(WIDE, "cohort", list(rows))
+        assert model.components.shape == (COMPONENTS, COLUMNS)
+        assert model.statement.parties == providers
+        assert 0 < len(model.support) <= 100
+        return peak(settled.hub.number) - idle
+
+
+@pytest.mark.slow
+def test_a_coordinator_takes_for_a_wide_job_what_one_sum_needs_however_many_answer(tmp_path: Path) -> None:
+    """Were answers kept until all are there, each provider more would take the memory of an answer more."""
+    taken = []
+    for providers in (1, 3):
+        (folder := tmp_path / str(providers)).mkdir()
+        taken.append(asyncio.run(peak_of_a_coordinator(folder, providers)))
+    alone, together = taken
+    assert together - alone < ANSWER
+    assert together < 10 * ANSWER
