@@ -10,6 +10,7 @@ the question may be answered after all: of all answers that are ever made to it,
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from threading import Lock, Thread
 from typing import Final, Protocol, runtime_checkable
 
@@ -251,17 +252,25 @@ class _Noise:
 
     def let_go(self) -> None:
         """Let go of everything, for good."""
-        self._is_over = True
-        for position in tuple(self._ahead):
-            self._taken(position)
+        with self._changing:
+            self._is_over = True
+            begun, self._ahead = self._ahead, {}
+        for position, drawing in begun.items():
+            drawing.cancel()
+            # What is being drawn at this moment cannot be stopped, and takes its room until it is done.
+            drawing.add_done_callback(partial(self._leave, position))
 
     def _taken(self, position: int) -> "Future[Integers] | None":
         """Take out what was begun for a question, whose room is free then; whoever comes second finds nothing."""
         with self._changing:
             drawing = self._ahead.pop(position, None)
         if drawing:
-            self._room.give(self._numbers(position))
+            self._leave(position)
         return drawing
+
+    def _leave(self, position: int, _: object = None) -> None:
+        """Give back the room of what was drawn for a question."""
+        self._room.give(self._numbers(position))
 
     def _numbers(self, position: int) -> int:
         return math.prod(self._plan[position].shape)
@@ -277,6 +286,8 @@ class _Noise:
 
     def _fulfil(self, drawings: Mapping[int, "Future[Integers]"]) -> None:
         for position, drawing in drawings.items():
+            if not drawing.set_running_or_notify_cancel():
+                continue  # nobody wants it any more
             try:
                 drawing.set_result(self._draw(self._plan[position]))
             except Exception as problem:  # noqa: BLE001  # for whoever takes it

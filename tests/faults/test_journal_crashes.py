@@ -145,7 +145,7 @@ def test_a_power_cut_at_every_single_step_leaves_the_journal_after_one_call_or_t
 
 
 def test_a_state_that_lies_between_two_calls_is_told_apart() -> None:
-    """The check sees what it is there to see: a sum that came without its question."""
+    """No two states look the same, so that one in the place of another shows."""
     _, states = record(0)
     told = [repr(each) for each in states]
     assert len(set(told)) == len(told)

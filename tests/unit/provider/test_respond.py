@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Event
+from threading import Barrier, Event, current_thread
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
@@ -502,4 +503,27 @@ def test_nothing_is_drawn_ahead_for_a_job_that_is_over() -> None:
     asked.let_go()
     asked.respond(1, CovarianceProduct(np.eye(DRAWN_AHEAD, 2)))
     assert drawn(asked) == 0
+    assert room.take(2 * DRAWN_AHEAD)
+
+
+def test_what_is_being_drawn_when_its_job_is_over_keeps_its_room_until_it_is_done() -> None:
+    """Or whoever opens and leaves one job after the other would have as many drawings in memory as he likes."""
+    started, going_on = Event(), Event()
+
+    class Held(KeyStream):
+        def words(self, count: int) -> NDArray[np.uint32]:
+            if current_thread().name == "noise":
+                started.set()
+                assert going_on.wait(20)
+            return super().words(count)
+
+    job = spec(schema=Schema(DRAWN_AHEAD), options={"sparsity": 5, "rounds": 3})
+    room = Room(2 * DRAWN_AHEAD)
+    asked = Responder(job, Nothing(DRAWN_AHEAD), MemoryLedger(), Held(bytes(32)), room=room)
+    asked.respond(0, CovarianceProduct(np.eye(DRAWN_AHEAD, 2)))
+    assert started.wait(20)
+    asked.let_go()
+    assert not room.take(1)
+    going_on.set()
+    asked._noise.rest()
     assert room.take(2 * DRAWN_AHEAD)
