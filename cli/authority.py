@@ -71,7 +71,7 @@ def _sign(  # noqa: PLR0913  # a command's flags are its parameters
     expected: Annotated[str | None, typer.Option(help="Refuse any other party: dpspca://FEDERATION/ROLE/NAME.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sign a party's request, and say whom it is for."""
+    """Sign a party's request, and say whom it is for. A party is enrolled once; after that its own key renews it."""
     authority = Authority.open(folder, now)
     name = PartyName.parse(expected) if expected else None
 
@@ -82,14 +82,15 @@ def _sign(  # noqa: PLR0913  # a command's flags are its parameters
                 raise ValueError
             return authority.sign(content, days=days, expected=name) + authority.certificate_pem
 
-    _write(out, sign)
-    *before, entry = authority.list()
-    others = [each.serial for each in before if each.name == entry.name and not each.revoked and each.until > now()]
+    made = f"{read_certificate(_write(out, sign).removesuffix(authority.certificate_pem)).serial_number:x}"
+    listed = {each.serial: each for each in authority.list()}
+    entry = listed.pop(made)
+    others = [each.serial for each in listed.values() if each.name == entry.name and _counts(each)]
     tell({"file": str(out)} | _facts(entry) | {"others": others}, f"{out}: {entry.name}", as_json=as_json)
     if others:
         typer.echo(
-            f"{entry.name} has other certificates in force: {', '.join(others)}. Unless this is a renewal, withdraw "
-            "what was not meant with `dpspca ca revoke`, by its serial number.",
+            f"This renews {entry.name}. What it had counts as well until it ends: when the new certificate is "
+            f"installed, withdraw the old with `dpspca ca revoke`: {', '.join(others)}.",
             err=True,
         )
 
@@ -186,11 +187,16 @@ def _show(folder: PartyFolder, *, as_json: AsJson = False) -> None:
     _tell_identity(Identity.load(folder), as_json=as_json)
 
 
-def _write(out: Path, make: Callable[[], bytes]) -> None:
+def _counts(entry: Entry) -> bool:
+    return not entry.revoked and entry.until > now()
+
+
+def _write(out: Path, make: Callable[[], bytes]) -> bytes:
     """Make what goes into a file, once it is sure to find its place: no key is made and nothing signed in vain."""
     folder = Folder(out.parent, [out.name])
     content = make()
     folder.write(out.name, lambda path: path.write_bytes(content))
+    return content
 
 
 def _tell_identity(shown: Identity, *, as_json: bool) -> None:

@@ -6,33 +6,39 @@ revoked and published; ``revoked.pem`` is the newest revocation list, to be hand
 An act is recorded, on disk, before its result is shown: the index may name a certificate that nobody received, but
 there is none that it does not name.
 
-From a request the authority takes a name and a key, nothing more. One operator at a time: two that write at the same
-moment are not kept apart.
+From a request the authority takes a name and a key, nothing more, and it takes each once: a key that was certified is
+not certified again, and a name that has a certificate gets another only where the key of one that it has vouches for
+that (``renewals.py``), or where the operator has revoked all it had. So whoever replays a request, or asks in another's
+name, gets nothing, and one party does not become two. An act holds a lock on the index, whoever else acts: of many that
+would enrol the same at once, one does.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509 import ReasonFlags
 
 from dpspca.common.errors import InvalidParameterError
 
-from . import files
+from . import files, renewals
 from .certificates import (
     Issuer,
+    PublicKey,
     federation_of,
     key_pem,
-    read_request,
+    name_in,
     whole_second,
     write_party,
 )
-from .errors import UnsafeFileError, require_trust
+from .errors import NotTrustedError, UnsafeFileError, require_trust
 from .names import PartyName
 from .trust import write_revocations
 
@@ -66,6 +72,8 @@ class Entry:
     serial: str
     since: datetime
     until: datetime
+    key: str = ""
+    """The SHA-256 of the key; empty where an earlier version wrote the index."""
     revoked: datetime | None = None
     reason: Reason | None = None
 
@@ -110,14 +118,18 @@ class Authority:
         return self._issuer.certificate.public_bytes(Encoding.PEM)
 
     def sign(self, request_pem: bytes, *, days: int = PARTY_DAYS, expected: PartyName | None = None) -> bytes:
-        """Certify the key in a request. With ``expected``, a request for any other name is refused."""
-        party, public = read_request(request_pem)
+        """Certify the key in a request, once. With ``expected``, a request for any other name is refused."""
+        asked = renewals.read(request_pem)
+        party, key = asked.party, _digest(asked.key)
         require_trust(
             expected in (None, party), f"The request is for {party}, not for {expected}.", "Ask who sent it, and why."
         )
-        made = write_party(self._issuer, party, public, self._clock(), timedelta(days=days))
-        since, until = made.not_valid_before_utc.isoformat(), made.not_valid_after_utc.isoformat()
-        self._record("issued", serial=f"{made.serial_number:x}", name=party.uri, since=since, until=until)
+        with self._alone():
+            self._require_new(asked)
+            made = write_party(self._issuer, party, asked.key, self._clock(), timedelta(days=days))
+            since, until = made.not_valid_before_utc.isoformat(), made.not_valid_after_utc.isoformat()
+            serial = f"{made.serial_number:x}"
+            self._record("issued", serial=serial, name=party.uri, since=since, until=until, key=key)
         return made.public_bytes(Encoding.PEM)
 
     def list(self) -> tuple[Entry, ...]:
@@ -129,15 +141,16 @@ class Authority:
 
         The new list counts for a party once it has that list: hand out ``revoked.pem`` at once.
         """
-        entries = [each for each in self.list() if not each.revoked and str(which) in (each.serial, each.name.uri)]
-        if not entries:
-            raise InvalidParameterError(
-                f"There is nothing to revoke under {str(which)!r:.120}.",
-                "Give a serial number or a whole name as `dpspca ca list` shows it; what is revoked stays revoked.",
-            )
-        for entry in entries:
-            self._record("revoked", serial=entry.serial, reason=Reason(reason).value)
-        self.revocation_list()
+        with self._alone():
+            entries = [each for each in self.list() if not each.revoked and str(which) in (each.serial, each.name.uri)]
+            if not entries:
+                raise InvalidParameterError(
+                    f"There is nothing to revoke under {str(which)!r:.120}.",
+                    "Give a serial number or a whole name as `dpspca ca list` shows it; what is revoked stays revoked.",
+                )
+            for entry in entries:
+                self._record("revoked", serial=entry.serial, reason=Reason(reason).value)
+            self._publish(LIST_DAYS)
         serials = {entry.serial for entry in entries}
         return tuple(each for each in self.list() if each.serial in serials)
 
@@ -145,6 +158,10 @@ class Authority:
         """Sign a fresh list, with the next number and ``days`` to run, and keep it as ``revoked.pem``."""
         if not 1 <= days <= AUTHORITY_LIFE.days:
             raise InvalidParameterError(f"A list was asked for a life of {days} days.", "Give at least one.")
+        with self._alone():
+            return self._publish(days)
+
+    def _publish(self, days: int) -> bytes:
         entries, number = self._state()
         revoked = [
             (int(each.serial, 16), each.revoked, ReasonFlags(each.reason))
@@ -155,6 +172,34 @@ class Authority:
         pem = write_revocations(self._issuer, revoked, number + 1, self._clock(), timedelta(days=days))
         files.replace(self.folder / LIST_FILE, pem, files.PUBLIC)
         return pem
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return files.alone(self.folder / INDEX_FILE)
+
+    def _require_new(self, asked: renewals.Request) -> None:
+        """Refuse a key that was certified before, and a name that is taken by somebody who does not vouch for this."""
+        key, entries = _digest(asked.key), self.list()
+        known = next((each for each in entries if each.key == key), None)
+        if known:
+            raise NotTrustedError(
+                f"This key was certified before, for {known.name}, with serial number {known.serial}.",
+                "Hand that certificate out again. If it is lost, revoke it, and have the party make a new key with "
+                "`dpspca identity request`, in a new folder.",
+            )
+        taken = [each for each in entries if each.name == asked.party and not each.revoked]
+        require_trust(
+            not taken or self._vouched(asked, taken),
+            f"{asked.party} is enrolled, with serial number {', '.join(each.serial for each in taken)}, and the key of "
+            "that certificate does not vouch for this request.",
+            "To renew it, the party runs `dpspca identity renew`. If it has lost its key, make sure who is asking, and "
+            "withdraw what it had with `dpspca ca revoke`.",
+        )
+
+    def _vouched(self, asked: renewals.Request, taken: Sequence[Entry]) -> bool:
+        """Tell whether the request brings the word of a certificate of ours that the party holds and nobody revoked."""
+        if asked.former is None or name_in(asked.former, self._issuer.certificate) != asked.party:
+            return False
+        return f"{asked.former.serial_number:x}" in {each.serial for each in taken}
 
     def _record(self, act: str, **details: str | int) -> None:
         line = {"act": act, "at": whole_second(self._clock()).isoformat(), **details}
@@ -176,7 +221,8 @@ class Authority:
         for line in self._acts():
             match line:
                 case {"act": "issued", "serial": serial, "name": name, "since": since, "until": until}:
-                    entries[serial] = Entry(PartyName.parse(name), serial, _time(since), _time(until))
+                    key = str(line.get("key", ""))
+                    entries[serial] = Entry(PartyName.parse(name), serial, _time(since), _time(until), key)
                 case {"act": "revoked", "serial": serial, "at": at, "reason": reason}:
                     entries[serial] = replace(entries[serial], revoked=_time(at), reason=Reason(reason))
                 case {"act": "published", "number": number}:
@@ -192,3 +238,8 @@ class Authority:
 
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text)
+
+
+def _digest(key: PublicKey) -> str:
+    """Name a key shortly: the SHA-256 of its one binary form, in hexadecimal."""
+    return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()

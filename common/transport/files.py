@@ -4,9 +4,11 @@ A private file is created by one system call that fails if anything of that name
 gives nobody else the right to read it, not even for a moment. It is read back only while that still holds.
 """
 
+import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import ELOOP
@@ -18,6 +20,8 @@ from .errors import UnsafeFileError
 MAX_FILE_BYTES: Final = 1 << 24
 PRIVATE: Final = 0o600
 PUBLIC: Final = 0o644
+PATIENCE: Final = 10.0
+"""Seconds to wait for who holds a lock: what is done under one takes milliseconds."""
 
 Stamp: TypeAlias = tuple[int, int, int]
 
@@ -74,6 +78,20 @@ def append(path: Path, content: bytes) -> None:
     _write(_open(path, os.O_WRONLY | os.O_APPEND), content)
 
 
+@contextmanager
+def alone(path: Path, patience: float = PATIENCE) -> Iterator[None]:
+    """Do something that no other process or thread does at the same time, as far as they ask for this file too."""
+    with os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
+        until = time.monotonic() + patience
+        while not _locked(file.fileno()):
+            if time.monotonic() >= until:
+                raise UnsafeFileError(
+                    f"Another program has held {path} for {patience:g} seconds.", "Let it finish, or end it; try again."
+                )
+            time.sleep(0.01)
+        yield  # closing the file lets go
+
+
 def read(path: Path, *, private: bool = False) -> bytes:
     """Read a file of ours; a link is refused, and so is a private file that others could read."""
     with _in_words(path, "read"), os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
@@ -96,6 +114,14 @@ def stamp(path: Path) -> Stamp | None:
         except FileNotFoundError:
             return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from .certificates import (
 )
 from .errors import NotTrustedError, UnsafeFileError, require_trust
 from .names import PartyName
+from .renewals import write_renewal
 from .trust import RevocationList
 
 IDENTITY_FILE: Final = "identity.pem"
@@ -86,8 +87,12 @@ def request(folder: Path, name: PartyName) -> bytes:
 
 
 def renew_request(folder: Path) -> bytes:
-    """Make a new key for the party whose identity is here, which stays in use until the answer is installed."""
-    return _make_request(folder, Identity.load(folder).name)
+    """Make a new key for the party whose identity is here, which stays in use until the answer is installed.
+
+    The key that it has so far vouches for the new one: nobody else can have a certificate in its name.
+    """
+    current = Identity.load(folder)
+    return write_renewal(_make_request(folder, current.name), current.certificate_pem, current.key_pem)
 
 
 def install(folder: Path, certificate_pem: bytes, authority_pem: bytes) -> Identity:

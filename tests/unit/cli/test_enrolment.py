@@ -141,16 +141,34 @@ def test_an_identity_that_is_shown_says_whether_it_is_in_force(
 
 
 @pytest.mark.usefixtures("authority")
-def test_signing_again_says_that_other_certificates_of_the_party_are_in_force(here: Callable[..., Ended]) -> None:
+def test_t32_a_party_is_enrolled_once_and_the_operator_is_told_what_to_do(
+    here: Callable[..., Ended], tmp_path: Path
+) -> None:
     (first,) = here("ca", "list", "authority", "--json").facts["certificates"]
-    again = here("ca", "sign", "authority", "north.csr", "--out", "again.crt")
-    assert again.code == 0
-    assert f"{NORTH} has other certificates in force: {first['serial']}. Unless this is a renewal" in again.err
+    again = here("ca", "sign", "authority", "north.csr", "--out", "again.crt").complaint
+    assert again.startswith(f"This key was certified before, for {NORTH}, with serial number {first['serial']}. Hand ")
+    here("identity", "request", "pretender", NORTH, "--out", "pretender.csr")
+    taken = here("ca", "sign", "authority", "pretender.csr", "--out", "again.crt").complaint
+    assert taken.startswith(f"{NORTH} is enrolled, with serial number {first['serial']}, and the key of that certific")
+    assert "the party runs `dpspca identity renew`" in taken
+    assert not (tmp_path / "again.crt").exists()
+    assert here("ca", "list", "authority", "--json").facts["certificates"] == [first]
     here("ca", "revoke", "authority", NORTH)
-    third = here("ca", "sign", "authority", "north.csr", "--out", "third.crt", "--json")
-    assert (third.facts["others"], third.err) == ([], "")
+    anew = here("ca", "sign", "authority", "pretender.csr", "--out", "anew.crt", "--json")
+    assert (anew.code, anew.facts["others"], anew.err) == (0, [], "")
     nothing = here("ca", "revoke", "authority", "north").complaint
     assert "Give a serial number or a whole name as `dpspca ca list` shows it" in nothing
+
+
+@pytest.mark.usefixtures("authority")
+def test_a_renewal_is_signed_and_the_operator_is_told_what_counts_beside_it(here: Callable[..., Ended]) -> None:
+    (first,) = here("ca", "list", "authority", "--json").facts["certificates"]
+    here("identity", "install", "north", "north.crt")
+    here("identity", "renew", "north", "--out", "again.csr")
+    signed = here("ca", "sign", "authority", "again.csr", "--out", "again.crt", "--json")
+    assert signed.facts["others"] == [first["serial"]]
+    assert signed.err.startswith(f"This renews {NORTH}. What it had counts as well until it ends")
+    assert here("identity", "install", "north", "again.crt").code == 0
 
 
 @pytest.mark.usefixtures("authority")

@@ -63,7 +63,7 @@ class Federation:
             .issuer_name(issuer.certificate.subject)
             .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "forged")]))
             .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
+            .serial_number(changes.pop("serial", None) or x509.random_serial_number())
             .not_valid_before(changes.pop("since", NOON))
             .not_valid_after(changes.pop("until", NOON + timedelta(days=30)))
         )

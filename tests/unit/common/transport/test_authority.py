@@ -2,7 +2,10 @@
 
 import json
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
+from dpspca.common.transport import files
 from dpspca.common.transport.authority import AUTHORITY_LIFE, Authority, Reason
-from dpspca.common.transport.certificates import key_pem, new_key, read_request, write_request
+from dpspca.common.transport.certificates import key_pem, new_key, read_key, read_request, write_request
 from dpspca.common.transport.errors import NotTrustedError, UnsafeFileError
+from dpspca.common.transport.identity import install, renew_request, request
 from dpspca.common.transport.names import COORDINATOR_HOST, PartyName, Role
+from dpspca.common.transport.renewals import write_renewal
 from dpspca.common.transport.trust import RevocationList
 
 OSLO = PartyName("north", Role.PROVIDER, "oslo")
@@ -193,6 +199,122 @@ def test_a_request_for_another_name_than_the_operator_expects_is_refused(north: 
     assert [entry.name for entry in north.authority.list()] == [OSLO]
 
 
+# A name is enrolled once, and a key is certified once.
+
+
+def test_t32_a_request_is_signed_once_whatever_name_it_bears(north: Any) -> None:
+    key = new_key()
+    north.authority.sign(write_request(key, OSLO))
+    (entry,) = north.authority.list()
+    for name in (OSLO, PartyName("north", Role.PROVIDER, "bergen"), PartyName("north", Role.ANALYST, "oslo")):
+        with pytest.raises(NotTrustedError, match=f"certified before, for {OSLO}, with serial number {entry.serial}"):
+            north.authority.sign(write_request(key, name))
+    north.authority.revoke(OSLO)
+    with pytest.raises(NotTrustedError, match="certified before"):
+        north.authority.sign(write_request(key, OSLO))
+    assert [each.serial for each in north.authority.list()] == [entry.serial]
+
+
+def test_t32_nobody_is_enrolled_under_a_name_that_is_taken(north: Any) -> None:
+    north.enrol("provider", "oslo")
+    before = north.authority.list()
+    with pytest.raises(NotTrustedError, match="is enrolled, with serial number"):
+        north.authority.sign(write_request(new_key(), OSLO))
+    north.now += timedelta(days=365)
+    with pytest.raises(NotTrustedError, match="is enrolled"):
+        north.authority.sign(write_request(new_key(), OSLO))
+    assert north.authority.list() == before
+    north.authority.revoke(OSLO)
+    north.authority.sign(write_request(new_key(), OSLO))
+
+
+def test_a_party_renews_its_certificate_by_its_own_word_as_often_as_it_likes(north: Any) -> None:
+    north.enrol("provider", "oslo")
+    folder = north.folder("provider", "oslo")
+    for days in (20, 20, 365):
+        north.now += timedelta(days=days)
+        install(folder, north.authority.sign(renew_request(folder).replace(b"\n", b"\r\n")), north.pem)
+    assert [entry.name for entry in north.authority.list()] == [OSLO] * 4
+    assert len({entry.key for entry in north.authority.list()}) == 4
+
+
+def test_t32_nobody_else_renews_a_partys_certificate(north: Any, south: Any, tmp_path: Path) -> None:
+    made, other, stranger = (
+        north.enrol("provider", "oslo"),
+        north.enrol("provider", "bergen"),
+        south.enrol("provider", "oslo"),
+    )
+    asked, before = write_request(new_key(), OSLO), north.authority.list()
+    good = write_renewal(asked, made.certificate_pem, made.key_pem)
+    forged = north.forge(
+        names(OSLO.uri), by=south.issuer, key=read_key(stranger.key_pem), serial=int(before[0].serial, 16)
+    )
+    swapped = write_renewal(write_request(new_key(), OSLO), made.certificate_pem, made.key_pem)
+    word = swapped[swapped.index(b"-----BEGIN DPSPCA") :]
+    for pem, reason in (
+        (write_renewal(asked, made.certificate_pem, other.key_pem), "does not vouch"),
+        (write_renewal(asked, other.certificate_pem, other.key_pem), "is enrolled"),
+        (write_renewal(asked, stranger.certificate_pem, stranger.key_pem), "not issued by this"),
+        (write_renewal(asked, forged, stranger.key_pem), "not issued by this"),
+        (good[: good.index(b"-----BEGIN DPSPCA")] + word, "does not vouch"),
+        (good.replace(asked, write_request(new_key(), OSLO)), "does not vouch"),
+        (asked + made.certificate_pem, "cannot be read|is enrolled"),
+        (b"x" * 100_000, "too long"),
+    ):
+        with pytest.raises(NotTrustedError, match=reason):
+            north.authority.sign(pem)
+    assert north.authority.list() == before
+    north.authority.revoke(before[0].serial)
+    north.authority.sign(request(tmp_path / "anew", OSLO))
+    with pytest.raises(NotTrustedError, match="is enrolled"):
+        north.authority.sign(good)
+
+
+def test_an_index_of_an_earlier_version_is_read_and_gone_on_with(north: Any) -> None:
+    index = north.authority.folder / "index.jsonl"
+    north.enrol("provider", "oslo")
+    older = [json.loads(line) for line in index.read_text().splitlines()]
+    for line in older:
+        line.pop("key", None)
+    index.write_text("".join(json.dumps(line) + "\n" for line in older))
+    with pytest.raises(NotTrustedError, match="is enrolled"):
+        north.authority.sign(write_request(new_key(), OSLO))
+    north.authority.sign(renew_request(north.folder("provider", "oslo")))
+    assert [bool(entry.key) for entry in north.authority.list()] == [False, True]
+
+
+@pytest.mark.parametrize("one_key", [True, False], ids=["one request", "one name"])
+def test_t32_of_a_hundred_that_enrol_the_same_at_once_one_does(north: Any, *, one_key: bool) -> None:
+    key = new_key()
+    asked = [write_request(key if one_key else new_key(), OSLO) for _ in range(100)]
+    start = threading.Barrier(20)
+
+    def sign(pem: bytes) -> bool:
+        opened = Authority.open(north.authority.folder, lambda: north.now)
+        start.wait()
+        try:
+            opened.sign(pem)
+        except NotTrustedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(start.parties) as pool:
+        assert sum(pool.map(sign, asked)) == 1
+    assert len(north.authority.list()) == 1
+
+
+def test_t32_an_act_waits_for_another_program_and_not_for_ever(north: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = north.authority.folder / "index.jsonl"
+    with files.alone(index):
+        with pytest.raises(UnsafeFileError, match=r"index\.jsonl for 0 seconds\. Let it finish"), files.alone(index, 0):
+            pass
+        monkeypatch.setattr(files, "alone", partial(files.alone, patience=0.05))
+        with pytest.raises(UnsafeFileError, match="Another program"):
+            north.authority.sign(write_request(new_key(), OSLO))
+    assert north.authority.list() == ()
+    north.authority.sign(write_request(new_key(), OSLO))
+
+
 @pytest.mark.parametrize("days", [-1, 0, 91, 10_000])
 def test_no_certificate_lives_long(north: Any, days: int) -> None:
     with pytest.raises(InvalidParameterError, match="1 to 90"):
@@ -202,13 +324,15 @@ def test_no_certificate_lives_long(north: Any, days: int) -> None:
 def test_no_certificate_outlives_its_authority(north: Any) -> None:
     north.now += AUTHORITY_LIFE - timedelta(days=10)
     north.authority.sign(write_request(new_key(), OSLO), days=10)
+    north.authority.revoke(OSLO)
     with pytest.raises(InvalidParameterError, match="authority ends"):
         north.authority.sign(write_request(new_key(), OSLO), days=11)
 
 
 def test_one_certificate_is_revoked_by_its_serial_number_and_all_by_the_name(north: Any) -> None:
-    for name in ("oslo", "oslo", "bergen"):
-        north.authority.sign(write_request(new_key(), PartyName("north", Role.PROVIDER, name)))
+    north.enrol("provider", "oslo")
+    north.authority.sign(renew_request(north.folder("provider", "oslo")))
+    north.enrol("provider", "bergen")
     first, second, third = north.authority.list()
     revoked = north.authority.revoke(first.serial, Reason.SUPERSEDED)
     assert [(each.serial, each.revoked, each.reason) for each in revoked] == [
@@ -264,13 +388,13 @@ def test_the_index_only_ever_grows(north: Any) -> None:
 
 def test_what_cannot_be_recorded_is_not_done(north: Any, tmp_path: Path) -> None:
     index = north.authority.folder / "index.jsonl"
-    north.enrol("provider", "oslo")
+    north.enrol("provider", "bergen")
     index.rename(tmp_path / "elsewhere")
     index.symlink_to(tmp_path / "elsewhere")
     listed = (north.authority.folder / "revoked.pem").read_bytes()
     for act in (
         lambda: north.authority.sign(write_request(new_key(), OSLO)),
-        lambda: north.authority.revoke(OSLO),
+        lambda: north.authority.revoke(PartyName("north", Role.PROVIDER, "bergen")),
         north.authority.revocation_list,
     ):
         with pytest.raises(UnsafeFileError):

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from dpspca.common.transport import certificates
 from dpspca.common.transport import identity as module
-from dpspca.common.transport.certificates import new_key, write_request
+from dpspca.common.transport.certificates import new_key, write_party, write_request
 from dpspca.common.transport.errors import NotTrustedError, UnsafeFileError
 from dpspca.common.transport.identity import (
     CurrentIdentity,
@@ -138,10 +138,15 @@ def test_only_the_certificate_that_was_asked_for_is_installed(north: Any, south:
     asked = request(folder, OSLO)
     before = files_in(folder)
     key = module.read_key(module._read_blocks(folder / "waiting.pem", module._WAITING)[0])
-    other_key = north.authority.sign(write_request(new_key(), OSLO))
-    other_name = north.authority.sign(write_request(key, PartyName("north", Role.COORDINATOR, "oslo")))
+    other_key, other_name, good = (
+        write_party(north.issuer, party, public, north.now, timedelta(days=30)).public_bytes(Encoding.PEM)
+        for party, public in (
+            (OSLO, new_key().public_key()),
+            (PartyName("north", Role.COORDINATOR, "oslo"), key.public_key()),
+            module.read_request(asked),
+        )
+    )
     other_authority = south.authority.sign(write_request(key, PartyName("south", Role.PROVIDER, "oslo")))
-    good = north.authority.sign(asked)
     for certificate, authority in (
         *((other_key, north.pem), (other_name, north.pem), (other_authority, north.pem)),
         *((good, south.pem), (good, good), (north.pem, north.pem), (good + good, north.pem), (b"", north.pem)),
