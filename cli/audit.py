@@ -11,8 +11,10 @@ from dpspca.client.audit import Audit
 from dpspca.common.privacy.audit import Finding, Kind
 
 from . import questions
+from .audited import daemons
 from .flags import AsJson
-from .output import printable, tell
+from .loopback import telling_why
+from .output import counting, printable, tell
 
 NOT_PASSED: Final = 1
 _MARKS: Final = {True: "well ", False: "WRONG"}
@@ -31,9 +33,10 @@ def audit(
     ] = auditing.RUNS,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a job many times over made-up rows, and test the noise of all answers. No real row is looked at."""
-    job = questions.from_file(spec, questions.Flags()).spec if spec else None
-    found = auditing.audit(job, runs=runs)
+    """Have daemons answer a job many times over made-up rows, and test all answers. No real row is looked at."""
+    job = questions.from_file(spec, questions.Flags()).spec if spec else auditing.default_job()
+    with telling_why(), daemons(job) as opening, counting("jobs answered", quiet=as_json) as tell_progress:
+        found = auditing.audit(job, runs=runs, opening=opening, tell=tell_progress)
     tell(facts(found), *map(printable, words(found)), as_json=as_json)
     if not found.passed:
         raise typer.Exit(NOT_PASSED)

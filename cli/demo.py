@@ -5,8 +5,7 @@ anybody's: shard files, a provider for each, certificates, a coordinator that se
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
@@ -25,7 +24,7 @@ from dpspca.common.transport.identity import Identity
 
 from . import output
 from .flags import AsJson
-from .loopback import DATA_SET, Loopback, PartyLostError, federation
+from .loopback import DATA_SET, Loopback, federation, telling_why
 from .made_up import MadeUp
 from .panel import Panel
 from .progress import following, participants
@@ -123,23 +122,12 @@ def run(about: Subject, *, quiet: bool) -> Outcome:
         standings[status.answered] = standing_of(about.job, status, monotonic() - begin)
         show(status)
 
-    with _telling_why(), following(about.job, quiet=quiet) as show:
+    with telling_why(), following(about.job, quiet=quiet) as show:
         shards = {f"site-{number}": rows for number, rows in enumerate(about.shards(), start=1)}
         with federation(shards, about.job) as there:
             status, model = asyncio.run(_ask(about, there, list(shards), note))
     sizes = {name: len(rows) for name, rows in shards.items()}
     return Outcome(about, model, status, sizes, tuple(standings.values()), monotonic() - begin)
-
-
-@contextmanager
-def _telling_why() -> Iterator[None]:
-    """Print the end of the log of a process that is gone."""
-    try:
-        yield
-    except PartyLostError as problem:
-        for line in problem.log:
-            typer.echo(output.printable(line), err=True)
-        raise
 
 
 async def _ask(

@@ -21,6 +21,7 @@ from time import sleep
 from typing import Final, NoReturn
 
 import numpy as np
+import typer
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError
@@ -30,13 +31,17 @@ from dpspca.common.transport.authority import Authority
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.provider.suggestion import suggest
 
+from .output import printable
+
 DATA_SET: Final = "demo"
 FEDERATION: Final = "loopback"
 COORDINATOR: Final = "hub"
 ANALYST: Final = "analyst"
 POLICY: Final = "policy.toml"
+REVOCATIONS: Final = "revoked.pem"
 LISTEN: Final = "127.0.0.1:0"
 """At whatever port is free; nobody else can reach it."""
+PROGRAM: Final = (sys.executable, "-m", "dpspca")
 GRACE: Final = 10.0
 """Seconds that a process may take to end by itself."""
 
@@ -96,7 +101,7 @@ class Loopback:
 
 
 @dataclass(slots=True)
-class _Parties:
+class Parties:
     """The processes, and the folder that they share."""
 
     folder: Path
@@ -114,17 +119,26 @@ class _Parties:
     def start(self, role: Role, name: str, settings: str) -> Party:
         """Start a party's program as its operator would; what it says goes to a file."""
         config = self.folder / f"{name}.toml"
-        config.write_text(f'{settings}\nidentity = "{name}"\nrevocations = "revoked.pem"\n', encoding="utf-8")
-        command = [sys.executable, "-m", "dpspca", role.value, "start", "--config", str(config)]
+        config.write_text(f'{settings}\nidentity = "{name}"\nrevocations = "{REVOCATIONS}"\n', encoding="utf-8")
+        command = [*PROGRAM, role.value, "start", "--config", str(config)]
         with (self.folder / f"{name}.log").open("wb") as log:
             # A group of its own: the keys that interrupt this process are not for it, it is ended below.
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, process_group=0)  # noqa: S603
         self.running.append(Party(name, process, Path(log.name)))
         return self.running[-1]
 
+    def provide(self, name: str, file: Path, address: str, policy: str) -> Party:
+        """Enrol a provider, and start its daemon over a file."""
+        self.enrol(Role.PROVIDER, name)
+        settings = {"coordinator": address, "policy": policy, "ledger": f"{name}-ledger/ledger.db"}
+        lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        lines.append(f"data_sets = {{ {DATA_SET} = {json.dumps(file.name)} }}")
+        return self.start(Role.PROVIDER, name, "\n".join(lines))
+
     def end(self) -> None:
         """End every process that was started: politely, then surely."""
         processes = [party.process for party in self.running]
+        self.running.clear()
         try:
             for process in processes:
                 process.terminate()
@@ -139,37 +153,50 @@ class _Parties:
 
 
 @contextmanager
-def federation(shards: Mapping[str, FloatArray], job: JobSpec) -> Iterator[Loopback]:
-    """Run a coordinator, and for every shard a provider that allows jobs like this one."""
-    with _told_to_stop(), tempfile.TemporaryDirectory(prefix="dpspca-demo-") as place:
+def founded() -> Iterator[Parties]:
+    """Found a federation that ends with the block: its processes first, then its folder."""
+    with _told_to_stop(), tempfile.TemporaryDirectory(prefix="dpspca-") as place:
         folder = Path(place)
-        parties = _Parties(folder, Authority.init(folder / "authority", FEDERATION, lambda: datetime.now(UTC)))
+        parties = Parties(folder, Authority.init(folder / "authority", FEDERATION, lambda: datetime.now(UTC)))
+        (folder / REVOCATIONS).write_bytes(parties.authority.revocation_list())
         try:
-            yield _begin(parties, shards, job)
+            yield parties
         finally:
             parties.end()
 
 
-def _begin(parties: _Parties, shards: Mapping[str, FloatArray], job: JobSpec) -> Loopback:
+@contextmanager
+def federation(shards: Mapping[str, FloatArray], job: JobSpec) -> Iterator[Loopback]:
+    """Run a coordinator, and for every shard a provider that allows jobs like this one."""
+    with founded() as parties:
+        yield _begin(parties, shards, job)
+
+
+@contextmanager
+def telling_why() -> Iterator[None]:
+    """Print the end of the log of a process that is gone."""
+    try:
+        yield
+    except PartyLostError as problem:
+        for line in problem.log:
+            typer.echo(printable(line), err=True)
+        raise
+
+
+def _begin(parties: Parties, shards: Mapping[str, FloatArray], job: JobSpec) -> Loopback:
     """Start all parties; the coordinator loads while the shards are written."""
     parties.enrol(Role.COORDINATOR, COORDINATOR)
-    (parties.folder / "revoked.pem").write_bytes(parties.authority.revocation_list())
     coordinator = parties.start(Role.COORDINATOR, COORDINATOR, f'listen = "{LISTEN}"')
-    files = {name: _write(parties.folder / name, rows, job.schema.names) for name, rows in shards.items()}
-    for name in files:
-        parties.enrol(Role.PROVIDER, name)
+    files = {name: write_rows(parties.folder / name, rows, job.schema.names) for name, rows in shards.items()}
     analyst = parties.enrol(Role.ANALYST, ANALYST)
     (parties.folder / POLICY).write_text(suggest(job, DATA_SET, [ANALYST]), encoding="utf-8")
     address = _address(coordinator)
     for name, file in files.items():
-        settings = {"coordinator": address, "policy": POLICY, "ledger": f"{name}-ledger/ledger.db"}
-        lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-        lines.append(f"data_sets = {{ {DATA_SET} = {json.dumps(file.name)} }}")
-        parties.start(Role.PROVIDER, name, "\n".join(lines))
+        parties.provide(name, file, address, POLICY)
     return Loopback(address, analyst, parties.running)
 
 
-def _write(stem: Path, rows: FloatArray, columns: Sequence[str] | None) -> Path:
+def write_rows(stem: Path, rows: FloatArray, columns: Sequence[str] | None) -> Path:
     """Write a provider's rows: as text where the columns have names, which the other form cannot hold."""
     if columns is None:
         path = stem.with_suffix(".npy")

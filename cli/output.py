@@ -130,6 +130,24 @@ def display(
         yield lambda now: typer.echo(written(now), err=True)
 
 
+@contextmanager
+def counting(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show how many of how many are done: a bar on a terminal, a line for every tenth elsewhere, or nothing."""
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda _done, _of: None
+    elif console.is_terminal:
+        with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console) as progress:
+            task = progress.add_task(what, total=None)
+            yield lambda done, of: progress.update(task, completed=done, total=of)
+    else:
+        yield (
+            lambda done, of: (
+                typer.echo(f"{what} {done} of {of}", err=True) if 10 * done // of > 10 * (done - 1) // of else None
+            )
+        )
+
+
 def say(text: str) -> None:
     """Print text for people: broken between words on a terminal, left as it is elsewhere."""
     Console(highlight=False).print(Text(text), soft_wrap=not sys.stdout.isatty())

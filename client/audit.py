@@ -18,7 +18,7 @@ proved: a fault that shows in none of these ways stays hidden.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -51,23 +51,35 @@ from dpspca.provider.respond import Evaluator, Responder
 from dpspca.provider.shard import Shard, Strategy
 from dpspca.server.rounds import combine
 
-from .matrices import dilation
+from .neighbours import neighbours
 
 RUNS: Final = 100
 MOST_RUNS: Final = 10**6
 MOST_NUMBERS: Final = 2**25
 """In all answers together: half a gigabyte with what is worked out from them."""
 FALSE_ALARM: Final = 1e-6
-MADE_UP_ROWS: Final = 301
 WIDE: Final = 2.0**10
 """Lattice units of width from which on integer noise is normal as far as any number of draws shows."""
 
 Provider: TypeAlias = Callable[[int, RowQuery], memoryview]
 """Answers the question at a position of the plan, in bytes."""
-Opening: TypeAlias = Callable[[JobSpec, Evaluator, str], Provider]
-"""Has a provider take a job of that name up."""
 Judge: TypeAlias = Callable[[float], Finding]
 """Judges at a level."""
+Tell: TypeAlias = Callable[[int, int], None]
+"""Hears how many jobs of how many were answered."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Neighbour:
+    """One of two made-up data sets, and what answers about it exactly."""
+
+    name: str
+    data: FloatArray
+    exactly: Evaluator
+
+
+Opening: TypeAlias = Callable[[JobSpec, Neighbour, str], Provider]
+"""Has a provider of these data take a job of that name up; it is not asked about the job before any more."""
 
 
 def default_job() -> JobSpec:
@@ -99,23 +111,25 @@ class Audit:
         return all(each.passed for each in self.findings)
 
 
-def responding(spec: JobSpec, shard: Evaluator, job: str) -> Provider:
+def responding(spec: JobSpec, about: Neighbour, job: str) -> Provider:
     """Take a job up as a daemon does, with its randomness, and a ledger that ends with the job."""
-    responder = Responder(spec, shard, MemoryLedger(), SystemEntropy(), job=job)
+    responder = Responder(spec, about.exactly, MemoryLedger(), SystemEntropy(), job=job)
     return lambda position, query: wire.answer_content(responder.respond(position, query))
 
 
-def audit(
+def audit(  # noqa: PLR0913  # what is audited, and how
     spec: JobSpec | None = None,
     *,
     runs: int = RUNS,
     false_alarm: float = FALSE_ALARM,
     opening: Opening = responding,
     span: Span | None = None,
+    tell: Tell = lambda _answered, _of: None,
 ) -> Audit:
     """Answer a job ``runs`` times over each of two neighbours, and judge the answers.
 
-    With a ``span`` these are shares of a divided table (``common/spans.py``), which differ within its rows.
+    With a ``span`` these are shares of a divided table (``common/spans.py``), which differ within its rows. Without an
+    ``opening`` the answers are made in this process, by the code that a daemon answers with.
     """
     job = spec or default_job()
     check(
@@ -132,78 +146,21 @@ def audit(
     )
     numbers = 2 * runs * sum(math.prod(step.shape) for step in plan)
     check(numbers <= MOST_NUMBERS, f"This audit would keep {numbers} numbers.", "Audit a smaller job, or run it less.")
-    first, second = (_shard(data, job, runs * len(plan), span) for data in _neighbours(job, span))
-    queries = _queries(job, plan, opening(job, first, "rehearsal"))
-    plan = tuple(step.fitted(query, job.unit) for step, query in zip(plan, queries, strict=True))
-    sides = [
-        _side(plan, queries, shard, [opening(job, shard, f"{name} {run}") for run in range(runs)], span)
-        for name, shard in (("first", first), ("second", second))
+    pair = [
+        Neighbour(name, data, _shard(data, job, runs * len(plan), span))
+        for name, data in zip(("first", "second"), neighbours(job, span), strict=True)
     ]
+    queries = _queries(job, plan, opening(job, pair[0], "rehearsal"))
+    plan = tuple(step.fitted(query, job.unit) for step, query in zip(plan, queries, strict=True))
+    sides = []
+    for before, about in zip((0, runs), pair, strict=True):
+        opened = (opening(job, about, f"{about.name} {run}") for run in range(runs))
+        sides.append(_side(plan, queries, about, _counted(opened, tell, before, 2 * runs), span))
     judges = [*_judges(plan, *sides)]
     return Audit(job, runs, false_alarm, tuple(judge(false_alarm / len(judges)) for judge in judges))
 
 
 # --- Made-up data, and what is asked about them -----------------------------------------------------------------------
-
-
-def _neighbours(spec: JobSpec, span: Span | None = None) -> tuple[FloatArray, FloatArray]:
-    """Make data, and a neighbour of them, as the unit of privacy has it."""
-    if span:
-        return _neighbouring_tables(spec, span)
-    return _neighbouring_rows(spec) if spec.unit.is_row else _neighbouring_matrices(spec)
-
-
-def _neighbouring_matrices(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
-    """Make a symmetric matrix with an eigenvector along as many axes as there are components, and a neighbour.
-
-    So the algorithm soon asks about these axes. Then an entry between two of them moves most answers as far as any
-    entry can, and as a change that is small in spectral norm all eigenvalues together do.
-    """
-    dimension = spec.schema.dimension
-    along = np.where(np.arange(dimension) < spec.components, MADE_UP_ROWS * spec.norm_bound, 0.0)
-    matrix, change = np.diag(along), np.eye(dimension)
-    if spec.unit is PrivacyUnit.ENTRY:
-        change = np.zeros((dimension, dimension))
-        change[0, -1 if spec.components == 1 else 1] = change[-1 if spec.components == 1 else 1, 0] = 1.0
-    return matrix, matrix + spec.norm_bound * change
-
-
-def _neighbouring_tables(spec: JobSpec, span: Span) -> tuple[FloatArray, FloatArray]:
-    """Make shares of a table with a pair of singular vectors along axes for every two components, and a neighbour.
-
-    An entry where such a pair meets moves an answer by two rows of the basis that are as long as any can be.
-    """
-    shape = span.rows, spec.schema.dimension - span.of
-    pairs = np.arange(shape[0])[:, None] < max(1, spec.components // 2)
-    table, change = MADE_UP_ROWS * spec.norm_bound * np.eye(*shape) * pairs, np.eye(*shape)
-    if spec.unit is PrivacyUnit.ENTRY:
-        change[1:] = 0.0
-    first, second = (
-        dilation(rows, span.start, span.of).toarray() for rows in (table, table + spec.norm_bound * change)
-    )
-    return first, second
-
-
-def _neighbouring_rows(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
-    """Make rows along as many axes as there are components, and two neighbours of them that differ much.
-
-    So the algorithm soon asks about these axes; and a row along the one, instead of a row along the other, moves most
-    answers as far as any replacement can. It is the last row: where a job says how many it is about, of that many.
-    """
-    dimension = spec.schema.dimension
-    axes = min(spec.components, dimension)
-    rows = catalogue.rows_of(spec) or MADE_UP_ROWS + 1
-    check(rows * dimension <= MOST_NUMBERS, f"This job is about {rows} rows.", "Audit one with a smaller block_rows.")
-    common = np.zeros((rows - 1, dimension))
-    places = np.arange(rows - 1)
-    common[places, places % axes] = np.where(places // axes % 2, -spec.norm_bound, spec.norm_bound)
-    canary, other = np.zeros((2, 1, dimension))
-    canary[0, 0] = spec.norm_bound
-    other[0, min(1, dimension - 1)] = spec.norm_bound if axes > 1 else 0.0
-    center = 0.0 if spec.public_mean is None else np.array(spec.public_mean)
-    beside = [canary] if spec.unit is PrivacyUnit.ROW_ADD_REMOVE else [canary, other]
-    first, *second = (np.vstack([common, row]) + center for row in beside)
-    return first, second[0] if second else common + center
 
 
 def _shard(data: FloatArray, spec: JobSpec, questions: int, span: Span | None) -> Evaluator:
@@ -253,13 +210,24 @@ class _Side:
     silent: Integers
 
 
+def _counted(opened: Iterable[Provider], tell: Tell, before: int, whole: int) -> Iterator[Provider]:
+    """Tell after each how many there were."""
+    for number, each in enumerate(opened, start=1):
+        yield each
+        tell(before + number, whole)
+
+
 def _side(
-    plan: Sequence[Step], queries: Sequence[RowQuery], shard: Evaluator, runs: Sequence[Provider], span: Span | None
+    plan: Sequence[Step], queries: Sequence[RowQuery], about: Neighbour, runs: Iterable[Provider], span: Span | None
 ) -> _Side:
+    answers: list[list[Integers]] = [[] for _ in plan]
+    for run in runs:
+        for at, (step, query) in enumerate(zip(plan, queries, strict=True)):
+            answers[at].append(_read(step, run(at, query)))
     side = _Side([], [], np.empty(0, dtype=np.int64))
-    for at, (step, query) in enumerate(zip(plan, queries, strict=True)):
-        given = np.stack([_read(step, run(at, query)) for run in runs])
-        exact = None if query.is_private else shard.evaluate(query).ravel()
+    for step, query, answered in zip(plan, queries, answers, strict=True):
+        given = np.stack(answered)
+        exact = None if query.is_private else about.exactly.evaluate(query).ravel()
         if span and exact is not None and isinstance(query, MatrixProduct):
             silent = np.repeat(span.silent(step.shape[0]), step.shape[1])
             side.silent = np.concatenate([side.silent, given[:, silent].ravel()])

@@ -24,7 +24,7 @@ from .simulation import Progress
 Result = TypeVar("Result")
 
 
-class _Loop:
+class Loop:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Job:
     """A submitted job."""
 
     _job: AsyncJob
-    _loop: _Loop = field(repr=False)
+    _loop: Loop = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ class Job:
 class Federation:
     """A connection to a coordinator; close it, or use it in a ``with`` statement."""
 
-    def __init__(self, federation: AsyncFederation, loop: _Loop) -> None:
+    def __init__(self, federation: AsyncFederation, loop: Loop) -> None:
         self._federation = federation
         self._loop = loop
 
@@ -115,7 +115,7 @@ class Federation:
         A coordinator that goes away is tried again for ``patience`` seconds.
         """
         told = settings(where, identity)
-        loop = _Loop()
+        loop = Loop()
 
         async def connected() -> AsyncFederation:
             return AsyncFederation(*told, patience=patience)

@@ -14,7 +14,7 @@ from dpspca.common.privacy.costs import SLACK_UNIT
 from dpspca.common.privacy.events import ApproximateEvent
 from dpspca.common.spec import Centering, JobSpec
 
-from .policy import APPROXIMATE, Cap
+from .policy import APPROXIMATE, Cap, filter_of
 
 LIFETIME: Final = 4.0
 """Times a job's epsilon: at small budgets, room for about sixteen such jobs with Gaussian noise."""
@@ -26,10 +26,10 @@ FEW: Final = 4
 """Jobs with other noise that there is to be room for, as far as any budget has it."""
 
 
-def suggest(spec: JobSpec, data_set: str, analysts: Sequence[str], lifetime: float | None = None) -> str:
+def suggest(spec: JobSpec, data_set: str, analysts: Sequence[str], lifetime: Cap | None = None) -> str:
     """Write a policy, in TOML, that allows jobs like this one, and nothing that it does not ask for.
 
-    ``lifetime`` is the epsilon of all jobs together.
+    ``lifetime`` is the budget of all jobs together; left out, one with room for a few.
     """
     lines = [
         f"analysts = {json.dumps(sorted(analysts))}",
@@ -43,12 +43,41 @@ def suggest(spec: JobSpec, data_set: str, analysts: Sequence[str], lifetime: flo
         f"columns = {spec.schema.dimension}",
         f"norm_bound = {{ least = {spec.norm_bound!r}, most = {spec.norm_bound!r} }}",
         f"minimum_parties = {spec.minimum_parties}",
-        f"lifetime = {_lifetime(spec, lifetime)}",
+        f"lifetime = {_written(lifetime or a_few(spec))}",
         f"per_job = {_per_job(spec)}",
     ]
     if spec.centering is Centering.PRIVATE:
         lines.append(f"mean_bound = {{ least = {spec.mean_bound!r}, most = {spec.mean_bound!r} }}")
     return "\n".join([f"[data_sets.{json.dumps(data_set)}]", *lines, ""])
+
+
+def a_few(spec: JobSpec) -> Cap:
+    """Give a budget with room for a few such jobs, or for as many as any budget of that size has.
+
+    Noise that is not Gaussian costs more in mu than its epsilon suggests, and mu is what jobs add up in; a mechanism
+    that is private but for a probability of its own takes that from a part of delta that is set aside for it. Where
+    a job's delta pays for next to nothing, that of the lifetime has to be larger: mu is worth hardly anything at it.
+    """
+    listed = events(catalogue.plan(spec))
+    epsilon, delta = min(LIFETIME * spec.budget.epsilon, MAX_EPSILON), spec.budget.delta
+    if compose(listed).is_gaussian:
+        return Cap(epsilon, delta)
+    for few in range(FEW, 0, -1):
+        cap = _cap(few * cost_units(listed), few * slack_units(listed), epsilon, max(delta, LIFETIME_DELTA))
+        if cap:
+            return cap
+    raise InvalidParameterError(
+        f"No lifetime has room for this job: at epsilon {spec.budget.epsilon:g} what {spec.algorithm} asks costs too "
+        "much in mu, or in delta beside it.",
+        "Choose a smaller epsilon.",
+    )
+
+
+def room(cap: Cap, spec: JobSpec) -> int:
+    """Count the jobs like this one that a budget pays for."""
+    listed, whole = events(catalogue.plan(spec)), filter_of(cap)
+    prices = (whole.budget_units, cost_units(listed)), (whole.slack_budget_units, slack_units(listed))
+    return min((budget // price for budget, price in prices if price), default=0)
 
 
 def _per_job(spec: JobSpec) -> str:
@@ -57,31 +86,12 @@ def _per_job(spec: JobSpec) -> str:
     failing = sum(event.delta for event in listed if isinstance(event, ApproximateEvent))
     by_itself = Filter.for_budget(spec.budget.epsilon, spec.budget.delta)
     needed = failing and slack_units(listed) > by_itself.slack_budget_units
-    aside = f", {APPROXIMATE} = {failing!r}" if needed else ""
-    return f"{{ epsilon = {spec.budget.epsilon!r}, delta = {spec.budget.delta!r}{aside} }}"
+    return _written(Cap(spec.budget.epsilon, spec.budget.delta, failing if needed else 0.0))
 
 
-def _lifetime(spec: JobSpec, given: float | None) -> str:
-    """Write a budget with room for a few such jobs, or for as many as any budget has.
-
-    Noise that is not Gaussian costs more in mu than its epsilon suggests, and mu is what jobs add up in; a mechanism
-    that is private but for a probability of its own takes that from a part of delta that is set aside for it. Where
-    a job's delta pays for next to nothing, that of the lifetime has to be larger: mu is worth hardly anything at it.
-    """
-    listed = events(catalogue.plan(spec))
-    epsilon, delta = given or min(LIFETIME * spec.budget.epsilon, MAX_EPSILON), spec.budget.delta
-    if compose(listed).is_gaussian:
-        return f"{{ epsilon = {epsilon!r}, delta = {delta!r} }}"
-    for few in range(FEW, 0, -1):
-        cap = _cap(few * cost_units(listed), few * slack_units(listed), epsilon, max(delta, LIFETIME_DELTA))
-        if cap:
-            aside = f", {APPROXIMATE} = {cap.approximate_delta!r}" if cap.approximate_delta else ""
-            return f"{{ epsilon = {cap.epsilon!r}, delta = {cap.delta!r}{aside} }}"
-    raise InvalidParameterError(
-        f"No lifetime has room for this job: at epsilon {spec.budget.epsilon:g} what {spec.algorithm} asks costs too "
-        "much in mu, or in delta beside it.",
-        "Choose a smaller epsilon.",
-    )
+def _written(cap: Cap) -> str:
+    aside = f", {APPROXIMATE} = {cap.approximate_delta!r}" if cap.approximate_delta else ""
+    return f"{{ epsilon = {cap.epsilon!r}, delta = {cap.delta!r}{aside} }}"
 
 
 def _cap(units: int, slack: int, epsilon: float, delta: float) -> Cap | None:

@@ -12,17 +12,16 @@ question than was asked, the job fails before anybody is asked. When the journal
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.model import Model
-from dpspca.common.plan import Step
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.protocol import Algorithm
 from dpspca.common.question import RowQuery
@@ -30,17 +29,15 @@ from dpspca.common.spec import JobSpec
 from dpspca.common.transport import wire
 from dpspca.common.transport.names import PartyName
 from dpspca.common.transport.signing import JobEnvelope, SignedJob
-from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .jobs import Event, Job, Participant, State
 from .journal import JournalError, Sum
 from .keeper import Keeper
+from .questions import Question
 from .roster import Link, ProviderLostError, Roster
 from .rounds import LARGEST_ANSWER, aggregate
 
 CANCELLED: Final = "Cancelled by the analyst."
-SHORT_CONTENT: Final = 2**16
-"""Bytes of a question that are sent with its announcement: one message less to wait for."""
 SMALL_SUM: Final = 2**13
 """Numbers in a sum from which the next question is made in about a millisecond."""
 
@@ -161,13 +158,13 @@ class Conductor:
         """Keep long arithmetic off the event loop, and everything else on it."""
         algorithm = catalogue.find(self._spec.algorithm).run(self._spec)
         before: Sum | None = None
-        following: _Question | Model = await asyncio.to_thread(lambda: self._question(0, next(algorithm)))
-        while isinstance(following, _Question):
+        following: Question | Model = await asyncio.to_thread(lambda: self._question(0, next(algorithm)))
+        while isinstance(following, Question):
             before = await self._sum(following, before)
             following = await self._advanced(algorithm, following, before)
         return following
 
-    async def _advanced(self, algorithm: Algorithm, asked: "_Question", found: Sum) -> "_Question | Model":
+    async def _advanced(self, algorithm: Algorithm, asked: Question, found: Sum) -> Question | Model:
         """Take one step, in a thread unless it is so small that going there and back would cost as much.
 
         Where not all noise is Gaussian, saying what a job costs takes seconds; and where components are long, so does
@@ -177,7 +174,7 @@ class Conductor:
             return self._advance(algorithm, asked, found)
         return await asyncio.to_thread(self._advance, algorithm, asked, found)
 
-    def _advance(self, algorithm: Algorithm, asked: "_Question", found: Sum) -> "_Question | Model":
+    def _advance(self, algorithm: Algorithm, asked: Question, found: Sum) -> Question | Model:
         """Take one step of the coroutine; its end is a value here, as StopIteration cannot cross a thread."""
         answer = aggregate(self._spec, asked.step, found.total, found.parties)
         try:
@@ -187,12 +184,12 @@ class Conductor:
             return model
         return self._question(asked.ask.position + 1, query)
 
-    def _question(self, position: int, query: RowQuery) -> "_Question":
+    def _question(self, position: int, query: RowQuery) -> Question:
         if position == len(self._plan):
             raise TooFewProvidersError("The algorithm asked more than it planned.", "Report this as a bug.")
-        return _Question.of(self.signed, position, self._plan[position].fitted(query, self._spec.unit), query)
+        return Question.of(self.signed, position, self._plan[position].fitted(query, self._spec.unit), query)
 
-    async def _sum(self, question: "_Question", before: Sum | None) -> Sum:
+    async def _sum(self, question: Question, before: Sum | None) -> Sum:
         """Give a question's sum: the journal's, or one that is asked for, when the journal knows of the question."""
         position = question.ask.position
         if position < self._recorded:
@@ -205,7 +202,7 @@ class Conductor:
             self._tell(self.job)
         return Sum(await self._ask_all(question), len(self._names))
 
-    async def _recall(self, question: "_Question") -> Sum | None:
+    async def _recall(self, question: Question) -> Sum | None:
         """Find a question's sum in the journal; None if it was recorded without one."""
         name, position = self.job.name, question.ask.position
         asked = await self._keeper.do(lambda journal: journal.question(name, position))
@@ -219,7 +216,7 @@ class Conductor:
         shape = self._plan[position].shape
         return Sum(await self._keeper.do(lambda journal: journal.total(name, position, shape)), asked.parties)
 
-    async def _ask_all(self, question: "_Question") -> wire.Integers:
+    async def _ask_all(self, question: Question) -> wire.Integers:
         """Ask until the sum holds whole answers and nothing else."""
         position = question.ask.position
         step = self._plan[position]
@@ -232,7 +229,7 @@ class Conductor:
         self.job = replace(self.job, answered=position + 1, step=step.name, bytes_moved=self.job.bytes_moved + moved)
         return total
 
-    async def _gather(self, question: "_Question", total: wire.Integers) -> bool:
+    async def _gather(self, question: Question, total: wire.Integers) -> bool:
         """Ask everybody; false when somebody dropped out with part of an answer in the sum."""
         readers = {name: wire.AnswerReader(total, LARGEST_ANSWER) for name in self._names}
         outcomes = await asyncio.gather(*(self._ask_one(name, question, reader) for name, reader in readers.items()))
@@ -245,7 +242,7 @@ class Conductor:
                 clean = clean and not reader.started
         return clean and bool(self._names)
 
-    async def _ask_one(self, name: str, question: "_Question", reader: wire.AnswerReader) -> str | None:
+    async def _ask_one(self, name: str, question: Question, reader: wire.AnswerReader) -> str | None:
         """Ask one provider; give the reason if it drops out."""
         number = question.ask.position + 1
         try:
@@ -307,45 +304,3 @@ class Conductor:
     def _tell(self, job: Job) -> None:
         self.job = job
         self._tell_watchers(job)
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A question as it is sent: short content comes with its announcement, longer content in frames."""
-
-    ask: pb.Ask
-    step: Step
-    digest: str
-    content: wire.Received
-    """What is sent in frames."""
-
-    @classmethod
-    def of(cls, signed: bytes, position: int, step: Step, query: RowQuery) -> Self:
-        announced, content = wire.announce(query), wire.content(query)
-        short = len(content) <= SHORT_CONTENT
-        extent = announced.extent
-        ask = pb.Ask(
-            signed_job=signed,
-            position=position,
-            kind=announced.kind,
-            dimension=extent.dimension,
-            columns=extent.columns,
-            nonzero_rows=extent.nonzero_rows,
-            block=extent.block,
-            blocks=extent.blocks,
-            centred=announced.centred,
-            threshold=announced.threshold,
-            power=announced.power,
-            content=bytes(content) if short else b"",
-        )
-        return cls(ask, step, query.digest(), b"" if short else content)
-
-    @property
-    def frames(self) -> Iterator[memoryview]:
-        """Cut the content anew for every provider."""
-        return wire.frames(self.content)
-
-    @property
-    def size(self) -> int:
-        """Bytes that each provider is sent."""
-        return self.ask.ByteSize() + len(self.content)

@@ -15,7 +15,7 @@ from puppets import reissued
 from town import NOISE_SEED, SHARDS, Town, federation, now, seeded, spec
 
 from dpspca import DPSPCA, Budget, Federation, JobSpec, PrivacyUnit, Schema, simulate
-from dpspca.client.blocking import _Loop
+from dpspca.client.blocking import Loop
 from dpspca.client.federation import FederationError
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy.keystream import KeyStream
@@ -28,7 +28,7 @@ NAMED = {name: pd.DataFrame(rows, columns=[f"gene {number}" for number in range(
 @contextmanager
 def connected(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded) -> Iterator[Federation]:
     """Run a federation in one thread and connect to it from this one."""
-    loop, town = _Loop(), Town.found(folder)
+    loop, town = Loop(), Town.found(folder)
     running = federation(town, shards=shards, words=words)
     up = loop.run(running.__aenter__())
     try:

@@ -7,16 +7,15 @@ that runs some audits of honest providers fails by chance with at most that prob
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import examples
 import numpy as np
 import pytest
-from commands import Ended, commands_in
 
 from dpspca.client import audit as auditing
-from dpspca.client.audit import Audit, Provider, audit, default_job, responding
+from dpspca.client import neighbours as making
+from dpspca.client.audit import Audit, Neighbour, Provider, audit, default_job, responding
 from dpspca.common import queries
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidAnswerError
@@ -179,12 +178,12 @@ def test_noise_of_another_shape_and_the_planned_width_is_caught(monkeypatch: pyt
 
 
 def test_noise_drawn_once_for_a_job_is_caught() -> None:
-    def opening(spec: JobSpec, shard: Shard, name: str) -> Provider:
+    def opening(spec: JobSpec, about: Neighbour, name: str) -> Provider:
         class Once(KeyStream):
             def words(self, count: int) -> Any:
                 return KeyStream(name.encode().ljust(32)).words(count)
 
-        responder = Responder(spec, shard, MemoryLedger(), Once(bytes(32)), job=name)
+        responder = Responder(spec, about.exactly, MemoryLedger(), Once(bytes(32)), job=name)
         return lambda position, query: wire.answer_content(responder.respond(position, query))
 
     assert Kind.RELATION in failed(audit(job(), opening=opening))
@@ -221,45 +220,12 @@ def test_rows_that_are_not_shortened_to_the_bound_are_caught(monkeypatch: pytest
 
 
 def test_an_answer_of_another_length_is_refused() -> None:
-    def opening(spec: JobSpec, shard: Shard, name: str) -> Provider:
-        honest = responding(spec, shard, name)
+    def opening(spec: JobSpec, about: Neighbour, name: str) -> Provider:
+        honest = responding(spec, about, name)
         return lambda position, query: honest(position, query)[:-8]
 
     with pytest.raises(InvalidAnswerError, match="bytes"):
         audit(job(), runs=2, opening=opening)
-
-
-# --- The command ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    return commands_in(tmp_path, monkeypatch, capfd)
-
-
-def test_the_command_says_what_was_tried_and_what_each_test_would_have_found(
-    run: Callable[..., Ended], tmp_path: Path
-) -> None:
-    (tmp_path / "job.json").write_text(job().to_json(), encoding="utf-8")
-    told = run("audit", "--spec", "job.json", "--runs", 50)
-    assert told.code == 0
-    assert "50 jobs over each of two made-up data sets that differ in one row" in told.out
-    assert "All 10 tests passed." in told.out
-    assert "would notice 0.9" in told.out
-    facts = run("audit", "--spec", "job.json", "--runs", 50, "--json").facts
-    assert facts["passed"] is True
-    assert facts["job"] == job().digest()
-    assert {each["kind"] for each in facts["findings"]} == {"width", "shape", "relation", "distance"}
-
-
-def test_the_command_leaves_with_one_and_says_what_to_do_where_a_test_fails(
-    run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    narrowed(monkeypatch, 0.95)
-    told = run("audit", "--runs", 40)
-    assert told.code == 1
-    assert any(line.startswith("WRONG  width of all noise: 0.9") for line in told.wrongs)
-    assert "Stop answering jobs with it" in told.out
 
 
 # --- What the tests themselves promise --------------------------------------------------------------------------------
@@ -349,7 +315,7 @@ def test_a_mechanism_that_shows_its_rows_is_caught_where_so_little_was_promised(
     """Draws a thousand times too concentrated, from two rows along one axis or two, at a small epsilon."""
     honest = mechanisms.exponent
     monkeypatch.setattr(mechanisms, "exponent", lambda query, epsilon: 1000 * honest(query, epsilon))
-    monkeypatch.setattr(auditing, "MADE_UP_ROWS", 1)
+    monkeypatch.setattr(making, "MADE_UP_ROWS", 1)
     what = job(algorithm="ppca", components=2, schema=Schema(3), options={}, budget=Budget(0.2, 1e-20))
     assert failed(audit(what, runs=150)) == {Kind.EVENT}
 
@@ -393,8 +359,7 @@ def test_five_percent_too_little_is_caught_whatever_the_job(
 
 @pytest.mark.slow
 def test_of_two_hundred_honest_providers_none_is_called_dishonest() -> None:
-    """False alarm: below 200 times 1e-6."""
+    """Of every algorithm, unit and accounting, one after the other. False alarm: below 200 times 1e-6."""
     for number in range(200):
-        accounting = list(Accounting)[number // 2 % 2]
-        found = audit(job(unit=UNITS[number % 2], accounting=accounting))
+        found = audit(offered(*OFFERED[number % len(OFFERED)]), runs=40)
         assert found.passed, [each for each in found.findings if not each.passed]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpspca.client.audit import _neighbours, audit
+from dpspca.client.audit import audit
+from dpspca.client.neighbours import neighbours
 from dpspca.common import matrix_queries
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy.audit import Kind
@@ -44,7 +45,7 @@ def failed(spec: JobSpec) -> set[Kind]:
 @pytest.mark.parametrize("components", [1, 2, 4])
 def test_the_made_up_matrices_are_neighbours_as_far_apart_as_may_be(unit: PrivacyUnit, components: int) -> None:
     spec = job(unit, components=components, norm_bound=7.0)
-    first, second = _neighbours(spec)
+    first, second = neighbours(spec)
     assert (first == first.T).all()
     change = second - first
     assert (change == change.T).all()

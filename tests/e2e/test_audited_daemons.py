@@ -1,0 +1,138 @@
+"""`dpspca audit`: real daemons, asked over mutual TLS, are believed if they are honest and found out if they are not.
+
+False alarms: an audit of an honest provider fails with probability at most 1e-6, by the union bound.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ended, commands_in
+
+from dpspca.cli import audited, loopback
+from dpspca.client.audit import audit
+from dpspca.common.spec import Budget, JobSpec, Schema
+
+PLANTED = """
+import sys
+from dpspca.cli import main
+{fault}
+sys.argv[0] = "dpspca"
+main.main()
+"""
+NARROW = """
+from dpspca.provider import respond
+honest = respond.DiscreteGaussian
+class Narrow:
+    with_std_at_least = staticmethod(lambda std: honest.with_std_at_least(0.9 * std))
+respond.DiscreteGaussian = Narrow
+"""
+LONG = """
+from dpspca.provider.shard import Shard
+honest = Shard.evaluate
+Shard.evaluate = lambda self, query: 4 * honest(self, query)
+"""
+DEAD = "raise SystemExit('There is no such thing here.')"
+
+
+def job(**changes: Any) -> JobSpec:
+    good: dict[str, Any] = {
+        "schema": Schema(60),
+        "unit": "row-replace-one",
+        "budget": Budget(20.0, 1e-2),
+        "norm_bound": 1.0,
+        "components": 4,
+        "explained_variance": False,
+        "options": {"sparsity": 20, "rounds": 2},
+    }
+    return JobSpec(**good | changes)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "job.json").write_text(job().to_json(), encoding="utf-8")
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Have every daemon that is started from now on run with a fault."""
+    monkeypatch.setattr(loopback, "PROGRAM", (sys.executable, "-c", PLANTED.format(fault=fault)))
+
+
+def test_the_command_says_what_was_tried_and_what_each_test_would_have_found(
+    run: Callable[..., Ended], tmp_path: Path
+) -> None:
+    told = run("audit", "--spec", "job.json", "--runs", 30)
+    assert told.code == 0
+    assert "30 jobs over each of two made-up data sets that differ in one row" in told.out
+    assert "All 10 tests passed." in told.out
+    assert "would notice 0.9" in told.out
+    assert "jobs answered 6 of 60\n" in told.err
+    assert "jobs answered 60 of 60\n" in told.err
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_the_facts_are_one_object_and_nothing_else(run: Callable[..., Ended]) -> None:
+    told = run("audit", "--spec", "job.json", "--runs", 5, "--json")
+    assert told.err == ""
+    assert told.facts["passed"] is True
+    assert told.facts["job"] == job().digest()
+    assert {each["kind"] for each in told.facts["findings"]} == {"width", "shape", "relation", "distance"}
+
+
+@pytest.mark.parametrize(("fault", "found"), [(NARROW, "width of all noise: 0."), (LONG, "neighbours told apart by")])
+def test_a_daemon_with_a_fault_is_found_and_the_steward_is_told_what_to_do(
+    fault: str, found: str, run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise a tenth too narrow, or rows of twice the length: in the daemon's process alone, seen from outside."""
+    planted(monkeypatch, fault)
+    told = run("audit", "--spec", "job.json", "--runs", 30)
+    assert told.code == 1
+    assert any(line.startswith(f"WRONG  {found}") for line in told.wrongs)
+    assert "Stop answering jobs with it" in told.out
+
+
+def test_a_daemon_that_does_not_run_ends_the_audit_with_what_it_said(
+    run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    planted(monkeypatch, DEAD)
+    told = run("audit", "--spec", "job.json")
+    assert "There is no such thing here.\n" in told.err
+    assert "The process of first-1 ended by itself, with exit code 1." in told.err
+    assert told.code == 2
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema": Schema(3, ("age", "height", "weight")), "components": 2, "options": {"sparsity": 3, "rounds": 2}},
+        {"unit": "row-add-remove", "minimum_parties": 3, "explained_variance": True},
+        {"unit": "entry", "algorithm": "noisy-power", "options": {"rounds": 2}},
+        {"unit": "spectral", "algorithm": "noisy-power", "options": {"rounds": 2}, "budget": Budget(1.0, 1e-6)},
+        {"algorithm": "streaming-power", "options": {"block_rows": 100, "rounds": 3}},
+        {"algorithm": "ppca", "components": 2, "schema": Schema(4), "options": {}, "budget": Budget(1.0, 1e-20)},
+    ],
+    ids=["names", "parties", "entry", "spectral", "blocks", "mechanism"],
+)
+def test_daemons_are_audited_whatever_the_job(changes: dict[str, Any]) -> None:
+    what = job(**changes)
+    with audited.daemons(what) as opening:
+        found = audit(what, runs=10, opening=opening)
+    assert found.passed, [each for each in found.findings if not each.passed]
+
+
+def test_a_daemon_whose_budget_is_used_up_is_replaced() -> None:
+    """The largest budget there is pays for so few such jobs."""
+    what = job(budget=Budget(48.0, 0.1))
+    with audited.daemons(what) as opening:
+        assert audit(what, runs=4, opening=opening).passed
+        desk: Any = opening.__self__  # type: ignore[attr-defined]  # a method's
+    assert desk._room < 4
+    assert desk._started == -(-5 // desk._room) + -(-4 // desk._room)
