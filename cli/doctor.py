@@ -1,9 +1,12 @@
 """Commands that say whether a program is well, and if not, what is wrong with it."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import asdict
+from enum import StrEnum
+from importlib import resources
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -14,11 +17,19 @@ from dpspca.common.transport.identity import Identity
 
 from . import probe
 from .examination import examine, require_fit
-from .flags import CHECK_CODES, AnySettings, AsJson, now
+from .flags import CHECK_CODES, EXIT_CODES, AnySettings, AsJson, now
 from .output import printable, tell
 
 UNWELL: Final = 1
 _MARKS: Final = {True: "well   ", False: "WRONG  ", None: "skipped"}
+
+_IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "algorithms", "minimum_parties"})
+_IN_A_JOB: Final = frozenset({"components", "norm_bound", "unit", "job"})
+_OTHERS: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool], str], ...]] = (
+    ("a policy", lambda raw: _is_policy(raw.get("data_sets")), "dpspca policy check"),
+    ("a job", lambda raw: bool(_IN_A_JOB & raw.keys()), "dpspca plan"),
+)
+"""Files of people's own that are in TOML too: what each is, how to tell, and the command that looks at it."""
 
 config = typer.Typer(name="config", no_args_is_help=True, help="Files of settings.")
 
@@ -43,15 +54,42 @@ def _check(
     _leave(well=not problems)
 
 
+class Sample(StrEnum):
+    """What there is a commented sample of."""
+
+    COORDINATOR = "coordinator"
+    PROVIDER = "provider"
+    ANALYST = "analyst"
+    POLICY = "policy"
+    JOB = "job"
+
+
+@config.command("sample", epilog=EXIT_CODES)
+def _sample(
+    of: Annotated[Sample, typer.Argument(help="Settings of a program, a policy or a job.")], *, as_json: AsJson = False
+) -> None:
+    """Print a commented sample, in which every key is explained: a file to begin with."""
+    text = (resources.files("dpspca") / "samples" / f"{of}.toml").read_text(encoding="utf-8")
+    tell({"of": of, "text": text}, text.removesuffix("\n"), as_json=as_json)
+
+
 def _look_at(file: Path) -> tuple[str | None, list[str]]:
     """Name the program that settings are for, if they can be read, and all that is wrong with them."""
     try:
         raw = read_toml(file)
     except DpspcaError as problem:
         return None, [str(problem)]
+    for what, marks, command in _OTHERS:
+        if marks(raw):
+            return None, [f"{file} is {what}, and no settings of a program. `{command} {file}` looks at it."]
     kind = kind_of(raw)
     problems = [str(fault) for fault in faults(kind, file, raw)]
     return kind.__name__.removesuffix("Config").lower(), problems or _misfits(file)
+
+
+def _is_policy(tables: object) -> bool:
+    rules = tables.values() if isinstance(tables, dict) else ()
+    return any(isinstance(each, dict) and _IN_A_POLICY & each.keys() for each in rules)
 
 
 def _misfits(file: Path) -> list[str]:

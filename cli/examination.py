@@ -229,7 +229,7 @@ def _ledger(settings: ProviderConfig, file: Path) -> str:
     if looked.doubt:
         raise QuarantinedError(
             f"Quarantined, and every job is refused: {looked.doubt}",
-            "Find the newer ledger again, or end it with `dpspca ledger release`: docs/ledger.md.",
+            "Find the newer ledger again, or say what counts as spent: `dpspca ledger release --help`.",
         )
     return f"{path}: {looked.books.head.entries} entries, as its second path remembers it."
 

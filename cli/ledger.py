@@ -110,7 +110,7 @@ def _standing_words(looked: Looked, decisions: Sequence[dict[str, Any]]) -> Iter
     if looked.doubt:
         yield (
             f"QUARANTINED, no job is answered: {looked.doubt} It may have forgotten what was spent. "
-            "docs/ledger.md tells the way out."
+            "`dpspca ledger release --help` tells the way out."
         )
 
 

@@ -56,7 +56,8 @@ def look(config: Path) -> Looked:
     if not there:
         raise LedgerError(
             f"There is no ledger at {path}.",
-            "The provider makes it when it starts for the first time; docs/ledger.md says what to do if it is lost.",
+            "The provider makes it when it starts for the first time. If it is lost, put back the newest copy: "
+            "what that lacks the provider finds out, and `dpspca ledger release --help` tells the way on.",
         )
     books, decisions = Books(), list[Entry]()
     with Database.readable(path) as database:

@@ -2,16 +2,28 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.spec import check
 from dpspca.provider.accounts import Release
 
 from .flags import AsJson, OwnSettings
 from .looking import look, moment, short_name
 from .output import print_table, printable, say, to_json
+
+BESIDE: Final = {
+    "greeting": (
+        "At each connection, to the coordinator: the names of the data sets, how many columns they have and what these "
+        "are called, which jobs the ledger holds that are not over, and receipts of other providers."
+    ),
+    "receipt": "With each answer: how many entries the ledger had, and the hash of the last.",
+    "refusal": "In the place of an answer: which rule, what was asked, and what of the budget is left.",
+    "heartbeat": "Nothing, every so often.",
+}
+"""What else a provider sends. No row has a part in any of it: tests compare neighbours (T23, T25, T26)."""
 
 
 def outbox(
@@ -24,9 +36,18 @@ def outbox(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List every answer that ever left: when, to whom, under which signature, and the hash of its bytes."""
+    """List every answer that ever left: when, to whom, under which signature, and the hash of its bytes.
+
+    Answers are all that rows have a part in. What else a provider sends, --json says in words.
+    """
     start = _time(since) if since else 0
     looked = look(config)
+    known = {*looked.settings.names, *looked.books.data_sets}
+    check(
+        data_set is None or data_set in known,
+        f"There is no data set {data_set!r:.80} here, and never was.",
+        f"There are: {', '.join(sorted(known))}." if known else "Nothing has left yet.",
+    )
     every = sorted(looked.books.outbox(), key=lambda each: (each.at, each.job, each.position))
     chosen = [
         each
@@ -37,7 +58,7 @@ def outbox(
     ]
     if as_json:
         facts = {"answers": [_release_facts(each) for each in chosen], "of": len(every), "gaps": looked.gaps}
-        typer.echo(to_json(facts))
+        typer.echo(to_json(facts | {"beside": BESIDE}))
     else:
         _print_outbox(chosen, len(every), looked.gaps)
 
@@ -79,6 +100,7 @@ def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) ->
         f"{len(chosen)} answers, {size:,} bytes, of {every} answers that ever left. Each left at the time given or "
         "after it, whenever it was asked for and with the same bytes."
     )
+    say("Beside answers a provider sends a greeting, receipts, refusals and heartbeats, in which no row has a part.")
     for gap in gaps:
         say(printable(gap))
 

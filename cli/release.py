@@ -46,7 +46,15 @@ def release(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End a quarantine, with the daemon stopped: say what counts as spent beyond what the ledger knows."""
+    """End a quarantine, with the daemon stopped: say what counts as spent beyond what the ledger knows.
+
+    Look for the newer ledger first: on the old disk, in a snapshot, in a later backup. Put in the place of this one,
+    all its files, it ends the quarantine, and nothing is lost.
+
+    Otherwise answers may have left that this ledger does not know of, and the promise to those whose rows these are
+    holds only if as much counts as spent. Without --count that is all that the policy's lifetime leaves: right whatever
+    was lost. Say less only as far as you know what is missing. Before anything is written, what would count is shown.
+    """
     counted = _counted(count or [])
     looked = look(config)
     lifetimes = {each.data_set: filter_of(each.lifetime) for each in read_policy(looked.settings.policy).data_sets}

@@ -5,7 +5,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from dpspca.common.errors import InvalidDataError, InvalidTypeError
+from dpspca.common.errors import CorruptModelError, InvalidDataError, InvalidTypeError
 from dpspca.common.model import Model
 
 _NEW: Final = 0o666  # less what the umask takes away, as for any new file
@@ -39,7 +39,10 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model; anything that is not one is refused."""
-    return Model.from_bytes(Path(path).read_bytes())
+    try:
+        return Model.from_bytes(Path(path).read_bytes())
+    except CorruptModelError as problem:
+        raise CorruptModelError(f"{os.fspath(path)}: {problem.what}", problem.remedy) from None
 
 
 def _open_new(draft: Path, target: Path) -> int:

@@ -18,7 +18,7 @@ def read_policy(path: Path) -> Policy:
     except OSError as problem:
         raise InvalidParameterError(
             f"The policy {path} cannot be read: {problem.strerror}.",
-            "Write one: deploy/samples shows what belongs there.",
+            "Write one: `dpspca policy suggest` begins it for a job, `dpspca config sample policy` explains every key.",
         ) from None
     except UnicodeDecodeError:
         raise InvalidParameterError(f"The policy {path} is not text in UTF-8.", "Save it as that.") from None

@@ -9,7 +9,7 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.spec import check, check_whole
 from dpspca.common.transport.names import shortened
 
-SAMPLE: Final = "deploy/samples/policy.toml shows what belongs there."
+SAMPLE: Final = "`dpspca config sample policy` shows what belongs there."
 
 Reader: TypeAlias = Callable[[str, Any], Any]
 Of = TypeVar("Of")

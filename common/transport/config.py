@@ -15,7 +15,7 @@ _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9._-]*[
 _LAST_PORT: Final = 65_535
 _MOST_MEBIBYTES: Final = 2**30
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared with, not listened on
-_SAMPLES: Final = "deploy/samples shows what belongs there."
+_SAMPLES: Final = "`dpspca config sample` shows what belongs there."
 _TABLES: Final = ("data_sets", "arriving", "persons", "spans")
 _OF_ROWS_READ_ONCE: Final = {
     "persons": "There a row is protected, and no person with several: if nobody has two, leave persons out; "
@@ -143,6 +143,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InvalidParameterError(f"{path} cannot be read: {problem.strerror}.", "Give the path of a file.") from None
+    except UnicodeDecodeError:
+        raise InvalidParameterError(f"{path} is not text in UTF-8.", "Save it as that, or give another file.") from None
     except (ValueError, RecursionError) as problem:
         raise InvalidParameterError(f"{path} is not valid TOML: {problem}.", "Mend that line.") from None
 

@@ -162,3 +162,30 @@ def test_settings_that_cannot_be_read_are_not_well(here: Callable[..., Ended]) -
     assert (told["well"], told["program"]) == (False, None)
     assert told["problems"] == ["none.toml cannot be read: No such file or directory. Give the path of a file."]
     assert here("config", "check", "none.toml").code == 1
+
+
+SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [("policy", "is a policy, and no settings of a program. `dpspca policy check"), ("job", "is a job")],
+)
+def test_what_is_no_settings_is_called_by_its_name(what: str, said: str, here: Callable[..., Ended]) -> None:
+    ended = here("config", "check", SAMPLES / f"{what}.toml", "--json")
+    assert ended.code == 1
+    assert json.loads(ended.out)["program"] is None
+    (problem,) = json.loads(ended.out)["problems"]
+    assert said in problem
+    assert str(SAMPLES / f"{what}.toml`") in problem
+
+
+def test_a_file_that_is_no_text_is_told_so_with_its_path(here: Callable[..., Ended], town: Path) -> None:
+    (town / "binary.toml").write_bytes(bytes(range(256)))
+    (problem,) = json.loads(here("config", "check", "binary.toml", "--json").out)["problems"]
+    assert problem == "binary.toml is not text in UTF-8. Save it as that, or give another file."
+
+
+def test_what_is_no_model_is_told_with_its_path(here: Callable[..., Ended], town: Path) -> None:
+    (town / "rows.csv").write_text("a,b\n1,2\n")
+    assert here("model", "show", "rows.csv").complaint.startswith("rows.csv: The bytes do not hold a model.")

@@ -149,11 +149,13 @@ def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
     assert answers(here(*asked)) == every
     assert answers(here(*asked, "--analyst", "grace")) == answers(here(*asked, "--analyst", GRACE)) == every[3:]
     assert answers(here(*asked, "--analyst", "ada", "--data-set", "cohort")) == every[:3]
-    assert answers(here(*asked, "--data-set", "trial")) == []
+    unknown = here("outbox", *OWN, "--data-set", "nothere").complaint
+    assert unknown.startswith("There is no data set 'nothere' here, and never was. There are: cohort")
     for since in ("2023-11-15", "2023-11-15T22:13:20Z", "2023-11-15T23:13:20+01:00"):
         assert answers(here(*asked, "--since", since)) == every[3:], since
     assert here(*asked).facts["answers"][0]["at"] == "2023-11-14T22:13:20Z"
     assert "3 answers, 288 bytes, of 5 answers that ever left." in here("outbox", *OWN, "--analyst", "ada").out
+    assert set(here(*asked).facts["beside"]) == {"greeting", "receipt", "refusal", "heartbeat"}
     assert here("outbox", *OWN, "--since", "yesterday").complaint.startswith("--since is 'yesterday'.")
 
 

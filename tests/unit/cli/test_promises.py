@@ -32,7 +32,7 @@ def test_there_are_commands_to_look_at() -> None:
 @pytest.mark.parametrize(("name", "epilog", "callback"), ALL)
 def test_every_command_says_its_exit_codes_and_what_it_does(name: str, epilog: str, callback: Any) -> None:
     assert epilog.startswith("Exit codes: 0 "), name
-    assert callback.__doc__.endswith("."), name
+    assert inspect.cleandoc(callback.__doc__).endswith("."), name
 
 
 @pytest.mark.parametrize(("name", "epilog", "callback"), ALL)

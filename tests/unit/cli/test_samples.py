@@ -1,0 +1,20 @@
+"""The samples that we ship are in the installed program too."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import Ended, commands_in
+
+SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+@pytest.mark.parametrize("what", ["coordinator", "provider", "analyst", "policy", "job"])
+def test_a_sample_of_everything_is_printed_by_the_program_itself(what: str, here: Callable[..., Ended]) -> None:
+    assert here("config", "sample", what).out == (SAMPLES / f"{what}.toml").read_text(encoding="utf-8")
+    assert here("config", "sample", what, "--json").facts["of"] == what
