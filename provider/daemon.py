@@ -24,6 +24,8 @@ FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
 LONGEST_WELCOME_PAUSE: Final = 5.0
 """Where the coordinator did welcome us."""
+_CUT_SHORT: Final = "Internal error from Core"
+"""What gRPC says in the place of the other side's reason where that came in the middle of a message of ours."""
 
 Call: TypeAlias = "grpc.aio.StreamStreamCall[pb.FromProvider, pb.ToProvider]"
 
@@ -97,4 +99,8 @@ def _told(problems: BaseExceptionGroup[Exception]) -> str:
 
 def _ending(problem: BaseException) -> str:
     """Say in a line how a call ended."""
-    return f"{problem.code().name}, {problem.details()}" if isinstance(problem, grpc.aio.AioRpcError) else str(problem)
+    if not isinstance(problem, grpc.aio.AioRpcError):
+        return str(problem)
+    if problem.code() is grpc.StatusCode.INTERNAL and problem.details() == _CUT_SHORT:
+        return "the coordinator ended it while something was being sent, and so its reason is lost"
+    return f"{problem.code().name}, {problem.details()}"
