@@ -248,10 +248,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 await self._make_room(job.analyst)
                 await self._keeper.do(lambda journal: journal.accept(job, conductor.signed))
                 self._start(conductor)
-        known = self._known[job.name]
-        if known.analyst != job.analyst:
-            raise RefusedError("Another analyst submitted this job.", "Sign a job of your own.")
-        return await self._job(known)
+        return await self._job(self._known[job.name])
 
     def _start(self, conductor: Conductor) -> None:
         job = conductor.job

@@ -1,7 +1,7 @@
 """A job as an analyst signs it, and as a provider believes it without believing whoever carried it.
 
-An envelope holds the exact bytes of the job, and whom, where and when they are for. It is written in one way only:
-a prefix that no other signed thing begins with, then every field with its length before it. The signature covers
+An envelope holds the exact bytes of the job, whose it is, and whom, where and when it is for. It is written in one way
+only: a prefix that no other signed thing begins with, then every field with its length before it. The signature covers
 those bytes; a reader accepts them only if writing what it read gives the same bytes again. So no two readers can
 take one signed text for two jobs, nothing can be added that is not signed, and the hash of the bytes names the job:
 whoever remembers the hashes it has served knows a replay when it sees one.
@@ -11,7 +11,7 @@ Pure, except that a new envelope draws its nonce from the operating system.
 
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final, Protocol, Self
@@ -36,11 +36,11 @@ JOB_SKEW: Final = 300
 """Seconds by which the analyst's clock may be ahead of a provider's."""
 NONCE_BYTES: Final = 16
 
-_ENVELOPE: Final = b"dpspca signed job, version 1\0"
+_ENVELOPE: Final = b"dpspca signed job, version 2\0"
 _CARRIER: Final = b"dpspca job with its signature, version 1\0"
 _LENGTH_BYTES: Final = 4
 _TIME_BYTES: Final = 8
-_ENVELOPE_FIELDS: Final = 7
+_ENVELOPE_FIELDS: Final = 8
 _SEND: Final = "Send the job exactly as the analyst signed it."
 
 
@@ -57,7 +57,11 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnvelope:
-    """A job, and to whom, about what and until when it speaks. ``audience`` is sorted, each provider once."""
+    """A job, and whose it is, to whom, about what and until when it speaks. ``audience`` is sorted, each once.
+
+    The analyst is named in what is signed, and not by the signature alone: nobody else can sign the same bytes, and so
+    make the job his own at a provider that has not seen it yet.
+    """
 
     spec: bytes = field(repr=False)
     federation: str
@@ -66,12 +70,16 @@ class JobEnvelope:
     issued_at: int
     expires_at: int
     nonce: str
+    analyst: str = ""
+    """Nobody, until somebody signs it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.spec, bytes) or not isinstance(self.audience, tuple):
             raise InvalidTypeError("A job is bytes, and its audience a tuple of names.", "Give these.")
         check_name("the federation", self.federation)
         check_name("the data set", self.dataset)
+        if self.analyst:
+            check_name("the analyst", self.analyst)
         for name in self.audience:
             check_name("a provider in the audience", name)
         _check(
@@ -127,13 +135,14 @@ class JobEnvelope:
             self.issued_at.to_bytes(_TIME_BYTES),
             self.expires_at.to_bytes(_TIME_BYTES),
             bytes.fromhex(self.nonce),
+            self.analyst.encode(),
         )
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Read that form; any other bytes are refused, even if their meaning could be guessed."""
         fields = _split(content, _ENVELOPE, MAX_JOB_BYTES, _ENVELOPE_FIELDS)
-        spec, federation, audience, dataset, issued, expires, nonce = fields
+        spec, federation, audience, dataset, issued, expires, nonce, analyst = fields
         try:
             made = cls(
                 spec=spec,
@@ -143,6 +152,7 @@ class JobEnvelope:
                 issued_at=int.from_bytes(issued),
                 expires_at=int.from_bytes(expires),
                 nonce=nonce.hex(),
+                analyst=analyst.decode("ascii"),
             )
         except (DpspcaError, ValueError) as problem:
             raise MalformedJobError(f"The signed job is not in order: {str(problem)[:200]}", _SEND) from None
@@ -176,11 +186,13 @@ class SignedJob:
 
 
 def sign(envelope: JobEnvelope, identity: Signer) -> SignedJob:
-    """Sign a job as an analyst of its federation."""
+    """Sign a job as an analyst of its federation, whose it is from then on."""
     require_role(identity.name, Role.ANALYST)
     if identity.name.federation != envelope.federation:
         raise WrongAudienceError("The job is for another federation than its analyst's.", "Sign with that identity.")
-    payload = envelope.to_bytes()
+    if envelope.analyst not in {"", identity.name.name}:
+        raise NotTrustedError(f"The job is {envelope.analyst}'s, not yours.", "Sign one of your own.")
+    payload = replace(envelope, analyst=identity.name.name).to_bytes()
     signature = read_key(identity.key_pem).sign(payload, ec.ECDSA(SHA256()))
     return SignedJob(payload, signature, identity.certificate_pem)
 
@@ -230,6 +242,8 @@ def _require_signature(signed: SignedJob) -> None:
 def _require_meant_for(me: PartyName, analyst: PartyName, envelope: JobEnvelope) -> None:
     if not me.federation == envelope.federation == analyst.federation:
         raise WrongAudienceError(f"The job is for the federation {envelope.federation}.", "Send it there.")
+    if envelope.analyst != analyst.name:
+        raise NotTrustedError(f"The job is not that of {analyst.name}, who signed it.", _SEND)
     if me.role is Role.PROVIDER and me.name not in envelope.audience:
         raise WrongAudienceError(f"The job does not name {me.name} among its providers.", "Ask for one that does.")
 

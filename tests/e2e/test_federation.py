@@ -7,15 +7,18 @@ from pathlib import Path
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from town import NOISE_SEED, SHARDS, AnythingGoes, Town, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
+from dpspca.common.transport.certificates import read_key
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.rpc import MAX_MESSAGE
-from dpspca.common.transport.signing import JobEnvelope, sign
+from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
 from dpspca.provider.daemon import Daemon
 from dpspca.provider.docket import Settings
 from dpspca.provider.preparation import check_rows
@@ -217,20 +220,22 @@ def test_without_a_certificate_nobody_gets_in(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_t10_a_job_belongs_to_the_analyst_who_submitted_it_first(town: Town) -> None:
-    """The same job under another signature is the same job, and not another's to see."""
+def test_t10_a_job_belongs_to_the_analyst_who_is_named_in_it(town: Town) -> None:
+    """Whoever signs the same bytes, before her or after, gets no job, sees none, and takes none from her."""
 
     async def scenario() -> None:
         async with federation(town, names=[]) as running:
             bob = town.identity(Role.ANALYST, "bob")
             signed = running.town.job(spec(), Identity.load(town.folder / "analyst-ada"), ["site-0"])
-            ours = sign(JobEnvelope.from_bytes(signed.payload), bob)
+            signature = read_key(bob.key_pem).sign(signed.payload, ec.ECDSA(SHA256()))
+            ours = SignedJob(signed.payload, signature, bob.certificate_pem)
             assert ours.job_id == signed.job_id
-            await running.analyst.submit_signed(signed, spec())
             async with AsyncFederation(running.coordinator.address, bob) as other:
-                with pytest.raises(FederationError, match="Another analyst"):
-                    await other.submit_signed(ours, spec())
-                assert await other.jobs() == []
+                for submit in (asyncio.sleep(0), running.analyst.submit_signed(signed, spec())):
+                    await submit
+                    with pytest.raises(FederationError, match="not that of bob, who signed it"):
+                        await other.submit_signed(ours, spec())
+                    assert await other.jobs() == []
             assert [job.name for job in await running.analyst.jobs()] == [signed.job_id]
 
     asyncio.run(scenario())

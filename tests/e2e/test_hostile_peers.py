@@ -58,7 +58,7 @@ def by_hand(identity: Identity, **changes: Any) -> SignedJob:
     """Sign an envelope that the library would not sign."""
     audience = [PartyName("town", Role.PROVIDER, "site-0")]
     envelope = JobEnvelope.draw(spec().to_json().encode(), audience, "cohort", now=now(), life=timedelta(hours=1))
-    payload = replace(envelope, **changes).to_bytes()
+    payload = replace(envelope, **{"analyst": identity.name.name} | changes).to_bytes()
     signature = read_key(identity.key_pem).sign(payload, ec.ECDSA(SHA256()))
     return SignedJob(payload, signature, identity.certificate_pem)
 
@@ -93,6 +93,11 @@ JOBS: dict[str, tuple[Case, str]] = {
         lambda town, _: town.job(spec(), town.identity(Role.ANALYST, "eve"), HONEST),
         "another analyst",
     ),
+    "of somebody else, signed by the caller": (
+        lambda _, bea: by_hand(bea, analyst="eve"),
+        "not that of bea, who signed",
+    ),
+    "of nobody": (lambda _, bea: by_hand(bea, analyst=""), "not that of bea, who signed it"),
     "of an unreadable spec": (lambda _, bea: by_hand(bea, spec=b'{"version":'), "INVALID_ARGUMENT"),
 }
 

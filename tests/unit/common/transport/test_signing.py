@@ -1,6 +1,7 @@
 """A provider believes a job only as the analyst signed it, for itself, in its time; nobody on the way can change it."""
 
 import itertools
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -75,11 +76,24 @@ def scene(north: Any) -> Scene:
 def test_what_an_analyst_signed_arrives_whole(scene: Scene) -> None:
     drawn = scene.draw()
     signed = SignedJob.from_bytes(sign(drawn, scene.ada).to_bytes())
-    assert scene.verify(signed) == (drawn, scene.ada.name)
-    assert scene.verify(signed, BERGEN) == (drawn, scene.ada.name)
+    adas = replace(drawn, analyst="ada")
+    assert scene.verify(signed) == (adas, scene.ada.name)
+    assert scene.verify(signed, BERGEN) == (adas, scene.ada.name)
     assert drawn.spec == SPEC
     assert drawn.audience == ("bergen", "oslo")
-    assert signed.job_id == sha256(drawn.to_bytes()).hexdigest()
+    assert signed.job_id == sha256(adas.to_bytes()).hexdigest()
+
+
+def test_t07_nobody_signs_the_job_of_another(scene: Scene) -> None:
+    eve, job = scene.north.enrol("analyst", "eve"), sign(scene.draw(), scene.ada)
+    with pytest.raises(NotTrustedError, match="The job is not that of eve, who signed it"):
+        scene.verify(scene.sign_bytes(job.payload, eve))
+    with pytest.raises(NotTrustedError, match="The job is ada's, not yours"):
+        sign(JobEnvelope.from_bytes(job.payload), eve)
+    with pytest.raises(NotTrustedError, match="not that of ada"):
+        scene.verify(scene.sign_bytes(scene.draw().to_bytes()))
+    again = sign(JobEnvelope.from_bytes(job.payload), scene.ada)
+    assert (again.job_id, scene.verify(again)) == (job.job_id, scene.verify(job))
 
 
 def test_the_coordinator_may_check_a_job_though_it_is_not_in_the_audience(scene: Scene) -> None:
@@ -205,9 +219,9 @@ def test_an_analyst_revoked_or_expired_since_is_not_believed(scene: Scene) -> No
 
 
 def test_t07_a_true_signature_over_anything_but_the_one_form_is_refused(scene: Scene) -> None:
-    good = scene.draw().to_bytes()
-    prefix, fields = signing._ENVELOPE, signing._parts(good[len(signing._ENVELOPE) :], 7)
-    spec, federation, audience, dataset, issued, expires, nonce = fields
+    good = replace(scene.draw(), analyst="ada").to_bytes()
+    prefix, fields = signing._ENVELOPE, signing._parts(good[len(signing._ENVELOPE) :], 8)
+    spec, federation, audience, dataset, issued, expires, nonce, ada = fields
 
     def written(*parts: bytes) -> bytes:
         return prefix + signing._join(*parts)
@@ -218,21 +232,24 @@ def test_t07_a_true_signature_over_anything_but_the_one_form_is_refused(scene: S
         *(b"", SPEC, prefix, good[len(prefix) :], good[:-1], good + b"\0", b"D" + good[1:]),
         written(*fields, b""),
         written(*fields[:-1]),
-        written(b"", federation, audience, dataset, issued, expires, nonce),
-        written(spec, b"North", audience, dataset, issued, expires, nonce),
-        written(spec, b"n\xc3\xb8rth", audience, dataset, issued, expires, nonce),
-        written(spec, federation, backwards, dataset, issued, expires, nonce),
-        written(spec, federation, audience * 2, dataset, issued, expires, nonce),
-        written(spec, federation, b"", dataset, issued, expires, nonce),
-        written(spec, federation, audience[:-1], dataset, issued, expires, nonce),
-        written(spec, federation, audience, b"", issued, expires, nonce),
-        written(spec, federation, audience, dataset, b"\0" + issued, expires, nonce),
-        written(spec, federation, audience, dataset, issued.lstrip(b"\0"), expires, nonce),
-        written(spec, federation, audience, dataset, expires, issued, nonce),
-        written(spec, federation, audience, dataset, issued, b"\0\0\0\xff" + expires[4:], nonce),
-        written(spec, federation, audience, dataset, issued, b"\xff" * 8, nonce),
-        written(spec, federation, audience, dataset, issued, expires, nonce[:-1]),
-        written(spec, federation, audience, dataset, issued, expires, nonce + b"\0"),
+        written(b"", federation, audience, dataset, issued, expires, nonce, ada),
+        written(spec, b"North", audience, dataset, issued, expires, nonce, ada),
+        written(spec, b"n\xc3\xb8rth", audience, dataset, issued, expires, nonce, ada),
+        written(spec, federation, backwards, dataset, issued, expires, nonce, ada),
+        written(spec, federation, audience * 2, dataset, issued, expires, nonce, ada),
+        written(spec, federation, b"", dataset, issued, expires, nonce, ada),
+        written(spec, federation, audience[:-1], dataset, issued, expires, nonce, ada),
+        written(spec, federation, audience, b"", issued, expires, nonce, ada),
+        written(spec, federation, audience, dataset, b"\0" + issued, expires, nonce, ada),
+        written(spec, federation, audience, dataset, issued.lstrip(b"\0"), expires, nonce, ada),
+        written(spec, federation, audience, dataset, expires, issued, nonce, ada),
+        written(spec, federation, audience, dataset, issued, b"\0\0\0\xff" + expires[4:], nonce, ada),
+        written(spec, federation, audience, dataset, issued, b"\xff" * 8, nonce, ada),
+        written(spec, federation, audience, dataset, issued, expires, nonce[:-1], ada),
+        written(spec, federation, audience, dataset, issued, expires, nonce + b"\0", ada),
+        written(spec, federation, audience, dataset, issued, expires, nonce, b"Ada"),
+        written(spec, federation, audience, dataset, issued, expires, nonce, ada + b"\0"),
+        good.replace(b"version 2", b"version 1"),
     ):
         with pytest.raises(MalformedJobError):
             scene.verify(scene.sign_bytes(payload))
