@@ -1,21 +1,36 @@
-"""What happens to a job while it runs: a party is revoked, or its analyst thinks better of it, at any question."""
+"""What happens to a job while it runs: a party is revoked, or renewed, or its analyst thinks better of it."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from threading import Event
 
 import pytest
-from hubs import Slow, answered
-from town import SHARDS, Running, Town, federation, spec
+from hubs import Slow, answered, assert_undisturbed
+from town import SHARDS, AnythingGoes, Running, Town, federation, now, spec
 
-from dpspca.client.federation import JobFailedError
+from dpspca.client.federation import AsyncJob, JobFailedError
 from dpspca.common.algorithms import catalogue
 from dpspca.common.plan import NOTHING, prices
+from dpspca.common.spec import JobSpec
+from dpspca.common.transport import identity as identities
+from dpspca.common.transport.identity import CurrentIdentity
 from dpspca.common.transport.names import PartyName, Role
+from dpspca.provider.daemon import Daemon
+from dpspca.provider.docket import Settings
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.moments import Integers
+from dpspca.provider.preparation import check_rows
 
 LASTS = 0.2
 """Seconds that an answer takes."""
 SPEC = spec(answer_seconds=4, minimum_parties=2)
 QUESTIONS = len(catalogue.plan(SPEC))
+COSTS = (NOTHING, *prices(catalogue.plan(SPEC)))
+"""Of as many questions."""
 
 
 @pytest.fixture
@@ -53,6 +68,173 @@ def test_a_provider_that_is_revoked_is_shown_out_and_the_others_go_on(town: Town
     asyncio.run(scenario())
 
 
+REACHED = 2
+"""Questions that are answered when something happens to a certificate."""
+
+
+class Held(MemoryLedger):
+    """A ledger that keeps the answer to one question back until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = Event()
+
+    def store(self, job: str, position: int, answer: Integers) -> None:
+        if position == REACHED:
+            assert self.let_go.wait(60)
+        super().store(job, position, answer)
+
+    def require_paid(self, job: str, questions: int) -> None:
+        """See that so many questions were paid for, each once."""
+        standing = self.standing(job)
+        assert standing is not None
+        assert (standing.reached, standing.spent) == (questions, COSTS[questions])
+
+
+@dataclass
+class Renewing:
+    """A federation in which site-1 reads its identity again when its file changes, as the program does."""
+
+    town: Town
+    running: Running
+    ledgers: dict[str, Held]
+    ahead: list[timedelta]
+    """By how much the coordinator's clock is ahead: the last counts."""
+
+    @property
+    def home(self) -> Path:
+        return self.town.folder / "provider-site-1"
+
+    def renew(self) -> None:
+        """Have site-1 ask for a new certificate, and install it."""
+        authority, request = self.town.authority, identities.renew_request(self.home)
+        identities.install(self.home, authority.sign(request), authority.certificate_pem)
+
+    def run_out(self) -> None:
+        """Let the day be over that the first certificate of site-1 lasts."""
+        self.ahead.append(timedelta(hours=25))
+
+    async def begin(self, what: JobSpec) -> AsyncJob:
+        """Begin a job, and wait until all providers are at the same question."""
+        job = await self.running.analyst.submit(what, "cohort", list(SHARDS))
+        async with asyncio.timeout(20):
+            while not all(each.asked(job.name, REACHED) for each in self.ledgers.values()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        self.let_go("site-0", "site-2")
+        return job
+
+    def let_go(self, *names: str) -> None:
+        for name in names:
+            self.ledgers[name].let_go.set()
+
+    async def shown_out(self, why: str) -> None:
+        """Wait until the coordinator has ended the connection of site-1."""
+        old = self.running.coordinator.roster.link_of("site-1")
+        assert old
+        async with asyncio.timeout(20):
+            while not old.closed:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.05)
+        assert why in str(old.ended_by)
+
+
+@asynccontextmanager
+async def renewing(town: Town) -> AsyncIterator[Renewing]:
+    """Run a federation in which the certificate of site-1 lasts a day, and all others longer."""
+    town.identity(Role.PROVIDER, "site-1", days=1)
+    ahead = [timedelta(0)]
+    async with AsyncExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patching:  # of the coordinator's clock alone
+            patching.setattr("town.now", lambda: now() + ahead[-1])
+            running = await stack.enter_async_context(federation(town, (), heartbeat_seconds=1))
+        here = Renewing(town, running, {name: Held() for name in SHARDS}, ahead)
+        stack.callback(here.let_go, *SHARDS)
+        for name in ("site-0", "site-2"):
+            await running.start(name, ledger=here.ledgers[name])
+        settings = Settings(
+            running.coordinator.address,
+            CurrentIdentity(here.home).get,
+            lambda: running.revoked[-1],
+            now,
+            {"cohort": check_rows(SHARDS["site-1"])},
+            AnythingGoes,
+            here.ledgers["site-1"],
+            lambda: running.words(1),
+        )
+        daemon = Daemon(settings)
+        running.daemons["site-1"] = asyncio.create_task(daemon.run())
+        await asyncio.wait_for(daemon.connected.wait(), 10)
+        yield here
+
+
+async def nothing_happens(here: Renewing) -> None:
+    here.renew()
+
+
+async def the_old_one_is_revoked(here: Renewing) -> None:
+    (old,) = [each.serial for each in here.town.authority.list() if each.name.name == "site-1"]
+    here.renew()
+    here.town.authority.revoke(old)
+    here.running.revoked.append(here.town.revocations())
+    await here.shown_out("was revoked")
+
+
+async def the_old_one_runs_out(here: Renewing) -> None:
+    here.renew()
+    here.run_out()
+    await here.shown_out("holds from")
+
+
+async def the_old_one_has_run_out(here: Renewing) -> None:
+    here.run_out()
+    await here.shown_out("holds from")
+    here.renew()
+
+
+FATES = [nothing_happens, the_old_one_is_revoked, the_old_one_runs_out, the_old_one_has_run_out]
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_a_provider_that_renews_its_identity_goes_on_whatever_becomes_of_the_old_one(
+    town: Town, fate: Callable[[Renewing], Awaitable[None]]
+) -> None:
+    async def scenario() -> None:
+        async with renewing(town) as here:
+            job = await here.begin(spec(answer_seconds=60))
+            await fate(here)
+            here.let_go("site-1")
+            assert_undisturbed(await job.result())
+            told = (await job.status()).participants
+            assert [(each.answered, each.reason) for each in told] == [(QUESTIONS, "")] * len(SHARDS)
+            for ledger in here.ledgers.values():
+                ledger.require_paid(job.name, QUESTIONS)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("least", "state"), [(2, "done"), (3, "failed")])
+def test_without_a_provider_whose_certificate_runs_out_a_job_is_done_by_the_others_or_fails_and_says_why(
+    town: Town, least: int, state: str
+) -> None:
+    async def scenario() -> None:
+        async with renewing(town) as here:
+            job = await here.begin(spec(answer_seconds=3, minimum_parties=least))
+            here.run_out()
+            await here.shown_out("holds from")
+            here.let_go("site-1")
+            ended = [each async for each in job.watch()][-1]
+            assert ended.state == state
+            told = {each.name: each for each in ended.participants}
+            assert (told["site-1"].asked, told["site-1"].answered) == (REACHED + 1, REACHED)
+            assert told["site-1"].reason == f"No answer to question {REACHED + 1} within 3 seconds."
+            if state == "failed":
+                assert ended.reason.startswith("2 of at least 3 provider(s) are left. site-1: No answer")
+            here.ledgers["site-1"].require_paid(job.name, REACHED + 1)
+            for name in ("site-0", "site-2"):
+                here.ledgers[name].require_paid(job.name, QUESTIONS if state == "done" else REACHED + 1)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("reached", range(QUESTIONS))
 def test_a_job_can_be_cancelled_at_every_question_and_costs_what_was_asked_by_then(town: Town, reached: int) -> None:
     async def scenario() -> None:
@@ -67,11 +249,13 @@ def test_a_job_can_be_cancelled_at_every_question_and_costs_what_was_asked_by_th
             async with asyncio.timeout(20):  # for answers that were being made, and for the farewell
                 while any(ledger.unfinished() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(LASTS / 4)
-            costs = (NOTHING, *prices(catalogue.plan(SPEC)))
             told = {each.name: each for each in ended.participants}
             for name, ledger in ledgers.items():
-                account = ledger._books.jobs[job.name].account
-                assert (account.reserved_units, account.reserved_slack_units) == (0, 0)
-                assert account.spent_units <= costs[told[name].asked].units
+                known = ledger._books.jobs.get(job.name)
+                if known is None:  # it was cancelled before anybody was asked
+                    assert reached == 0
+                    continue
+                assert (known.account.reserved_units, known.account.reserved_slack_units) == (0, 0)
+                assert known.account.spent_units <= COSTS[told[name].asked].units
 
     asyncio.run(scenario())

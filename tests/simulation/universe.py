@@ -1,185 +1,63 @@
 """A federation in a universe of its own: real parties, a network, clocks and disks that misbehave as a seed decides.
 
-The parties are the real ones, down to the messages; only gRPC is replaced, by connections that delay what is sent, send
-questions twice, break, or fall silent on one side. Providers die at any step of making an answer, and come back with
-what their ledger holds. The same seed gives the same run.
+The parties are the real ones, down to the messages; only gRPC is replaced, by the connections of ``network.py``. One to
+three jobs of two analysts run at once, on budgets that may not do for all of them. Providers and the coordinator die
+at any step of what they keep, and come back with what is left of it. In about a quarter of all ill universes that is
+what ``drives.py`` leaves of the real ledgers, second paths and journal; in the others all of it lies in memory that
+outlasts processes, which is several times as fast. The same seed gives the same run.
 """
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import count, takewhile
+from itertools import count
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import numpy as np
-from town import AnythingGoes, Town
+from drives import Accidents, Home
+from errands import Errand, Purse
+from homes import Inheritance, JournalHome, JournalInMemory, JournalOnDisk, LedgerHome, LedgerInMemory, LedgerOnDisk
+from inhabitants import DIMENSION, SITES, Inhabitants
+from lives import JOURNAL_STEPS, LEDGER_STEPS, Death, Life, Mortal, ended
+from network import Connection, ConnectionBrokenError, Direction
+from weather import Weather
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.names import PartyName
 from dpspca.common.transport.signing import SignedJob
 from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.conversation import Conversation
 from dpspca.provider.daemon import Daemon
 from dpspca.provider.docket import Settings
-from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.entries import Head
 from dpspca.provider.preparation import check_rows
 from dpspca.server.analysts import AnalystService
 from dpspca.server.keeper import Keeper
 from dpspca.server.roster import Roster
-from dpspca.server.sqlite_journal import PassingJournal
 from dpspca.server.streams import ProviderService
 
-SITES: Final = ("north", "south", "east")
-HEARTBEAT: Final = 5
-DIMENSION: Final = 6
-LEDGER_STEPS: Final = frozenset({"open", "reserve", "store", "close", "expire"})
-JOURNAL_STEPS: Final = frozenset({"accept", "ask", "end"})
-TICK: Final = 1e-6
-"""Seconds between two messages at least: a connection keeps their order."""
+__all__ = ["Call", "Connection", "ConnectionBrokenError", "Inhabitants", "Universe", "Weather", "lived"]
+
+HEARTBEAT: Final = 8
+PATIENCE: Final = 30.0
+"""Seconds that an analyst waits for an answer."""
+IMPATIENCE: Final = 0.05
+"""Seconds that he waits who hangs up: fewer than most calls take."""
 LONGEST_ABSENCE: Final = 20.0
 """Seconds that a process is away after it died."""
-
-
-class ConnectionBrokenError(DpspcaError):
-    """A connection ended, as far as one side has noticed."""
-
-    code = "connection-broken"
-
-
-class Death(BaseException):
-    """The end of a process: nothing handles it, nothing is tidied up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weather:
-    """How ill the universe is: chances, each of one message or one step."""
-
-    loss: float = 0.0
-    """That a connection breaks at a message, which is lost."""
-    half_open: float = 0.0
-    """That one side does not notice a break."""
-    twice: float = 0.0
-    """That a question is delivered twice."""
-    death: float = 0.0
-    """That a provider dies before or after a step of making an answer."""
-    slowest: float = 1.0
-    """Seconds that a message may take."""
-    skew: float = 0.0
-    """Seconds by which a clock may be wrong."""
-
-
-class Life:
-    """A process: alive until it is struck, and from then on unable to do anything that lasts."""
-
-    def __init__(self, universe: "Universe") -> None:
-        self._universe = universe
-        self._over = asyncio.Event()
-
-    def step(self) -> None:
-        """Do one thing that lasts, or die."""
-        if not self._over.is_set() and self._universe.happens(self._universe.weather.death):
-            self._universe.deaths += 1
-            self._over.set()
-        if self._over.is_set():
-            raise Death
-
-    async def of(self, work: Coroutine[Any, Any, None]) -> None:
-        """Work until death."""
-        working, dying = asyncio.ensure_future(work), asyncio.ensure_future(self._over.wait())
-        try:
-            await asyncio.wait({working, dying}, return_when=asyncio.FIRST_COMPLETED)
-            if working.done() and not self._over.is_set():
-                working.result()
-        finally:
-            self._over.set()
-            await _ended(working, dying)
-
-
-class Mortal:
-    """What outlives a process, as that process uses it: it may die before any step, or after it and before it knows."""
-
-    def __init__(self, lasting: Any, steps: frozenset[str], life: Life) -> None:
-        self._lasting = lasting
-        self._steps = steps
-        self._strike = life.step
-
-    def __getattr__(self, name: str) -> Any:
-        step = getattr(self._lasting, name)
-        if name not in self._steps:
-            return step
-
-        def mortal(*args: Any) -> Any:
-            self._strike()
-            result = step(*args)
-            self._strike()
-            return result
-
-        return mortal
-
-
-class Direction:
-    """One way of a connection: messages arrive in their order, late."""
-
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
-        self._arrived: asyncio.Queue[Any] = asyncio.Queue()
-        self._last = 0.0
-
-    def send(self, message: Any) -> None:
-        universe = self._connection.universe
-        if self._connection.broken:
-            return
-        if universe.happens(universe.weather.loss):
-            self._connection.break_()
-            return
-        loop = asyncio.get_running_loop()
-        self._last = max(self._last + TICK, loop.time() + universe.chance.uniform(0, universe.weather.slowest))
-        again = message.WhichOneof("message") == "ask" and universe.happens(universe.weather.twice)
-        for _ in range(1 + again):
-            loop.call_at(self._last, self._arrive, message)
-
-    def end(self) -> None:
-        self._arrived.put_nowait(None)
-
-    def _arrive(self, message: Any) -> None:
-        self._connection.universe.note(self._connection.name, message)
-        self._arrived.put_nowait(message)
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        while (message := await self._arrived.get()) is not None:
-            yield message
-        raise ConnectionBrokenError("The connection broke.", "Dial again.")
-
-
-class Connection:
-    """A provider's connection to the coordinator."""
-
-    def __init__(self, universe: "Universe", name: PartyName) -> None:
-        self.universe = universe
-        self.name = name
-        self.broken = False
-        self.inward, self.outward = Direction(self), Direction(self)
-
-    def break_(self) -> None:
-        """Break; each side notices after a while, or not at all."""
-        self.broken = True
-        loop = asyncio.get_running_loop()
-        for side in (self.inward, self.outward):
-            if not self.universe.happens(self.universe.weather.half_open):
-                loop.call_later(self.universe.chance.uniform(0, 3), side.end)
-
-    # What a service asks of a call:
-
-    async def abort(self, *_: Any) -> None:
-        self.break_()
-        raise asyncio.CancelledError
+LONGEST: Final = 2 * 3600.0
+"""Seconds in which every job has to end: several times as many as any ever took."""
+FINAL: Final = frozenset({"done", "failed", "cancelled"})
 
 
 class Site(Daemon):
@@ -198,18 +76,12 @@ class Site(Daemon):
             await conversation.hear(aiter(connection.outward))
         finally:
             connection.break_()
-            await _ended(sending, serving)
+            await ended(sending, serving)
 
 
 async def _pump(messages: AsyncIterator[Any], direction: Direction) -> None:
     async for message in messages:
         direction.send(message)
-
-
-async def _ended(*tasks: "asyncio.Task[Any]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Door:
@@ -237,7 +109,7 @@ class Door:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the analyst's."""
+    """A call of an analyst's."""
 
     name: PartyName
 
@@ -254,67 +126,79 @@ class Hub:
     keeper: Keeper
 
 
-@dataclass(frozen=True)
-class Inhabitants:
-    """Identities, made once: certificates take long to make, and say nothing about a run."""
-
-    authority_pem: bytes
-    revoked: RevocationList
-    born: datetime
-    hub: Identity
-    ada: Identity
-    sites: dict[str, Identity]
-
-    @classmethod
-    def of(cls, town: Town, born: datetime) -> "Inhabitants":
-        return cls(
-            town.authority.certificate_pem,
-            town.revocations(),
-            born,
-            town.identity(Role.COORDINATOR, "hub"),
-            town.identity(Role.ANALYST, "ada"),
-            {name: town.identity(Role.PROVIDER, name) for name in SITES},
-        )
-
-
 class Universe:
-    """One run, whose every accident follows from its seed."""
+    """One run, whose every accident follows from its seed. Where there is a ``folder``, it may have disks."""
 
-    def __init__(self, town: Inhabitants, seed: int, weather: Weather) -> None:
+    def __init__(
+        self,
+        town: Inhabitants,
+        seed: int,
+        weather: Weather,
+        folder: Path | None = None,
+        lying: frozenset[str] = frozenset(),
+    ) -> None:
+        """Disks of parties that are ``lying`` sync nothing, and say that they did."""
         self.town = town
         self.weather = weather
         self.chance = Random(seed)
         self.trace = hashlib.sha256()
+        self.accidents: Counter[str] = Counter()
         self.skews = {name: self.chance.uniform(-weather.skew, weather.skew) for name in ("hub", "ada", *SITES)}
-        self.ledgers = {name: MemoryLedger(lambda: 0.0) for name in SITES}
-        self.journal = PassingJournal()
+        self.purses = {name: Purse.drawn(self.chance, weather.scarce) for name in SITES}
+        self.homes: list[Home] = []
+        self.ledgers: Mapping[str, LedgerHome] = {name: LedgerInMemory() for name in SITES}
+        self.journal: JournalHome = JournalInMemory()
+        if self.happens(weather.disks) and folder:
+            self._furnish(folder, lying)
         self.answers: dict[tuple[str, str, int], set[bytes]] = {}
         """Every answer that ever left: of which provider, job and question, and its bytes."""
-        self.deaths = 0
+        self.heads = defaultdict[str, set[Head]](set)
+        """How far each ledger had come whenever it had promised something."""
+        self.ends: dict[str, dict[str, pb.Job]] = {}
+        """How analysts were told that jobs ended, by state: there should be one."""
         self._hub: Hub | None = None
+
+    def _furnish(self, folder: Path, lying: frozenset[str]) -> None:
+        """Give everybody a disk."""
+        accidents = Accidents(self.weather, self.chance, self.tell)
+        homes = {name: Home(folder / name, accidents, lies=name in lying) for name in ("hub", *SITES)}
+        self.homes = list(homes.values())
+        self.ledgers = {name: LedgerOnDisk(homes[name]) for name in SITES}
+        self.journal = JournalOnDisk(homes["hub"])
 
     # --- Chance, time and what was seen -------------------------------------------------------------------------------
 
-    def happens(self, likelihood: float) -> bool:
-        return self.chance.random() < likelihood
+    def happens(self, likelihood: float, what: str = "") -> bool:
+        found = self.chance.random() < likelihood
+        if found and what:
+            self.tell(what)
+        return found
+
+    def tell(self, what: str) -> None:
+        """Note an accident."""
+        self.accidents[what] += 1
+        self.trace.update(f"{asyncio.get_running_loop().time():.9f} {what}".encode())
 
     def clock(self, name: str) -> datetime:
         seconds = asyncio.get_running_loop().time() + self.skews[name]
         return self.town.born + timedelta(seconds=seconds)
+
+    def note_sent(self, name: PartyName, message: Any) -> None:
+        """Note what a provider lets out, whether it arrives or not."""
+        if message.WhichOneof("message") == "answer":
+            piece = message.answer
+            self.answers.setdefault((name.name, piece.job, piece.position), set()).add(piece.content)
 
     def note(self, name: PartyName, message: Any) -> None:
         """Note a message that arrived, in its essence: signatures differ from run to run."""
         kind = message.WhichOneof("message")
         self.trace.update(f"{asyncio.get_running_loop().time():.9f} {name.name} {kind}".encode())
         if kind == "answer":
-            piece = message.answer
-            self.answers.setdefault((name.name, piece.job, piece.position), set()).add(piece.content)
-            self.trace.update(piece.content)
+            self.trace.update(message.answer.content)
 
     def model(self, job: str) -> bytes:
-        """Give the model in the journal."""
-        pieces = (self.journal.model(job, number) for number in count())
-        return b"".join(takewhile(len, pieces))
+        """Give the model in a journal that nobody has to open."""
+        return self.journal.left().models.get(job, b"")
 
     # --- Processes ----------------------------------------------------------------------------------------------------
 
@@ -333,75 +217,130 @@ class Universe:
             connection.break_()
 
     async def live(self, name: str) -> None:
-        """Run a provider, and after each death another on what its ledger holds."""
-        me, number = self.town.sites[name], SITES.index(name)
-        rows = {"cohort": check_rows(np.random.default_rng(number).standard_normal((30, DIMENSION)))}
+        """Run a provider, and after each death another on what is left of its ledger."""
+        number = SITES.index(name)
+        rows = check_rows(np.random.default_rng(number).standard_normal((30, DIMENSION)))
+        await self._again_and_again(lambda life: self._provide(name, {"cohort": rows}, life))
+
+    async def preside(self) -> None:
+        """Run a coordinator, and after each death another on what is left of the journal."""
+        await self._again_and_again(self._coordinate)
+
+    async def _again_and_again(self, living: Callable[[Life], Any]) -> None:
+        """Start a process whenever one has died, or could not start for a fault of its disk."""
         while True:
-            life = Life(self)
-            ledger: Any = Mortal(self.ledgers[name], LEDGER_STEPS, life)
-            words = partial(self._words, name, count())
-            settings = Settings(
-                "", lambda: me, lambda: self.town.revoked, partial(self.clock, name), rows, AnythingGoes, ledger, words
-            )
-            await life.of(Site(settings, self).run())
+            life = Life(partial(self.happens, self.weather.death, "death"))
+            with suppress(DpspcaError, Death):
+                await living(life)
             await asyncio.sleep(self.chance.uniform(0, LONGEST_ABSENCE))
+
+    async def _provide(self, name: str, rows: dict[str, Any], life: Life) -> None:
+        me, clock, purse = self.town.sites[name], partial(self.clock, name), self.purses[name]
+        words = partial(self._words, name, count())
+        with self.ledgers[name].used(life, lambda: clock().timestamp()) as lasting:
+            ledger: Any = Mortal(lasting, LEDGER_STEPS, life, lambda: self.heads[name].add(lasting.head()))
+            settings = Settings("", lambda: me, lambda: self.town.revoked, clock, rows, lambda: purse, ledger, words)
+            await life.of(Site(settings, self).run())
 
     def _words(self, name: str, draws: Iterator[int]) -> KeyStream:
         """Give noise that no two answers share: a process that comes back draws afresh, as a real one does."""
         return KeyStream.repeatable(self.chance.getrandbits(64), f"{name} {next(draws)}")
 
-    async def preside(self) -> None:
-        """Run a coordinator, and after each death another on what the journal holds."""
-        while True:
-            life, roster, door = Life(self), Roster(), Door(self)
-            journal: Any = Mortal(self.journal, JOURNAL_STEPS, life)
+    async def _coordinate(self, life: Life) -> None:
+        roster, door = Roster(), Door(self)
+        with self.journal.used(life) as lasting:
+            journal: Any = Mortal(lasting, JOURNAL_STEPS, life)
             keeper = Keeper(journal)
             analysts = AnalystService(door, roster, keeper, lambda: self.town.hub)  # type: ignore[arg-type]
             providers = ProviderService(door, roster, lambda: self.town.hub, HEARTBEAT, analysts.ended)  # type: ignore[arg-type]
-            await life.of(self._act(Hub(providers, analysts, keeper)))
-            self._hub = None
-            await analysts.stop()
-            await roster.dismiss()
-            await asyncio.sleep(self.chance.uniform(0, LONGEST_ABSENCE))
+            try:
+                await life.of(self._act(Hub(providers, analysts, keeper)))
+            finally:
+                self._hub = None
+                await analysts.stop()
+                await roster.dismiss()
 
     async def _act(self, hub: Hub) -> None:
-        await hub.keeper.do(lambda journal: journal.hold())
+        """Act until the journal fails, as a coordinator does."""
+        assert await hub.keeper.do(lambda journal: journal.hold())
         await hub.analysts.resume()
         self._hub = hub
-        await asyncio.Event().wait()
+        await hub.keeper.failed.wait()
 
-    # --- The analyst --------------------------------------------------------------------------------------------------
+    # --- Analysts -----------------------------------------------------------------------------------------------------
 
-    async def told(self, call: str, request: Any) -> pb.Job:
-        """Make a call of the analyst's until it is answered."""
+    async def told(self, call: str, request: Any, analyst: Identity | None = None) -> pb.Job:
+        """Make a call of an analyst's until it is answered; he may hang up in its midst, and call again."""
         while True:
             await asyncio.sleep(self.chance.uniform(0, 2))
+            hangs_up = self.happens(self.weather.hang_up, "hung up")
+            patience = self.chance.uniform(0, IMPATIENCE) if hangs_up else PATIENCE
             try:
-                async with asyncio.timeout(30):
-                    assert self._hub
-                    answer: pb.Job = await getattr(self._hub.analysts, call)(request, Call(self.town.ada.name))
-                    return answer
+                async with asyncio.timeout(patience):
+                    answer = await self._call(call, request, Call((analyst or self.town.ada).name))
             except (AssertionError, ConnectionBrokenError, TimeoutError):
-                pass
+                continue
             except (asyncio.CancelledError, Death):
                 if asyncio.current_task().cancelling():  # type: ignore[union-attr]
                     raise
+                continue
+            if answer.state in FINAL:
+                self.ends.setdefault(answer.job, {})[answer.state] = answer
+            return answer
 
-    async def result(self, signed: SignedJob) -> pb.Job:
+    async def _call(self, call: str, request: Any, context: Call) -> pb.Job:
+        assert self._hub
+        answering = getattr(self._hub.analysts, call)(request, context)
+        if call != "Watch":
+            return await answering  # type: ignore[no-any-return]
+        async with aclosing(answering) as states:
+            async for job in states:
+                if job.state in FINAL or self.happens(0.5):
+                    return job  # type: ignore[no-any-return]
+        raise ConnectionBrokenError("There is nothing more to see.", "Watch again.")
+
+    async def result(self, signed: SignedJob, analyst: Identity | None = None) -> pb.Job:
         """Submit a job, now and then once more, and wait for its end."""
         while True:
-            job = await self.told("Submit", pb.SubmitRequest(signed_job=signed.to_bytes()))
+            job = await self.told("Submit", pb.SubmitRequest(signed_job=signed.to_bytes()), analyst)
             for _ in range(10):
-                job = await self.told("Get", pb.JobName(job=job.job))
-                if job.state in {"done", "failed", "cancelled"}:
+                if job.state in FINAL:
                     return job
+                call = self.chance.choice(["Get", "Get", "Watch"])
+                job = await self.told(call, pb.JobName(job=job.job), analyst)
                 await asyncio.sleep(self.chance.uniform(0, 10))
 
+    async def pursue(self, errand: Errand) -> pb.Job:
+        """Have a job done; change one's mind, or submit it once more, where that is so decided."""
+        await asyncio.sleep(errand.begin)
+        result, *_ = await asyncio.gather(
+            self.result(errand.signed, errand.analyst),
+            self._later(errand.cancel, "Cancel", pb.JobName(job=errand.signed.job_id), errand.analyst),
+            self._later(errand.again, "Submit", pb.SubmitRequest(signed_job=errand.signed.to_bytes()), errand.analyst),
+        )
+        return result
 
-async def lived(universe: Universe, signed: SignedJob) -> pb.Job:
-    """Let everybody live until the job is over."""
+    async def _later(self, moment: float | None, call: str, request: Any, analyst: Identity) -> None:
+        if moment is not None:
+            await asyncio.sleep(moment)
+            await self.told(call, request, analyst)
+
+    # --- The end ------------------------------------------------------------------------------------------------------
+
+    def inheritance(self) -> Inheritance:
+        """Read all that is left, once everybody has gone."""
+        return Inheritance.of(self.ledgers.items(), self.journal)
+
+
+async def lived(universe: Universe, errands: Sequence[Errand]) -> list[pb.Job]:
+    """Let everybody live until all jobs are over, and then be gone at once; at the end, all power fails."""
     everybody = [asyncio.create_task(universe.preside()), *(asyncio.create_task(universe.live(n)) for n in SITES)]
     try:
-        return await universe.result(signed)
+        async with asyncio.timeout(LONGEST):
+            return list(await asyncio.gather(*map(universe.pursue, errands)))
+    except TimeoutError:
+        raise AssertionError("A job never ended.") from None  # I3
     finally:
-        await _ended(*everybody)
+        for home in universe.homes:
+            home.is_last = True
+        await ended(*everybody)

@@ -1,13 +1,15 @@
-"""Peers that no honest program would be: providers whose every message a test chooses, certificates nobody would sign.
+"""Peers that no honest program would be: providers and coordinators whose every message a test chooses, and
+certificates nobody would sign.
 
-A puppet speaks over the same mutual TLS as a daemon, with no limit of its own on what it sends.
+They speak over the same mutual TLS as daemons do. A puppet is a provider with no limit of its own on what it sends; a
+meddler is a coordinator.
 """
 
 import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,22 +18,32 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
+from hubs import LastingTown
+from numpy.typing import NDArray
 from town import SHARDS, AnythingGoes, Town, now, spec
 
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
-from dpspca.common.spec import JobSpec
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import CovarianceProduct
+from dpspca.common.question import RowQuery
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.transport import rpc, wire
 from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import COORDINATOR_HOST, Role
-from dpspca.common.transport.proof import new_challenge
+from dpspca.common.transport.names import COORDINATOR_HOST, PartyName, Role
+from dpspca.common.transport.proof import new_challenge, prove
 from dpspca.common.transport.signing import SignedJob
+from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.provider.daemon import Daemon
 from dpspca.provider.docket import Settings
+from dpspca.provider.ledger import Ledger, MemoryLedger
 from dpspca.provider.preparation import check_rows
 
 OFFER = pb.DataSet(name="cohort", dimension=30)
@@ -193,3 +205,161 @@ async def coordinator_process(town: Town, limits: Mapping[str, int]) -> AsyncIte
         process.terminate()
         await rest
         assert await process.wait() == 0
+
+
+# --- A coordinator ----------------------------------------------------------------------------------------------------
+
+DIMENSION = 12
+NORTH = PartyName("town", Role.PROVIDER, "north")
+SPEC = JobSpec(
+    schema=Schema(DIMENSION),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=4.0,
+    components=2,
+    explained_variance=False,
+    options={"sparsity": 5, "rounds": 3},
+)
+"""A job of three questions: one about a basis that may be dense, and two about sparse ones."""
+
+
+def basis(seed: int, rows: int = DIMENSION) -> NDArray[np.float64]:
+    """Make an orthonormal basis whose first rows alone are not zero."""
+    made = np.zeros((DIMENSION, 2))
+    made[:rows], _ = thin_qr(np.random.default_rng(seed).standard_normal((rows, 2)))
+    return made
+
+
+DENSE, SPARSE = CovarianceProduct(basis(0)), CovarianceProduct(basis(1, 5))
+
+
+def rows_of(count: int, seed: int = 2) -> NDArray[np.float64]:
+    """Make rows for a provider."""
+    return np.random.default_rng(seed).standard_normal((count, DIMENSION))
+
+
+class Meddler(pb_grpc.ProviderServiceServicer):
+    """A coordinator whose every message to its one provider is chosen by a test."""
+
+    def __init__(self, hub: Identity, provider: PartyName) -> None:
+        self.hub = hub
+        self.provider = provider
+        self.welcome: Callable[[bytes], pb.Welcome] = self.honest_welcome
+        self.outbound: asyncio.Queue[pb.ToProvider] = asyncio.Queue()
+        self.inbound: asyncio.Queue[pb.FromProvider] = asyncio.Queue()
+
+    async def Connect(  # noqa: N802  # the name of the rpc
+        self, request_iterator: AsyncIterator[pb.FromProvider], context: Any
+    ) -> AsyncIterator[pb.ToProvider]:
+        async def read() -> None:
+            async for message in request_iterator:
+                await self.inbound.put(message)
+
+        hello = await anext(request_iterator)
+        self.challenge = hello.hello.challenge
+        await self.inbound.put(hello)
+        reading = asyncio.ensure_future(read())
+        yield pb.ToProvider(welcome=self.welcome(hello.hello.challenge))
+        try:
+            while True:
+                yield await self.outbound.get()
+        finally:
+            reading.cancel()
+
+    def honest_welcome(self, challenge: bytes) -> pb.Welcome:
+        return pb.Welcome(certificate=self.hub.certificate_pem, proof=prove(self.hub, challenge, self.provider))
+
+
+@dataclass
+class Stage:
+    """A daemon at the mercy of a meddler."""
+
+    town: Town
+    meddler: Meddler
+    analyst: Identity
+    revoked: RevocationList
+    home: Identity
+    ledger: Ledger
+
+    def job(
+        self, what: JobSpec = SPEC, audience: Sequence[str] = (), data_set: str = "cohort", **times: Any
+    ) -> SignedJob:
+        """Have the analyst sign a job, for this provider alone unless others are named."""
+        return self.town.job(what, self.analyst, audience or (self.home.name.name,), data_set, **times)
+
+    async def ask(self, signed: bytes, position: int, query: RowQuery, **changes: Any) -> pb.FromProvider:
+        """Ask a question, announced otherwise where a test wants that."""
+        announced = wire.announce(query)
+        extent = announced.extent
+        fields = {
+            "position": position,
+            "kind": announced.kind,
+            "dimension": extent.dimension,
+            "columns": extent.columns,
+            "nonzero_rows": extent.nonzero_rows,
+            "centred": announced.centred,
+        } | changes
+        return await self.ask_in_bytes(wire.content(query), signed_job=signed, **fields)
+
+    async def ask_in_bytes(self, content: bytes | memoryview, **announced: Any) -> pb.FromProvider:
+        """Ask what no honest program could write."""
+        await self.say(ask=pb.Ask(**announced))
+        for sequence, frame in enumerate(wire.frames(content)):
+            await self.say(frame=pb.Frame(sequence=sequence, content=bytes(frame)))
+        return await self.reply()
+
+    async def say(self, **message: Any) -> None:
+        await self.meddler.outbound.put(pb.ToProvider(**message))
+
+    async def show(self, receipt: pb.Receipt) -> None:
+        """Welcome the daemon again, with a receipt."""
+        welcome = self.meddler.welcome(self.meddler.challenge)
+        welcome.receipt.CopyFrom(receipt)
+        await self.say(welcome=welcome)
+
+    async def reply(self) -> pb.FromProvider:
+        return await asyncio.wait_for(self.meddler.inbound.get(), 20)
+
+
+@asynccontextmanager
+async def at_mercy(
+    town: Town,
+    name: str,
+    data_sets: Mapping[str, Any],
+    ledger: Ledger | None = None,
+    welcome: "Callable[[Stage], Callable[[bytes], pb.Welcome]] | None" = None,
+) -> AsyncIterator[Stage]:
+    """Run a daemon that a meddler welcomes, honestly unless told otherwise; until it ends, everything else is its."""
+    hub, ada, home = (
+        town.identity(*who) for who in ((Role.COORDINATOR, "hub"), (Role.ANALYST, "ada"), (Role.PROVIDER, name))
+    )
+    meddler = Meddler(hub, home.name)
+    stage = Stage(town, meddler, ada, town.revocations(), home, ledger or MemoryLedger())
+    if welcome:
+        meddler.welcome = welcome(stage)
+    server = rpc.server()
+    pb_grpc.add_ProviderServiceServicer_to_server(meddler, server)
+    port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
+    await server.start()
+    rows = {data_set: check_rows(each) for data_set, each in data_sets.items()}
+    daemon = Daemon(
+        Settings(f"127.0.0.1:{port}", lambda: home, lambda: stage.revoked, now, rows, AnythingGoes, stage.ledger)
+    )
+    task = asyncio.create_task(daemon.run())
+    try:
+        assert [each.name for each in (await stage.reply()).hello.data_sets] == sorted(data_sets)
+        yield stage
+    finally:
+        await ended(task)
+        await server.stop(0)
+
+
+def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]], rows: Any = None, **others: Any) -> None:
+    """Play a scene with one daemon, north, whose rows are as wide as those of ``SPEC`` unless others are given."""
+
+    async def perform() -> None:
+        data_sets = {"cohort": rows_of(50) if rows is None else rows}
+        async with at_mercy(LastingTown.found(tmp_path), NORTH.name, data_sets, **others) as stage:
+            await scene(stage)
+
+    asyncio.run(perform())

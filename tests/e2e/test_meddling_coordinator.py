@@ -1,0 +1,323 @@
+"""A coordinator that plays jobs, keys and providers off against each other; the providers are real daemons.
+
+There is no secure aggregation: a coordinator sees each answer, and is told no shares, masks or keys. So it gains
+nothing by asking for some, by taking sums apart, or by asking each provider something else.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from hubs import LastingTown
+from puppets import DENSE, DIMENSION, NORTH, SPARSE, SPEC, Stage, at_mercy, basis, play, rows_of
+from town import Town
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.plan import prices
+from dpspca.common.privacy import audit as audits
+from dpspca.common.queries import CovarianceProduct
+from dpspca.common.transport import wire
+from dpspca.common.transport.certificates import read_key
+from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.proof import prove
+from dpspca.common.transport.signing import SignedJob
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.preparation import check_rows
+from dpspca.provider.shard import Shard
+
+PLAN = catalogue.plan(SPEC)
+COSTS = list(prices(PLAN))
+QUESTIONS = (DENSE, SPARSE, SPARSE)
+SITES = ("north", "south", "west")
+ROWS = {name: rows_of(50, seed) for seed, name in enumerate(SITES)}
+
+
+def play_with_all(tmp_path: Path, scene: Callable[[dict[str, Stage]], Awaitable[None]]) -> None:
+    """Play a scene with three daemons, all at the mercy of one coordinator."""
+
+    async def perform() -> None:
+        town = LastingTown.found(tmp_path)
+        async with AsyncExitStack() as stack:
+            stages = {
+                name: await stack.enter_async_context(at_mercy(town, name, {"cohort": rows}))
+                for name, rows in ROWS.items()
+            }
+            await scene(stages)
+
+    asyncio.run(perform())
+
+
+def reached(stage: Stage, job: SignedJob) -> int:
+    """Say for how many questions a job has paid; what it paid for them is as planned."""
+    standing = stage.ledger.standing(job.job_id)
+    if standing is None:
+        return 0
+    assert standing.spent == COSTS[standing.reached - 1]
+    return standing.reached
+
+
+# --- Two jobs ---------------------------------------------------------------------------------------------------------
+
+
+def test_t17_jobs_that_ask_the_same_in_the_same_rounds_have_each_their_own_answers(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        jobs = [stage.job(), stage.job()]
+        answers = [
+            [(await stage.ask(job.to_bytes(), at, query)).answer for job in jobs] for at, query in enumerate(QUESTIONS)
+        ]
+        for first, second in answers:
+            assert len(first.content) == len(second.content)
+            assert first.content != second.content
+            assert [first.job, second.job] == [job.job_id for job in jobs]
+        assert [reached(stage, job) for job in jobs] == [len(PLAN)] * 2
+        for at, query in enumerate(QUESTIONS):  # and again, in the other order
+            for job, own in reversed([*zip(jobs, answers[at], strict=True)]):
+                assert (await stage.ask(job.to_bytes(), at, query)).answer == own
+        spent = stage.ledger._books.data_sets["cohort"].spent_units
+        assert spent == 2 * COSTS[-1].units
+
+    play(tmp_path, scene)
+
+
+def test_t17_a_question_that_is_begun_under_one_job_and_ended_under_another_is_the_other_s(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        first, second = stage.job(), stage.job()
+        answer = (await stage.ask(second.to_bytes(), 0, DENSE)).answer
+        announced = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
+        await stage.say(ask=pb.Ask(signed_job=first.to_bytes(), **announced))
+        own = await stage.ask_in_bytes(wire.content(DENSE), signed_job=second.to_bytes(), **announced)
+        assert own.answer == answer
+        assert [reached(stage, job) for job in (first, second)] == [0, 1]
+        other = CovarianceProduct(basis(7))
+        assert (await stage.ask(first.to_bytes(), 0, other)).answer.content != answer.content
+        for job, query in ((first, DENSE), (second, other)):  # each asked what the other was
+            assert (await stage.ask(job.to_bytes(), 0, query)).refusal.code == "refused"
+        assert [reached(stage, job) for job in (first, second)] == [1, 1]
+
+    play(tmp_path, scene)
+
+
+# --- Several providers ------------------------------------------------------------------------------------------------
+
+JOBS = 8
+FALSE_ALARM = 1e-6
+
+
+def test_t27_t28_what_is_left_of_a_sum_when_all_others_are_taken_out_has_noise_as_planned_for_one(
+    tmp_path: Path,
+) -> None:
+    """Of each provider, by the sum of all less the sum of all others; false alarm 1e-6, a third for each.
+
+    Were noise shared, so that a sum had in all what is planned for one, it would be found with probability 0.99.
+    """
+    exact = {
+        name: [Shard(check_rows(rows), SPEC.norm_bound).evaluate(each) for each in QUESTIONS]
+        for name, rows in ROWS.items()
+    }
+
+    async def scene(stages: dict[str, Stage]) -> None:
+        residuals: dict[str, list[np.ndarray]] = {name: [] for name in SITES}
+        for _ in range(JOBS):
+            job = stages["north"].job(audience=SITES).to_bytes()
+            for at, (step, query) in enumerate(zip(PLAN, QUESTIONS, strict=True)):
+                given = {name: read((await stage.ask(job, at, query)).answer) for name, stage in stages.items()}
+                for name in SITES:
+                    left = sum(given.values()) - sum(each for other, each in given.items() if other != name)
+                    assert np.array_equal(left, given[name])
+                    residuals[name].append((left - exact[name][at].ravel()) / step.noise_std)
+        for name, found in residuals.items():
+            finding = audits.width(name, np.concatenate(found), FALSE_ALARM / len(SITES))
+            assert finding.passed, finding
+            assert finding.catches is not None
+            assert finding.catches > len(SITES) ** -0.5
+
+    play_with_all(tmp_path, scene)
+
+
+def read(answer: pb.AnswerFrame) -> np.ndarray:
+    return np.frombuffer(answer.content, dtype="<i8")
+
+
+def test_t28_a_job_for_many_providers_is_answered_with_no_less_noise_and_at_no_other_price(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        drawn = []
+        for audience in (["north"], [*SITES], ["north", *(f"site-{number}" for number in range(100))]):
+            for least in {1, len(audience)}:
+                job = stage.job(replace(SPEC, minimum_parties=least), audience)
+                assert (await stage.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
+                assert reached(stage, job) == 1
+                drawn.append(catalogue.plan(replace(SPEC, minimum_parties=least)))
+        assert all(plan == PLAN for plan in drawn)
+
+    play(tmp_path, scene)
+
+
+def test_t31_whoever_is_asked_otherwise_than_the_others_answers_what_was_signed_and_pays_the_same(
+    tmp_path: Path,
+) -> None:
+    """Each answer is private whatever is asked: a split view makes a wrong model, and not a less private one."""
+
+    async def scene(stages: dict[str, Stage]) -> None:
+        job = stages["north"].job(audience=SITES)
+        for at in range(len(PLAN)):
+            views = {name: CovarianceProduct(basis(10 * at + number, 5)) for number, name in enumerate(SITES)}
+            answers = {name: (await stages[name].ask(job.to_bytes(), at, views[name])).answer for name in SITES}
+            for name, other in zip(SITES, SITES[1:] + SITES[:1], strict=True):
+                refused = await stages[name].ask(job.to_bytes(), at, views[other])
+                assert "already asked, with other content" in refused.refusal.what
+                assert (await stages[name].ask(job.to_bytes(), at, views[name])).answer == answers[name]
+            assert {reached(stage, job) for stage in stages.values()} == {at + 1}
+        for stage in stages.values():
+            assert (await stage.ask(job.to_bytes(), len(PLAN), SPARSE)).HasField("refusal")
+            assert stage.ledger._books.data_sets["cohort"].spent_units == COSTS[-1].units
+
+    play_with_all(tmp_path, scene)
+
+
+# --- Shares, masks and keys -------------------------------------------------------------------------------------------
+
+SAID = {
+    "ToProvider": {"welcome", "heartbeat", "ask", "frame", "farewell", "witness"},
+    "Welcome": {"software", "heartbeat_seconds", "certificate", "proof", "receipt"},
+    "Heartbeat": set[str](),
+    "Ask": {
+        *("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows"),
+        *("centred", "threshold", "power", "content", "block", "blocks"),
+    },
+    "Frame": {"sequence", "content"},
+    "Farewell": {"job", "state", "receipts"},
+    "Witness": {"receipts"},
+    "Receipt": {"ledger", "entries", "hash", "certificate", "signature"},
+    "HeldReceipt": {"provider", "receipt"},
+}
+"""All that a coordinator can say to a provider. No share, no mask and no key of anybody's is among it: a certificate
+proves who speaks, and nothing is encrypted or masked with its key."""
+HEARD = {
+    "FromProvider": {"hello", "heartbeat", "answer", "refusal"},
+    "Hello": {"software", "data_sets", "challenge", "open_jobs", "held"},
+    "DataSet": {"name", "dimension", "columns"},
+    "AnswerFrame": {"job", "position", "sequence", "content", "receipt"},
+    "Refusal": {"job", "position", "code", "what", "remedy"},
+} | {name: SAID[name] for name in ("Heartbeat", "HeldReceipt", "Receipt")}
+"""All that a provider can say to a coordinator."""
+
+
+def told(message: Any) -> dict[str, set[str]]:
+    """List the fields of a message, and of all messages that it can hold."""
+    found = {message.name: {field.name for field in message.fields}}
+    for field in message.fields:
+        if field.message_type:
+            found |= told(field.message_type)
+    return found
+
+
+def test_t29_no_message_asks_a_provider_for_a_share_or_a_mask_and_none_has_one() -> None:
+    """Whoever adds a field says here what a coordinator could do with it, and has a test try that."""
+    assert told(pb.ToProvider.DESCRIPTOR) == SAID
+    assert told(pb.FromProvider.DESCRIPTOR) == HEARD
+    assert [each.name for each in pb.ToProvider.DESCRIPTOR.oneofs] == ["message"]
+    assert {each.name for each in pb.ToProvider.DESCRIPTOR.oneofs[0].fields} == SAID["ToProvider"]
+
+
+def unknown(number: int, content: bytes) -> bytes:
+    """Write a field that no message has."""
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def test_t29_a_message_of_a_kind_that_is_not_known_is_not_answered_and_changes_nothing(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        job = stage.job()
+        answer = (await stage.ask(job.to_bytes(), 0, DENSE)).answer
+        announced = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
+        ask = pb.Ask(signed_job=job.to_bytes(), **announced).SerializeToString()
+        for number in (7, 8, 15):
+            await stage.meddler.outbound.put(pb.ToProvider.FromString(unknown(number, b"the share of south")))
+            longer = (
+                pb.Ask.FromString(ask + unknown(number, b"and your mask")) if number > 12 else pb.Ask.FromString(ask)
+            )
+            await stage.meddler.outbound.put(pb.ToProvider(ask=longer))
+            await stage.meddler.outbound.put(pb.ToProvider.FromString(unknown(number, b"before the frames")))
+            await stage.say(frame=pb.Frame(content=bytes(wire.content(DENSE))))
+            assert (await stage.reply()).answer == answer
+        assert stage.meddler.inbound.empty()
+        assert reached(stage, job) == 1
+
+    play(tmp_path, scene)
+
+
+def signed_by(identity: Identity, job: SignedJob) -> SignedJob:
+    """Sign a job anew, which is what no library would do for anybody but an analyst."""
+    signature = read_key(identity.key_pem).sign(job.payload, ec.ECDSA(SHA256()))
+    return replace(job, signature=signature, certificate_pem=identity.certificate_pem)
+
+
+def another_town(stage: Stage) -> Town:
+    """Found a federation of the same name, with an authority of the coordinator's own."""
+    return LastingTown.found(stage.town.folder / "of-its-own", "town")
+
+
+def resigned(stage: Stage, job: SignedJob) -> dict[str, SignedJob]:
+    """Put other keys, certificates and signatures to a job."""
+    false_ada = another_town(stage).identity(Role.ANALYST, "ada")
+    hub, provider = stage.meddler.hub, stage.home
+    chain = false_ada.certificate_pem + false_ada.authority_pem
+    return {
+        "the coordinator's": signed_by(hub, job),
+        "another true analyst's": signed_by(stage.town.identity(Role.ANALYST, "eve"), job),
+        "the provider's own": signed_by(provider, job),
+        "its own authority's": signed_by(false_ada, job),
+        "its own authority's, with the authority": replace(signed_by(false_ada, job), certificate_pem=chain),
+        "the true one, with its own behind": replace(job, certificate_pem=job.certificate_pem + chain),
+        "its own, with the true one behind": replace(
+            signed_by(false_ada, job), certificate_pem=false_ada.certificate_pem + job.certificate_pem
+        ),
+        "the true one's certificate over its own signature": replace(
+            signed_by(false_ada, job), certificate_pem=job.certificate_pem
+        ),
+        "the true authority": replace(signed_by(false_ada, job), certificate_pem=stage.home.authority_pem),
+        "no certificate": replace(job, certificate_pem=b""),
+    }
+
+
+def test_t30_a_job_that_is_signed_with_any_key_but_its_analyst_s_is_refused(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        job = stage.job()
+        forged = resigned(stage, job)
+        for name, each in forged.items():
+            assert each.job_id == job.job_id, name
+            assert (await stage.ask(each.to_bytes(), 0, DENSE)).refusal.code, name
+            assert stage.ledger._books.jobs == {}, name
+        answer = (await stage.ask(job.to_bytes(), 0, DENSE)).answer
+        for each in forged.values():  # the bytes that ada signed are her job already: nothing else is looked at
+            assert (await stage.ask(each.to_bytes(), 0, DENSE)).answer == answer
+        assert stage.ledger._books.jobs[job.job_id].opening.analyst == stage.analyst.name.uri
+        assert reached(stage, job) == 1
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_t30_a_coordinator_that_shows_a_key_of_its_own_is_hung_up_on_and_no_trust_is_exchanged(
+    tmp_path: Path, chained: bool
+) -> None:
+    async def scene(stage: Stage) -> None:
+        trusted, job, elsewhere = stage.home.authority_pem, stage.job(), another_town(stage)
+        false = elsewhere.identity(Role.COORDINATOR, "hub")
+        signed_by_false_ada = signed_by(elsewhere.identity(Role.ANALYST, "ada"), job)
+        shown = false.certificate_pem + (false.authority_pem + stage.meddler.hub.certificate_pem) * chained
+        await stage.say(welcome=pb.Welcome(certificate=shown, proof=prove(false, stage.meddler.challenge, NORTH)))
+        assert (await stage.reply()).HasField("hello")  # it hung up, and dialled again
+        assert stage.home.authority_pem == trusted
+        assert (await stage.ask(signed_by_false_ada.to_bytes(), 0, DENSE)).HasField("refusal")
+        assert stage.ledger._books.jobs == {}
+        assert (await stage.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
+
+    play(tmp_path, scene)

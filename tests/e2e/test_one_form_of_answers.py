@@ -1,0 +1,130 @@
+"""An answer is written in one form, of one length: neither side can say anything in how it is written."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf.unknown_fields import UnknownFieldSet
+from puppets import DENSE, SPARSE, SPEC, Stage, play, puppet
+from scipy import sparse
+from town import NOISE_SEED, SHARDS, Running, Town, federation, spec
+
+from dpspca.client.jobs import ParticipantStatus
+from dpspca.client.simulation import simulate
+from dpspca.common.model import Model
+from dpspca.common.queries import CovarianceProduct
+from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.signing import SignedJob
+from dpspca.common.transport.wire import FRAME
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.sqlite_ledger import SqliteLedger
+from dpspca.server.rounds import LARGEST_ANSWER
+
+LONG = 70_000
+"""Columns with which an answer takes two frames."""
+
+
+def written(stage: Stage, job: SignedJob, position: int) -> list[pb.FromProvider]:
+    """Write a stored answer in its one form."""
+    stored = stage.ledger.stored(job.job_id, position)
+    assert stored is not None
+    content = stored.astype("<i8").tobytes()
+    cut = [content[start : start + FRAME] for start in range(0, len(content), FRAME)]
+    told = {"job": job.job_id, "position": position}
+    return [pb.FromProvider(answer=pb.AnswerFrame(sequence=at, content=each, **told)) for at, each in enumerate(cut)]
+
+
+async def heard(stage: Stage, job: SignedJob, position: int, query: CovarianceProduct, frames: int) -> list[Any]:
+    """Ask, and take all that comes back."""
+    return [await stage.ask(job.to_bytes(), position, query), *[await stage.reply() for _ in range(frames - 1)]]
+
+
+def test_t34_a_daemon_sends_an_answer_in_its_one_form_and_nothing_beside_it(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        job = stage.job()
+        for at, query in enumerate((DENSE, SPARSE, SPARSE)):
+            for _ in range(3):
+                (answer,) = await heard(stage, job, at, query, 1)
+                assert [answer.SerializeToString()] == [each.SerializeToString() for each in written(stage, job, at)]
+                assert not len(UnknownFieldSet(answer)) + len(UnknownFieldSet(answer.answer))
+        assert stage.meddler.inbound.empty()
+
+    play(tmp_path, scene)
+
+
+def test_t34_a_long_answer_is_cut_in_one_way(tmp_path: Path) -> None:
+    what = replace(SPEC, schema=Schema(LONG))
+    basis = np.zeros((LONG, 2))
+    basis[0, 0] = basis[LONG - 1, 1] = 1.0
+    rows = sparse.random_array((40, LONG), density=1e-3, format="csr", rng=0)
+
+    async def scene(stage: Stage) -> None:
+        job = stage.job(what)
+        for _ in range(2):
+            assert await heard(stage, job, 0, CovarianceProduct(basis), 2) == written(stage, job, 0)
+        assert stage.meddler.inbound.empty()
+
+    play(tmp_path, scene, rows=rows)
+
+
+def test_t34_with_a_ledger_that_lasts_there_is_a_receipt_with_the_last_frame_and_nothing_else(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "kept" / "ledger", tmp_path / "second" / "head") as ledger:
+
+        async def scene(stage: Stage) -> None:
+            job = stage.job()
+            (answer,) = await heard(stage, job, 0, DENSE, 1)
+            head, receipt = ledger.head(), answer.answer.receipt
+            assert (receipt.ledger, receipt.entries, receipt.hash) == (head.ledger, head.entries, head.hash)
+            assert receipt.certificate == stage.home.certificate_pem
+            answer.answer.ClearField("receipt")
+            assert [answer] == written(stage, job, 0)
+
+        play(tmp_path, scene, ledger=ledger)
+
+
+# --- A provider that would say something else -------------------------------------------------------------------------
+
+HONEST, LIAR = ("site-0", "site-1"), "site-2"
+ANSWER = bytes(30 * 2 * 8)
+FORMS: dict[str, tuple[tuple[int, bytes], ...]] = {
+    "cut elsewhere": ((0, ANSWER[:240]), (1, ANSWER[240:])),
+    "an empty frame before": ((0, b""), (1, ANSWER)),
+    "counted from one": ((1, ANSWER),),
+    "a word beside the numbers": ((0, ANSWER + b"a word!!"),),
+    "a bit beside the numbers": ((0, ANSWER + b"\1"),),
+    "a number less": ((0, ANSWER[:-8]),),
+    "numbers of four bytes": ((0, ANSWER[: len(ANSWER) // 2]),),
+    "words where numbers are": ((0, b"\xff" * 7 + b"\x7f" + ANSWER[8:]),),
+    "a number beyond what noise reaches": ((0, np.int64(LARGEST_ANSWER + 1).tobytes() + ANSWER[8:]),),
+    "its negative": ((0, np.int64(-LARGEST_ANSWER - 1).tobytes() + ANSWER[8:]),),
+}
+
+
+async def lied_to(running: Running, what: JobSpec, *frames: tuple[int, bytes]) -> tuple[Model, ParticipantStatus]:
+    """Run a job in which one provider without rows gives its second answer in another form."""
+    async with puppet(running.coordinator.address, running.town.identity(Role.PROVIDER, LIAR)) as site:
+        await site.greet()
+        job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
+        await site.answer(await site.question(), (0, bytes(8)))
+        await site.answer(await site.question(), *frames)
+        model, status = await job.result(), await job.status()
+        return model, next(each for each in status.participants if each.name == LIAR)
+
+
+@pytest.mark.parametrize("frames", FORMS.values(), ids=FORMS.keys())
+def test_t34_an_answer_in_another_form_is_refused_and_no_part_of_it_gets_into_the_sum(
+    tmp_path: Path, frames: tuple[tuple[int, bytes], ...]
+) -> None:
+    async def scenario() -> None:
+        async with federation(Town.found(tmp_path), HONEST) as running:
+            model, liar = await lied_to(running, spec(), *frames)
+        assert (liar.asked, liar.answered) == (2, 1)
+        assert "does not follow" in liar.reason or "lattice" in liar.reason
+        inside = simulate([SHARDS[name] for name in HONEST], spec(), noise_seed=NOISE_SEED)
+        assert model.components.tobytes() == inside.components.tobytes()
+
+    asyncio.run(scenario())

@@ -1,0 +1,200 @@
+"""A reply that is lost on its way to an analyst: the call was done, and is made again; asking twice does no harm."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hubs import Forwarder, LastingTown, Slow, answered
+from town import SHARDS, Running, Town, federation, spec
+
+from dpspca.client.federation import AsyncFederation
+from dpspca.common.model import Model
+from dpspca.common.transport.names import Role
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.server.analysts import AnalystService
+
+Found = TypeVar("Found")
+Replies = list[list[Any]]
+"""All that was told to each of some calls."""
+
+PATIENCE = 20
+SPEC = spec(answer_seconds=10)
+
+
+class Thief(Forwarder):
+    """A way to the coordinator on which all that comes back can be stolen, until the connection is cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steals = False
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = self.target.split(":")
+        far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        self._open |= {writer, far_writer}
+        await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer, back=True))
+        self._open -= {writer, far_writer}
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, back: bool = False) -> None:
+        try:
+            while content := await reader.read(2**16):
+                if not (back and self.steals):
+                    writer.write(content)
+                    await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    def cut(self) -> None:
+        """End the connections that there are; what was stolen stays away, and later ones are served."""
+        self.redirect(self.target)
+        self.steals = False
+
+
+@dataclass
+class Handled:
+    """The replies to each method, which the coordinator has given whether or not they arrived."""
+
+    replies: dict[str, Replies] = field(default_factory=lambda: defaultdict(list))
+
+    async def of(self, method: str, count: int) -> None:
+        """Wait until there were so many."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.replies[method]) < count:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def handled(monkeypatch: pytest.MonkeyPatch) -> Handled:
+    """Note what an analyst is told, before it is on its way."""
+    noted = Handled()
+    for method in ("Submit", "Get", "Cancel"):
+        monkeypatch.setattr(AnalystService, method, noting(noted.replies[method], getattr(AnalystService, method)))
+    for method in ("List", "DataSets", "Result"):
+        monkeypatch.setattr(AnalystService, method, noting_all(noted.replies[method], getattr(AnalystService, method)))
+    return noted
+
+
+def noting(replies: Replies, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def call(*whole: Any) -> Any:
+        reply = await method(*whole)
+        replies.append([reply])
+        return reply
+
+    return call
+
+
+def noting_all(
+    replies: list[list[Any]], method: Callable[..., AsyncIterator[Any]]
+) -> Callable[..., AsyncIterator[Any]]:
+    async def call(*whole: Any) -> AsyncIterator[Any]:
+        told = [reply async for reply in method(*whole)]
+        replies.append(told)
+        for reply in told:
+            yield reply
+
+    return call
+
+
+@asynccontextmanager
+async def beyond(town: Town, running: Running) -> AsyncIterator[tuple[AsyncFederation, Thief]]:
+    """Connect the analyst by a way that a thief keeps, and see that it is there."""
+    thief = Thief()
+    thief.target = running.coordinator.address
+    await thief.start()
+    async with AsyncFederation(thief.address, town.identity(Role.ANALYST, "ada")) as analyst:
+        await analyst.data_sets()
+        yield analyst, thief
+    await thief.stop()
+
+
+async def robbed(thief: Thief, handled: Handled, method: str, call: Awaitable[Found]) -> Found:
+    """Make a call whose reply is lost; what comes of it is the reply to another, which says the same."""
+    replies = handled.replies[method]
+    before, thief.steals = len(replies), True
+    asking = asyncio.ensure_future(call)
+    await handled.of(method, before + 1)
+    assert not asking.done()
+    thief.cut()
+    found = await asyncio.wait_for(asking, PATIENCE)
+    first, second = replies[before:]
+    assert first == second
+    return found
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return LastingTown.found(tmp_path)
+
+
+def test_a_reply_that_is_lost_while_a_job_waits_is_given_again_and_changes_nothing(
+    town: Town, handled: Handled
+) -> None:
+    async def scenario() -> None:
+        async with federation(town, ["site-0"]) as running, beyond(town, running) as (analyst, thief):
+            signed = town.job(SPEC, town.identity(Role.ANALYST, "ada"), list(SHARDS))
+            job = await robbed(thief, handled, "Submit", analyst.submit_signed(signed, SPEC))
+            assert (await robbed(thief, handled, "Get", job.status())).state == "waiting"
+            assert (await robbed(thief, handled, "Get", analyst.job(job.name))).name == job.name
+            assert [each.name for each in await robbed(thief, handled, "List", analyst.jobs())] == [job.name]
+            offers = await robbed(thief, handled, "DataSets", analyst.data_sets())
+            assert [each.provider for each in offers] == ["site-0"]
+            ended = await robbed(thief, handled, "Cancel", job.cancel())
+            assert (ended.state, {each.asked for each in ended.participants}) == ("cancelled", {0})
+            assert [each.state for each in await analyst.jobs()] == ["cancelled"]
+
+    asyncio.run(scenario())
+
+
+def test_when_the_reply_to_a_cancelling_is_lost_the_job_is_over_once_and_nobody_is_asked_any_more(
+    town: Town, handled: Handled
+) -> None:
+    async def scenario() -> None:
+        ledgers = {name: Slow(0.2) for name in SHARDS}
+        async with federation(town, ()) as running, beyond(town, running) as (analyst, thief):
+            for name, ledger in ledgers.items():
+                await running.start(name, ledger=ledger)
+            job = await analyst.submit(SPEC, "cohort", list(SHARDS))
+            await answered(job, 2)
+            ended = await robbed(thief, handled, "Cancel", job.cancel())
+            assert (ended.state, ended.reason) == ("cancelled", "Cancelled by the analyst.")
+            async with asyncio.timeout(PATIENCE):  # for answers that were being made, and for the farewell
+                while any(ledger.unfinished() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
+                    await asyncio.sleep(0.05)
+            paid = [ledger.standing(job.name) for ledger in ledgers.values()]
+            heads = [ledger.head() for ledger in ledgers.values()]
+            assert await job.cancel() == ended == await job.status()
+            for each, standing in zip(ended.participants, paid, strict=True):
+                assert standing is not None
+                assert each.answered <= standing.reached <= each.asked
+            assert [ledger.standing(job.name) for ledger in ledgers.values()] == paid
+            assert [ledger.head() for ledger in ledgers.values()] == heads
+
+    asyncio.run(scenario())
+
+
+def test_when_a_result_is_lost_it_is_sent_again_and_nothing_is_asked_for_it(town: Town, handled: Handled) -> None:
+    async def scenario() -> None:
+        ledgers = {name: MemoryLedger() for name in SHARDS}
+        async with federation(town, ()) as running, beyond(town, running) as (analyst, thief):
+            for name, ledger in ledgers.items():
+                await running.start(name, ledger=ledger)
+            job = await analyst.submit(SPEC, "cohort", list(SHARDS))
+            model = await job.result()
+            async with asyncio.timeout(PATIENCE):
+                while any(ledger.unfinished() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
+                    await asyncio.sleep(0.05)
+            heads = [ledger.head() for ledger in ledgers.values()]
+            content = await robbed(thief, handled, "Result", job.line.persist(job._content))
+            assert Model.from_bytes(bytes(content)).components.tobytes() == model.components.tobytes()
+            assert [each.state for each in await robbed(thief, handled, "List", analyst.jobs())] == ["done"]
+            assert (await robbed(thief, handled, "Cancel", job.cancel())).state == "done"
+            assert [ledger.head() for ledger in ledgers.values()] == heads
+
+    asyncio.run(scenario())

@@ -1,0 +1,117 @@
+"""A page of the ledger's file is spoilt while its daemon runs: what leaves afterwards is charged, or nothing leaves.
+
+A daemon that goes on may not notice, for SQLite has pages in memory. When it starts again, after a kill or not, it
+either has every charge, or says that its ledger is damaged or lacks what it had, and answers nothing.
+"""
+
+import asyncio
+import random
+import re
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hubs import LastingTown
+from ledgers import Place
+from puppets import DENSE, SPARSE, Stage, at_mercy, rows_of
+
+from dpspca.common.transport.signing import SignedJob
+from dpspca.provider.entries import LedgerError
+
+PAGE = 4096
+QUESTIONS = (DENSE, SPARSE, SPARSE)
+IN_WORDS = "damaged|no ledger|cannot be (used|read|written)|chain breaks"
+REFUSALS = "The provider's ledger (cannot be|is not as)|The answer was kept, and is damaged"
+
+
+@dataclass
+class Story:
+    """What left one provider, by job and position, and what it said instead."""
+
+    place: Place
+    left: dict[tuple[str, int], set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    refused: list[str] = field(default_factory=list)
+
+    async def ask(self, stage: Stage, job: SignedJob, position: int) -> None:
+        reply = await stage.ask(job.to_bytes(), position, QUESTIONS[position])
+        if reply.HasField("answer"):
+            self.left[job.job_id, position].add(reply.answer.content)
+        else:
+            self.refused.append(reply.refusal.what)
+
+    def started_again(self) -> str:
+        """Start again, and hold what is charged, and what would be sent again, against what left."""
+        try:
+            with self.place.start() as ledger:
+                if ledger.quarantine:
+                    return "quarantined"
+                for (job, position), contents in self.left.items():
+                    standing = ledger.standing(job)
+                    assert standing is not None
+                    assert standing.reached > position
+                    with suppress(LedgerError):
+                        again = ledger.stored(job, position)
+                        assert again is None or {again.tobytes()} == contents
+        except LedgerError as problem:
+            if not re.search(IN_WORDS, problem.what):
+                raise
+            return "refused"
+        return "whole"
+
+
+async def struck(town: LastingTown, suffix: str, page: int) -> tuple[Story, set[str], int]:
+    """Have a daemon answer, spoil a page, have it answer again; say how it starts again, and of how many pages."""
+    name, rows = f"site-{page}", {"cohort": rows_of(20)}
+    story = Story(Place(town.folder / name / "ledger" / "ledger.db", town.folder / name / "second" / "head"))
+    with story.place.start() as ledger:
+        async with at_mercy(town, name, rows, ledger) as stage:
+            job, later = stage.job(), stage.job()
+            await story.ask(stage, job, 0)  # which is in the file itself once the ledger is shut
+    ledger = story.place.start()
+    try:
+        async with at_mercy(town, name, rows, ledger) as stage:
+            await story.ask(stage, job, 1)  # which is in the log beside it
+            assert len(story.left) == 2
+            pages = spoil(Path(f"{story.place.path}{suffix}"), page)
+            for position in (0, 1, 2, 2):
+                await story.ask(stage, job, position)
+            for position in (0, 1):  # opening a job lets go of what SQLite has in memory
+                await story.ask(stage, later, position)
+        killed, head = story.place.snapshot(), story.place.head.read_bytes()
+    finally:
+        with suppress(LedgerError):  # what is in the log goes into the file
+            ledger.shut()
+    found = {story.started_again()}
+    story.place.restore(killed)
+    story.place.head.write_bytes(head)
+    return story, found | {story.started_again()}, pages
+
+
+def spoil(path: Path, page: int) -> int:
+    """Write something else over a page, in the file that is in use; say how many it has."""
+    with path.open("r+b") as file:
+        size = file.seek(0, 2)
+        file.seek(page * PAGE)
+        file.write(random.Random(page).randbytes(min(PAGE, size - page * PAGE)))
+    return -(-size // PAGE)
+
+
+@pytest.mark.parametrize(("suffix", "noticed"), [("", "refused"), ("-wal", "quarantined")])
+def test_i1_i2_whatever_page_is_spoilt_while_a_daemon_runs_nothing_leaves_that_is_not_charged(
+    tmp_path: Path, suffix: str, noticed: str
+) -> None:
+    async def scenario() -> None:
+        town, starts = LastingTown.found(tmp_path), set[str]()
+        page, pages = 0, 1
+        while page < pages:
+            story, found, pages = await struck(town, suffix, page)
+            assert all(len(contents) == 1 for contents in story.left.values())
+            assert all(re.match(REFUSALS, what) for what in story.refused), story.refused
+            starts |= found
+            page += 1
+        assert page > 5
+        assert starts == {"whole", noticed}  # what is spoilt may be in the log as well, or no longer needed
+
+    asyncio.run(scenario())
