@@ -179,7 +179,7 @@ EXAMPLES: dict[str, Examples] = {
             "one component, no eigenvalue": iterated(components=1, explained_variance=False),
             "no last eigenvalue": iterated(explained_variance=False),
             "a bound on the coherence": iterated(options={"rounds": 3, "coherence": 30}),
-            "private rounds": iterated(options={"private_rounds": True}),
+            "private rounds": iterated(options={"private_rounds": True}, norm_bound=2000.0),  # so that they are few
             "published accounting": iterated(accounting=Accounting.PUBLISHED, options={"rounds": 2}),
             "published accounting, a bound": iterated(
                 accounting=Accounting.PUBLISHED, options={"rounds": 2, "coherence": 30}
