@@ -12,7 +12,6 @@ from dpspca.client.calls import PATIENCE
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
 from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
-from dpspca.common.spec import check
 from dpspca.common.transport.config import AnalystConfig
 
 from . import presence, priced, progress, questions
@@ -42,7 +41,8 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     data_set: Annotated[
         str | None,
         typer.Option(
-            help="The name under which providers offer their rows; it counts before what the job's file says."
+            help="The name under which providers offer their rows; it counts before what the job's file says. Need not "
+            "be named where one is on offer and no other."
         ),
     ] = None,
     provider: Annotated[
@@ -64,12 +64,11 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     if order is None:
         questions.check_given(flags, columns_known=True)
     where = data_set or (order.data_set if order else None)
-    check(where is not None, "No data set is named.", "Name one with --data-set; `dpspca datasets` lists them.")
     who = tuple(provider or ()) or (order.providers if order else None)
     shelf = None if detach else progress.Shelf(out, plots, replace=force)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
-        submitted = await _submit(federation, order, flags, str(where), who)
+        submitted = await _submit(federation, order, flags, where or await federation.only_data_set(), who)
         if shelf is None:
             return {"job": submitted.name}
         return await _to_model(federation, submitted, shelf, config, quiet=as_json)

@@ -130,15 +130,22 @@ class Federation:
         """List what the providers that are connected now offer."""
         return self._loop.run(self._federation.data_sets())
 
+    def only_data_set(self) -> str:
+        """Name the data set that is on offer, if there is one and no other."""
+        return self._loop.run(self._federation.only_data_set())
+
     def describe(self, data_set: str, providers: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
         """Give the columns of a data set, and the providers to ask: those named, or all that offer it now."""
         return self._loop.run(self._federation.describe(data_set, providers))
 
-    def submit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> Job:
-        """Sign a job for these providers, or for all that offer the data set now, and submit it."""
+    def submit(self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None) -> Job:
+        """Sign a job for these providers, or for all that offer the data set now, and submit it.
+
+        Where one data set is on offer, and no other, it need not be named.
+        """
         return Job(self._loop.run(self._federation.submit(spec, data_set, providers)), self._loop)
 
-    def fit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> Model:
+    def fit(self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None) -> Model:
         """Submit a job and wait for its model."""
         return self.submit(spec, data_set, providers).result()
 

@@ -200,8 +200,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         providers: Sequence[str] | None,
     ) -> None:
         check(X is None, "Rows and a federation are given.", "Leave X out: the providers hold the rows.")
-        check(dataset is not None, "No data set is named.", "Give dataset=, one of federation.data_sets().")
-        assert dataset is not None
+        dataset = dataset or federation.only_data_set()
         schema, names = federation.describe(dataset, providers)
         start_seed, _ = self._seeds()
         spec = replace(self._spec(schema, start_seed), minimum_parties=len(names))

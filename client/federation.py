@@ -168,6 +168,17 @@ class AsyncFederation:
         """List what the providers that are connected now offer."""
         return [Offer.of(each) for each in await self._line.list(lambda: self.stub.DataSets(pb.DataSetsRequest()))]
 
+    async def only_data_set(self) -> str:
+        """Name the data set that is on offer, if there is one and no other."""
+        known = sorted({offer.data_set for offer in await self.data_sets()})
+        if len(known) != 1:
+            raise InvalidParameterError(
+                f"No data set is named, and {f'there are {len(known)}: ' + ', '.join(known) if known else 'none is'} "
+                "on offer now.",
+                "Name one of these." if known else "See that the providers are up.",
+            )
+        return known[0]
+
     async def describe(self, data_set: str, providers: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
         """Give the columns of a data set, and the providers to ask: those named, or all that offer it now."""
         offers = await self.data_sets()
@@ -185,9 +196,15 @@ class AsyncFederation:
         check(len(schemas) == 1, "The providers' columns differ.", "Name providers that agree, or have them agree.")
         return schemas.pop(), names
 
-    async def submit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> AsyncJob:
-        """Sign a job for these providers, or for all that offer the data set now, and submit it."""
+    async def submit(
+        self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None
+    ) -> AsyncJob:
+        """Sign a job for these providers, or for all that offer the data set now, and submit it.
+
+        Where one data set is on offer, and no other, it need not be named.
+        """
         federation = self._identity.name.federation
+        data_set = data_set or await self.only_data_set()
         names = (await self.describe(data_set))[1] if providers is None else list(providers)
         _require_fit(spec, data_set, names, await self.data_sets())
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
@@ -202,7 +219,7 @@ class AsyncFederation:
             raise RefusedError("The coordinator speaks of another job.", "Do not trust it.")
         return AsyncJob(job.job, spec, self.stub, self._line)
 
-    async def fit(self, spec: JobSpec, data_set: str, providers: Sequence[str] | None = None) -> Model:
+    async def fit(self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None) -> Model:
         """Submit a job and wait for its model."""
         return await (await self.submit(spec, data_set, providers)).result()
 

@@ -356,7 +356,6 @@ def test_a_stored_model_is_drawn_applied_and_exported(here: Callable[..., Ended]
     ("words", "said"),
     [
         (["run", "--data-set", "cohort"], "these flags are needed: --components"),
-        (["run", *JOB], "No data set is named"),
         (["run", *JOB, "--data-set", "nobody"], "on offer: cohort"),
         (["run", *JOB, "--data-set", "cohort", "--dimension", "9"], "is about 9 columns, and 'cohort' of north has 20"),
         (["run", *JOB, "--data-set", "cohort", "--provider", "south", "--dimension", "9"], "'cohort' of south has 20"),

@@ -14,6 +14,7 @@ from town import NOISE_SEED, SHARDS, AnythingGoes, Town, federation, now, spec
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidParameterError
 from dpspca.common.transport.certificates import read_key
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
@@ -237,6 +238,23 @@ def test_t10_a_job_belongs_to_the_analyst_who_is_named_in_it(town: Town) -> None
                         await other.submit_signed(ours, spec())
                     assert await other.jobs() == []
             assert [job.name for job in await running.analyst.jobs()] == [signed.job_id]
+
+    asyncio.run(scenario())
+
+
+def test_a_data_set_is_named_where_it_is_not_the_only_one(town: Town) -> None:
+    async def scenario() -> None:
+        async with federation(town, ()) as running:
+            with pytest.raises(InvalidParameterError, match="named, and none is on offer now"):
+                await running.analyst.submit(spec())
+            await running.start("site-0")
+            assert (await running.analyst.fit(spec())).components.shape == (2, 30)
+            rows = {name: check_rows(SHARDS["site-1"] + shift) for shift, name in enumerate(("cohort", "trial"))}
+            await running.start("site-1", data_sets=rows)
+            for ask in (running.analyst.submit, running.analyst.fit):
+                with pytest.raises(InvalidParameterError, match="named, and there are 2: cohort, trial on offer now"):
+                    await ask(spec())
+            assert len(await running.analyst.jobs()) == 1
 
     asyncio.run(scenario())
 
