@@ -146,8 +146,15 @@ class Siege:
 
     def most_memory(self) -> int:
         """Give the most memory that the coordinator has had so far, in bytes."""
+        return self._bytes("VmHWM")
+
+    def memory(self) -> int:
+        """Give the memory that the coordinator has now, in bytes."""
+        return self._bytes("VmRSS")
+
+    def _bytes(self, what: str) -> int:
         told = Path(f"/proc/{self.process}/status").read_text(encoding="ascii")
-        return 1024 * int(next(row for row in told.splitlines() if row.startswith("VmHWM")).split()[1])
+        return 1024 * int(next(row for row in told.splitlines() if row.startswith(what)).split()[1])
 
 
 @asynccontextmanager
