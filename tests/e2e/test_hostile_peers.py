@@ -225,8 +225,8 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
 
 @pytest.mark.slow
 def test_a_wide_job_never_keeps_the_event_loop_for_long(town: Town, turns: list[tuple[float, str]]) -> None:
-    shards = {name: few_rows(200_000, number) for number, name in enumerate(HONEST)}
-    what = spec(schema=Schema(200_000), components=10, answer_seconds=60, options={"sparsity": 40, "rounds": 3})
+    shards = {name: few_rows(1_000_000, number) for number, name in enumerate(HONEST)}
+    what = spec(schema=Schema(1_000_000), components=10, answer_seconds=60, options={"sparsity": 40, "rounds": 3})
 
     async def scenario() -> None:
         async with federation(town, HONEST, shards) as running:
