@@ -44,12 +44,15 @@ from .loopback import (
     REVOCATIONS,
     Parties,
     Party,
+    PartyLostError,
     founded,
     write_rows,
 )
 
 LARGEST: Final = Cap(MAX_EPSILON, 1 - 2.0**-30)
 """A lifetime that promises next to nothing, for rows that nobody has."""
+STARTING: Final = 60
+"""Seconds that a daemon may take to read its rows and connect."""
 
 
 @contextmanager
@@ -145,19 +148,30 @@ class _Job:
         question = Question.of(self.signed.to_bytes(), position, step, query)
         answer = np.zeros(step.shape, dtype=np.int64)
         link = await self._link()
+        reader = wire.AnswerReader(answer, LARGEST_ANSWER)
         try:
             async with asyncio.timeout(self.spec.answer_seconds):
-                await link.ask(question.ask, name, question.frames, wire.AnswerReader(answer, LARGEST_ANSWER))
+                await link.ask(question.ask, name, question.frames, reader)
         except ProviderLostError:
-            self.party.require_alive()
-            raise
+            raise self._lost("hung up") from None
+        except TimeoutError:
+            raise self._lost(f"gave no answer within {self.spec.answer_seconds} seconds") from None
         if position + 1 == len(plan):
             link.farewell(name, "done")
         return wire.answer_content(answer)
 
     async def _link(self) -> Link:
         """Wait for a daemon that has just been started."""
-        while (link := self.hub.roster.find(self.party.name, DATA_SET, self.spec.schema.dimension)) is None:
-            self.party.require_alive()
-            await asyncio.sleep(LOOK)
+        try:
+            async with asyncio.timeout(STARTING):
+                while (link := self.hub.roster.find(self.party.name, DATA_SET, self.spec.schema.dimension)) is None:
+                    self.party.require_alive()
+                    await asyncio.sleep(LOOK)
+        except TimeoutError:
+            raise self._lost(f"did not connect within {STARTING} seconds") from None
         return link
+
+    def _lost(self, how: str) -> PartyLostError:
+        """Say that there is nothing more to be had of the daemon, with the end of its log."""
+        self.party.require_alive()
+        return self.party.lost(f"The daemon {self.party.name} {how}.")

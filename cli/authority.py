@@ -1,6 +1,6 @@
 """Commands of the offline authority, and of a party's own identity."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from dpspca.common.spec import check
 from dpspca.common.transport import identity as identities
 from dpspca.common.transport.authority import PARTY_DAYS, Authority, Entry
-from dpspca.common.transport.certificates import read_authority, read_certificate
+from dpspca.common.transport.certificates import MAX_PEM_BYTES, read_authority, read_certificate
 from dpspca.common.transport.errors import require_trust
 from dpspca.common.transport.identity import IDENTITY_FILE, Identity
 from dpspca.common.transport.names import PartyName
@@ -75,24 +75,47 @@ def _sign(  # noqa: PLR0913  # a command's flags are its parameters
     authority = Authority.open(folder, now)
     name = PartyName.parse(expected) if expected else None
 
-    def sign() -> bytes:
-        with reading(request, "a request from `dpspca identity request`"):
-            content = request.read_bytes()
-            if REQUEST not in content:
-                raise ValueError
-            return authority.sign(content, days=days, expected=name) + authority.certificate_pem
+    with reading(request, "a request from `dpspca identity request`"):
+        content = _short(request)
+        if REQUEST not in content:
+            raise ValueError
+    before = authority.list()
+    whole = _write(out, lambda: authority.sign(content, days=days, expected=name) + authority.certificate_pem)
+    made = f"{read_certificate(whole.removesuffix(authority.certificate_pem)).serial_number:x}"
+    entry = next(each for each in authority.list() if each.serial == made)
+    earlier = [each for each in before if each.name == entry.name and each.serial != made]
+    others = [each.serial for each in earlier if not each.revoked and each.until > now()]
+    again = any(each.serial == made for each in before)
+    facts = {"file": str(out)} | _facts(entry) | {"others": others, "signed_before": again}
+    tell(facts, f"{out}: {entry.name}", as_json=as_json)
+    for note in _notes(entry, earlier, others, again=again):
+        typer.echo(note, err=True)
 
-    made = f"{read_certificate(_write(out, sign).removesuffix(authority.certificate_pem)).serial_number:x}"
-    listed = {each.serial: each for each in authority.list()}
-    entry = listed.pop(made)
-    others = [each.serial for each in listed.values() if each.name == entry.name and _counts(each)]
-    tell({"file": str(out)} | _facts(entry) | {"others": others}, f"{out}: {entry.name}", as_json=as_json)
+
+def _notes(entry: Entry, earlier: Sequence[Entry], others: Sequence[str], *, again: bool) -> Iterator[str]:
+    """Tell the operator what to think of: what was signed before, what counts beside it, what was withdrawn."""
+    if again:
+        yield f"This request was signed before: it is the same certificate, until {entry.until:%Y-%m-%d}."
     if others:
-        typer.echo(
+        yield (
             f"This renews {entry.name}. What it had counts as well until it ends: when the new certificate is "
-            f"installed, withdraw the old with `dpspca ca revoke`: {', '.join(others)}.",
-            err=True,
+            f"installed, withdraw the old with `dpspca ca revoke`: {', '.join(others)}."
         )
+    elif earlier and not earlier[-1].revoked:
+        yield f"This renews {entry.name}, whose last certificate ended on {earlier[-1].until:%Y-%m-%d}."
+    elif earlier:
+        yield (
+            f"{entry.name} had certificates before, the last of which was revoked on {earlier[-1].revoked:%Y-%m-%d}. "
+            "If you are not sure who asked for this one, withdraw it with `dpspca ca revoke`."
+        )
+
+
+def _short(path: Path) -> bytes:
+    """Read a file that cannot be long; what is no file, or goes on without end, is none of these."""
+    if path.exists() and not path.is_file():
+        raise ValueError
+    with path.open("rb") as file:
+        return file.read(MAX_PEM_BYTES)
 
 
 @ca.command("revoke", epilog=EXIT_CODES)
@@ -185,10 +208,6 @@ def _install(
 def _show(folder: PartyFolder, *, as_json: AsJson = False) -> None:
     """Say whose identity is in a folder, whether and until when it holds, and the fingerprint of its authority."""
     _tell_identity(Identity.load(folder), as_json=as_json)
-
-
-def _counts(entry: Entry) -> bool:
-    return not entry.revoked and entry.until > now()
 
 
 def _write(out: Path, make: Callable[[], bytes]) -> bytes:

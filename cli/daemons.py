@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +30,7 @@ from dpspca.server.service import Coordinator
 from dpspca.server.sqlite_journal import SqliteJournal
 
 from . import logs
-from .flags import DAEMON_CODES, OwnSettings, now, require_own
+from .flags import DAEMON_CODES, PARENT, OwnSettings, now, require_own
 
 coordinator = typer.Typer(
     name="coordinator", no_args_is_help=True, help="The coordinator: carries questions and sums, sees no row."
@@ -44,6 +45,9 @@ PEERS: Final = "peers"
 """What a provider keeps for others, beside its ledger."""
 JOURNAL: Final = "journal.db"
 """The coordinator's journal beside its settings, where these name no other."""
+
+LOOK: Final = 1.0
+"""Seconds between two looks for the process that a daemon was started for."""
 
 _log = logging.getLogger(__name__)
 
@@ -154,17 +158,24 @@ def _own(settings: CoordinatorConfig | ProviderConfig, role: Role) -> tuple[Curr
     return current, revoked
 
 
+async def _orphaned() -> None:
+    """Wait until the process that we were started for is gone, if we were started for one."""
+    parent = os.environ.get(PARENT)
+    while parent is None or str(os.getppid()) == parent:  # noqa: ASYNC110  # nobody tells of it
+        await asyncio.sleep(LOOK)
+
+
 async def _until_told_to_stop(*running: "asyncio.Task[Any]") -> None:
     """Wait for SIGTERM or SIGINT, or for a task that ends by itself; then end the tasks."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    waiting = asyncio.create_task(told.wait())
-    await asyncio.wait({waiting, *running}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (waiting, *running):
+    every = [asyncio.create_task(told.wait()), asyncio.create_task(_orphaned()), *running]
+    await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
+    for task in every:
         task.cancel()
-    results = await asyncio.gather(waiting, *running, return_exceptions=True)
+    results = await asyncio.gather(*every, return_exceptions=True)
     for result in results:
         if isinstance(result, Exception) and not isinstance(result, asyncio.CancelledError):
             raise result

@@ -23,8 +23,8 @@ from .output import printable, tell
 UNWELL: Final = 1
 _MARKS: Final = {True: "well   ", False: "WRONG  ", None: "skipped"}
 
-_IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "algorithms", "minimum_parties"})
-_IN_A_JOB: Final = frozenset({"components", "norm_bound", "unit", "job"})
+_IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "algorithms", "minimum_parties", "analysts", "unit"})
+_IN_A_JOB: Final = frozenset({"components", "norm_bound", "unit", "job", "schema", "budget", "algorithm"})
 _OTHERS: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool], str], ...]] = (
     ("a policy", lambda raw: _is_policy(raw.get("data_sets")), "dpspca policy check"),
     ("a job", lambda raw: bool(_IN_A_JOB & raw.keys()), "dpspca plan"),

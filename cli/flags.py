@@ -56,6 +56,10 @@ Patience = Annotated[
 Command = Callable[..., None]
 
 
+PARENT: Final = "DPSPCA_PARENT"
+"""In the environment of a daemon: the process that it was started for, and ends with."""
+
+
 def now() -> datetime:
     """Tell the time, for those that must be told it."""
     return datetime.now(UTC)

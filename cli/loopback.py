@@ -7,6 +7,7 @@ is told to stop, or its terminal goes away. Nothing listens on any address but t
 import asyncio
 import csv
 import json
+import os
 import re
 import signal
 import subprocess
@@ -31,6 +32,7 @@ from dpspca.common.transport.authority import Authority
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.provider.suggestion import suggest
 
+from .flags import PARENT
 from .output import printable
 
 DATA_SET: Final = "demo"
@@ -41,7 +43,8 @@ POLICY: Final = "policy.toml"
 REVOCATIONS: Final = "revoked.pem"
 LISTEN: Final = "127.0.0.1:0"
 """At whatever port is free; nobody else can reach it."""
-PROGRAM: Final = (sys.executable, "-m", "dpspca")
+PROGRAM: Final = (sys.executable, "-P", "-m", "dpspca")
+"""This very installation, whatever lies in the folder that it is called from."""
 GRACE: Final = 10.0
 """Seconds that a process may take to end by itself."""
 
@@ -77,11 +80,11 @@ class Party:
         """Raise if it has ended, with the end of its log."""
         code = self.process.poll()
         if code is not None:
-            raise PartyLostError(
-                f"The process of {self.name} ended by itself, with exit code {code}.",
-                "See the end of its log, and start anew.",
-                self.said().splitlines()[-TOLD:],
-            )
+            raise self.lost(f"The process of {self.name} ended by itself, with exit code {code}.")
+
+    def lost(self, what: str) -> PartyLostError:
+        """Say what is wrong with it, with the end of its log."""
+        return PartyLostError(what, "See the end of its log, and start anew.", self.said().splitlines()[-TOLD:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,13 @@ class Parties:
         command = [*PROGRAM, role.value, "start", "--config", str(config)]
         with (self.folder / f"{name}.log").open("wb") as log:
             # A group of its own: the keys that interrupt this process are not for it, it is ended below.
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, process_group=0)  # noqa: S603
+            process = subprocess.Popen(  # noqa: S603  # our own program
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+                env=os.environ | {PARENT: str(os.getpid())},
+            )
         self.running.append(Party(name, process, Path(log.name)))
         return self.running[-1]
 

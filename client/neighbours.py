@@ -66,7 +66,11 @@ def _neighbouring_rows(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
     dimension = spec.schema.dimension
     axes = min(spec.components, dimension)
     rows = catalogue.rows_of(spec) or MADE_UP_ROWS + 1
-    check(rows * dimension <= MOST_ENTRIES, f"This job is about {rows} rows.", "Audit one with a smaller block_rows.")
+    check(
+        rows * dimension <= MOST_ENTRIES,
+        f"This job would be audited over {rows} rows of {dimension} columns.",
+        "Audit one with fewer columns, or a smaller block_rows.",
+    )
     common = np.zeros((rows - 1, dimension))
     places = np.arange(rows - 1)
     common[places, places % axes] = np.where(places // axes % 2, -spec.norm_bound, spec.norm_bound)

@@ -263,6 +263,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             conductor = await asyncio.to_thread(self._believe, recorded.signed, job.analyst)
         except DpspcaError as problem:
             ended = job.after(Event.FAIL, f"After a restart: {problem}", now=self._door.clock().timestamp())
+            _log.warning("Job %.12s does not go on: %s", job.name, problem)
             await self._keeper.do(lambda journal: journal.end(ended, None))
             self._known[job.name] = _Over.of(ended, len(recorded.signed))
             return

@@ -6,24 +6,24 @@ revoked and published; ``revoked.pem`` is the newest revocation list, to be hand
 An act is recorded, on disk, before its result is shown: the index may name a certificate that nobody received, but
 there is none that it does not name.
 
-From a request the authority takes a name and a key, nothing more, and it takes each once: a key that was certified is
-not certified again, and a name that has a certificate gets another only where the key of one that it has vouches for
-that (``renewals.py``), or where the operator has revoked all it had. So whoever replays a request, or asks in another's
-name, gets nothing, and one party does not become two. An act holds a lock on the index, whoever else acts: of many that
-would enrol the same at once, one does.
+From a request the authority takes a name and a key, nothing more, and it takes each once. A key has one certificate:
+signed again, the same request gets the same, which the index holds, so that one lost on its way is not lost. A name
+that has a certificate gets another only where the key of the newest vouches for that (``renewals.py``), or where the
+operator has revoked all it had. So whoever asks in another's name gets nothing, be it with a key that the party gave up
+long ago, and one party does not become two. An act holds a lock on the index, whoever else acts: of many that would
+enrol under one name at once, one does.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ReasonFlags
 
 from dpspca.common.errors import InvalidParameterError
@@ -35,10 +35,13 @@ from .certificates import (
     federation_of,
     key_pem,
     name_in,
+    public_key_of,
+    read_certificate,
+    same_key,
     whole_second,
     write_party,
 )
-from .errors import NotTrustedError, UnsafeFileError, require_trust
+from .errors import UnsafeFileError, require_trust
 from .names import PartyName
 from .trust import write_revocations
 
@@ -72,8 +75,8 @@ class Entry:
     serial: str
     since: datetime
     until: datetime
-    key: str = ""
-    """The SHA-256 of the key; empty where an earlier version wrote the index."""
+    certificate: str = field(default="", repr=False)
+    """Empty where an earlier version wrote the index."""
     revoked: datetime | None = None
     reason: Reason | None = None
 
@@ -118,19 +121,26 @@ class Authority:
         return self._issuer.certificate.public_bytes(Encoding.PEM)
 
     def sign(self, request_pem: bytes, *, days: int = PARTY_DAYS, expected: PartyName | None = None) -> bytes:
-        """Certify the key in a request, once. With ``expected``, a request for any other name is refused."""
+        """Certify the key in a request, once. With ``expected``, a request for any other name is refused.
+
+        A request that was signed before gets the certificate of then.
+        """
         asked = renewals.read(request_pem)
-        party, key = asked.party, _digest(asked.key)
+        party = asked.party
         require_trust(
             expected in (None, party), f"The request is for {party}, not for {expected}.", "Ask who sent it, and why."
         )
         with self._alone():
-            self._require_new(asked)
+            if before := self._signed_before(asked):
+                return before.encode()
+            self._require_free(asked)
             made = write_party(self._issuer, party, asked.key, self._clock(), timedelta(days=days))
             since, until = made.not_valid_before_utc.isoformat(), made.not_valid_after_utc.isoformat()
-            serial = f"{made.serial_number:x}"
-            self._record("issued", serial=serial, name=party.uri, since=since, until=until, key=key)
-        return made.public_bytes(Encoding.PEM)
+            serial, pem = f"{made.serial_number:x}", made.public_bytes(Encoding.PEM)
+            self._record(
+                "issued", serial=serial, name=party.uri, since=since, until=until, certificate=pem.decode("ascii")
+            )
+        return pem
 
     def list(self) -> tuple[Entry, ...]:
         """Every certificate issued so far, in order."""
@@ -176,30 +186,38 @@ class Authority:
     def _alone(self) -> AbstractContextManager[None]:
         return files.alone(self.folder / INDEX_FILE)
 
-    def _require_new(self, asked: renewals.Request) -> None:
-        """Refuse a key that was certified before, and a name that is taken by somebody who does not vouch for this."""
-        key, entries = _digest(asked.key), self.list()
-        known = next((each for each in entries if each.key == key), None)
-        if known:
-            raise NotTrustedError(
-                f"This key was certified before, for {known.name}, with serial number {known.serial}.",
-                "Hand that certificate out again. If it is lost, revoke it, and have the party make a new key with "
-                "`dpspca identity request`, in a new folder.",
-            )
-        taken = [each for each in entries if each.name == asked.party and not each.revoked]
+    def _signed_before(self, asked: renewals.Request) -> str | None:
+        """Find the certificate of a key, for whom and as long as it holds; refuse a key that is spoken for."""
+        known = next((each for each in self.list() if each.certificate and _is_for(asked.key, each)), None)
+        if known is None:
+            return None
         require_trust(
-            not taken or self._vouched(asked, taken),
-            f"{asked.party} is enrolled, with serial number {', '.join(each.serial for each in taken)}, and the key of "
-            "that certificate does not vouch for this request.",
+            known.name == asked.party and not known.revoked,
+            f"This key was certified before, for {known.name}, with serial number {known.serial}"
+            f"{', which was revoked' if known.revoked else ''}.",
+            "Have the party make a new key, with `dpspca identity request` in a new folder.",
+        )
+        return known.certificate
+
+    def _require_free(self, asked: renewals.Request) -> None:
+        """Refuse a name that is taken by somebody who does not vouch for this."""
+        taken = [each for each in self.list() if each.name == asked.party and not each.revoked]
+        require_trust(
+            not taken or self._vouched(asked, taken[-1]),
+            f"{asked.party} is enrolled, with serial number {taken[-1].serial if taken else None}, and the key of that "
+            "certificate does not vouch for this request.",
             "To renew it, the party runs `dpspca identity renew`. If it has lost its key, make sure who is asking, and "
             "withdraw what it had with `dpspca ca revoke`.",
         )
 
-    def _vouched(self, asked: renewals.Request, taken: Sequence[Entry]) -> bool:
-        """Tell whether the request brings the word of a certificate of ours that the party holds and nobody revoked."""
+    def _vouched(self, asked: renewals.Request, newest: Entry) -> bool:
+        """Tell whether the request brings the word of the newest certificate that the party has of ours.
+
+        Those before it do not count: their keys were given up, and nobody guards them any more.
+        """
         if asked.former is None or name_in(asked.former, self._issuer.certificate) != asked.party:
             return False
-        return f"{asked.former.serial_number:x}" in {each.serial for each in taken}
+        return f"{asked.former.serial_number:x}" == newest.serial
 
     def _record(self, act: str, **details: str | int) -> None:
         line = {"act": act, "at": whole_second(self._clock()).isoformat(), **details}
@@ -212,7 +230,8 @@ class Authority:
         except (ValueError, KeyError, TypeError):
             raise UnsafeFileError(
                 f"{INDEX_FILE} is not as the authority wrote it.",
-                "Restore it from a backup; if only its last line is cut short, remove that line.",
+                "Restore it from a backup; if only its last line is cut short, remove that line. One that is whole is "
+                "followed by a line end.",
             ) from None
 
     def _replay(self) -> tuple[dict[str, Entry], int]:
@@ -221,8 +240,8 @@ class Authority:
         for line in self._acts():
             match line:
                 case {"act": "issued", "serial": serial, "name": name, "since": since, "until": until}:
-                    key = str(line.get("key", ""))
-                    entries[serial] = Entry(PartyName.parse(name), serial, _time(since), _time(until), key)
+                    pem = str(line.get("certificate", ""))
+                    entries[serial] = Entry(PartyName.parse(name), serial, _time(since), _time(until), pem)
                 case {"act": "revoked", "serial": serial, "at": at, "reason": reason}:
                     entries[serial] = replace(entries[serial], revoked=_time(at), reason=Reason(reason))
                 case {"act": "published", "number": number}:
@@ -232,7 +251,10 @@ class Authority:
         return entries, number
 
     def _acts(self) -> Iterator[Any]:
-        for line in files.read(self.folder / INDEX_FILE, private=True).splitlines():
+        content = files.read(self.folder / INDEX_FILE, private=True)
+        if content and not content.endswith(b"\n"):  # the next act would be written into the same line
+            raise ValueError
+        for line in content.splitlines():
             yield json.loads(line)
 
 
@@ -240,6 +262,5 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _digest(key: PublicKey) -> str:
-    """Name a key shortly: the SHA-256 of its one binary form, in hexadecimal."""
-    return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+def _is_for(key: PublicKey, entry: Entry) -> bool:
+    return same_key(key, public_key_of(read_certificate(entry.certificate.encode())))

@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import ELOOP
+from errno import ELOOP, ENOSPC
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -74,8 +74,16 @@ def replace(path: Path, content: bytes, mode: int = PRIVATE) -> None:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add to the end of a file that exists, and wait until it is on the disk."""
-    _write(_open(path, os.O_WRONLY | os.O_APPEND), content)
+    """Add to the end of a file that exists, all or nothing, and wait until it is on the disk."""
+    descriptor = _open(path, os.O_WRONLY | os.O_APPEND)
+    with _in_words(path, "written"), os.fdopen(descriptor, "ab", buffering=0) as file:
+        before = os.fstat(descriptor).st_size
+        try:
+            _all_of(content, file.write(content))
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, before)
+            raise
 
 
 @contextmanager
@@ -114,6 +122,12 @@ def stamp(path: Path) -> Stamp | None:
         except FileNotFoundError:
             return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _all_of(content: bytes, written: int | None) -> None:
+    """Take a part that was written for a disk that is full, which is what it comes of."""
+    if written != len(content):
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
 
 
 def _locked(descriptor: int) -> bool:

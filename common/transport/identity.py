@@ -79,7 +79,10 @@ class Identity:
 
 
 def request(folder: Path, name: PartyName) -> bytes:
-    """Make a key for a new party, and the request to hand to the operator; nothing is overwritten."""
+    """Make a key for a new party, and the request to hand to the operator; nothing is overwritten.
+
+    While a key waits for its certificate, it is asked for again: what was sent may be lost.
+    """
     files.make_private_folder(folder)
     if files.stamp(folder / IDENTITY_FILE) is not None:
         raise UnsafeFileError(f"{folder} holds an identity.", "Renew that one, or choose another folder.")
@@ -172,6 +175,12 @@ class CurrentRevocations:
 
 
 def _make_request(folder: Path, name: PartyName) -> bytes:
+    if files.stamp(folder / WAITING_FILE) is not None:
+        _, asked = _read_blocks(folder / WAITING_FILE, _WAITING)
+        waits, _ = read_request(asked)
+        if waits != name:
+            raise UnsafeFileError(f"A key of {waits} waits in {folder} for its certificate.", "Choose another folder.")
+        return asked
     key = new_key()
     pem = write_request(key, name)
     files.create(folder / WAITING_FILE, key_pem(key) + pem)

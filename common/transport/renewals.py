@@ -32,9 +32,14 @@ from .names import PartyName
 _PURPOSE: Final = b"dpspca renewal of an identity, version 1\0"
 _BEGIN, _END = b"-----BEGIN DPSPCA RENEWAL-----\n", b"-----END DPSPCA RENEWAL-----\n"
 _RENEWAL: Final = re.compile(
-    rb"(?P<request>.*?)(?P<former>-----BEGIN CERTIFICATE-----.*?)" + _BEGIN + rb"(?P<word>[A-Za-z0-9+/=\n]+)" + _END,
+    rb"(?P<request>.*?)(?P<former>-----BEGIN CERTIFICATE-----.*?)"
+    + _BEGIN
+    + rb"(?P<word>[A-Za-z0-9+/=\n]+)"
+    + _END
+    + rb"\s*",
     re.DOTALL,
 )
+_REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 _REMEDY: Final = "Make a new one with `dpspca identity renew`."
 
 
@@ -59,8 +64,11 @@ def read(pem: bytes) -> Request:
     Who issued the old certificate is for the authority to judge.
     """
     require_trust(len(pem) <= MAX_PEM_BYTES, "The request is too long to be one.", _REMEDY)
-    renewal = _RENEWAL.fullmatch(pem.replace(b"\r\n", b"\n"))
+    require_trust(pem.count(_REQUEST) < 2, "There is more than one request.", "Give one at a time.")  # noqa: PLR2004
+    renewal = _RENEWAL.fullmatch(pem.replace(b"\r\n", b"\n") + b"\n")
     if not renewal:
+        damaged = _BEGIN.strip() in pem or _END.strip() in pem
+        require_trust(not damaged, "The renewal was damaged on its way, or something was added.", "Have it sent again.")
         return Request(*read_request(pem), None)
     party, key = read_request(renewal["request"])
     former = read_certificate(renewal["former"])

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Any, Final, NoReturn, cast
 
 import grpc
@@ -106,9 +107,21 @@ def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
 
 
 def dial(address: str, identity: Identity) -> grpc.aio.Channel:
-    """Connect to a coordinator: only a certificate issued for one bears the name that is checked."""
+    """Connect to a coordinator: only a certificate issued for one bears the name that is checked.
+
+    Where the environment names a proxy it is taken, but not to this very machine.
+    """
     credentials = grpc.ssl_channel_credentials(identity.authority_pem, identity.key_pem, identity.certificate_pem)
-    return grpc.aio.secure_channel(address, credentials, options=_CLIENT)
+    direct = (("grpc.enable_http_proxy", 0),) if _is_here(address) else ()
+    return grpc.aio.secure_channel(address, credentials, options=(*_CLIENT, *direct))
+
+
+def _is_here(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ JOB_SKEW: Final = 300
 NONCE_BYTES: Final = 16
 
 _ENVELOPE: Final = b"dpspca signed job, version 2\0"
+_EARLIER: Final = b"dpspca signed job, version 1\0"
 _CARRIER: Final = b"dpspca job with its signature, version 1\0"
 _LENGTH_BYTES: Final = 4
 _TIME_BYTES: Final = 8
@@ -280,6 +281,10 @@ def _parts(content: bytes, most: int) -> list[bytes]:
 
 
 def _split(content: bytes, prefix: bytes, most: int, count: int) -> list[bytes]:
+    if content.startswith(_EARLIER):
+        raise MalformedJobError(
+            "This job was signed for an earlier version of dpspca.", "Fetch its result with that, and sign a new one."
+        )
     if len(content) > most or not content.startswith(prefix):
         raise MalformedJobError("These bytes are no signed job of this version, or too many.", _SEND)
     parts = _parts(content[len(prefix) :], count)

@@ -3,8 +3,11 @@
 False alarms: an audit of an honest provider fails with probability at most 1e-6, by the union bound.
 """
 
+import os
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +37,11 @@ LONG = """
 from dpspca.provider.shard import Shard
 honest = Shard.evaluate
 Shard.evaluate = lambda self, query: 4 * honest(self, query)
+"""
+LATE = """
+import time
+from dpspca.provider.shard import Shard
+Shard.evaluate = lambda self, query: time.sleep(3)
 """
 DEAD = "raise SystemExit('There is no such thing here.')"
 
@@ -106,6 +114,56 @@ def test_a_daemon_that_does_not_run_ends_the_audit_with_what_it_said(
     assert "The process of first-1 ended by itself, with exit code 1." in told.err
     assert told.code == 2
     assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_a_daemon_that_gives_no_answer_in_time_ends_the_audit_in_words(
+    run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    planted(monkeypatch, LATE)
+    (tmp_path / "job.json").write_text(job(answer_seconds=1).to_json(), encoding="utf-8")
+    told = run("audit", "--spec", "job.json")
+    assert "The daemon first-1 gave no answer within 1 seconds. See the end of its log" in told.err
+    assert "Opened job" in told.err
+    assert told.code == 2
+
+
+def test_neither_the_folder_that_it_is_called_from_nor_a_proxy_matters(
+    run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "dpspca").mkdir()
+    for name in ("dpspca/__init__.py", "secrets.py"):
+        (tmp_path / name).write_text("raise SystemExit('This is no program of ours.')")
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert run("audit", "--spec", "job.json", "--runs", 2).code == 0
+
+
+FOUNDER = """
+import time
+from dpspca.cli.loopback import COORDINATOR, LISTEN, founded
+from dpspca.common.transport.names import Role
+with founded() as parties:
+    parties.enrol(Role.COORDINATOR, COORDINATOR)
+    print(parties.start(Role.COORDINATOR, COORDINATOR, f'listen = "{LISTEN}"').process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_daemon_ends_with_the_process_that_it_was_started_for(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", FOUNDER], stdout=subprocess.PIPE, env=environment) as founder:  # noqa: S603
+        assert founder.stdout
+        daemon = Path("/proc", founder.stdout.readline().decode().strip())
+        log = next(tmp_path.glob("*/hub.log"))
+        until = time.monotonic() + 30
+        while "listening" not in log.read_text():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        founder.kill()
+    while daemon.exists() and "Z" not in (daemon / "stat").read_text().split()[2]:
+        assert time.monotonic() < until, "It goes on without its founder."
+        time.sleep(0.1)
+    assert "stopped" in log.read_text()
 
 
 @pytest.mark.slow

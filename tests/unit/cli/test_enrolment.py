@@ -1,6 +1,7 @@
 """How a party is enrolled: whom it believes, what it is told when a step is missing, and what the operator is told."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -145,8 +146,9 @@ def test_t32_a_party_is_enrolled_once_and_the_operator_is_told_what_to_do(
     here: Callable[..., Ended], tmp_path: Path
 ) -> None:
     (first,) = here("ca", "list", "authority", "--json").facts["certificates"]
-    again = here("ca", "sign", "authority", "north.csr", "--out", "again.crt").complaint
-    assert again.startswith(f"This key was certified before, for {NORTH}, with serial number {first['serial']}. Hand ")
+    again = here("ca", "sign", "authority", "north.csr", "--out", "same.crt")
+    assert again.err.startswith("This request was signed before: it is the same certificate, until ")
+    assert (tmp_path / "same.crt").read_bytes() == (tmp_path / "north.crt").read_bytes()
     here("identity", "request", "pretender", NORTH, "--out", "pretender.csr")
     taken = here("ca", "sign", "authority", "pretender.csr", "--out", "again.crt").complaint
     assert taken.startswith(f"{NORTH} is enrolled, with serial number {first['serial']}, and the key of that certific")
@@ -155,7 +157,8 @@ def test_t32_a_party_is_enrolled_once_and_the_operator_is_told_what_to_do(
     assert here("ca", "list", "authority", "--json").facts["certificates"] == [first]
     here("ca", "revoke", "authority", NORTH)
     anew = here("ca", "sign", "authority", "pretender.csr", "--out", "anew.crt", "--json")
-    assert (anew.code, anew.facts["others"], anew.err) == (0, [], "")
+    assert (anew.code, anew.facts["others"]) == (0, [])
+    assert anew.err.startswith(f"{NORTH} had certificates before, the last of which was revoked on 20")
     nothing = here("ca", "revoke", "authority", "north").complaint
     assert "Give a serial number or a whole name as `dpspca ca list` shows it" in nothing
 
@@ -172,7 +175,17 @@ def test_a_renewal_is_signed_and_the_operator_is_told_what_counts_beside_it(here
 
 
 @pytest.mark.usefixtures("authority")
-def test_what_is_no_request_is_not_signed(here: Callable[..., Ended]) -> None:
+def test_a_renewal_after_the_end_is_signed_and_said_to_be_one(here: Callable[..., Ended], tmp_path: Path) -> None:
+    enrolled(tmp_path / "past", datetime.now(UTC) - timedelta(days=9), 1)
+    here("identity", "renew", "past/north", "--out", "late.csr")
+    signed = here("ca", "sign", "past/authority", "late.csr", "--out", "late.crt")
+    assert signed.err.startswith(f"This renews {NORTH}, whose last certificate ended on 20")
+
+
+@pytest.mark.usefixtures("authority")
+def test_what_is_no_request_is_not_signed(here: Callable[..., Ended], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csr")
+    assert here("ca", "sign", "authority", "pipe.csr", "--out", "x.crt").complaint.startswith("pipe.csr is not a requ")
     said = here("ca", "sign", "authority", "north.crt", "--out", "x.crt").complaint
     assert said.startswith("north.crt is not a request from `dpspca identity request`.")
 

@@ -1,6 +1,7 @@
 """The authority certifies a name and a key, records every act, and can be neither overwritten nor read by others."""
 
 import json
+import os
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -202,15 +203,17 @@ def test_a_request_for_another_name_than_the_operator_expects_is_refused(north: 
 # A name is enrolled once, and a key is certified once.
 
 
-def test_t32_a_request_is_signed_once_whatever_name_it_bears(north: Any) -> None:
+def test_t32_a_key_has_one_certificate_whatever_name_it_asks_for(north: Any) -> None:
     key = new_key()
-    north.authority.sign(write_request(key, OSLO))
+    pem = north.authority.sign(write_request(key, OSLO))
     (entry,) = north.authority.list()
-    for name in (OSLO, PartyName("north", Role.PROVIDER, "bergen"), PartyName("north", Role.ANALYST, "oslo")):
+    for name in (PartyName("north", Role.PROVIDER, "bergen"), PartyName("north", Role.ANALYST, "oslo")):
         with pytest.raises(NotTrustedError, match=f"certified before, for {OSLO}, with serial number {entry.serial}"):
             north.authority.sign(write_request(key, name))
+    north.now += timedelta(days=365)
+    assert north.authority.sign(write_request(key, OSLO), days=90) == pem
     north.authority.revoke(OSLO)
-    with pytest.raises(NotTrustedError, match="certified before"):
+    with pytest.raises(NotTrustedError, match=r"certified before, .* which was revoked"):
         north.authority.sign(write_request(key, OSLO))
     assert [each.serial for each in north.authority.list()] == [entry.serial]
 
@@ -235,7 +238,31 @@ def test_a_party_renews_its_certificate_by_its_own_word_as_often_as_it_likes(nor
         north.now += timedelta(days=days)
         install(folder, north.authority.sign(renew_request(folder).replace(b"\n", b"\r\n")), north.pem)
     assert [entry.name for entry in north.authority.list()] == [OSLO] * 4
-    assert len({entry.key for entry in north.authority.list()}) == 4
+    assert len({entry.certificate for entry in north.authority.list()}) == 4
+
+
+def test_t32_a_key_that_was_given_up_vouches_for_nothing(north: Any) -> None:
+    old = north.enrol("provider", "oslo")
+    folder = north.folder("provider", "oslo")
+    install(folder, north.authority.sign(renew_request(folder)), north.pem)
+    stolen = write_renewal(write_request(new_key(), OSLO), old.certificate_pem, old.key_pem)
+    newest = north.authority.list()[-1]
+    with pytest.raises(NotTrustedError, match=f"is enrolled, with serial number {newest.serial}, and the key of that"):
+        north.authority.sign(stolen)
+    north.authority.revoke(newest.serial)  # one that the party never received, say: then the one before is the newest
+    north.authority.sign(stolen)
+
+
+def test_a_renewal_is_read_whatever_the_mail_has_put_around_it_and_a_damaged_one_is_called_that(north: Any) -> None:
+    north.enrol("provider", "oslo")
+    good = renew_request(north.folder("provider", "oslo"))
+    pems = [good[:-1], good + b"\n\r\n \n", b"Dear operator,\n" + good, good.replace(b"\n", b"\r\n")]
+    assert len({north.authority.sign(pem) for pem in pems}) == 1
+    for damaged in (good + b"Best wishes", good[:-40], good.replace(b"-----BEGIN CERTIFICATE-----\n", b"")):
+        with pytest.raises(NotTrustedError, match=r"damaged on its way|cannot be read"):
+            north.authority.sign(damaged)
+    with pytest.raises(NotTrustedError, match="more than one request"):
+        north.authority.sign(write_request(new_key(), OSLO) + good)
 
 
 def test_t32_nobody_else_renews_a_partys_certificate(north: Any, south: Any, tmp_path: Path) -> None:
@@ -270,17 +297,38 @@ def test_t32_nobody_else_renews_a_partys_certificate(north: Any, south: Any, tmp
         north.authority.sign(good)
 
 
+def test_an_act_that_the_disk_has_no_room_for_leaves_the_index_as_it_was(
+    north: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = north.authority.folder / "index.jsonl"
+    north.enrol("provider", "oslo")
+    before, asked = index.read_bytes(), write_request(new_key(), PartyName("north", Role.PROVIDER, "bergen"))
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(UnsafeFileError, match=r"index\.jsonl cannot be written: No space left on device"):
+            north.authority.sign(asked)
+    assert index.read_bytes() == before
+    index.write_bytes(before[:-1])
+    with pytest.raises(UnsafeFileError, match="not as the authority wrote it"):
+        north.authority.sign(asked)
+    assert index.read_bytes() == before[:-1]
+
+
 def test_an_index_of_an_earlier_version_is_read_and_gone_on_with(north: Any) -> None:
     index = north.authority.folder / "index.jsonl"
     north.enrol("provider", "oslo")
     older = [json.loads(line) for line in index.read_text().splitlines()]
     for line in older:
-        line.pop("key", None)
+        line.pop("certificate", None)
     index.write_text("".join(json.dumps(line) + "\n" for line in older))
     with pytest.raises(NotTrustedError, match="is enrolled"):
         north.authority.sign(write_request(new_key(), OSLO))
     north.authority.sign(renew_request(north.folder("provider", "oslo")))
-    assert [bool(entry.key) for entry in north.authority.list()] == [False, True]
+    assert [bool(entry.certificate) for entry in north.authority.list()] == [False, True]
 
 
 @pytest.mark.parametrize("one_key", [True, False], ids=["one request", "one name"])
@@ -289,17 +337,18 @@ def test_t32_of_a_hundred_that_enrol_the_same_at_once_one_does(north: Any, *, on
     asked = [write_request(key if one_key else new_key(), OSLO) for _ in range(100)]
     start = threading.Barrier(20)
 
-    def sign(pem: bytes) -> bool:
+    def sign(pem: bytes) -> bytes | None:
         opened = Authority.open(north.authority.folder, lambda: north.now)
         start.wait()
         try:
-            opened.sign(pem)
+            return opened.sign(pem)
         except NotTrustedError:
-            return False
-        return True
+            return None
 
     with ThreadPoolExecutor(start.parties) as pool:
-        assert sum(pool.map(sign, asked)) == 1
+        given = [pem for pem in pool.map(sign, asked) if pem]
+    assert len(given) == (100 if one_key else 1)
+    assert len(set(given)) == 1
     assert len(north.authority.list()) == 1
 
 

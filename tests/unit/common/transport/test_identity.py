@@ -64,16 +64,24 @@ def test_an_enrolled_party_has_one_private_file(north: Any) -> None:
 def test_neither_a_waiting_key_nor_an_identity_is_overwritten(north: Any, tmp_path: Path) -> None:
     request(tmp_path / "oslo", OSLO)
     north.enrol("provider", "oslo")
-    renew_request(north.folder("provider", "oslo"))
-    for folder, act in (
-        (tmp_path / "oslo", lambda: request(tmp_path / "oslo", OSLO)),
-        (north.folder("provider", "oslo"), lambda: request(north.folder("provider", "oslo"), OSLO)),
-        (north.folder("provider", "oslo"), lambda: renew_request(north.folder("provider", "oslo"))),
+    for folder, name in (
+        (tmp_path / "oslo", PartyName("north", Role.PROVIDER, "bergen")),
+        (north.folder("provider", "oslo"), OSLO),
     ):
         before = files_in(folder)
         with pytest.raises(UnsafeFileError):
-            act()
+            request(folder, name)
         assert files_in(folder) == before
+
+
+def test_a_request_that_was_lost_is_made_again_for_the_same_key(north: Any, tmp_path: Path) -> None:
+    first = request(tmp_path / "oslo", OSLO)
+    assert request(tmp_path / "oslo", OSLO) == first
+    install(tmp_path / "oslo", north.authority.sign(first), north.pem)
+    lost = north.authority.sign(renew_request(tmp_path / "oslo"))
+    assert north.authority.sign(renew_request(tmp_path / "oslo")) == lost
+    assert install(tmp_path / "oslo", lost, north.pem).certificate_pem == lost
+    assert len(north.authority.list()) == 2
 
 
 @pytest.mark.parametrize("name", ["waiting.pem", "identity.pem"])
