@@ -28,6 +28,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from .analysts import RESULT_BYTES, AnalystService
 from .journal import Journal, JournalError
 from .keeper import Keeper
+from .receiving import Receiving
 from .roster import Roster
 from .sqlite_journal import PassingJournal
 from .streams import HEARTBEAT_SECONDS, ProviderService
@@ -54,6 +55,8 @@ MAX_HEALTH_WATCHES: Final = 16
 """Streams on which one party watches the coordinator's health at once."""
 
 SERVICES: Final = ("dpspca.v1.ProviderService", "dpspca.v1.AnalystService")
+
+_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 RETRY_SECONDS: Final = 1.0
 """Between two attempts of a standby to take the journal over."""
@@ -85,7 +88,7 @@ class Coordinator:
         self._analysts = AnalystService(door, self.roster, self._keeper, identity, result_bytes)
         self._health = _Health(rpc.Doorkeeper(*everybody), self.roster)
         self._watching: asyncio.Task[None] | None = None
-        self._server = rpc.server()
+        self._server = rpc.server(Receiving(rpc.Doorkeeper(*everybody), _name_of))
         providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.ended)
         envelopes.serve(providers, self._server)
         pb_grpc.add_AnalystServiceServicer_to_server(self._analysts, self._server)
@@ -159,6 +162,12 @@ class Coordinator:
     async def _rest(self) -> None:
         await self._analysts.stop()
         await self.roster.dismiss()
+
+
+def _name_of(path: str) -> str:
+    """Give a method its name in the list of who may call what."""
+    service, _, method = path.lstrip("/").partition("/")
+    return f"Health.{method}" if service == _HEALTH else method
 
 
 @dataclass(frozen=True)

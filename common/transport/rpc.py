@@ -64,9 +64,9 @@ CONNECTED: Final = "dpspca.v1.ProviderService/"
 _log = logging.getLogger(__name__)
 
 
-def server() -> grpc.aio.Server:
+def server(*interceptors: "grpc.aio.ServerInterceptor[Any, Any]") -> grpc.aio.Server:
     """Make a server with our limits."""
-    return grpc.aio.server(options=_SERVER, maximum_concurrent_rpcs=MAX_CALLS)
+    return grpc.aio.server(interceptors=interceptors, options=_SERVER, maximum_concurrent_rpcs=MAX_CALLS)
 
 
 def server_credentials(identity: Callable[[], Identity]) -> grpc.ServerCredentials:

@@ -17,6 +17,7 @@ import grpc.aio
 import pytest
 import town as towns
 from puppets import OFFER, Puppet, line, puppet, reissued
+from raw import connected
 from town import Running, Town, federation, now
 
 from dpspca.common.errors import InvalidParameterError
@@ -24,6 +25,8 @@ from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import COORDINATOR_HOST, Role
 from dpspca.common.transport.proof import new_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server import service
+from dpspca.server.receiving import Receiving
 from dpspca.server.service import ALLOWED, MAX_HEALTH_WATCHES, Coordinator
 from dpspca.server.streams import MAX_UNGREETED
 
@@ -105,11 +108,55 @@ def test_t33_a_method_is_for_its_roles_and_for_nobody_else(town: Town, role: Rol
     among(town, scene)
 
 
-@pytest.mark.parametrize("path", ["/dpspca.v1.AnalystService/Everything", "/grpc.health.v1.Health/List", "/x/y", "/"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dpspca.v1.AnalystService/Everything",
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        "/x/y",
+        "/",
+    ],
+)
 def test_a_method_that_nobody_wrote_is_none(town: Town, path: str) -> None:
     async def scene(running: Running) -> None:
         code = await judged(running, town.identity(Role.ANALYST, "bea"), path)
         assert code is grpc.StatusCode.UNIMPLEMENTED
+
+    among(town, scene)
+
+
+def test_t35_a_request_that_takes_too_long_to_arrive_is_given_up(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "Receiving", partial(Receiving, seconds=0.3))
+
+    async def scene(running: Running) -> None:
+        bea = town.identity(Role.ANALYST, "bea")
+        slow = await connected(running.coordinator.address, bea, town.folder)
+        listening = asyncio.create_task(slow.listen())
+        await slow.begin("/dpspca.v1.AnalystService/Submit", 3, 100, 0.1)
+        assert not slow.ended
+        await asyncio.sleep(1)
+        assert slow.ended == {1, 3, 5}
+        listening.cancel()
+        slow.writer.close()
+
+    among(town, scene)
+
+
+def test_a_call_without_a_request_is_refused(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
+            call = channel.stream_unary("/dpspca.v1.AnalystService/Submit")(iter(()))
+            with pytest.raises(grpc.aio.AioRpcError, match="A call without a request"):
+                await call
+
+    among(town, scene)
+
+
+def test_a_method_that_is_not_listed_is_refused_to_everybody(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        code = await judged(running, town.identity(Role.ANALYST, "bea"), "/grpc.health.v1.Health/List")
+        assert code is grpc.StatusCode.PERMISSION_DENIED
 
     among(town, scene)
 
