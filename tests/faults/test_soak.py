@@ -1,0 +1,19 @@
+"""What `make soak` runs, a thousand rounds of it: too few to tell how memory grows, enough for all else it looks at."""
+
+import asyncio
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+SOAK = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("soak.py"))))
+ROUNDS = 1000
+
+
+@pytest.mark.slow
+def test_a_thousand_rounds_leave_nothing_amiss(tmp_path: Path) -> None:
+    report = asyncio.run(SOAK.soak(tmp_path, ROUNDS))
+    assert report["rounds"] >= ROUNDS
+    assert set(report["after_warm_up"]) == {"hub", *SOAK.SITES}
+    assert [found for found in report["problems"] if "memory grows" not in found] == []
