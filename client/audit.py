@@ -318,7 +318,7 @@ def _judges_of_relations(residuals: Sequence[FloatArray]) -> Iterator[Judge]:
 def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side, others: _Side) -> Iterator[Judge]:
     """Project answers with Gaussian noise on the line between the exact ones: one by one and, as an attacker, all."""
     total: list[FloatArray] = [np.zeros(len(side.given[0])) for side in (some, others)]
-    squared = 0.0
+    squared, angles = 0.0, list[FloatArray]()
     for at in noisy:
         one, other, event, std = some.exact[at], others.exact[at], plan[at].event, plan[at].noise_std
         if one is None or other is None or event is None or not (one != other).any():
@@ -327,12 +327,16 @@ def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side,
         length = float(np.linalg.norm(moved))
         first, second = ((side.given[at] - other) @ (moved / length) / std for side in (some, others))
         yield partial(audits.told_apart, f"neighbours told apart by '{plan[at].name}'", first, second, _mu(event))
+        if std >= WIDE and moved.size > 1:
+            angles += [audits.angles_as_normal(_residuals(plan[at], side, at), moved) for side in (some, others)]
         squared += (length / std) ** 2
         total = [sum_so_far + length / std * each for sum_so_far, each in zip(total, (first, second), strict=True)]
     if squared:
         first, second = (each / math.sqrt(squared) for each in total)
         allowed = compose(events(plan)).gdp_bound
         yield partial(audits.told_apart, "neighbours told apart by all answers", first, second, allowed)
+    if angles:
+        yield partial(audits.width, "angle of the noise to the line between the neighbours", np.concatenate(angles))
 
 
 def _mu(event: Event) -> float:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, chdtr, chdtrc, chdtri, ndtr, ndtri, ndtri_exp
+from scipy.special import betainc, betaincinv, chdtr, chdtrc, chdtri, ndtr, ndtri, ndtri_exp
 
 from dpspca.common.arrays import FloatArray
 
@@ -161,6 +161,19 @@ def _seen(some: _Count, others: _Count, delta: float) -> float:
     """Give the epsilon that the frequencies suggest."""
     frequency, other = some[0] / some[1], max(others[0], 1) / others[1]
     return math.log((frequency - delta) / other) if frequency > delta else -math.inf
+
+
+def angles_as_normal(residuals: FloatArray, direction: FloatArray) -> FloatArray:
+    """Turn the angles of residuals, a row each, to a direction into numbers that are normal if no angle is preferred.
+
+    Of a vector whose direction is uniform in n dimensions the cosine c of its angle to any line has (1 + c)/2 follow
+    Beta((n - 1)/2, (n - 1)/2); the distribution function of that makes it uniform, and a normal quantile normal. How
+    long the vectors are plays no part: noise of the right width that avoids a direction shows here.
+    """
+    cosines = residuals @ direction / (np.linalg.norm(residuals, axis=1) * np.linalg.norm(direction))
+    half = (direction.size - 1) / 2
+    normal: FloatArray = ndtri(np.clip(betainc(half, half, (1 + cosines) / 2), 2.0**-53, 1 - 2.0**-53))
+    return normal
 
 
 def laplace_as_normal(residuals: NDArray[np.int64], scale: float, uniforms: FloatArray) -> FloatArray:

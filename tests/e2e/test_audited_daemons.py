@@ -78,7 +78,7 @@ def test_the_command_says_what_was_tried_and_what_each_test_would_have_found(
     told = run("audit", "--spec", "job.json", "--runs", 30)
     assert told.code == 0
     assert "30 jobs over each of two made-up data sets that differ in one row" in told.out
-    assert "All 10 tests passed." in told.out
+    assert "All 11 tests passed." in told.out
     assert "would notice 0.9" in told.out
     assert "jobs answered 6 of 60\n" in told.err
     assert "jobs answered 60 of 60\n" in told.err

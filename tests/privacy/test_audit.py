@@ -167,6 +167,25 @@ def test_noise_narrow_in_one_round_alone_is_caught(monkeypatch: pytest.MonkeyPat
     assert "width of the noise on 'round 1 of 2'" in {each.name for each in found.findings if each.passed}
 
 
+def test_noise_that_avoids_the_direction_of_the_neighbour_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As wide as planned in all, and half as wide along the one line that matters."""
+    what, honest = job(), auditing._residuals
+
+    def flattened(step: Any, side: Any, at: int) -> np.ndarray:
+        noise = honest(step, side, at)
+        exact = sides[0].exact[at] - sides[1].exact[at]
+        line = exact / np.linalg.norm(exact)
+        less = noise - 0.5 * np.outer(noise @ line, line)
+        return less * np.linalg.norm(noise, axis=1, keepdims=True) / np.linalg.norm(less, axis=1, keepdims=True)
+
+    sides: list[Any] = []
+    made = auditing._side
+    monkeypatch.setattr(auditing, "_side", lambda *given: sides.append(made(*given)) or sides[-1])
+    monkeypatch.setattr(auditing, "_residuals", flattened)
+    found = [each.name for each in audit(what).findings if not each.passed]
+    assert found == ["angle of the noise to the line between the neighbours"]
+
+
 def test_noise_of_another_shape_and_the_planned_width_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     class Pointed:
         @staticmethod
@@ -233,6 +252,9 @@ def test_an_answer_of_another_length_is_refused() -> None:
 TESTS: dict[str, Callable[[np.ndarray, np.ndarray, float], Finding]] = {
     "width": lambda some, _, level: audits.width("", some, level),
     "shape": lambda some, _, level: audits.shape("", some, level),
+    "angles": lambda some, _, level: audits.width(
+        "", audits.angles_as_normal(some.reshape(-1, 8), np.arange(8.0)), level
+    ),
     "unrelated": lambda some, others, level: audits.unrelated("", some, others, level),
     "told apart": lambda some, others, level: audits.told_apart("", some[:200], others[:200] + 1.0, 1.0, level),
     "outdone": lambda some, others, level: audits.outdone("", some > 0.25, others > 0.25, (0.0, 0.0), level),
