@@ -54,7 +54,7 @@ def test_t27_t28_what_colluders_can_work_out_of_the_others_answer_passes_as_that
     """False alarm 1e-6: of the whole audit. It would find noise that parties share: a test of width says how much."""
     found = audit(JOB, opening=colluding)
     assert found.passed, [each for each in found.findings if not each.passed]
-    widths = [each for each in found.findings if each.kind is Kind.WIDTH]
+    widths = [each for each in found.findings if each.name.startswith("width ")]
     assert len(widths) == sum(step.event is not None for step in catalogue.plan(JOB)) + 1
     assert all(each.catches is not None and each.catches > PARTIES**-0.5 for each in widths)
 

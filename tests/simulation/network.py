@@ -1,5 +1,7 @@
 """The network of a universe: connections that delay what is sent, lose it, break, or fall silent on one side.
 
+While a provider is cut off, nothing that is sent or on its way arrives, and nobody is told.
+
 gRPC keeps the order of a stream. Somebody in between who is broken, or means ill, may not: a message can be lost alone,
 come once more after a while, or overtake others and be overtaken.
 """
@@ -43,6 +45,8 @@ class Direction:
         if universe.happens(universe.weather.loss):
             self._connection.break_()
             return
+        if universe.is_cut_off(self._connection.name):
+            return
         for moment in self._arrivals(universe.chance, message):
             asyncio.get_running_loop().call_at(moment, self._arrive, message)
 
@@ -66,6 +70,8 @@ class Direction:
         return [moment] * (1 + twice)
 
     def _arrive(self, message: Any) -> None:
+        if self._connection.universe.is_cut_off(self._connection.name):
+            return
         self._connection.universe.note(self._connection.name, message)
         self._arrived.put_nowait(message)
 

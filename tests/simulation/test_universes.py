@@ -32,7 +32,7 @@ from dpspca.provider.ledger import Bookkeeper, MemoryLedger
 from dpspca.server.conductor import Conductor
 from dpspca.server.sql_journal import SqlJournal
 
-ACCIDENTS = {"death", "power cut", "fault", "meddling", "hung up"}
+ACCIDENTS = {"death", "power cut", "fault", "meddling", "hung up", "partition"}
 WITH_AND_WITHOUT_DISKS = [replace(WORST, disks=share) for share in (0.0, 1.0)]
 
 
@@ -86,6 +86,13 @@ def test_the_invariants_hold_in_every_weather(inhabitants: Inhabitants, weather:
     assert found.keys() >= {*ACCIDENTS, "disks", "cancelled"}
     assert found["death"] > 10
     assert found["done"] > 10
+
+
+def test_partitions_that_last_break_no_law_and_jobs_that_can_wait_are_done(inhabitants: Inhabitants) -> None:
+    """Nothing else goes wrong here: what fails, fails for somebody was away for too long."""
+    found = require_all(inhabitants, replace(FAIR, partition=0.5), range(20))
+    assert found["partition"] > 100
+    assert found["done"] > found["failed"] > 0
 
 
 @pytest.fixture

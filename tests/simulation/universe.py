@@ -27,6 +27,7 @@ from homes import Inheritance, JournalHome, JournalInMemory, JournalOnDisk, Ledg
 from inhabitants import DIMENSION, SITES, Inhabitants
 from lives import JOURNAL_STEPS, LEDGER_STEPS, Death, Life, Mortal, ended
 from network import Connection, ConnectionBrokenError, Direction
+from partitions import partitions
 from weather import Weather
 
 from dpspca.common.errors import DpspcaError
@@ -68,7 +69,9 @@ class Site(Daemon):
         self._universe = universe
 
     async def _serve(self) -> None:
-        connection = Connection(self._universe, self._settings.identity().name)
+        me = self._settings.identity().name
+        self._universe.require_reach(me)
+        connection = Connection(self._universe, me)
         conversation = Conversation(self._settings, self._docket, self.connected)
         sending = asyncio.create_task(_pump(conversation.outbound(), connection.inward))
         serving = asyncio.create_task(self._universe.serve(connection))
@@ -145,6 +148,7 @@ class Universe:
         self.accidents: Counter[str] = Counter()
         self.skews = {name: self.chance.uniform(-weather.skew, weather.skew) for name in ("hub", "ada", *SITES)}
         self.purses = {name: Purse.drawn(self.chance, weather.scarce) for name in SITES}
+        self.partitions = partitions((*SITES, "ada", "bob"), seed, weather)
         self.homes: list[Home] = []
         self.ledgers: Mapping[str, LedgerHome] = {name: LedgerInMemory() for name in SITES}
         self.journal: JournalHome = JournalInMemory()
@@ -178,6 +182,19 @@ class Universe:
         """Note an accident."""
         self.accidents[what] += 1
         self.trace.update(f"{asyncio.get_running_loop().time():.9f} {what}".encode())
+
+    def is_cut_off(self, name: PartyName) -> bool:
+        """Tell whether a provider or an analyst and the coordinator are apart now."""
+        partition = self.partitions.get(name.name)
+        found = partition is not None and partition.holds(asyncio.get_running_loop().time())
+        if found:
+            self.tell("partition")
+        return found
+
+    def require_reach(self, name: PartyName) -> None:
+        """Refuse a party that is cut off."""
+        if self.is_cut_off(name):
+            raise ConnectionBrokenError("The coordinator cannot be reached.", "Try again.")
 
     def clock(self, name: str) -> datetime:
         seconds = asyncio.get_running_loop().time() + self.skews[name]
@@ -289,6 +306,13 @@ class Universe:
             return answer
 
     async def _call(self, call: str, request: Any, context: Call) -> pb.Job:
+        """Call, and hear the answer: what was asked is done whether it is heard or not."""
+        self.require_reach(context.name)
+        answer = await self._answer(call, request, context)
+        self.require_reach(context.name)
+        return answer
+
+    async def _answer(self, call: str, request: Any, context: Call) -> pb.Job:
         assert self._hub
         answering = getattr(self._hub.analysts, call)(request, context)
         if call != "Watch":

@@ -15,6 +15,8 @@ class Weather:
     """That a question is delivered twice."""
     meddling: float = 0.0
     """That a message, of either side, is lost alone, comes again later, or out of its order."""
+    partition: float = 0.0
+    """That a provider or an analyst is cut off from the coordinator once, for up to some minutes."""
     death: float = 0.0
     """That a party dies before or after a step of its ledger or journal."""
     slowest: float = 1.0
@@ -45,6 +47,7 @@ ILL = Weather(
     half_open=0.3,
     twice=0.1,
     meddling=0.003,
+    partition=0.05,
     death=0.02,
     slowest=2.0,
     skew=100.0,
@@ -62,6 +65,7 @@ WORST = Weather(
     half_open=0.5,
     twice=0.3,
     meddling=0.005,
+    partition=0.1,
     death=0.03,
     slowest=5.0,
     skew=250.0,
