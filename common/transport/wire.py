@@ -54,7 +54,7 @@ class Announcement:
     extent: Extent
     centred: bool = False
     threshold: float = 0.0
-    power: int = 1
+    power: int = 0
 
     @property
     def size(self) -> int:
@@ -147,8 +147,12 @@ class QuestionReader:
         if not self.complete:
             refuse(f"{self._received} of {self._announced.size} bytes arrived.", "Send the question whole.")
         if self._announced.kind in _BODIED:
-            return _BODIED[self._announced.kind].of_body(self._announced.extent, self._content.data)
-        return _READERS[self._announced.kind](self._announced, self._content.data, self._basis_hash.hexdigest())
+            made: RowQuery = _BODIED[self._announced.kind].of_body(self._announced.extent, self._content.data)
+        else:
+            made = _READERS[self._announced.kind](self._announced, self._content.data, self._basis_hash.hexdigest())
+        if announce(made) != self._announced:
+            refuse("The announcement says more than its question.", "Announce it in its one form.")
+        return made
 
 
 class AnswerReader:

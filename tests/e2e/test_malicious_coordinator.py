@@ -5,6 +5,7 @@ is refused, and costs nothing.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -69,6 +70,42 @@ def test_t06_t08_t09_other_content_more_rounds_and_another_order_are_refused(tmp
         for position in (1, 2):
             assert (await stage.ask(carried, position, SPARSE)).answer.content
         assert (await stage.ask(carried, 3, SPARSE)).HasField("refusal")
+
+    play(tmp_path, scene)
+
+
+CHANGES: dict[str, list[Any]] = {
+    "kind": ["", "count", "CovarianceProduct", "x" * 999],
+    "dimension": [0, DIMENSION - 1, DIMENSION + 1, 2**32 - 1],
+    "columns": [0, 1, 3, 2**32 - 1],
+    "nonzero_rows": [1, DIMENSION - 1, DIMENSION + 1, 2**32 - 1],
+    "centred": [True],
+    "threshold": [1.0, -1.0, math.inf, math.nan],
+    "power": [1, 2**32 - 1],
+    "block": [1, 2**32 - 1],
+    "blocks": [1, 2, 2**32 - 1],
+}
+"""Of what announces a question, other values than the one that is right."""
+
+
+def test_t06_a_question_with_any_field_changed_is_refused_before_it_is_answered_and_after(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        signed = stage.job()
+        assert (await stage.ask(signed.to_bytes(), 0, DENSE)).answer.content
+        paid = stage.ledger.standing(signed.job_id)
+        for position, query in enumerate((DENSE, SPARSE)):
+            for name, values in CHANGES.items():
+                for value in values:
+                    said = await stage.ask(signed.to_bytes(), position, query, **{name: value})
+                    assert said.HasField("refusal"), (position, name, value)
+        announced = {"position": 0, "kind": DENSE.kind, "dimension": DIMENSION, "columns": 2}
+        announced |= {"nonzero_rows": DENSE.extent.nonzero_rows, "signed_job": signed.to_bytes()}
+        for at in range(0, len(wire.content(DENSE)), 7):
+            content = bytearray(wire.content(DENSE))
+            content[at] ^= 0x81
+            assert (await stage.ask_in_bytes(bytes(content), **announced)).HasField("refusal"), at
+        assert stage.ledger.standing(signed.job_id) == paid
+        assert (await stage.ask(signed.to_bytes(), 1, SPARSE)).answer.content
 
     play(tmp_path, scene)
 

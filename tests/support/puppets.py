@@ -305,6 +305,8 @@ class Stage:
             "columns": extent.columns,
             "nonzero_rows": extent.nonzero_rows,
             "centred": announced.centred,
+            "threshold": announced.threshold,
+            "power": announced.power,
         } | changes
         return await self.ask_in_bytes(wire.content(query), signed_job=signed, **fields)
 
