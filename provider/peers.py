@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.transport import files
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.receipts import require_own
+from dpspca.common.transport.names import PartyName, Role, check_name
+from dpspca.common.transport.receipts import MAX_RECEIPT_BYTES, require_own
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 MOST_PEERS: Final = 128
@@ -33,6 +33,8 @@ class PeerReceipts:
         self._path = path
         self._lock = Lock()
         self._kept: dict[str, dict[str, pb.Receipt]] = {}
+        self._verified = False
+        """What was read is shown as it is, for others judge it; it is judged here before it stands against news."""
         for held in self._read():
             self._take(held)
 
@@ -44,6 +46,7 @@ class PeerReceipts:
     def keep(self, shown: Iterable[pb.HeldReceipt], me: PartyName, authority_pem: bytes) -> None:
         """Keep those that their providers signed and that say something new."""
         with self._lock:
+            self._drop_false(me, authority_pem)
             news = False
             for each in list(shown)[:MOST_PEERS]:
                 if self._is_news(each, me, authority_pem):
@@ -59,6 +62,14 @@ class PeerReceipts:
         except DpspcaError as problem:
             _log.warning("The receipts of other providers are not written down: %s", problem)
 
+    def _drop_false(self, me: PartyName, authority_pem: bytes) -> None:
+        """Forget what the file had that nobody signed: a spoilt number of entries would pass for the newest."""
+        for held in [] if self._verified else list(self._all()):
+            if not _is_true(held, me, authority_pem):
+                del self._kept[held.provider][held.receipt.ledger]
+        self._kept = {name: known for name, known in self._kept.items() if known}
+        self._verified = True
+
     def _is_news(self, held: pb.HeldReceipt, me: PartyName, authority_pem: bytes) -> bool:
         known = self._kept.get(held.provider, {})
         same = known.get(held.receipt.ledger)
@@ -66,12 +77,7 @@ class PeerReceipts:
             return False
         if not known and len(self._kept) >= MOST_PEERS:
             return False
-        try:
-            require_own(held.receipt, PartyName(me.federation, Role.PROVIDER, held.provider), authority_pem)
-        except DpspcaError as problem:
-            _log.warning("A receipt of another provider's is not kept: %s", problem)
-            return False
-        return True
+        return _is_true(held, me, authority_pem)
 
     def _take(self, held: pb.HeldReceipt) -> None:
         known = self._kept.setdefault(held.provider, {})
@@ -90,7 +96,32 @@ class PeerReceipts:
         """Read what was kept. Whatever else is in that file counts for nothing: witnesses are a help, not a duty."""
         try:
             content = files.read(self._path, private=True) if self._path and self._path.exists() else b""
-            return list(pb.HeldReceipts.FromString(content).held)[: MOST_PEERS * MOST_LEDGERS]
+            held = pb.HeldReceipts.FromString(content).held
         except (DecodeError, DpspcaError) as problem:
             _log.warning("The receipts of other providers in %s cannot be read: %s", self._path, problem)
             return []
+        kept = [each for each in held if _is_short(each)][: MOST_PEERS * MOST_LEDGERS]
+        if len(kept) < len(held):  # all of them go into one message
+            _log.warning(
+                "Of %d receipts in %s, %d are none, or too many.", len(held), self._path, len(held) - len(kept)
+            )
+        return kept
+
+
+def _is_short(held: pb.HeldReceipt) -> bool:
+    """Tell whether a receipt is no longer than any is, and of somebody who can have a name."""
+    try:
+        check_name("a provider", held.provider)
+    except DpspcaError:
+        return False
+    return held.receipt.ByteSize() <= MAX_RECEIPT_BYTES
+
+
+def _is_true(held: pb.HeldReceipt, me: PartyName, authority_pem: bytes) -> bool:
+    """Tell whether the provider that a receipt is about has signed it."""
+    try:
+        require_own(held.receipt, PartyName(me.federation, Role.PROVIDER, held.provider), authority_pem)
+    except DpspcaError as problem:
+        _log.warning("A receipt of another provider's is not kept: %s", problem)
+        return False
+    return True

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import signal
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,11 +25,15 @@ from hubs import (
 )
 from town import SHARDS, Town, spec
 
-from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError
+from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
+from dpspca.common.model import Model
 from dpspca.common.transport.signing import SignedJob
 
 WRITES = 8
 """Of one job: accepted, six questions, ended."""
+QUESTIONS = WRITES - 2
+OVER = QUESTIONS + 1
+"""The moment, counted in answers, at which the result is there too."""
 LASTS = 0.4
 """Seconds that an answer takes, where a job is to be met half-way."""
 
@@ -92,7 +97,38 @@ def test_killed_again_and_again_at_random_moments_it_gives_the_same_model(town: 
     asyncio.run(scenario())
 
 
-def test_a_journal_that_is_lost_costs_nobody_any_privacy(town: Town) -> None:
+async def reached(job: AsyncJob, moment: int) -> None:
+    """Wait until so many questions are answered, or the result is there."""
+    if moment == OVER:
+        await job.result()
+    else:
+        await answered(job, moment)
+
+
+async def require_same_or_over(work: Callable[[], Awaitable[Model]], last: int) -> None:
+    """Have the same model made again, or none where the providers may have been told that the job is over."""
+    try:
+        model = await patiently(work)
+    except JobFailedError as problem:
+        reason = str(problem)
+    else:
+        assert_undisturbed(model)
+        return
+    assert last >= QUESTIONS, reason
+    assert "This job is over here (done); it is not answered again." in reason
+
+
+def lose_journal(town: Town) -> None:
+    for file in town.folder.glob("journal.db*"):
+        file.unlink()
+
+
+MOMENTS = [each if each in {3, OVER} else pytest.param(each, marks=pytest.mark.slow) for each in range(OVER + 1)]
+"""Right after a job is accepted, after each answer, and after the result."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_journal_that_is_lost_costs_nobody_any_privacy(town: Town, moment: int) -> None:
     """The new one knows nothing; the providers send what they sent before, or refuse, and draw no noise anew."""
 
     async def scenario() -> None:
@@ -100,21 +136,14 @@ def test_a_journal_that_is_lost_costs_nobody_any_privacy(town: Town) -> None:
         await hub.start()
         async with around(town, hub, LASTS) as running:
             job = signed(town)
-            await answered(await submit(running, job), 3)
+            await reached(await submit(running, job), moment)
             await hub.kill()
-            for file in town.folder.glob("journal.db*"):
-                file.unlink()
+            lose_journal(town)
             await hub.start()
             assert await patiently(running.analyst.jobs) == []
-            assert_undisturbed(await (await submit(running, job)).result())
-            drawn = Counted.tally.drawn
-            await hub.kill()
-            for file in town.folder.glob("journal.db*"):
-                file.unlink()
-            await hub.start()
-            with suppress(JobFailedError):
-                assert_undisturbed(await (await submit(running, job)).result())
-            assert Counted.tally.drawn == drawn == await undisturbed_draws(town)
+            again = await submit(running, job)
+            await require_same_or_over(again.result, moment)
+            assert Counted.tally.drawn == await undisturbed_draws(town)
 
     asyncio.run(scenario())
 
@@ -129,26 +158,33 @@ async def undisturbed_draws(town: Town) -> int:
     return Counted.tally.drawn
 
 
-def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(town: Town) -> None:
+COPIES = [
+    (copied, lost) if (copied, lost) in {(1, 4), (0, OVER)} else pytest.param(copied, lost, marks=pytest.mark.slow)
+    for copied, lost in [(0, 1), *((each, 4) for each in range(4)), (4, 5), (5, QUESTIONS), (0, OVER), (5, OVER)]
+]
+"""After how many answers a copy of the journal is made, and when that copy takes the journal's place."""
+
+
+@pytest.mark.parametrize(("copied", "lost"), COPIES)
+def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(town: Town, copied: int, lost: int) -> None:
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
         async with around(town, hub, LASTS) as running:
             job = await submit(running, signed(town))
-            await answered(job, 1)
+            await answered(job, copied)
             await hub.kill()
             copies = [
                 shutil.copy(file, town.folder / f"copy-of-{file.name}") for file in town.folder.glob("journal.db*")
             ]
             await hub.start()
-            await patiently(lambda: answered(job, 4))
+            await patiently(lambda: reached(job, lost))
             await hub.kill()
-            for file in town.folder.glob("journal.db*"):
-                file.unlink()
+            lose_journal(town)
             for copy in copies:
                 shutil.move(copy, town.folder / Path(copy).name.removeprefix("copy-of-"))
             await hub.start()
-            assert_undisturbed(await patiently(job.result))
+            await require_same_or_over(job.result, lost)
             assert Counted.tally.drawn == await undisturbed_draws(town)
 
     asyncio.run(scenario())

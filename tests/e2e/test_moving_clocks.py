@@ -1,0 +1,225 @@
+"""A coordinator's clock, or an analyst's, that jumps while a job runs: the job ends, and costs what was answered."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+from town import SHARDS, Running, Town, federation, now, spec
+
+from dpspca.client.federation import AsyncFederation
+from dpspca.client.jobs import JobStatus
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import DpspcaError
+from dpspca.common.plan import NOTHING, prices
+from dpspca.common.spec import JobSpec
+from dpspca.common.transport.names import Role
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.moments import Integers
+from dpspca.server.journal import Journal
+
+JUMPS = [timedelta(hours=1), -timedelta(hours=1), timedelta(days=3652), -timedelta(days=3652)]
+PLAN = catalogue.plan(spec())
+QUESTIONS = len(PLAN)
+COSTS = (NOTHING, *prices(PLAN))
+"""Of as many questions."""
+HEARTBEAT = 1
+"""Seconds after which the coordinator judges by its clock who is connected."""
+PATIENCE = 15
+"""Seconds in which a job ends, whatever clocks say."""
+FINAL = {"done", "failed", "cancelled"}
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+@dataclass
+class Clock:
+    """A clock that can be wrong."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> datetime:
+        return now() + self.ahead
+
+
+class Watched(MemoryLedger):
+    """A ledger that does something before it stores an answer, and notes that it did."""
+
+    def __init__(self, before: Callable[[int], None]) -> None:
+        super().__init__()
+        self._before = before
+        self.kept: list[int] = []
+
+    def store(self, job: str, position: int, answer: Integers) -> None:
+        self._before(position)
+        super().store(job, position, answer)
+        self.kept.append(position)
+
+    def require_fair(self, job: str) -> None:
+        """Require that nothing was answered twice, and no more paid for than was answered, and one that was asked."""
+        assert self.kept == list(range(len(self.kept)))
+        known = self._books.jobs.get(job)
+        if known is None:
+            assert not self.kept
+            return
+        most = COSTS[min(len(self.kept) + 1, QUESTIONS)]
+        assert COSTS[len(self.kept)].units <= known.account.spent_units <= most.units
+        assert known.account.spent_units + known.account.reserved_units <= COSTS[QUESTIONS].units
+
+
+@dataclass
+class Place:
+    """A federation with a coordinator and an analyst whose clocks are the test's."""
+
+    running: Running
+    analyst: AsyncFederation
+    coordinators: Clock
+    analysts: Clock
+    spec: JobSpec
+    ledgers: dict[str, Watched] = field(default_factory=dict)
+
+    async def job_ends(self) -> JobStatus:
+        """Have a job done, ask for its result while clocks are wrong, and see how it ended when they are right."""
+        job = await self.analyst.submit(self.spec, "cohort", list(SHARDS))
+        async with asyncio.timeout(PATIENCE):
+            with suppress(DpspcaError):  # by a clock that is wrong nobody may be let in, and the job goes on
+                await job.result()
+            while not await self._is_over(job.name):  # noqa: ASYNC110  # it can tell nobody
+                await asyncio.sleep(0.02)
+            self.coordinators.ahead = self.analysts.ahead = timedelta()
+            ended = [state async for state in job.watch()][-1]
+        assert ended.state == "done" or (ended.state, bool(ended.reason)) == ("failed", True)
+        for ledger in self.ledgers.values():
+            ledger.require_fair(job.name)
+            assert ended.state == "failed" or ledger.kept == list(range(QUESTIONS))
+        return ended
+
+    async def _is_over(self, job: str) -> bool:
+        def read(journal: Journal) -> bool:
+            return any(each.job.name == job and each.job.state in FINAL for each in journal.jobs())
+
+        return await self.running.coordinator._keeper.do(read)
+
+    def wait_until_alone(self) -> None:
+        """Wait, in a provider's thread, until the coordinator has shown everybody out."""
+        until = time.monotonic() + PATIENCE
+        while self.running.coordinator.roster.links and time.monotonic() < until:
+            time.sleep(0.02)
+
+
+@asynccontextmanager
+async def place(town: Town, before: Callable[["Place", int], None], seconds: int = 2) -> AsyncIterator[Place]:
+    """Run one in which something happens before answers are stored, for each of which it waits so many seconds."""
+    coordinators, analysts = Clock(), Clock()
+    async with AsyncExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patching:  # of the coordinator's clock alone
+            patching.setattr("town.now", coordinators)
+            running = await stack.enter_async_context(federation(town, (), heartbeat_seconds=HEARTBEAT))
+        bob = town.identity(Role.ANALYST, "bob")
+        analyst = await stack.enter_async_context(
+            AsyncFederation(running.coordinator.address, bob, analysts, patience=1)
+        )
+        here = Place(running, analyst, coordinators, analysts, spec(answer_seconds=seconds))
+        for name in SHARDS:
+            here.ledgers[name] = Watched(lambda position: before(here, position))
+            await running.start(name, ledger=here.ledgers[name])
+        yield here
+
+
+def elsewhere(first: int, position: int) -> timedelta:
+    """Say how wrong a clock is at a question: runs with each ``first`` take it everywhere at all of them."""
+    return JUMPS[(first + position) % len(JUMPS)]
+
+
+@pytest.mark.parametrize("first", range(len(JUMPS)))
+def test_t15_a_coordinator_s_clock_that_jumps_at_each_question_neither_stops_a_job_nor_charges_twice(
+    town: Town, first: int
+) -> None:
+    def move(here: Place, position: int) -> None:
+        here.coordinators.ahead = elsewhere(first, position)
+
+    async def scenario() -> None:
+        async with place(town, move) as here:
+            await here.job_ends()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("first", range(len(JUMPS)))
+def test_t15_an_analyst_s_clock_that_jumps_at_each_question_is_nothing_to_the_job(town: Town, first: int) -> None:
+    def move(here: Place, position: int) -> None:
+        here.analysts.ahead = elsewhere(first, position)
+
+    async def scenario() -> None:
+        async with place(town, move) as here:
+            assert (await here.job_ends()).state == "done"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("jump", JUMPS, ids=str)
+def test_t15_a_coordinator_s_clock_that_jumps_for_long_has_a_job_fail_in_words_and_charges_no_more_than_was_asked(
+    town: Town, jump: timedelta
+) -> None:
+    """Where by its clock nobody's certificate is in force it shows all out, and waits for them as long as for any."""
+    holds = jump == timedelta(hours=1)  # certificates do by such a clock
+
+    def move(here: Place, position: int) -> None:
+        if position == 1:
+            here.coordinators.ahead = jump
+            if holds:
+                time.sleep(1.3 * HEARTBEAT)
+            else:
+                here.wait_until_alone()
+
+    async def scenario() -> None:
+        async with place(town, move, seconds=PATIENCE if holds else 2) as here:
+            assert (await here.job_ends()).state == ("done" if holds else "failed")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("jump", [each for each in JUMPS if abs(each) > timedelta(days=1)], ids=str)
+def test_t15_a_coordinator_s_clock_that_is_set_right_again_has_the_job_done_and_charged_once(
+    town: Town, jump: timedelta
+) -> None:
+    moved = Event()
+
+    def move(here: Place, position: int) -> None:
+        if position == 1 and not moved.is_set():
+            moved.set()
+            here.coordinators.ahead = jump
+            here.wait_until_alone()
+            here.coordinators.ahead = timedelta()
+
+    async def scenario() -> None:
+        async with place(town, move, seconds=PATIENCE) as here:
+            assert (await here.job_ends()).state == "done"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("jump", JUMPS, ids=str)
+def test_t15_a_job_that_is_signed_by_a_clock_that_is_wrong_is_done_or_refused_in_words_before_it_costs_anything(
+    town: Town, jump: timedelta
+) -> None:
+    async def scenario() -> None:
+        async with place(town, lambda *_: None) as here:
+            here.analysts.ahead = jump
+            if jump == -timedelta(hours=1):  # it is signed for longer than that
+                assert (await here.job_ends()).state == "done"
+                return
+            with pytest.raises(DpspcaError, match="clock"):
+                await here.job_ends()
+            for ledger in here.ledgers.values():
+                assert not ledger._books.jobs
+
+    asyncio.run(scenario())

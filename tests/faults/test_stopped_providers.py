@@ -1,0 +1,143 @@
+"""A provider's real process that stands still in the middle of a job, for longer than the job waits for an answer.
+
+Stopped by a signal it neither answers nor hangs up: nothing but the deadline tells it from one that thinks. When it
+goes on it finds a question of a job that went on without it, or that is over.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import Daemons, Process, daemons
+from hubs import free_port
+from reckoning import Record, Told, problems
+from town import lax_policy
+
+from dpspca.client.federation import AsyncFederation, AsyncJob
+from dpspca.client.jobs import JobStatus, ParticipantStatus
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.sqlite_ledger import read_books
+
+COLUMNS = 20
+SITES = ("north", "south", "west")
+STOPPED = "west"
+DEADLINE = 3
+"""Seconds that a job waits for an answer."""
+FEW, MANY = 5, 150
+"""Rounds; with many, a job is still under way when somebody is stopped after its first answers."""
+
+
+def job(least: int, rounds: int) -> JobSpec:
+    """Describe a job that goes on while so many providers answer in time."""
+    return JobSpec(
+        schema=Schema(COLUMNS),
+        unit=PrivacyUnit.ROW_REPLACE_ONE,
+        budget=Budget(1.0, 1e-6),
+        norm_bound=12.0,
+        components=2,
+        explained_variance=False,
+        minimum_parties=least,
+        answer_seconds=DEADLINE,
+        options={"sparsity": 6, "rounds": rounds},
+    )
+
+
+@dataclass
+class Scene:
+    """Real daemons, an analyst, and what it was told of each job that is over."""
+
+    daemons: Daemons
+    analyst: AsyncFederation
+    told: list[Told] = field(default_factory=list)
+
+    @property
+    def stopped(self) -> Process:
+        return self.daemons.providers[STOPPED]
+
+    async def submit(self, what: JobSpec) -> tuple[AsyncJob, str]:
+        signed = self.daemons.town.job(what, self.daemons.ada, SITES)
+        return await self.analyst.submit_signed(signed, what), signed.job_id
+
+    async def see_through(self, submitted: AsyncJob, name: str) -> JobStatus:
+        """Wait for the end of a job, and keep what was told of it."""
+        status = [state async for state in submitted.watch()][-1]
+        model = await submitted.result() if status.state == "done" else None
+        self.told.append(Told(name, submitted.spec, status, model))
+        return status
+
+    def stored(self, name: str) -> int:
+        """Count the stored answers of the one that was stopped, to the questions of a job."""
+        return sum(each.job == name for each in read_books(self.daemons.ledger(STOPPED)).outbox())
+
+
+@asynccontextmanager
+async def scene(folder: Path) -> AsyncIterator[Scene]:
+    """Run the federation; at the end everybody ends in order, and the books are reckoned up: I1, I2, I3, I5."""
+    draw = np.random.default_rng(0)
+    rows = {
+        site: {"cohort": draw.standard_normal((300, COLUMNS)) * np.r_[5, 4, np.ones(COLUMNS - 2)]} for site in SITES
+    }
+    policy = lax_policy(PrivacyUnit.ROW_REPLACE_ONE)
+    async with daemons(folder, f"127.0.0.1:{free_port()}", policy, rows) as settled:
+        async with AsyncFederation(settled.address, settled.ada) as analyst:
+            here = Scene(settled, analyst)
+            yield here
+            remembered = await analyst.jobs()
+        codes = {each.name: await each.end() for each in settled.everybody}
+        assert list(problems(Record(settled, ("cohort",), here.told, remembered, [], codes, {}))) == []
+
+
+async def stopped_half_way(here: Scene, submitted: AsyncJob) -> None:
+    """Stop the process when a few of its answers have come."""
+    async for state in submitted.watch():
+        if state.answered >= 3:
+            break
+    here.stopped.send(signal.SIGSTOP)
+
+
+def find(status: JobStatus, name: str) -> ParticipantStatus:
+    return next(each for each in status.participants if each.name == name)
+
+
+def require_late(status: JobStatus, ending: str) -> ParticipantStatus:
+    """Have the status name the one that was stopped, with the reason, and nobody else."""
+    late = find(status, STOPPED)
+    assert status.state == ending, status
+    assert late.reason == f"No answer to question {late.answered + 1} within {DEADLINE} seconds."
+    assert late.asked == late.answered + 1 <= status.questions
+    assert ending == "done" or f"{STOPPED}: {late.reason}" in status.reason
+    assert not any(each.reason for each in status.participants if each is not late)
+    return late
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("least", "ending"), [(2, "done"), (3, "failed")])
+def test_i1_i2_i3_a_provider_that_is_stopped_past_the_deadline_is_named_and_comes_back(
+    tmp_path: Path, least: int, ending: str
+) -> None:
+    """It misses the end of one job and all of another; what it answers late was asked of it, and is charged once."""
+
+    async def scenario() -> None:
+        async with scene(tmp_path) as here:
+            first, name = await here.submit(job(least, MANY))
+            await stopped_half_way(here, first)
+            over = await here.see_through(first, name)
+            late = require_late(over, ending)
+            assert late.answered >= 3
+            second, missed = await here.submit(job(2, FEW))
+            assert require_late(await here.see_through(second, missed), "done").answered == 0
+            assert (here.stored(name), here.stored(missed)) in {(late.answered, 0), (late.asked, 0)}
+            here.stopped.send(signal.SIGCONT)
+            back = await here.see_through(*await here.submit(job(3, FEW)))
+            assert (back.state, {each.answered for each in back.participants}) == ("done", {back.questions})
+            assert here.stored(name) <= late.asked
+            assert here.stored(missed) <= 1
+            assert await first.status() == over
+
+    asyncio.run(scenario())

@@ -1,0 +1,109 @@
+"""The widest noise that a plan may have, one float to either side of it, and the largest sum that it can be part of."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.plan import Intent, Noise, Step, price
+from dpspca.common.privacy import noise
+from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent
+from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS, MAX_SCALE, MAX_STD, MOMENT_BITS, basis_gain
+from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace, lattice_std
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import Count
+from dpspca.common.question import Extent
+from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Accounting, Budget, JobSpec, Schema
+from dpspca.server.rounds import LARGEST_ANSWER
+
+MOST = {Noise.GAUSSIAN: MAX_STD, Noise.LAPLACE: MAX_SCALE}
+
+
+def job(epsilon: float = 1.0, **changes: Any) -> JobSpec:
+    good: dict[str, Any] = {"unit": PrivacyUnit.ROW_ADD_REMOVE, "norm_bound": 3.0, "components": 2}
+    return JobSpec(schema=Schema(6), budget=Budget(epsilon, 1e-12), **good | changes)
+
+
+def planned(kind: Noise, width: float) -> Step:
+    """Plan a question whose one unit is one row: what the formula gives is the width to the last bit."""
+    (step,) = price(
+        job(accounting=Accounting.PUBLISHED), [Intent("rows", Count, Extent(6), 1.0, noise=kind)], lambda _, __: width
+    )
+    return step
+
+
+def width_of(step: Step) -> float:
+    """Give the planned width, of either kind of noise; none is no width."""
+    match step.event:
+        case GaussianEvent(std=width) | LaplaceEvent(scale=width):
+            return width
+        case _:
+            return 0.0
+
+
+@pytest.mark.parametrize("kind", Noise)
+def test_t24_noise_just_below_and_at_the_lattices_bound_is_planned_and_just_above_is_refused(kind: Noise) -> None:
+    for width in (math.nextafter(MOST[kind], 0), MOST[kind]):
+        assert width_of(planned(kind, width)) == width
+    with pytest.raises(InvalidParameterError, match="leave the lattice"):
+        planned(kind, math.nextafter(MOST[kind], math.inf))
+
+
+def widest(epsilon: float, algorithm: str, options: dict[str, int]) -> float | None:
+    """Give the widest noise of a job's plan; None where it is refused as too wide, and for no other reason."""
+    try:
+        return max(width_of(step) for step in catalogue.plan(job(epsilon, algorithm=algorithm, options=options)))
+    except InvalidParameterError as problem:
+        if "leave the lattice" in problem.what:
+            return None
+        raise
+
+
+@pytest.mark.parametrize(("algorithm", "options"), [("dps-pca", {"sparsity": 4, "rounds": 3}), ("analyze-gauss", {})])
+def test_t24_the_least_budget_that_is_planned_for_has_the_widest_noise_that_there_is(
+    algorithm: str, options: dict[str, int]
+) -> None:
+    """Halve until the refused and the planned are neighbours as floats: there is no gap in which neither is right."""
+    refused, enough = 1e-12, 1.0
+    assert widest(refused, algorithm, options) is None
+    while refused < (half := (refused + enough) / 2) < enough:
+        if widest(half, algorithm, options) is None:
+            refused = half
+        else:
+            enough = half
+    found = widest(enough, algorithm, options)
+    assert found is not None
+    assert MAX_STD * (1 - 2.0**-20) < found <= MAX_STD
+
+
+@pytest.mark.parametrize(
+    ("law", "largest"),
+    [(DiscreteGaussian, noise.LARGEST_STD), (DiscreteLaplace, noise.LARGEST_LAPLACE_SCALE)],
+)
+def test_t24_noise_just_below_and_at_the_samplers_bound_is_drawn_and_just_above_is_refused(
+    law: type[DiscreteGaussian | DiscreteLaplace], largest: float
+) -> None:
+    for width in (math.nextafter(largest, 0), largest):
+        law(width)
+    with pytest.raises(InvalidParameterError, match="Choose it between"):
+        law(math.nextafter(largest, math.inf))
+
+
+def reaches() -> list[int]:
+    """List how far the widest noise that may be planned can reach: the sum of what its tables reach."""
+    gaussian = noise._gaussian_terms(lattice_std(MAX_STD))
+    laplace = noise._laplace_terms(Fraction(MAX_SCALE))
+    return [sum(term.multiplier * term.table.reach for term in terms) for terms in (gaussian, laplace)]
+
+
+def test_t24_the_largest_answers_of_the_most_parties_with_the_widest_noise_fit_64_bits() -> None:
+    """In whole numbers, nothing rounded: full data sets of the longest rows, along the longest basis."""
+    gain = Fraction(basis_gain(MAX_COMPONENT_ENTRIES, 1))
+    rows = math.ceil(MAX_ROWS * 2**MOMENT_BITS * gain)
+    for reach in reaches():
+        assert reach < 2**55
+        assert rows + reach <= LARGEST_ANSWER
+    assert MAX_PARTIES * LARGEST_ANSWER < 2**63 <= MAX_PARTIES * (LARGEST_ANSWER + 1)
