@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import grpc
 import pytest
 from puppets import OFFER, Puppet, besieged, line, puppet
-from raw import connected
+from raw import begun_and_given_up, connected, pings, settings
 from town import Town, spec
 
 from dpspca.client.federation import AsyncFederation
@@ -103,6 +103,39 @@ def unfinished(role: Role, path: str, size: int, *, revoked: bool = False) -> Fl
     return flood
 
 
+def poured(content: Callable[[int], bytes]) -> Flood:
+    """Send frames that no library sends so many of; whoever is hung up on calls again."""
+
+    async def flood_of_frames(held: AsyncExitStack, town: Town, address: str) -> None:
+        mallory = town.identity(Role.ANALYST, "mallory")
+        until = asyncio.get_running_loop().time() + SECONDS
+        while (left := until - asyncio.get_running_loop().time()) > 0:
+            each = await connected(address, mallory, town.folder)
+            held.callback(each.writer.close)
+            listening = asyncio.create_task(each.listen())
+            await each.pour(content, left)
+            listening.cancel()
+
+    return flood_of_frames
+
+
+async def compressed_bombs(held: AsyncExitStack, town: Town, address: str) -> None:
+    """Send requests and answers of which hundreds of megabytes take a few kilobytes."""
+    mallory, intruder = town.identity(Role.ANALYST, "mallory"), town.identity(Role.PROVIDER, "intruder")
+    analyst = await held.enter_async_context(line(address, mallory))
+    bomb = pb.SubmitRequest(signed_job=bytes(2**28))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await pb_grpc.AnalystServiceStub(analyst).Submit(bomb, compression=grpc.Compression.Gzip)
+    channel = await held.enter_async_context(line(address, intruder))
+    site = Puppet.__new__(Puppet)
+    site.call = pb_grpc.ProviderServiceStub(channel).Connect(compression=grpc.Compression.Gzip)
+    await site.greet()
+    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        await site.say(answer=pb.AnswerFrame(job="0" * 64, content=bytes(2**28)))
+    code, _ = await site.ending()
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 LINES, CALLS, SECONDS = 40, 64, 6.0
 WINDOW = 2**16
 """Bytes that a caller may send of a call before anybody has looked at it: gRPC takes so much of any."""
@@ -110,6 +143,10 @@ SUBMIT, CHECK = "/dpspca.v1.AnalystService/Submit", "/grpc.health.v1.Health/Chec
 FLOODS: dict[str, Flood] = {
     each.__name__: each for each in (many_streams, many_watches, many_unknowns, much_junk, many_sockets)
 } | {
+    "pings": poured(pings),
+    "settings": poured(settings),
+    "calls that are given up": poured(begun_and_given_up),
+    "compressed bombs": compressed_bombs,
     "large requests, unfinished": unfinished(Role.ANALYST, SUBMIT, 2**20),
     "small requests, unfinished": unfinished(Role.ANALYST, SUBMIT, 2**10),
     "requests of who was revoked, unfinished": unfinished(Role.ANALYST, SUBMIT, 2**20, revoked=True),

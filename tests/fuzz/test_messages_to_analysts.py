@@ -1,12 +1,25 @@
 """Whatever a coordinator tells an analyst, it is read or refused in words."""
 
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import cache
 from typing import Any
 
-from damage import require_words
+import numpy as np
+import pytest
+from damage import damaged, require_words
 from hypothesis import given
+from hypothesis import strategies as st
 from messages import messages
+from town import spec
 
+from dpspca.client.calls import Line
+from dpspca.client.federation import AsyncJob, FederationError, _model
 from dpspca.client.jobs import JobStatus, Offer
+from dpspca.client.simulation import simulate
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+SPEC = spec()
 
 
 @given(messages("Job"))
@@ -17,3 +30,55 @@ def test_t36_what_is_told_of_a_job_is_read_or_refused_in_words(told: Any) -> Non
 @given(messages("Offer"))
 def test_t36_what_is_told_of_a_data_set_is_read_or_refused_in_words(told: Any) -> None:
     require_words(lambda: Offer.of(told).to_dict())
+
+
+class Teller:
+    """A coordinator that gives these frames for a result."""
+
+    def __init__(self, frames: Sequence[pb.Frame]) -> None:
+        self._frames = frames
+
+    async def Result(self, _: pb.JobName) -> AsyncIterator[pb.Frame]:  # noqa: N802  # the name of the rpc
+        for each in self._frames:
+            yield each
+
+
+@cache
+def stored() -> bytes:
+    rows = np.random.default_rng(1).standard_normal((50, SPEC.schema.dimension))
+    return simulate([rows], SPEC, noise_seed=2).to_bytes()
+
+
+def cut(content: bytes, at: int) -> list[pb.Frame]:
+    """Cut what is to be a model into two frames."""
+    return [pb.Frame(content=content[:at]), pb.Frame(sequence=1, content=content[at:])]
+
+
+def fetched(frames: Sequence[pb.Frame]) -> None:
+    """Fetch a result as an analyst does."""
+
+    async def fetch() -> bytearray:
+        teller: Any = Teller(frames)
+        return await AsyncJob("0" * 64, SPEC, teller, Line())._content()
+
+    _model(SPEC, asyncio.run(fetch()))
+
+
+def test_a_true_model_is_read_from_its_frames() -> None:
+    fetched(cut(stored(), 100))
+
+
+@given(st.lists(messages("Frame"), max_size=4))
+def test_t36_whatever_frames_come_for_a_model_they_are_read_or_refused_in_words(frames: Sequence[pb.Frame]) -> None:
+    require_words(lambda: fetched(frames))
+
+
+@given(st.deferred(lambda: damaged(stored())), st.integers(0, 2000))
+def test_t36_a_model_that_is_damaged_on_its_way_is_read_or_refused_in_words(content: bytes, at: int) -> None:
+    require_words(lambda: fetched(cut(content, at)))
+
+
+def test_t35_frames_without_end_are_refused_when_they_are_more_than_a_model() -> None:
+    frames = [pb.Frame(sequence=number, content=bytes(2**20)) for number in range(50)]
+    with pytest.raises(FederationError, match="more than a model of this job"):
+        fetched(frames)

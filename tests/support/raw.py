@@ -3,6 +3,8 @@
 import asyncio
 import ssl
 import struct
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,6 +98,32 @@ class Line:
                     self.windows[stream] -= len(content[:most])
             await self.writer.drain()
             await asyncio.sleep(0.005)
+
+    async def pour(self, content: Callable[[int], bytes], seconds: float) -> None:
+        """Write the same kind of thing again and again, for so long or until the other side has had enough."""
+        until, number = asyncio.get_running_loop().time() + seconds, 0
+        with suppress(OSError):
+            while asyncio.get_running_loop().time() < until and not self.reader.at_eof():
+                self.writer.write(content(number))
+                await self.writer.drain()
+                await asyncio.sleep(0)
+                number += 1
+
+
+def pings(_: int) -> bytes:
+    return frame(PING, 0, 0, b"anything") * 500
+
+
+def settings(_: int) -> bytes:
+    return frame(SETTINGS, 0, 0) * 500
+
+
+def begun_and_given_up(number: int) -> bytes:
+    """Begin a hundred calls and give each up at once."""
+    streams = range(200 * number + 1, 200 * number + 200, 2)
+    path = headers("/dpspca.v1.AnalystService/List")
+    given_up = (8).to_bytes(4)
+    return b"".join(frame(HEADERS, END_OF_HEADERS, each, path) + frame(RESET, 0, each, given_up) for each in streams)
 
 
 async def connected(address: str, identity: Identity, folder: Path) -> Line:
