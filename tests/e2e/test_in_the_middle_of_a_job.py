@@ -1,7 +1,7 @@
 """What happens to a job while it runs: a party is revoked, or renewed, or its analyst thinks better of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 from hubs import Slow, answered, assert_undisturbed
-from town import SHARDS, AnythingGoes, Running, Town, federation, now, spec
+from town import SHARDS, AnythingGoes, Running, Town, federation, now, seeded, spec
 
-from dpspca.client.federation import AsyncJob, JobFailedError
+from dpspca.client.federation import AsyncFederation, AsyncJob, JobFailedError
 from dpspca.common.algorithms import catalogue
 from dpspca.common.plan import NOTHING, prices
 from dpspca.common.spec import JobSpec
@@ -24,6 +24,8 @@ from dpspca.provider.docket import Settings
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.moments import Integers
 from dpspca.provider.preparation import check_rows
+from dpspca.server.roster import Link
+from dpspca.server.service import Coordinator
 
 LASTS = 0.2
 """Seconds that an answer takes."""
@@ -233,6 +235,52 @@ def test_without_a_provider_whose_certificate_runs_out_a_job_is_done_by_the_othe
                 here.ledgers[name].require_paid(job.name, QUESTIONS if state == "done" else REACHED + 1)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+def test_a_coordinator_that_renews_its_identity_goes_on_whatever_becomes_of_the_old_one(
+    town: Town, revoked: bool
+) -> None:
+    """Where the old certificate is withdrawn, every provider hangs up, dials again, and is shown the new one."""
+
+    async def scenario() -> None:
+        old = town.identity(Role.COORDINATOR, "hub")
+        home = town.folder / "coordinator-hub"
+        lists = [town.revocations()]
+        hub = Coordinator(CurrentIdentity(home).get, lambda: lists[-1], now, heartbeat_seconds=1)
+        await hub.start("127.0.0.1:0")
+        ledgers = {name: Held() for name in SHARDS}
+        async with AsyncFederation(hub.address, town.identity(Role.ANALYST, "ada")) as analyst:
+            running = Running(town, hub, analyst, lists, SHARDS, seeded)
+            try:
+                for name, ledger in ledgers.items():
+                    await running.start(name, ledger=ledger)
+                job = await Renewing(town, running, ledgers, []).begin(spec(answer_seconds=60))
+                before = {name: hub.roster.link_of(name) for name in SHARDS}
+                authority = town.authority
+                identities.install(home, authority.sign(identities.renew_request(home)), authority.certificate_pem)
+                if revoked:
+                    authority.revoke(authority.list()[0].serial)
+                    lists.append(town.revocations())
+                    await dialled_again(hub, before)
+                assert CurrentIdentity(home).get().certificate_pem != old.certificate_pem
+                ledgers["site-1"].let_go.set()
+                assert_undisturbed(await job.result())
+                for ledger in ledgers.values():
+                    ledger.require_paid(job.name, QUESTIONS)
+            finally:
+                for ledger in ledgers.values():
+                    ledger.let_go.set()
+                await running.stop()
+
+    asyncio.run(scenario())
+
+
+async def dialled_again(hub: Coordinator, before: Mapping[str, Link | None]) -> None:
+    """Wait until every provider has another connection than before."""
+    async with asyncio.timeout(30):
+        while any(hub.roster.link_of(name) in {None, link} for name, link in before.items()):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("reached", range(QUESTIONS))
