@@ -15,6 +15,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.signing import JobEnvelope
+from dpspca.provider.policy import Cap
 from dpspca.provider.suggestion import suggest
 
 NORM_BOUND: Final = 1.0
@@ -62,7 +63,9 @@ class Case:
         return [self.shard(number) for number in range(self.providers)]
 
     def write(self, folder: Path) -> None:
-        (folder / POLICY).write_text(suggest(self.spec, DATA_SET, [ANALYST], MAX_EPSILON), encoding="utf-8")
+        (folder / POLICY).write_text(
+            suggest(self.spec, DATA_SET, [ANALYST], Cap(MAX_EPSILON, self.spec.budget.delta)), encoding="utf-8"
+        )
         for name, rows in zip(self.names, self.shards(), strict=True):
             if self.density:
                 scipy.sparse.save_npz(folder / f"{name}.npz", rows)

@@ -117,6 +117,8 @@ def test_a_panel_goes_through_four_providers_and_leaves_nothing_but_its_results(
 def test_a_demonstration_that_is_told_to_stop_ends_what_it_started(
     number: signal.Signals, tmp_path: Path, room: Path
 ) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:  # as under nohup, and then in what is started here too
+        signal.signal(number, signal.SIG_DFL)
     # Large enough not to be over before it is told.
     demo = started(tmp_path, room, "--rows", "40000", "--dimension", "1500", "--epsilon", "40")
     assert demo.stderr is not None
