@@ -141,6 +141,18 @@ def test_an_identity_that_is_shown_says_whether_it_is_in_force(
     assert here("identity", "show", "north", "--json").facts["in_force"] is in_force
 
 
+def test_a_doctor_says_that_the_clock_is_behind_the_certificate(here: Callable[..., Ended], tmp_path: Path) -> None:
+    enrolled(tmp_path, datetime.now(UTC) + timedelta(days=3), 30)
+    (tmp_path / "north.toml").write_text(
+        'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
+        '[data_sets]\ncohort = "rows.csv"\n'
+    )
+    checks = json.loads(here("doctor", "--config", "north.toml", "--json").out)["checks"]
+    (clock,) = [each for each in checks if each["name"] == "clock"]
+    assert clock["well"] is False
+    assert clock["said"].endswith("Set the clock.")
+
+
 @pytest.mark.usefixtures("authority")
 def test_t32_a_party_is_enrolled_once_and_the_operator_is_told_what_to_do(
     here: Callable[..., Ended], tmp_path: Path
