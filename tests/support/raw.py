@@ -106,7 +106,7 @@ class Line:
             while asyncio.get_running_loop().time() < until and not self.reader.at_eof():
                 self.writer.write(content(number))
                 await self.writer.drain()
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.002)  # or honest parties in this very process would have no turn
                 number += 1
 
 
