@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -15,6 +15,7 @@ from dpspca.common.transport.certificates import MAX_PEM_BYTES, read_authority, 
 from dpspca.common.transport.errors import require_trust
 from dpspca.common.transport.identity import IDENTITY_FILE, Identity
 from dpspca.common.transport.names import PartyName
+from dpspca.common.transport.renewals import REQUEST
 
 from .flags import EXIT_CODES, AsJson, now
 from .output import Folder, tell
@@ -24,8 +25,6 @@ ca = typer.Typer(
     name="ca", no_args_is_help=True, help="The federation's authority: offline, on the operator's machine."
 )
 identity = typer.Typer(name="identity", no_args_is_help=True, help="A party's own key and certificate.")
-
-REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 
 AuthorityFolder = Annotated[
     Path, typer.Argument(metavar="AUTHORITY", help="The authority's folder, its owner's alone.", show_default=False)

@@ -18,7 +18,7 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.transport import rpc
 
 MAX_UNREAD: Final = 8
-"""Requests of one party that are on their way at once; of the largest kind, some 17 MB."""
+"""Requests of one party that are on their way at once; of the largest that gRPC takes here, 24 MiB."""
 READING_SECONDS: Final = 60.0
 """For one request."""
 

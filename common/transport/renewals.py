@@ -39,7 +39,7 @@ _RENEWAL: Final = re.compile(
     + rb"\s*",
     re.DOTALL,
 )
-_REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
+REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 _REMEDY: Final = "Make a new one with `dpspca identity renew`."
 
 
@@ -64,7 +64,7 @@ def read(pem: bytes) -> Request:
     Who issued the old certificate is for the authority to judge.
     """
     require_trust(len(pem) <= MAX_PEM_BYTES, "The request is too long to be one.", _REMEDY)
-    require_trust(pem.count(_REQUEST) < 2, "There is more than one request.", "Give one at a time.")  # noqa: PLR2004
+    require_trust(pem.count(REQUEST) < 2, "There is more than one request.", "Give one at a time.")  # noqa: PLR2004
     renewal = _RENEWAL.fullmatch(pem.replace(b"\r\n", b"\n") + b"\n")
     if not renewal:
         damaged = _BEGIN.strip() in pem or _END.strip() in pem
