@@ -1,7 +1,8 @@
 """One connection to a coordinator, from its greeting to its end: questions in, answers and refusals out.
 
-The coordinator proves that its certificate still counts before it is listened to, and is judged again before every
-question. A refusal is in words that do not depend on a row.
+The coordinator proves that its certificate still counts before it is listened to, and is judged again at everything
+that it says, before a row is looked at, and before each piece of an answer goes out: what is asked for can take long.
+A refusal is in words that do not depend on a row.
 """
 
 import asyncio
@@ -95,23 +96,22 @@ class Conversation:
 
     async def _take_in(self, message: pb.ToProvider) -> None:
         """Act on a message. A question's frames follow its announcement; another announcement abandons it."""
-        match message.WhichOneof("message"):
-            case "welcome":
-                await self._enter(message.welcome)
+        kind = message.WhichOneof("message")
+        if kind == "welcome":
+            await self._enter(message.welcome)
+            return
+        self._judge()
+        match kind:
             case "heartbeat":
-                self._judge()
                 if not self._outbound.full():
                     self._outbound.put_nowait(pb.FromProvider(heartbeat=pb.Heartbeat()))
             case "ask":
-                self._judge()
                 await self._begin(message.ask)
             case "frame" if self._question:
                 await self._add(self._question, message.frame.sequence, message.frame.content)
             case "farewell":
-                self._judge()
                 await self._end(message.farewell)
             case "witness":
-                self._judge()
                 for receipt in message.witness.receipts[:MOST_WITNESSES]:
                     await asyncio.to_thread(self._heed, receipt)
             case _:
@@ -192,7 +192,7 @@ class Conversation:
         """Answer or refuse."""
         job, position = question.job, question.ask.position
         async with self._refusing(question.ask):
-            answer, receipt = await job.answer(position, question.reader)
+            answer, receipt = await job.answer(position, question.reader, self._judge)
             _log.info("Answered question %d of %d of job %.12s.", position + 1, len(job.plan), job.name)
             last = (len(answer) - 1) // wire.FRAME
             for sequence, frame in enumerate(wire.frames(answer)):
@@ -201,6 +201,7 @@ class Conversation:
                 piece.job, piece.position, piece.sequence, piece.content = job.name, position, sequence, bytes(frame)
                 if receipt and sequence == last:
                     piece.receipt.CopyFrom(receipt)
+                self._judge()
                 await self._outbound.put(message)
 
     @asynccontextmanager

@@ -120,20 +120,26 @@ class OpenJob:
     def __post_init__(self) -> None:
         self.name = self.signed.job_id
 
-    async def answer(self, position: int, question: wire.QuestionReader) -> tuple[memoryview, pb.Receipt | None]:
+    async def answer(
+        self, position: int, question: wire.QuestionReader, asker: Callable[[], None]
+    ) -> tuple[memoryview, pb.Receipt | None]:
         """Answer in a thread, with a receipt of the ledger that has the answer, once the rows are there.
 
+        ``asker`` refuses if whoever asked may ask no longer.
         Whoever asked may be gone before the thread is done; the next question waits for it all the same, so that no
         number of connections makes more than one answer of a job at once.
         """
         await self.ready(self.plan[position], question.size)
         await self._turn.acquire()
-        work = asyncio.get_running_loop().run_in_executor(None, self._answer, position, question)
+        work = asyncio.get_running_loop().run_in_executor(None, self._answer, position, question, asker)
         work.add_done_callback(self._done)
         return await asyncio.shield(work)
 
-    def _answer(self, position: int, question: wire.QuestionReader) -> tuple[memoryview, pb.Receipt | None]:
-        self.still()  # which may have changed while rows, the turn and a thread were waited for
+    def _answer(
+        self, position: int, question: wire.QuestionReader, asker: Callable[[], None]
+    ) -> tuple[memoryview, pb.Receipt | None]:
+        self.still()  # both may have changed while rows, the turn and a thread were waited for
+        asker()
         return wire.answer_content(self.responder.respond(position, question.query())), self.receipt()
 
     def _done(self, work: "asyncio.Future[tuple[memoryview, pb.Receipt | None]]") -> None:

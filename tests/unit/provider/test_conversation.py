@@ -19,6 +19,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
+from dpspca.common.transport.errors import NotTrustedError
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import Role
 from dpspca.common.transport.proof import prove
@@ -96,6 +97,11 @@ class Table:
             self.stream.task_done()
 
     async def ask(self, job: SignedJob, position: int = 0, query: CovarianceProduct = QUESTION) -> None:
+        """Ask in one message."""
+        await self.announce(job, position, query, bytes(wire.content(query)))
+
+    async def announce(self, job: SignedJob, position: int, query: CovarianceProduct, content: bytes = b"") -> None:
+        """Say what is asked; what is left of its content follows."""
         announced = wire.announce(query)
         extent = announced.extent
         ask = pb.Ask(
@@ -105,7 +111,7 @@ class Table:
             dimension=extent.dimension,
             columns=extent.columns,
             nonzero_rows=extent.nonzero_rows,
-            content=bytes(wire.content(query)),
+            content=content,
         )
         await self.stream.put(pb.ToProvider(ask=ask))
 
@@ -238,6 +244,52 @@ def test_an_analyst_who_was_revoked_since_is_answered_no_further(table: Table) -
         assert standing is not None
         assert standing.reached == 1
 
+    at(table, scene)
+
+
+WHOLE = pb.Frame(sequence=0, content=bytes(wire.content(QUESTION)))
+
+
+@pytest.mark.parametrize(
+    "word", [pb.ToProvider(), pb.ToProvider(frame=WHOLE)], ids=["a word of nothing", "its content"]
+)
+def test_t33_a_coordinator_that_is_revoked_between_an_announcement_and_its_content_is_heard_no_further(
+    table: Table, word: pb.ToProvider
+) -> None:
+    async def scene(table: Table) -> None:
+        job = table.job()
+        await table.announce(job, 0, QUESTION)
+        await table.quiet()
+        assert table.conversation._question
+        table.town.authority.revoke(table.hub.name)
+        await table.stream.put(word)
+        with pytest.raises(NotTrustedError, match="revoked"):
+            await asyncio.wait_for(table.hearing, 20)
+        assert table.ledger.standing(job.job_id) is None
+
+    at(table, scene)
+
+
+def test_t33_a_coordinator_that_is_revoked_while_an_answer_is_made_does_not_get_it(table: Table) -> None:
+    revoked = iter([table.hub.name])
+
+    class Late(SystemEntropy):
+        """Noise that takes so long that the coordinator is revoked meanwhile."""
+
+        def words(self, count: int) -> NDArray[np.uint32]:
+            for name in revoked:
+                table.town.authority.revoke(name)
+            return super().words(count)
+
+    async def scene(table: Table) -> None:
+        job = table.job()
+        await table.ask(job)
+        refusal = (await table.reply()).refusal
+        assert "revoked" in refusal.what
+        assert table.conversation._outbound.empty()
+        assert table.ledger.standing(job.job_id) is not None  # what was drawn for is paid for, and is nobody's
+
+    table.source = Late
     at(table, scene)
 
 

@@ -108,8 +108,28 @@ def test_rows_are_waited_for_no_longer_when(end: str, told: Settings, town: Town
     assert told.ledger.standing(opened.name) is None
 
 
+def anybody() -> None:
+    """Whoever asks may ask."""
+
+
 def how_many_rows(opened: OpenJob) -> wire.QuestionReader:
     return wire.QuestionReader(wire.announce(Count()), opened.plan[0])
+
+
+def test_t33_who_may_ask_no_longer_once_its_turn_has_come_gets_no_answer_and_nothing_is_spent(
+    told: Settings, town: Town
+) -> None:
+    opened = Docket(told).open(town.job(spec(), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
+
+    def nobody() -> None:
+        raise RefusedError("You may ask no longer.", "Ask why.")
+
+    async def scene() -> None:
+        with pytest.raises(RefusedError, match="no longer"):
+            await opened.answer(0, how_many_rows(opened), nobody)
+
+    asyncio.run(scene())
+    assert told.ledger.standing(opened.name) is None
 
 
 def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: Settings, town: Town) -> None:
@@ -118,9 +138,9 @@ def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: 
     opened = docket.open(town.job(spec(block_rows=4), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
 
     async def scene() -> None:
-        await opened.answer(0, how_many_rows(opened))
+        await opened.answer(0, how_many_rows(opened), anybody)
         await opened._turn.acquire()
-        waiting = asyncio.create_task(opened.answer(0, how_many_rows(opened)))
+        waiting = asyncio.create_task(opened.answer(0, how_many_rows(opened), anybody))
         await asyncio.sleep(0)
         late[0] = timedelta(hours=2)
         opened._turn.release()
@@ -143,7 +163,7 @@ def test_questions_wait_in_a_bounded_number_and_more_are_refused_in_words_at_no_
         await asyncio.sleep(0)
         with pytest.raises(RefusedError, match="Too many questions wait for rows here"):
             await jobs[1].ready(jobs[1].plan[1], 1)
-        await asyncio.wait_for(jobs[1].answer(0, how_many_rows(jobs[1])), 120)
+        await asyncio.wait_for(jobs[1].answer(0, how_many_rows(jobs[1]), anybody), 120)
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
