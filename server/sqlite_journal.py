@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -26,6 +27,9 @@ LARGEST_PAGE_BYTES: Final = 1 << 16
 """Of a file that nobody syncs: a sum is one write for every page of it."""
 EXTRA: Final = 3
 """What SQLite calls synchronous = EXTRA."""
+
+File: TypeAlias = tuple[int, int]
+"""Which file it is, whatever it is called: its device and its inode, which is not given out anew while it is open."""
 
 
 class Connection(Protocol):
@@ -95,8 +99,10 @@ class _Tables(SqlJournal):
 class SqliteJournal(_Tables):
     """The journal in a file, which a lock file beside it keeps to one holder.
 
-    The hold ends with its process and no sooner, so that its holder needs no heartbeat; ``check`` looks whether the
-    file is still the one that was opened.
+    The hold ends with its process and no sooner, so that its holder needs no heartbeat. Somebody may delete the lock
+    file all the same, and another coordinator lock a new one: so whoever takes the journal signs it, and whatever is
+    written is written only where the signature is still the writer's, in one transaction. Of two, the later one goes
+    on. ``check`` and every write look besides whether the files are still the ones that were opened.
     """
 
     heartbeat_seconds = 5.0
@@ -105,9 +111,14 @@ class SqliteJournal(_Tables):
         self._path = path
         self._connect = connect
         self._where = f"The journal {path}"
+        self._lock_path = path.with_name(f"{path.name}.lock")
         self._lock: int | None = None
+        self._signature: str | None = None
 
     def hold(self) -> bool:
+        if self._signature is not None:
+            self.check()  # a journal that was lost is not taken back with the old lock
+            return True
         if self._lock is None:
             self._lock = self._locked()
         self._held = self._lock is not None
@@ -116,10 +127,10 @@ class SqliteJournal(_Tables):
         return self._held
 
     def check(self) -> None:
-        if self._identity() != self._opened:
-            raise JournalError(
-                f"{self._where} was moved or replaced while it was in use.", "Stop the coordinator before you touch it."
-            )
+        if self._signature is None:
+            raise not_held()
+        self._require_files()
+        self._require_signature()
 
     def end(self, job: Job, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
         super().end(job, model, receipts)
@@ -129,13 +140,56 @@ class SqliteJournal(_Tables):
 
     def close(self) -> None:
         super().close()
+        self._signature = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        if self._signature is None:  # the file is being opened
+            with super()._transaction():
+                yield
+            return
+        self._require_files()
+        with super()._transaction():
+            self._require_signature()  # and nobody else can sign before this is written
+            yield
+
+    def _require_files(self) -> None:
+        """Raise unless both files have the names that they had."""
+        if _file_at(self._path) != self._opened:
+            raise JournalError(
+                f"{self._where} was moved or replaced while it was in use.", "Stop the coordinator before you touch it."
+            )
+        if self._lock is None or _file_at(self._lock_path) != _file(os.fstat(self._lock)):
+            raise JournalError(
+                f"{self._lock_path} was deleted, moved or replaced while it was in use: another coordinator may take "
+                "the journal.",
+                "Leave the file alone, whoever holds it; start the coordinator anew.",
+            )
+
+    def _require_signature(self) -> None:
+        """Raise if somebody else has taken the journal since."""
+        if self._rows("SELECT signature FROM holder") != [(self._signature,)]:
+            raise JournalError(
+                f"{self._where} was taken by another coordinator while it was in use.",
+                "Leave its lock file alone; start the coordinator anew, and it stands by.",
+            )
+
+    def _sign(self) -> None:
+        """Take the journal from whoever may have had it before, past every lock."""
+        signature = token_hex(16)
+        with self._transaction():
+            # Beside the tables of all journals: PostgreSQL knows by itself whose session holds the journal.
+            self._run("CREATE TABLE IF NOT EXISTS holder (signature TEXT NOT NULL)")
+            self._run("DELETE FROM holder")
+            self._run("INSERT INTO holder VALUES (?)", signature)
+        self._signature = signature
+
     def _locked(self) -> int | None:
         """Take the lock; None while another process, or another journal of this one, has it."""
-        lock = self._path.with_name(f"{self._path.name}.lock")
+        lock = self._lock_path
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, files.PRIVATE)
         except OSError as problem:
@@ -148,6 +202,9 @@ class SqliteJournal(_Tables):
         except OSError as problem:
             os.close(descriptor)
             raise JournalError(f"{lock} cannot be locked: {problem.strerror}.", "Use a local disk.") from None
+        if _file_at(lock) != _file(os.fstat(descriptor)):  # deleted before it was locked: others would lock another
+            os.close(descriptor)
+            return None
         return descriptor
 
     def _open(self) -> None:
@@ -173,15 +230,20 @@ class SqliteJournal(_Tables):
         if mode != "wal" or self._number("PRAGMA synchronous") != EXTRA:
             raise JournalError(f"{self._where} cannot be synced.", "Use a local disk, and SQLite as it is distributed.")
         self._migrate()
-        self._opened = self._identity()
+        self._sign()
+        self._opened = _file_at(self._path)
 
-    def _identity(self) -> tuple[int, int] | None:
-        """Tell which file has the journal's name now."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+
+def _file_at(path: Path) -> File | None:
+    """Tell which file has a name now; None if none has."""
+    try:
+        return _file(path.stat())
+    except OSError:
+        return None
+
+
+def _file(found: os.stat_result) -> File:
+    return found.st_dev, found.st_ino
 
 
 class PassingJournal(_Tables):

@@ -7,11 +7,11 @@ An act is recorded, on disk, before its result is shown: the index may name a ce
 there is none that it does not name.
 
 From a request the authority takes a name and a key, nothing more, and it takes each once. A key has one certificate:
-signed again, the same request gets the same, which the index holds, so that one lost on its way is not lost. A name
-that has a certificate gets another only where the key of the newest vouches for that (``renewals.py``), or where the
-operator has revoked all it had. So whoever asks in another's name gets nothing, be it with a key that the party gave up
-long ago, and one party does not become two. An act holds a lock on the index, whoever else acts: of many that would
-enrol under one name at once, one does.
+signed again, the same request gets the same as long as that holds, since the index has it, so that one lost on its way
+is not lost; once it has run out, the key gets nothing. A name that has a certificate, run out or not, gets another only
+where the key of the newest vouches for that (``renewals.py``), or where the operator has revoked all it had. So whoever
+asks in another's name gets nothing, be it with a key that the party gave up long ago, and one party does not become
+two. An act holds a lock on the index, whoever else acts: of many that would enrol under one name at once, one does.
 """
 
 import json
@@ -41,7 +41,7 @@ from .certificates import (
     whole_second,
     write_party,
 )
-from .errors import UnsafeFileError, require_trust
+from .errors import NotNowError, UnsafeFileError, require_trust
 from .names import PartyName
 from .trust import write_revocations
 
@@ -123,7 +123,7 @@ class Authority:
     def sign(self, request_pem: bytes, *, days: int = PARTY_DAYS, expected: PartyName | None = None) -> bytes:
         """Certify the key in a request, once. With ``expected``, a request for any other name is refused.
 
-        A request that was signed before gets the certificate of then.
+        A request that was signed before gets the certificate of then; once that has run out, it gets nothing.
         """
         asked = renewals.read(request_pem)
         party = asked.party
@@ -187,7 +187,7 @@ class Authority:
         return files.alone(self.folder / INDEX_FILE)
 
     def _signed_before(self, asked: renewals.Request) -> str | None:
-        """Find the certificate of a key, for whom and as long as it holds; refuse a key that is spoken for."""
+        """Find the certificate of a key, while it holds; refuse a key that is spoken for, or has had its time."""
         known = next((each for each in self.list() if each.certificate and _is_for(asked.key, each)), None)
         if known is None:
             return None
@@ -197,6 +197,8 @@ class Authority:
             f"{', which was revoked' if known.revoked else ''}.",
             "Have the party make a new key, with `dpspca identity request` in a new folder.",
         )
+        if known.until <= self._clock():
+            raise _run_out(known)
         return known.certificate
 
     def _require_free(self, asked: renewals.Request) -> None:
@@ -264,3 +266,17 @@ def _time(text: str) -> datetime:
 
 def _is_for(key: PublicKey, entry: Entry) -> bool:
     return same_key(key, public_key_of(read_certificate(entry.certificate.encode())))
+
+
+def _run_out(entry: Entry) -> NotNowError:
+    """Say that a request had its certificate, and how the party comes by one that is in force.
+
+    Its key vouches for another, which only whoever has the certificate can ask for; who never got it begins anew.
+    """
+    return NotNowError(
+        f"This request was signed before: the certificate of {entry.name} with serial number {entry.serial} ended at "
+        f"{entry.until:%Y-%m-%d %H:%M} UTC, and its key gets no other.",
+        "If the party has installed it, or a later one, have it ask with `dpspca identity renew`, which counts after "
+        "the end too. If it never got it, make sure who is asking, withdraw what it had with "
+        f"`dpspca ca revoke {entry.name}`, and have it begin anew with `dpspca identity request` in a new folder.",
+    )

@@ -194,6 +194,27 @@ def test_a_renewal_after_the_end_is_signed_and_said_to_be_one(here: Callable[...
     assert signed.err.startswith(f"This renews {NORTH}, whose last certificate ended on 20")
 
 
+def test_t32_a_request_whose_certificate_has_run_out_is_refused_and_the_operator_is_told_what_to_do(
+    here: Callable[..., Ended], tmp_path: Path
+) -> None:
+    since = datetime.now(UTC) - timedelta(days=9)
+    ours = Authority.init(tmp_path / "authority", "town", lambda: since)
+    here("identity", "request", "north", NORTH, "--out", "north.csr")
+    ours.sign((tmp_path / "north.csr").read_bytes(), days=1)
+    (entry,) = ours.list()
+    late = here("ca", "sign", "authority", "north.csr", "--out", "north.crt")
+    assert late.complaint.startswith(
+        f"This request was signed before: the certificate of {NORTH} with serial number {entry.serial} ended at "
+        f"{entry.until:%Y-%m-%d %H:%M} UTC, and its key gets no other. If the party has installed it"
+    )
+    assert not (tmp_path / "north.crt").exists()
+    assert f"`dpspca ca revoke {NORTH}`" in late.complaint
+    here("ca", "revoke", "authority", NORTH)
+    here("identity", "request", "anew", NORTH, "--out", "anew.csr")
+    assert here("ca", "sign", "authority", "anew.csr", "--out", "anew.crt").code == 0
+    assert here("identity", "install", "anew", "anew.crt").code == 0
+
+
 @pytest.mark.usefixtures("authority")
 def test_what_is_no_request_is_not_signed(here: Callable[..., Ended], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csr")

@@ -21,7 +21,7 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidType
 from dpspca.common.transport import files
 from dpspca.common.transport.authority import AUTHORITY_LIFE, Authority, Reason
 from dpspca.common.transport.certificates import key_pem, new_key, read_key, read_request, write_request
-from dpspca.common.transport.errors import NotTrustedError, UnsafeFileError
+from dpspca.common.transport.errors import NotNowError, NotTrustedError, UnsafeFileError
 from dpspca.common.transport.identity import install, renew_request, request
 from dpspca.common.transport.names import COORDINATOR_HOST, PartyName, Role
 from dpspca.common.transport.renewals import write_renewal
@@ -210,12 +210,56 @@ def test_t32_a_key_has_one_certificate_whatever_name_it_asks_for(north: Any) -> 
     for name in (PartyName("north", Role.PROVIDER, "bergen"), PartyName("north", Role.ANALYST, "oslo")):
         with pytest.raises(NotTrustedError, match=f"certified before, for {OSLO}, with serial number {entry.serial}"):
             north.authority.sign(write_request(key, name))
-    north.now += timedelta(days=365)
+    north.now += timedelta(days=29)
     assert north.authority.sign(write_request(key, OSLO), days=90) == pem
     north.authority.revoke(OSLO)
     with pytest.raises(NotTrustedError, match=r"certified before, .* which was revoked"):
         north.authority.sign(write_request(key, OSLO))
     assert [each.serial for each in north.authority.list()] == [entry.serial]
+
+
+def test_t32_a_certificate_that_has_run_out_is_not_given_again(north: Any, tmp_path: Path) -> None:
+    """Who never got it begins anew, once the operator has withdrawn what the name had; a key has one certificate."""
+    key = new_key()
+    pem = north.authority.sign(write_request(key, OSLO), days=10)
+    (entry,) = north.authority.list()
+    index = (north.authority.folder / "index.jsonl").read_bytes()
+    north.now = entry.until - timedelta(seconds=1)
+    assert north.authority.sign(write_request(key, OSLO)) == pem
+    ended = rf"{OSLO} with serial number {entry.serial} ended at {entry.until:%Y-%m-%d %H:%M} UTC"
+    for north.now in (entry.until, entry.until + timedelta(days=365)):
+        with pytest.raises(NotNowError, match=ended) as caught:
+            north.authority.sign(write_request(key, OSLO), days=90)
+        assert "`dpspca identity renew`" in caught.value.remedy
+        assert f"`dpspca ca revoke {OSLO}`" in caught.value.remedy
+    with pytest.raises(NotTrustedError, match="certified before"):  # whose it is counts first
+        north.authority.sign(write_request(key, PartyName("north", Role.PROVIDER, "bergen")))
+    assert (north.authority.folder / "index.jsonl").read_bytes() == index
+    north.authority.revoke(OSLO)
+    with pytest.raises(NotTrustedError, match="which was revoked"):
+        north.authority.sign(write_request(key, OSLO))
+    anew = north.authority.sign(request(tmp_path / "anew", OSLO))
+    assert install(tmp_path / "anew", anew, north.pem).not_after > north.now
+
+
+def test_t32_a_certificate_that_has_run_out_vouches_for_the_next_and_its_first_request_for_nothing(
+    north: Any, tmp_path: Path
+) -> None:
+    """A request that lies about is sent again a year later: it is the renewal that the party gets something for."""
+    home = tmp_path / "oslo"
+    first = request(home, OSLO)
+    install(home, north.authority.sign(first), north.pem)
+    north.now += timedelta(days=365)
+    renewal = renew_request(home)
+    with pytest.raises(NotNowError, match="ended at"):
+        north.authority.sign(first)
+    assert install(home, north.authority.sign(renewal), north.pem).not_after > north.now
+    with pytest.raises(NotNowError, match="or a later one"):
+        north.authority.sign(first)
+    assert len(north.authority.list()) == 2
+    north.now += timedelta(days=365)
+    with pytest.raises(NotNowError, match="ended at"):
+        north.authority.sign(renewal)  # the same word again, whose certificate has run out as well
 
 
 def test_t32_nobody_is_enrolled_under_a_name_that_is_taken(north: Any) -> None:
