@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 import typer
 
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.transport import rpc
 from dpspca.common.transport.config import CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config
 from dpspca.common.transport.identity import CurrentIdentity, CurrentRevocations
 from dpspca.common.transport.names import Role
@@ -65,6 +67,7 @@ def _start_coordinator(
     settings = read_config(CoordinatorConfig, config)
     current, revoked = _own(settings, Role.COORDINATOR)
     journal = _journal(settings, config)
+    _allow_files(2 * rpc.MAX_CONNECTIONS)
 
     async def serve() -> None:
         running = Coordinator(current.get, revoked.get, now, result_bytes=_room(settings), journal=journal)
@@ -107,6 +110,14 @@ def _start_provider(
 
     with open_ledger(settings, config) as ledger:
         asyncio.run(serve())
+
+
+def _allow_files(most: int) -> None:
+    """Have as many files and sockets open as the system lets us, for many systems begin at a thousand."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def data_sets_of(settings: ProviderConfig) -> dict[str, DataSet]:

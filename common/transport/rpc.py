@@ -5,9 +5,10 @@ and role from the certificate itself, checks that it is in force and not revoked
 the role that it belongs to. A method that nobody listed is refused.
 """
 
+import asyncio
 import logging
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -29,6 +30,13 @@ from .wire import FRAME
 MAX_MESSAGE: Final = 3 * FRAME
 """A frame with its envelope, or a signed job: nothing larger is ever read into memory."""
 
+MAX_CALLS: Final = 2048
+"""Calls that a server has open at once; the next is told to come back."""
+MAX_PENDING: Final = 2**14
+"""Calls that wait until a server takes them up."""
+MAX_CONNECTIONS: Final = 2048
+"""Of all parties, and of whoever has not said who it is."""
+
 _COMMON: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -38,6 +46,10 @@ _SERVER: Final = (
     *_COMMON,
     ("grpc.so_reuseport", 0),  # two coordinators on one port would share its callers by chance
     ("grpc.max_concurrent_streams", 64),
+    ("grpc.server.max_pending_requests", MAX_PENDING),  # beyond, gRPC turns calls away by chance, whosever they are
+    ("grpc.server.max_pending_requests_hard_limit", 2 * MAX_PENDING),
+    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
+    ("grpc.max_connection_idle_ms", 300_000),  # who asks nothing does not keep one; it is made anew when needed
     ("grpc.http2.min_ping_interval_without_data_ms", 5000),
     ("grpc.http2.max_ping_strikes", 3),
     ("grpc.server_handshake_timeout_ms", 10_000),  # who opens a socket and says nothing does not keep it
@@ -52,9 +64,6 @@ _CLIENT: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 )
-
-MAX_CALLS: Final = 2048
-"""Calls that a server has open at once; the next is told to come back."""
 
 CODE_KEY: Final = "dpspca-code"
 
@@ -163,13 +172,41 @@ class Quota:
     @asynccontextmanager
     async def one_of(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
         """Take one of the caller's places for a while, or end the call."""
-        if self._open[caller] >= self._most:
-            await abort(context, RefusedError(self._what, "Close some of your streams."))
-        self._open[caller] += 1
+        await self._take(caller, context)
         try:
             yield
         finally:
-            self._open[caller] -= 1
+            self._give_back(caller)
+
+    async def until_over(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Take one of the caller's places until all of the call is over, the sending of its last word included."""
+        await self._take(caller, context)
+        when_over(context, lambda: self._give_back(caller))
+
+    async def _take(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        if self._open[caller] >= self._most:
+            await abort(context, RefusedError(self._what, "Close some of your streams."))
+        self._open[caller] += 1
+
+    def _give_back(self, caller: PartyName) -> None:
+        self._open[caller] -= 1
+
+
+class Turns:
+    """So many calls of a kind are served of one party at a time; its others wait until one of these is over."""
+
+    def __init__(self, most: int) -> None:
+        self._places: defaultdict[PartyName, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(most))
+
+    async def take(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Wait for one of the caller's turns, and have it until all of the call is over."""
+        await self._places[caller].acquire()
+        when_over(context, self._places[caller].release)
+
+
+def when_over(context: grpc.aio.ServicerContext[Any, Any], do: Callable[[], None]) -> None:
+    """Do something when a call is over, the sending of its last word included."""
+    context.add_done_callback(cast("grpc.aio.DoneCallback[Any, Any]", lambda _: do()))
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], problem: DpspcaError) -> NoReturn:

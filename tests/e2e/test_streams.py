@@ -6,26 +6,30 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
 import town as towns
 from puppets import OFFER, Puppet, line, puppet, reissued
-from raw import connected
-from town import Running, Town, federation, now
+from raw import DEAF, connected
+from town import Running, Town, federation, now, spec
 
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import COORDINATOR_HOST, Role
 from dpspca.common.transport.proof import new_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server import service
+from dpspca.server import receiving, service
+from dpspca.server.analysts import AnalystService
 from dpspca.server.receiving import Receiving
 from dpspca.server.service import ALLOWED, MAX_HEALTH_WATCHES, Coordinator
 from dpspca.server.streams import MAX_UNGREETED
@@ -33,6 +37,7 @@ from dpspca.server.streams import MAX_UNGREETED
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION
 UNKNOWN_CALLER = grpc.StatusCode.UNAUTHENTICATED
 LIST = "/dpspca.v1.AnalystService/List"
+CHECK = "/grpc.health.v1.Health/Check"
 
 
 @pytest.fixture
@@ -62,6 +67,12 @@ def test_who_cannot_listen_is_told_why_and_can_be_stopped(town: Town) -> None:
         assert await running.analyst.jobs() == []
 
     among(town, scene)
+
+
+async def come_true(what: Callable[[], object]) -> None:
+    """Wait until something is so; the scene's time ends what never is."""
+    while not what():  # noqa: ASYNC110  # nobody tells when
+        await asyncio.sleep(0.01)
 
 
 def paths() -> dict[str, str]:
@@ -133,12 +144,68 @@ def test_t35_a_request_that_takes_too_long_to_arrive_is_given_up(town: Town, mon
         bea = town.identity(Role.ANALYST, "bea")
         slow = await connected(running.coordinator.address, bea, town.folder)
         listening = asyncio.create_task(slow.listen())
-        await slow.begin("/dpspca.v1.AnalystService/Submit", 3, 100, 0.1)
+        await slow.begin("/dpspca.v1.AnalystService/Cancel", 3, 100, 0.1)
         assert not slow.ended
         await asyncio.sleep(1)
         assert slow.ended == {1, 3, 5}
         listening.cancel()
-        slow.writer.close()
+        slow.hang_up()
+
+    among(town, scene)
+
+
+def test_t35_a_caller_that_takes_no_replies_has_so_many_calls_and_its_places_are_free_when_it_is_gone(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Receiving] = []
+    monkeypatch.setattr(receiving, "MAX_OPEN", 40)
+
+    def kept(*told: Any) -> Receiving:
+        made.append(Receiving(*told))
+        return made[0]
+
+    monkeypatch.setattr(service, "Receiving", kept)
+
+    async def scene(running: Running) -> None:
+        bea = town.identity(Role.PROVIDER, "bea")
+        deaf = await connected(running.coordinator.address, bea, town.folder, DEAF)
+        listening = asyncio.create_task(deaf.listen())
+        deaf.ask(CHECK, 60, b"")
+        await come_true(lambda: len(deaf.ended) == 20)
+        places = made[0]._open._open
+        assert places[bea.name] == 40
+        await asyncio.sleep(0.3)
+        assert (places[bea.name], len(deaf.ended)) == (40, 20)
+        assert await judged(running, town.identity(Role.PROVIDER, "cyd"), CHECK) is grpc.StatusCode.OK
+        deaf.hang_up()
+        await come_true(lambda: not places[bea.name])
+        listening.cancel()
+
+    among(town, scene)
+
+
+def test_t35_of_one_analyst_s_jobs_one_is_verified_at_a_time_and_another_s_need_not_wait(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on, begun = threading.Event(), []
+    believe = AnalystService._believe
+
+    def slow(analysts: AnalystService, content: bytes, caller: str) -> Any:
+        if caller.endswith("/mallory"):
+            begun.append(caller)
+            assert going_on.wait(20)
+        return believe(analysts, content, caller)
+
+    monkeypatch.setattr(AnalystService, "_believe", slow)
+
+    async def scene(running: Running) -> None:
+        async with AsyncFederation(running.coordinator.address, town.identity(Role.ANALYST, "mallory")) as mallory:
+            jobs = [asyncio.create_task(mallory.submit(spec(), "cohort", ["north"])) for _ in range(20)]
+            await come_true(lambda: begun)
+            await running.analyst.submit(spec(), "cohort", ["north"])
+            assert len(begun) == 1
+            going_on.set()
+            assert len({job.name for job in await asyncio.gather(*jobs)}) == 20
 
     among(town, scene)
 

@@ -198,7 +198,8 @@ async def coordinator_process(town: Town, limits: Mapping[str, int]) -> AsyncIte
     (town.folder / "revoked.pem").write_bytes(town.authority.revocation_list())
     settings = town.folder / "hub.toml"
     settings.write_text('listen = "127.0.0.1:0"\nidentity = "coordinator-hub"\nrevocations = "revoked.pem"\n')
-    command = (sys.executable, "-c", WITHIN, json.dumps(limits), "coordinator", "start", "--config", settings)
+    program = (sys.executable, "-c", WITHIN, json.dumps(limits), "coordinator", "start", "--config", settings)
+    command = ("sh", "-c", 'ulimit -Sn 1024; exec "$0" "$@"', *program)  # descriptors, as many systems begin with
     frugal = os.environ | {"MALLOC_ARENA_MAX": "2"}  # else glibc keeps what each of gRPC's threads has freed
     process = await asyncio.create_subprocess_exec(
         *command, cwd=town.folder, env=frugal, stderr=asyncio.subprocess.PIPE

@@ -53,6 +53,11 @@ class Line:
     windows: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
 
+    def hang_up(self) -> None:
+        """End the connection at once: gRPC takes no word of TLS for an end, and waits for TCP's."""
+        self.writer.close()
+        self.writer.transport.abort()
+
     async def listen(self) -> None:
         """Take in what the other side says, until it says no more."""
         try:
@@ -99,6 +104,14 @@ class Line:
             await self.writer.drain()
             await asyncio.sleep(0.005)
 
+    def ask(self, path: str, calls: int, content: bytes) -> None:
+        """Make so many whole calls, whose replies nobody takes where settings are ``DEAF``."""
+        for number in range(calls):
+            stream = 1 + 2 * number
+            message = struct.pack(">BI", 0, len(content)) + content
+            self.writer.write(frame(HEADERS, END_OF_HEADERS, stream, headers(path)))
+            self.writer.write(frame(DATA, END_OF_STREAM, stream, message))
+
     async def pour(self, content: Callable[[int], bytes], seconds: float) -> None:
         """Write the same kind of thing again and again, for so long or until the other side has had enough."""
         until, number = asyncio.get_running_loop().time() + seconds, 0
@@ -126,8 +139,12 @@ def begun_and_given_up(number: int) -> bytes:
     return b"".join(frame(HEADERS, END_OF_HEADERS, each, path) + frame(RESET, 0, each, given_up) for each in streams)
 
 
-async def connected(address: str, identity: Identity, folder: Path) -> Line:
-    """Open a connection, and listen on it in the background."""
+DEAF = struct.pack(">HI", INITIAL_WINDOW, 0)
+"""Settings by which not a byte of any reply may be sent."""
+
+
+async def connected(address: str, identity: Identity, folder: Path, own: bytes = b"") -> Line:
+    """Open a connection, with settings of our own."""
     (folder / "raw.pem").write_bytes(identity.key_pem + identity.certificate_pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=identity.authority_pem.decode())
@@ -135,5 +152,5 @@ async def connected(address: str, identity: Identity, folder: Path) -> Line:
     context.set_alpn_protocols(["h2"])
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=COORDINATOR_HOST)
-    writer.write(PREFACE + frame(SETTINGS, 0, 0))
+    writer.write(PREFACE + frame(SETTINGS, 0, 0, own))
     return Line(reader, writer)
