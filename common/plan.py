@@ -11,14 +11,14 @@ from typing import Final, TypeAlias
 
 from .errors import BudgetExceededError, InvalidParameterError
 from .privacy.accountant import Filter, calibrated_scale, calibrated_std, compose, usable_mu
-from .privacy.calibrate import published_noise_multiplier
+from .privacy.calibrate import MIN_EPSILON, published_noise_multiplier
 from .privacy.costs import cost_units, slack_units
 from .privacy.events import Event, GaussianEvent, LaplaceEvent, ParallelEvent
 from .privacy.lattice import MAX_SCALE, MAX_STD
 from .privacy.noise import DRAW_SLACK, lattice_std
 from .privacy.units import PrivacyUnit
 from .question import Extent, RowQuery
-from .spec import Accounting, JobSpec, check
+from .spec import MAX_QUESTIONS, Accounting, JobSpec, check
 
 
 class Noise(StrEnum):
@@ -46,6 +46,22 @@ class Intent:
     event: Event | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Questions in a row that are one intent but for their names; ``named`` gives the name of the first for 1.
+
+    What a few numbers of a spec make many is planned as this: it is counted before it is listed, and priced once.
+    ``lower`` says which of those numbers would make it fewer.
+    """
+
+    intent: Intent
+    count: int
+    named: Callable[[int], str]
+    lower: str
+
+
+Intents: TypeAlias = Sequence[Intent | Series]
+
 Published: TypeAlias = Callable[[JobSpec, Intent], float]
 """A paper's own width of the noise on a provider's sum (standard deviation or scale), for rows of norm one."""
 
@@ -59,6 +75,10 @@ class Price:
 
     def __add__(self, other: "Price") -> "Price":
         return Price(self.units + other.units, self.slack_units + other.slack_units)
+
+    def at_least(self, other: "Price") -> "Price":
+        """Take the larger of either unit."""
+        return Price(max(self.units, other.units), max(self.slack_units, other.slack_units))
 
 
 NOTHING: Final = Price()
@@ -114,8 +134,12 @@ class Step:
         return replace(self, event=replace(event, sensitivity=moves, scale=calibrated_scale(moves, event.epsilon)))
 
 
-def price(spec: JobSpec, intents: Sequence[Intent], published: Published | None = None) -> tuple[Step, ...]:
+def price(spec: JobSpec, intents: Intents, published: Published | None = None) -> tuple[Step, ...]:
     """Turn intents into steps, and refuse a plan that its own budget does not cover, before anything is spent.
+
+    A plan of too many questions is refused before any of them is listed or priced. Analyst, coordinator and providers
+    all come through here, and before any policy or quota can say no: without a bound a signed job of a kilobyte would
+    have each of them reckon for minutes, and fill its memory (threats T24 and T35).
 
     Exact plans fill their budget to the last unit. A published formula is no proof for every budget: Ge et al.'s,
     with a single round and an epsilon above about 11, promises more than its noise gives.
@@ -124,10 +148,31 @@ def price(spec: JobSpec, intents: Sequence[Intent], published: Published | None 
         raise InvalidParameterError(
             f"The noise of {spec.algorithm} has no published formula for {spec.unit}.", "Use exact accounting."
         )
-    steps = tuple(_step(spec, intent, published) for intent in intents)
+    _require_few(spec, intents)
+    check(
+        spec.budget.epsilon >= MIN_EPSILON,
+        f"No noise can be planned for epsilon = {spec.budget.epsilon}, which is too small to be told from zero.",
+        f"Give {MIN_EPSILON} or more; useful promises are far above.",
+    )
+    steps = tuple(step for each in intents for step in _steps(spec, each, published))
     _require_equal_blocks(steps)
     _require_covered(spec, events(steps))
     return steps
+
+
+def questions(intents: Intents) -> int:
+    """Count the questions, without listing them."""
+    return sum(each.count if isinstance(each, Series) else 1 for each in intents)
+
+
+def _require_few(spec: JobSpec, intents: Intents) -> None:
+    asked = questions(intents)
+    lower = [each.lower for each in intents if isinstance(each, Series)]
+    check(
+        asked <= MAX_QUESTIONS,
+        f"This job's plan has {asked} questions, where a job may have {MAX_QUESTIONS} ({spec.algorithm}).",
+        f"Lower {' or '.join(lower)}." if lower else "Ask fewer.",
+    )
 
 
 def _require_covered(spec: JobSpec, cost: tuple[Event, ...]) -> None:
@@ -184,21 +229,27 @@ def prices(steps: Iterable[Step]) -> Iterator[Price]:
 
     Of blocks of rows the dearest counts, so a question about a block may be free because of what was paid for another.
     """
-    plain, blocks = Price(), dict[int, Price]()
+    plain, dearest, blocks = Price(), Price(), dict[int, Price]()
     for step in steps:
         own = _price_of(step.event)
         if step.extent.blocks:
             blocks[step.extent.block] = blocks.get(step.extent.block, Price()) + own
+            dearest = dearest.at_least(blocks[step.extent.block])
         else:
             plain += own
-        yield plain + Price(
-            max((each.units for each in blocks.values()), default=0),
-            max((each.slack_units for each in blocks.values()), default=0),
-        )
+        yield plain + dearest
 
 
 def _price_of(event: Event | None) -> Price:
     return Price(cost_units([event]), slack_units([event])) if event else Price()
+
+
+def _steps(spec: JobSpec, planned: Intent | Series, published: Published | None) -> Iterable[Step]:
+    """Price what is alike once, and name each."""
+    if isinstance(planned, Intent):
+        return (_step(spec, planned, published),)
+    alike = _step(spec, planned.intent, published)
+    return (replace(alike, name=planned.named(number)) for number in range(1, planned.count + 1))
 
 
 def _step(spec: JobSpec, intent: Intent, published: Published | None) -> Step:

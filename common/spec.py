@@ -25,6 +25,12 @@ Scalar: TypeAlias = bool | int | float | str | None
 MAX_DIMENSION: Final = 2**24
 MAX_COMPONENT_ENTRIES: Final = 2**26
 """Components times columns: half a gigabyte an answer, so that no job asks for more memory than a machine has."""
+MAX_QUESTIONS: Final = 10_000
+"""Questions in a job's plan, so that no job of a kilobyte makes whoever reads it reckon for minutes (``plan.price``).
+
+Everybody lists a whole plan before any quota or policy can refuse the job. It is ten times what the most rounds of one
+power loop need; and in the week that a job can last, an answer a minute.
+"""
 
 _LONGEST_KEY: Final = 60
 _MOST_KEYS: Final = 10

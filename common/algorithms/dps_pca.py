@@ -24,7 +24,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import largest_rows, thin_qr
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Step, price, theorem_4_1
+from dpspca.common.plan import Intent, Intents, Series, Step, price, theorem_4_1
 from dpspca.common.privacy.accountant import usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct
@@ -103,20 +103,18 @@ def rounds_of(spec: JobSpec) -> int:
     return round(min(40, max(5, 7 * math.sqrt(mu))))
 
 
-def _rounds(spec: JobSpec, options: Options) -> list[Intent]:
-    rounds = rounds_of(spec)
-    share = shares(spec)["rest"]
-    first = spec.schema.dimension if options.start is Start.DENSE else options.sparsity
-    return [
-        Intent(
-            f"round {number} of {rounds}",
-            CovarianceProduct,
-            Extent(spec.schema.dimension, spec.components, first if number == 1 else options.sparsity),
-            share,
-            rounds,
-        )
-        for number in range(1, rounds + 1)
-    ]
+def _rounds(spec: JobSpec, options: Options) -> Intents:
+    rounds, share = rounds_of(spec), shares(spec)["rest"]
+
+    def asked(about: int) -> Intent:
+        extent = Extent(spec.schema.dimension, spec.components, about)
+        return Intent(f"round 1 of {rounds}", CovarianceProduct, extent, share, rounds)
+
+    first = asked(spec.schema.dimension if options.start is Start.DENSE else options.sparsity)
+    later = Series(
+        asked(options.sparsity), rounds - 1, lambda number: f"round {number + 1} of {rounds}", f"rounds ({rounds})"
+    )
+    return [first, later]
 
 
 def _start(spec: JobSpec, options: Options) -> RowSparse:

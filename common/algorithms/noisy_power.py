@@ -36,7 +36,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Noise, Published, Step, price
+from dpspca.common.plan import Intent, Noise, Published, Series, Step, price
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Algorithm
 from dpspca.common.question import Extent, RowSparse
@@ -89,7 +89,7 @@ def plan(spec: JobSpec) -> tuple[Step, ...]:
     """List every question this job will ask, its noise and its price."""
     noise = Options.of(spec).noise
     last = closing(spec, spec.schema.dimension, noise) if spec.unit.is_row else []
-    return price(spec, [*open_rows(spec, noise), *_products(spec), *last], _published_for(spec))
+    return price(spec, [*open_rows(spec, noise), _products(spec), *last], _published_for(spec))
 
 
 def run(spec: JobSpec) -> Algorithm:
@@ -131,13 +131,17 @@ def rounds_of(spec: JobSpec) -> int:
     return usual_rounds(spec, options.noise) if options.rounds is None else options.rounds
 
 
-def _products(spec: JobSpec) -> list[Intent]:
+def _products(spec: JobSpec) -> Series:
     dimension, columns, rounds, options = spec.schema.dimension, columns_of(spec), rounds_of(spec), Options.of(spec)
-    names = [f"round {number} of {rounds}" for number in range(1, rounds + 1)]
-    names += ["approximation of low rank"] * options.low_rank
+    asked = rounds + options.low_rank
     question = product_question(spec, capped=spec.accounting is Accounting.PUBLISHED)
     extent, share = Extent(dimension, columns, dimension), share_of_products(spec)
-    return [Intent(name, question, extent, share, len(names), options.noise) for name in names]
+    return Series(
+        Intent("product", question, extent, share, asked, options.noise),
+        asked,
+        lambda number: f"round {number} of {rounds}" if number <= rounds else "approximation of low rank",
+        f"rounds ({rounds})",
+    )
 
 
 def _published_for(spec: JobSpec) -> Published | None:

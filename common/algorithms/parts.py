@@ -25,6 +25,7 @@ COUNT_SHARE: Final = 0.01
 MEAN_SHARE: Final = 0.10
 VARIANCE_SHARE: Final = 0.05
 MOST_ROUNDS: Final = 1000
+"""Of one loop; a loop for each component multiplies, so that a plan as a whole is counted too (``plan.price``)."""
 
 
 class PartiesChangedError(DpspcaError):

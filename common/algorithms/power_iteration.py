@@ -34,7 +34,7 @@ Where it departs from the paper:
 """
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, fields
 from typing import Final, Self
 
@@ -45,7 +45,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.matrix_queries import EntryTotal
 from dpspca.common.model import Model, fix_signs
-from dpspca.common.plan import Intent, Step, price
+from dpspca.common.plan import Intent, Series, Step, price
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.question import Extent, RowQuery, RowSparse
@@ -113,7 +113,7 @@ def plan(spec: JobSpec) -> tuple[Step, ...]:
     check_data(spec, spec.components)
     last = closing(spec, spec.schema.dimension) if spec.unit.is_row else []
     published = _published if spec.unit is PrivacyUnit.ENTRY else None
-    return price(spec, [*open_rows(spec), *_total(spec), *_products(spec), *last], published)
+    return price(spec, [*open_rows(spec), *_total(spec), _products(spec), *last], published)
 
 
 def run(spec: JobSpec) -> Algorithm:
@@ -241,25 +241,35 @@ def _total(spec: JobSpec) -> list[Intent]:
     return [Intent("sum of all entries", EntryTotal, Extent(spec.schema.dimension), TOTAL_SHARE)]
 
 
-def _products(spec: JobSpec) -> list[Intent]:
-    """List as many products as may be asked. Where that is not known beforehand, any stands for any other."""
+def _products(spec: JobSpec) -> Series:
+    """Plan as many products as may be asked. Where that is not known beforehand, any stands for any other."""
     options, dimension = Options.of(spec), spec.schema.dimension
-    names = [*_names(spec)]
+    most = spec.components * rounds_of(spec) * tries_of(spec) + _eigenvalues(spec)
     question = product_question(spec, capped=options.coherence is not None or _searches(spec))
     share = share_of_products(spec) - (TOTAL_SHARE if options.private_rounds else 0.0)
-    return [Intent(name, question, Extent(dimension, 1, dimension), share, len(names)) for name in names]
+    intent = Intent("product", question, Extent(dimension, 1, dimension), share, most)
+    return Series(intent, most, _namer(spec, most), _lower(spec))
 
 
-def _names(spec: JobSpec) -> Iterator[str]:
-    options, rounds, eigenvalues = Options.of(spec), rounds_of(spec), _eigenvalues(spec)
-    if _searches(spec) or options.private_rounds:
-        most = spec.components * rounds * tries_of(spec) + eigenvalues
-        yield from (f"product {number} of at most {most}" for number in range(1, most + 1))
-        return
-    for component in range(1, spec.components + 1):
-        yield from (f"component {component}, round {number} of {rounds}" for number in range(1, rounds + 1))
-        if component <= eigenvalues:
-            yield f"component {component}, eigenvalue"
+def _namer(spec: JobSpec, most: int) -> Callable[[int], str]:
+    rounds = rounds_of(spec)
+
+    def named(number: int) -> str:
+        component, turn = divmod(number - 1, rounds + 1)
+        what = "eigenvalue" if turn == rounds else f"round {turn + 1} of {rounds}"
+        return f"component {component + 1}, {what}"
+
+    if _searches(spec) or Options.of(spec).private_rounds:
+        return lambda number: f"product {number} of at most {most}"
+    return named
+
+
+def _lower(spec: JobSpec) -> str:
+    """Say which numbers the questions are a product of."""
+    tries = tries_of(spec)
+    search = f", or set coherence, so that not {tries} bounds on it are tried for each" if tries > 1 else ""
+    rounds = "set rounds in place of private_rounds" if Options.of(spec).private_rounds else "rounds"
+    return f"components ({spec.components}) or {rounds} ({rounds_of(spec)} for each){search}"
 
 
 def _eigenvalues(spec: JobSpec) -> int:

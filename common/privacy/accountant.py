@@ -59,6 +59,7 @@ def usable_mu(epsilon: float, delta: float) -> float:
     return gaussian_mu(eps, round_down(Fraction(dlt) * (1 - SLACK_SHARE)))
 
 
+@lru_cache(maxsize=1024, typed=True)  # the blocks of rows of a plan all ask for the same
 def calibrated_std(sensitivity: float, mu: float, share: float = 1.0) -> float:
     """Return the standard deviation for a release that takes a share of mu^2, for plans that fill a budget exactly.
 

@@ -21,6 +21,8 @@ from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 
 MAX_EPSILON: Final = 48.0
 """A larger epsilon is no promise at all, and would multiply the slack of the noise by more than 2**69."""
+MIN_EPSILON: Final = 1e-200
+"""A smaller epsilon of a plan could not be divided by, and its shares would be zero."""
 MIN_DELTA: Final = 1e-200
 """A smaller budgeted delta could not be told from zero by the bookkeeping."""
 GUARD: Final = 2.0**-36

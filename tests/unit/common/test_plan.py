@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, InvalidParameterError
-from dpspca.common.plan import Intent, Noise, Price, Step, events, price, prices
+from dpspca.common.plan import Intent, Noise, Price, Series, Step, events, price, prices
 from dpspca.common.privacy.accountant import Filter, compose, cost_units, slack_units
 from dpspca.common.privacy.calibrate import gaussian_mu
 from dpspca.common.privacy.events import (
@@ -29,7 +29,7 @@ from dpspca.common.privacy.events import (
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.question import Extent
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.spec import MAX_QUESTIONS, Accounting, Budget, Centering, JobSpec, Schema
 
 
 def spec(**changes: Any) -> JobSpec:
@@ -122,6 +122,29 @@ def test_t18_several_rows_of_a_person_take_as_many_times_the_noise_at_the_same_p
     assert compose(events(five)).gdp_bound == pytest.approx(compose(events(one)).gdp_bound, rel=1e-9)
 
 
+@pytest.mark.parametrize("accounting", Accounting)
+def test_t35_a_plan_of_too_many_questions_is_refused_before_one_of_them_is_named_or_priced(
+    accounting: Accounting,
+) -> None:
+    def never(*_: object) -> Any:
+        raise AssertionError
+
+    many = Series(Intent("round", Count, Extent(0), 1.0), 10**15, never, "rounds (10^15)")
+    job = spec(unit=PrivacyUnit.ROW_ADD_REMOVE, accounting=accounting)
+    with pytest.raises(InvalidParameterError, match=f"has {10**15 + 1} questions") as refused:
+        price(job, [Intent("mean", ColumnSums, Extent(1000), 0.0), many], never)
+    assert "Lower rounds (10^15)" in refused.value.remedy
+    alike = Intent("count", Count, Extent(0), 1.0)
+    with pytest.raises(InvalidParameterError, match=f"has {MAX_QUESTIONS + 1} questions"):
+        price(job, [alike] * (MAX_QUESTIONS + 1), never)
+
+
+def test_a_series_is_planned_as_its_questions_would_be_one_by_one() -> None:
+    job, intent = spec(unit=PrivacyUnit.ROW_ADD_REMOVE), Intent("count", Count, Extent(0), 1.0, 3)
+    together = price(job, [Series(intent, 3, lambda number: f"count {number}", "it")])
+    assert together == price(job, [replace(intent, name=f"count {number}") for number in (1, 2, 3)])
+
+
 def test_a_larger_budget_affords_more_rounds() -> None:
     rounds = [
         sum(step.question is CovarianceProduct for step in catalogue.plan(spec(budget=Budget(epsilon, 1e-6))))
@@ -142,6 +165,13 @@ def test_integer_noise_is_wider_than_the_continuous_noise_it_stands_for() -> Non
 
 def test_the_noise_of_the_sampler_is_charged_to_delta() -> None:
     assert all(event.slack > 0 for event in events(catalogue.plan(spec())))
+
+
+@pytest.mark.parametrize("accounting", Accounting)
+def test_an_epsilon_that_cannot_be_divided_by_has_no_plan(accounting: Accounting) -> None:
+    job = spec(algorithm="analyze-gauss", options={}, accounting=accounting, unit=PrivacyUnit.ROW_ADD_REMOVE)
+    with pytest.raises(InvalidParameterError, match="too small to be told from zero"):
+        catalogue.plan(replace(job, budget=Budget(math.ulp(0.0), 0.5)))
 
 
 def test_t24_noise_that_would_leave_the_lattice_is_refused() -> None:

@@ -8,11 +8,12 @@ from typing import Any, Final
 import pytest
 from examples import EXAMPLES
 
+from dpspca.common import plan
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE, Entry
 from dpspca.common.algorithms.options import Kind, Option, declared, told
 from dpspca.common.errors import DpspcaError, InvalidParameterError
-from dpspca.common.plan import events
+from dpspca.common.plan import Intents, events
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, JobSpec
@@ -153,6 +154,23 @@ def test_an_algorithm_has_published_noise_for_the_units_that_the_catalogue_lists
 def test_an_algorithm_is_called_gaussian_if_no_job_of_it_has_other_noise(name: str) -> None:
     losses = [compose(events(catalogue.plan(spec))) for spec in examples(name)]
     assert CATALOGUE[name].gaussian == all(loss.is_gaussian for loss in losses)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_questions_that_are_counted_beforehand_are_those_that_are_planned(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def count(intents: Intents) -> int:
+        counted.append(questions(intents))
+        return counted[-1]
+
+    questions = plan.questions
+    monkeypatch.setattr(plan, "questions", count)
+    steps = [CATALOGUE[name].plan(spec) for spec in examples(name)]
+    assert counted == [len(each) for each in steps]
+    assert all(len({step.name for step in each}) == len(each) for each in steps)
 
 
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE)
