@@ -107,13 +107,12 @@ def _require_test(name: str, test: str) -> None:
 
 @contextmanager
 def copied() -> Iterator[Path]:
-    """Copy the project, without what was made from it; the package in the copy is the copy's own."""
+    """Copy the project; the package in the copy is the copy's own. What was compiled saves a second where it is."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = Path(folder)
-        made = shutil.ignore_patterns("__pycache__", "*.pyc")
         for name in COPIED:
             if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=made)
+                shutil.copytree(ROOT / name, copy / name, symlinks=True)
             elif (ROOT / name).exists():
                 shutil.copy2(ROOT / name, copy / name)
         yield copy
@@ -152,6 +151,8 @@ def tried(mutant: Mutant) -> Outcome:
     with copied() as copy:
         path = copy / mutant.file
         path.write_text(mutant.planted_in(path.read_text(encoding="utf-8")), encoding="utf-8")
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            compiled.unlink()  # of the same second and size it would be taken for what was written now
         code, said = ended(copy, mutant.tests)
     outcome = {PASSED: "survived", FAILED: "killed"}.get(code if code is not None else -1, "broken")
     seconds = round(time.monotonic() - start, 1)
