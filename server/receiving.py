@@ -30,8 +30,11 @@ READING_SECONDS: Final = 60.0
 """For one request."""
 MAX_OPEN: Final = 320
 """Calls of one party at once: all the watches that it may have, and as many more as one connection takes."""
-AT_A_TIME: Final = MappingProxyType({"Submit": 1, "Get": 8, "Result": 8})
-"""Calls of one party that are served at a time, where there is much to reckon or to send; its others wait, unread."""
+AT_A_TIME: Final = MappingProxyType({"Submit": 2, "Get": 8, "Result": 8})
+"""Calls of one party that are served at a time, where there is much to reckon or to send; its others wait, unread.
+
+Never one alone: the call of a client whose link was cut lasts until that is noticed.
+"""
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
