@@ -46,6 +46,10 @@ Stream: TypeAlias = AsyncIterator[pb.ToProvider]
 _log = logging.getLogger(__name__)
 
 
+class _AsksNoLongerError(Exception):
+    """Whoever asked is no coordinator any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A question whose frames are arriving."""
@@ -159,6 +163,12 @@ class Conversation:
         shown, authority = self._coordinator.certificate, self._authority
         require_role(peer_of(shown, authority, self._settings.clock(), self._settings.revocations()), Role.COORDINATOR)
 
+    def _require_asker(self) -> None:
+        try:
+            self._judge()
+        except DpspcaError as problem:
+            raise _AsksNoLongerError from problem
+
     async def _begin(self, ask: pb.Ask) -> None:
         """Verify the job, and hold the announcement against its plan, before a frame is kept."""
         self._question = None
@@ -192,7 +202,7 @@ class Conversation:
         """Answer or refuse."""
         job, position = question.job, question.ask.position
         async with self._refusing(question.ask):
-            answer, receipt = await job.answer(position, question.reader, self._judge)
+            answer, receipt = await job.answer(position, question.reader, self._require_asker)
             _log.info("Answered question %d of %d of job %.12s.", position + 1, len(job.plan), job.name)
             last = (len(answer) - 1) // wire.FRAME
             for sequence, frame in enumerate(wire.frames(answer)):
@@ -201,14 +211,22 @@ class Conversation:
                 piece.job, piece.position, piece.sequence, piece.content = job.name, position, sequence, bytes(frame)
                 if receipt and sequence == last:
                     piece.receipt.CopyFrom(receipt)
-                self._judge()
+                self._require_asker()
                 await self._outbound.put(message)
 
     @asynccontextmanager
     async def _refusing(self, ask: pb.Ask) -> AsyncIterator[None]:
-        """Turn whatever goes wrong into a refusal: no question, however odd, ends the daemon."""
+        """Turn whatever goes wrong into a refusal: no question, however odd, ends the daemon.
+
+        Who asks no longer is told nothing, and hung up on at its next word: the same coordinator may be back with a new
+        certificate, and for it a refusal would end our part in the job.
+        """
         try:
             yield
+        except _AsksNoLongerError as problem:
+            _log.warning(
+                "Question %d of job %.12s is not answered: %s", ask.position + 1, _job_name(ask), problem.__cause__
+            )
         except DpspcaError as problem:
             await self._refuse(ask, problem)
         except Exception:  # noqa: BLE001  # whatever an odd question can set off
