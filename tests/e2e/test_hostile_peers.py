@@ -5,8 +5,9 @@ byte by byte what it would have been had the liar never been there.
 """
 
 import asyncio
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +210,15 @@ LONGEST_TURN = 0.05
 
 
 @pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
-    """Note what every callback of the event loop costs; waiting, and the neighbours of a busy machine, do not count."""
+def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[float, str]]]:
+    """Note what every callback of the event loop costs.
+
+    Waiting, and the neighbours of a busy machine, do not count; nor does looking for garbage among all that other tests
+    have left in this process, which takes a turn now and then and is no coordinator's.
+    """
     noted: list[tuple[float, str]] = []
+    gc.collect()
+    gc.freeze()
     run = asyncio.events.Handle._run
 
     def timed(handle: asyncio.Handle) -> None:
@@ -220,7 +227,8 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
         noted.append((time.thread_time() - start, repr(handle)))
 
     monkeypatch.setattr(asyncio.events.Handle, "_run", timed)
-    return noted
+    yield noted
+    gc.unfreeze()
 
 
 @pytest.mark.slow
