@@ -329,8 +329,10 @@ def test_a_daemon_that_is_told_to_stop_stops_by_itself(stack: Stack, name: str) 
 @contextmanager
 def demo(image: str) -> Iterator["subprocess.Popen[str]"]:
     environment = os.environ | {"DPSPCA_IMAGE": image}
+    # Whoever runs the tests in the background ignores interrupts, and so would what they start.
+    command = ["env", "--default-signal=INT", DEPLOY / "demo"]
     with subprocess.Popen(  # noqa: S603  # our own script
-        [DEPLOY / "demo"], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         yield process
 
