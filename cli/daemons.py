@@ -113,7 +113,7 @@ def _start_provider(
 
 
 def _allow_files(most: int) -> None:
-    """Have as many files and sockets open as the system lets us, for many systems begin at a thousand."""
+    """Let so many files and sockets be open, or as many as the system allows: many begin at a thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
