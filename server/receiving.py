@@ -5,15 +5,16 @@ one of the places for calls, whoever sent it: with a certificate that was revoke
 whose requests are a stream, which gives the same bytes on the wire: the caller is judged by the connection, before
 anything that it sends is read, then takes one of its own places, and has so long to send one message.
 
-A reply that is never taken would hold as much, and gRPC has no way to end its call. So a place is held until the last
-byte of a reply is gone, and what takes much of memory or of the processor is done for one party a few at a time.
+A reply that is never taken would hold as much, and gRPC has no way to end its call. So replies, too, are sent from
+here, and a place is held until the last of them is gone; what takes much of memory or of the processor is done for one
+party a few at a time. gRPC could tell when a call is over, but then keeps the call in a circle of references, for
+minutes: each caller would cost memory that nobody counts.
 """
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -38,8 +39,9 @@ Never one alone: the call of a client whose link was cut lasts until that is not
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-_Take: TypeAlias = Callable[[AsyncIterator[Any], Context], Awaitable[Any]]
-"""Lets a caller in, and gives what its method is called with."""
+_Requests: TypeAlias = AsyncIterable[Any]
+_Serve: TypeAlias = Callable[[Any, Context], Any]
+_Carry: TypeAlias = Callable[[_Requests, Context], Awaitable[None]]
 
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ else:
 
 
 class Receiving(_Interceptor):
-    """Stands between the connection and all methods that take one request."""
+    """Stands between the connection and all methods."""
 
     def __init__(self, door: rpc.Doorkeeper, name_of: Callable[[str], str], seconds: float = READING_SECONDS) -> None:
         """Take what judges callers, and what a method is called there, given its path."""
@@ -65,65 +67,68 @@ class Receiving(_Interceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
-        """Have a method's request read by us, and its replies sent within bounds."""
+        """Have a method's request read and its replies sent by us."""
         handler = await continuation(handler_call_details)
         if not handler:
             return handler
-        kinds = (handler.request_deserializer, handler.response_serializer)
-        method = self._name_of(handler_call_details.method)
-        if handler.request_streaming:
-            carry = _streaming(cast("Callable[..., Any]", handler.stream_stream), partial(self._all, method))
-            return grpc.stream_stream_rpc_method_handler(carry, *kinds)
-        read = partial(self._one, method)
-        if handler.response_streaming:
-            streaming = _streaming(cast("Callable[..., Any]", handler.unary_stream), read)
-            return grpc.stream_stream_rpc_method_handler(streaming, *kinds)
-        single = _single(cast("Callable[..., Awaitable[Any]]", handler.unary_unary), read)
-        return grpc.stream_unary_rpc_method_handler(single, *kinds)
+        carry = self._carry(self._name_of(handler_call_details.method), handler)
+        return grpc.stream_stream_rpc_method_handler(carry, handler.request_deserializer, handler.response_serializer)
 
-    async def _let_in(self, method: str, context: Context) -> PartyName:
-        """Judge a caller, and give it a place until all of the call is over."""
+    def _carry(self, method: str, handler: Handler) -> _Carry:
+        """Give what carries one call from its first judgement to the last byte of its last reply."""
+        serve, send = _parts(handler)
+
+        async def carry(requests: _Requests, context: Context) -> None:
+            try:
+                async with self._let_in(method, context) as caller:
+                    asked = requests if handler.request_streaming else await self._one(caller, requests, context)
+                    await send(serve(asked, context), context)
+            except grpc.aio.AbortError as ended:  # gRPC has it, and tells of it; it must not lead back to the call
+                ended.__traceback__ = ended.__context__ = None
+
+        return carry
+
+    @asynccontextmanager
+    async def _let_in(self, method: str, context: Context) -> AsyncIterator[PartyName]:
+        """Judge a caller, and give it a place, and a turn where it has to take turns."""
         caller = await self._door.admit(context, method)
-        await self._open.until_over(caller, context)
-        if method in self._turns:
-            await self._turns[method].take(caller, context)
-        return caller
+        turn = self._turns[method].of(caller) if method in self._turns else nullcontext()
+        async with self._open.one_of(caller, context), turn:
+            yield caller
 
-    async def _all(self, method: str, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        """Let a caller in whose messages the method reads itself."""
-        await self._let_in(method, context)
-        return requests
-
-    async def _one(self, method: str, requests: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401  # a message
-        """Let a caller in, and read its one request."""
-        caller = await self._let_in(method, context)
-        async with self._unread.one_of(caller, context):
+    async def _one(self, caller: PartyName, requests: _Requests, context: Context) -> Any:  # noqa: ANN401  # a message
+        """Read the one request of a call."""
+        messages = cast("AsyncGenerator[Any, None]", aiter(requests))  # gRPC leaves it open, and it leads to the call
+        async with self._unread.one_of(caller, context), aclosing(messages) as arriving:
             try:
                 async with asyncio.timeout(self._seconds):
-                    async for request in requests:
+                    async for request in arriving:
                         return request
             except TimeoutError:
                 await rpc.abort(context, RefusedError("Your request took too long to arrive.", "Send it again."))
         return await rpc.abort(context, RefusedError("A call without a request.", "Use a matching version."))
 
 
-def _single(serve: Callable[[Any, Context], Awaitable[Any]], take: _Take) -> Callable[..., Awaitable[Any]]:
-    """Serve a method that answers once."""
+def _parts(handler: Handler) -> tuple[_Serve, Callable[[Any, Context], Awaitable[None]]]:
+    """Give the method that serves a call, and what sends what it returns."""
+    single = handler.stream_unary if handler.request_streaming else handler.unary_unary
+    several = handler.stream_stream if handler.request_streaming else handler.unary_stream
+    if not handler.response_streaming:
+        return cast("_Serve", single), _send_one
+    serve = cast("_Serve", several)
+    return serve, _send_all if inspect.isasyncgenfunction(serve) else _nothing_more
 
-    async def answer(requests: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401  # a message
-        return await serve(await take(requests, context), context)
 
-    return answer
+async def _send_one(reply: Awaitable[Any], context: Context) -> None:
+    await context.write(await reply)
 
 
-def _streaming(serve: Callable[[Any, Context], Any], take: _Take) -> Callable[..., Any]:
-    """Serve a method that answers with a stream: it gives its messages one by one, or writes them itself."""
-    if not inspect.isasyncgenfunction(serve):
-        return _single(serve, take)
+async def _send_all(replies: AsyncGenerator[Any, None], context: Context) -> None:
+    async with aclosing(replies):
+        async for reply in replies:
+            await context.write(reply)
 
-    async def give(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        async with aclosing(serve(await take(requests, context), context)) as answers:
-            async for answer in answers:
-                yield answer
 
-    return give
+async def _nothing_more(served: Awaitable[None], _context: Context) -> None:
+    """Wait for a method that writes its replies itself."""
+    await served

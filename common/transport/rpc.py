@@ -178,11 +178,6 @@ class Quota:
         finally:
             self._give_back(caller)
 
-    async def until_over(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Take one of the caller's places until all of the call is over, the sending of its last word included."""
-        await self._take(caller, context)
-        when_over(context, lambda: self._give_back(caller))
-
     async def _take(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         if self._open[caller] >= self._most:
             await abort(context, RefusedError(self._what, "Close some of your streams."))
@@ -198,15 +193,9 @@ class Turns:
     def __init__(self, most: int) -> None:
         self._places: defaultdict[PartyName, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(most))
 
-    async def take(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Wait for one of the caller's turns, and have it until all of the call is over."""
-        await self._places[caller].acquire()
-        when_over(context, self._places[caller].release)
-
-
-def when_over(context: grpc.aio.ServicerContext[Any, Any], do: Callable[[], None]) -> None:
-    """Do something when a call is over, the sending of its last word included."""
-    context.add_done_callback(cast("grpc.aio.DoneCallback[Any, Any]", lambda _: do()))
+    def of(self, caller: PartyName) -> asyncio.Semaphore:
+        """Give what is to be held during one of the caller's turns."""
+        return self._places[caller]
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], problem: DpspcaError) -> NoReturn:

@@ -1,13 +1,15 @@
 """Who gets in at the coordinator, who is shown out again, and with what words: real sockets, real mutual TLS."""
 
 import asyncio
+import gc
+import logging
 import os
 import socket
 import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -206,6 +208,35 @@ def test_t35_of_one_analyst_s_jobs_two_are_verified_at_a_time_and_another_s_need
             assert len(begun) == 2
             going_on.set()
             assert len({job.name for job in await asyncio.gather(*jobs)}) == 20
+
+    among(town, scene)
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Have nothing look for circles of references meanwhile, nor keep what was logged."""
+    gc.collect()
+    gc.disable()
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_call_that_is_over_takes_no_memory_and_waits_for_nobody_to_collect_it(town: Town) -> None:
+    def calls() -> int:
+        return sum(1 for each in gc.get_objects() if type(each).__name__ == "_ServicerContext")
+
+    async def scene(running: Running) -> None:
+        before = calls()
+        async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
+            for path in paths().values():
+                await code_of(channel, path)
+        job = await running.analyst.submit(spec(), "cohort", ["north"])
+        await job.status()
+        await job.cancel()
+        await come_true(lambda: calls() <= before)
 
     among(town, scene)
 

@@ -27,7 +27,9 @@ from dpspca.provider.sqlite_ledger import verify
 
 SITES = ("north", "south")
 COLUMNS = 4
-ROUNDS_A_JOB = 1000
+ROUNDS_A_JOB = 100
+"""So that the warm-up of the whole has 250 jobs: as many of an analyst's as a coordinator remembers, and all that comes
+after takes the place of something older."""
 BUDGET = Budget(0.2, 1e-6)
 AT_ONCE = 2
 """Jobs at a time."""
