@@ -11,6 +11,7 @@ KILLS ?= 200
 SEEDS ?= 1000
 FIRST ?= 0
 ROUNDS ?= 100000
+MINUTES ?= 30
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 GUARDS := provider/gate.py,provider/ledger*.py,provider/sqlite_ledger.py,provider/books.py,provider/accounts.py,provider/entries.py,provider/policy*.py,common/privacy/accountant.py,common/*queries.py,common/question.py,common/spans.py
@@ -62,8 +63,8 @@ mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a 
 torture: $(READY)  ## kill and stop real daemons two hundred times while jobs run, and reckon up; KILLS and SEED
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/torture.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
-soak: $(READY)  ## have a real federation answer ROUNDS rounds and watch its memory; then play SEEDS universes, from FIRST on
-	PYTHONPATH=tests/support $(BIN)/python tests/faults/soak.py --rounds $(ROUNDS)
+soak: $(READY)  ## have a real federation answer ROUNDS rounds, for MINUTES at least, and watch its memory; then play SEEDS universes, from FIRST on
+	PYTHONPATH=tests/support $(BIN)/python tests/faults/soak.py --rounds $(ROUNDS) --minutes $(MINUTES)
 	PYTHONPATH=tests/support:tests/simulation $(BIN)/python tests/simulation/test_universes.py --first $(FIRST) --seeds $(SEEDS)
 
 $(FUZZ)/.ready: requirements-fuzz.lock

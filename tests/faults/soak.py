@@ -1,7 +1,8 @@
 """Have a real federation answer a hundred thousand rounds, and see what it takes of the machine: ``make soak``.
 
 After the warm-up, memory may not grow by a megabyte an hour, descriptors have to stay as they are, and write-ahead logs
-within what SQLite makes of them before it begins anew. What does not hold leaves with exit code 1.
+within what SQLite makes of them before it begins anew. What does not hold leaves with exit code 1. It lasts for half an
+hour at least: memory goes up and down by a tenth of a megabyte, which in a few minutes looks like many an hour.
 """
 
 import argparse
@@ -57,10 +58,11 @@ SPEC = JobSpec(
 class Soak:
     """Jobs without end, and what they cost each daemon."""
 
-    def __init__(self, settled: Daemons, federation: AsyncFederation, rounds: int) -> None:
+    def __init__(self, settled: Daemons, federation: AsyncFederation, rounds: int, seconds: float) -> None:
         self._daemons = settled
         self._federation = federation
-        self._left = iter(range(-(-rounds // ROUNDS_A_JOB)))
+        self._jobs = -(-rounds // ROUNDS_A_JOB)
+        self._until = time.monotonic() + seconds
         self._answered: dict[int, int] = {}
         self.samples: dict[str, list[Sample]] = {each.name: [] for each in settled.everybody}
 
@@ -79,7 +81,8 @@ class Soak:
         await asyncio.gather(measuring, return_exceptions=True)
 
     async def _work(self) -> None:
-        for number in self._left:
+        while (number := len(self._answered)) < self._jobs or time.monotonic() < self._until:
+            self._answered[number] = 0
             job = await self._federation.submit(SPEC, "cohort", SITES)
             async for state in job.watch():
                 self._answered[number] = state.answered
@@ -100,15 +103,15 @@ class Soak:
             yield name, process.number, settled.ledger(name)
 
 
-async def soak(folder: Path, rounds: int) -> dict[str, Any]:
-    """Run so many rounds, and report."""
+async def soak(folder: Path, rounds: int, seconds: float = 0.0) -> dict[str, Any]:
+    """Run so many rounds, and for so long, and report."""
     draw = np.random.default_rng(0)
     rows = {name: {"cohort": draw.standard_normal((100, COLUMNS))} for name in SITES}
     begun = time.monotonic()
     address, policy = f"127.0.0.1:{free_port()}", lax_policy("row-replace-one")
     async with daemons(folder, address, policy, rows, within=lambda _: AS_DEPLOYED) as settled:
         async with AsyncFederation(settled.address, settled.ada) as federation:
-            soaking = Soak(settled, federation, rounds)
+            soaking = Soak(settled, federation, rounds, seconds)
             await soaking.run()
         codes = {each.name: await each.end() for each in settled.everybody}
         wrong = [f"{name} ended with {code}" for name, code in codes.items() if code]
@@ -139,10 +142,11 @@ def _excess(grown: dict[str, float]) -> Iterator[str]:
 def main() -> int:
     """Soak, and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=100_000, help="questions that are answered by everybody")
+    parser.add_argument("--rounds", type=int, default=100_000, help="questions that everybody answers, at least")
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long it lasts at least")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        report = asyncio.run(soak(Path(folder), told.rounds))
+        report = asyncio.run(soak(Path(folder), told.rounds, 60 * told.minutes))
     sys.stdout.write(json.dumps(report, indent=2) + "\n")
     return 1 if report["problems"] else 0
 
