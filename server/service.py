@@ -16,7 +16,6 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]
 
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.transport import envelopes, rpc
@@ -26,6 +25,7 @@ from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .analysts import RESULT_BYTES, AnalystService
+from .health import Health
 from .journal import Journal, JournalError
 from .keeper import Keeper
 from .receiving import Receiving
@@ -50,11 +50,6 @@ ALLOWED: Final = MappingProxyType(
     }
 )
 """Who may call what. What is not listed is refused to everybody."""
-
-MAX_HEALTH_WATCHES: Final = 16
-"""Streams on which one party watches the coordinator's health at once."""
-
-SERVICES: Final = ("dpspca.v1.ProviderService", "dpspca.v1.AnalystService")
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
@@ -86,7 +81,7 @@ class Coordinator:
         door = _Door(*everybody, self._acting)
         self.roster = Roster()
         self._analysts = AnalystService(door, self.roster, self._keeper, identity, result_bytes)
-        self._health = _Health(rpc.Doorkeeper(*everybody), self.roster)
+        self._health = Health(rpc.Doorkeeper(*everybody), self.roster)
         self._watching: asyncio.Task[None] | None = None
         self._server = rpc.server(Receiving(rpc.Doorkeeper(*everybody), _name_of))
         providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.ended)
@@ -105,7 +100,6 @@ class Coordinator:
                 f"Nobody can listen on {address}.", "Choose an address of this machine, and a port that is free."
             ) from None
         self.address = f"{address.rpartition(':')[0]}:{port}"
-        await self._health.say(serving=False)
         try:
             await self._take_up()
         except JournalError:
@@ -125,7 +119,7 @@ class Coordinator:
         if self._watching:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
-        await self._health.enter_graceful_shutdown()
+        self._health.say(serving=False)
         await self._rest()
         await self._server.stop(grace)
         await self._keeper.close()
@@ -138,7 +132,7 @@ class Coordinator:
                 await self._keeper.do(lambda journal: journal.check())
             await resuming
             self._acting.set()
-            await self._health.say(serving=True)
+            self._health.say(serving=True)
 
     async def _watch(self) -> None:
         """Wait for the journal, then see to it that it is still ours; without it, do nothing more."""
@@ -155,7 +149,7 @@ class Coordinator:
                     await asyncio.wait_for(self._keeper.failed.wait(), self._keeper.heartbeat_seconds)
         except JournalError:
             self._acting.clear()
-            await self._health.say(serving=False)
+            self._health.say(serving=False)
             await self._rest()
             raise
 
@@ -181,38 +175,3 @@ class _Door(rpc.Doorkeeper):
         if not self.acting.is_set():
             await context.abort(grpc.StatusCode.UNAVAILABLE, "This coordinator stands by, and does not serve.")
         return caller
-
-
-class _Health(health.HealthServicer):
-    """Tells, to members of the federation alone, that we serve, and whether a certain provider is connected."""
-
-    def __init__(self, door: rpc.Doorkeeper, roster: Roster) -> None:
-        super().__init__()
-        self._door = door
-        self._roster = roster
-        self._watches = rpc.Quota(MAX_HEALTH_WATCHES, "You watch already.")
-
-    async def say(self, *, serving: bool) -> None:
-        """Say whether everything is served from now on, or nothing."""
-        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for service in ("", *SERVICES):
-            await self.set(service, status)
-
-    async def Check(  # noqa: N802  # the name of the rpc
-        self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> health_pb2.HealthCheckResponse:
-        """Answer once."""
-        await self._door.admit(context, "Health.Check")
-        provider = request.service.removeprefix(rpc.CONNECTED)
-        if provider == request.service:
-            return await super().Check(request, context)
-        there = any(link.name == provider for link in self._roster.links)
-        return health_pb2.HealthCheckResponse(status="SERVING" if there else "NOT_SERVING")
-
-    async def Watch(  # noqa: N802
-        self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> None:
-        """Answer now and after every change."""
-        caller = await self._door.admit(context, "Health.Watch")
-        async with self._watches.one_of(caller, context):
-            await super().Watch(request, context)

@@ -32,8 +32,9 @@ from dpspca.common.transport.proof import new_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server import receiving, service
 from dpspca.server.analysts import AnalystService
+from dpspca.server.health import MAX_HEALTH_WATCHES
 from dpspca.server.receiving import Receiving
-from dpspca.server.service import ALLOWED, MAX_HEALTH_WATCHES, Coordinator
+from dpspca.server.service import ALLOWED, Coordinator
 from dpspca.server.streams import MAX_UNGREETED
 
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION
