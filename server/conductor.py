@@ -13,6 +13,7 @@ question than was asked, the job fails before anybody is asked. When the journal
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -250,10 +251,8 @@ class Conductor:
                 while not reader.complete:
                     link = await self._roster.wait_for(name, self._data_set, self._spec.schema.dimension)
                     self._record(name, asked=number)
-                    try:
+                    with suppress(ProviderLostError):  # it is waited for, and asked again
                         await link.ask(question.ask, self.job.name, question.frames, reader)
-                    except ProviderLostError:
-                        await asyncio.sleep(0)  # the roster learns of it on the next turn of the loop
         except TimeoutError:
             return f"No answer to question {number} within {self._spec.answer_seconds} seconds."
         except DpspcaError as problem:

@@ -123,12 +123,14 @@ class Link:
 
     def close(self, reason: DpspcaError | None = None) -> None:
         """End every open question: the connection is gone, or is to end for a reason that its provider is told."""
-        self.ended_by = self.ended_by or reason
+        self.ended_by = self.ended_by or (reason and reason.with_traceback(None))  # which leads to here
         self.closed = True
-        self._rouse()
         for pending in self._pending.values():
             if not pending.done.done():
                 pending.done.set_exception(_lost(self.name))
+        while not self._outbound.empty():  # or a call on which nothing is taken any more would keep it
+            self._outbound.get_nowait()
+        self._rouse()
 
     def _rouse(self) -> None:
         """Let whoever waits for a message wait no longer."""
@@ -165,12 +167,13 @@ class Roster:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Everybody connected."""
-        return tuple(self._links.values())
+        """Everybody connected: a link that was closed is none, though a call that takes no more may keep it here."""
+        return tuple(link for link in self._links.values() if not link.closed)
 
     def link_of(self, name: str) -> Link | None:
         """Give the connection of a provider, if it is there."""
-        return self._links.get(name)
+        link = self._links.get(name)
+        return link if link and not link.closed else None
 
     async def join(self, link: Link) -> None:
         """Add a provider."""
@@ -225,7 +228,7 @@ class Roster:
 
     def find(self, name: str, data_set: str, dimension: int) -> Link | None:
         """Give a provider's link if it offers the data set, in that width."""
-        link = self._links.get(name)
+        link = self.link_of(name)
         offered = link.data_sets.get(data_set) if link else None
         return link if offered and offered.dimension == dimension else None
 
