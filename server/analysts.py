@@ -10,13 +10,13 @@ same results.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from sys import intern
-from typing import Any, Final, NoReturn, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
-import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
@@ -47,6 +47,8 @@ MAX_SIGNED_BYTES: Final = 2**26
 """Bytes of signed jobs of one analyst that are remembered, likewise."""
 RESULT_BYTES: Final = 2**30
 """Bytes of results that a coordinator keeps unless it is told otherwise."""
+BELIEVING: Final = 4
+"""Jobs that are verified at a time: two analysts' turns, in threads of their own, for jobs that run need the others."""
 MAX_WATCHES: Final = 250
 """Streams on which one analyst watches jobs at once."""
 
@@ -93,7 +95,9 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         self._identity = identity
         self._known: dict[str, _Known] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
         self._accepting = asyncio.Lock()
+        self._believing = ThreadPoolExecutor(BELIEVING, "believing")
         self._results = Results(result_bytes)
         self._watches = rpc.Quota(MAX_WATCHES, f"You watch {MAX_WATCHES} jobs already.")
         self._changed = asyncio.Condition()
@@ -101,80 +105,52 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
     async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.Job:  # noqa: N802
         """Start a job; the same signed bytes are the same job."""
         analyst = await self._door.admit(context, "Submit")
-        try:
-            conductor = await asyncio.to_thread(self._believe, request.signed_job, analyst.uri)
-            # Shielded: who hangs up half-way must not leave a job that is in the journal and does not run.
-            return _as_message(await asyncio.shield(self._accept(conductor)))
-        except JournalError:
-            await _out_of_order(context)
-        except DpspcaError as problem:
-            await rpc.abort(context, problem)
+        conductor = await self._believed(request.signed_job, analyst.uri)
+        # Shielded: who hangs up half-way must not leave a job that is in the journal and does not run.
+        return _as_message(await asyncio.shield(self._accept(conductor)))
 
     async def Watch(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
         """Tell the job now and after every change, until it is over."""
         caller, known = await self._own(request, context, "Watch")
         async with self._watches.one_of(caller, context):
-            try:
-                async for job in self._states(known):
-                    self._door.judge(context, "Watch")  # who was revoked meanwhile is told no more
-                    yield _as_message(job)
-            except JournalError:
-                await _out_of_order(context)
-            except RefusedError as problem:
-                await rpc.abort(context, problem)
+            async for job in self._states(known):
+                self._door.judge(context, "Watch")  # who was revoked meanwhile is told no more
+                yield _as_message(job)
 
     async def List(self, request: pb.ListRequest, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
         """Tell an analyst's own jobs, one by one: all of them together may be more than one message takes."""
         analyst = await self._door.admit(context, "List")
         own = [each for each in self._known.values() if each.analyst == analyst.uri]
-        try:
-            for known in own:
-                with suppress(_NoJobError):  # forgotten meanwhile
-                    yield _as_message(await self._job(known))
-        except JournalError:
-            await _out_of_order(context)
+        for known in own:
+            with suppress(_NoJobError):  # forgotten meanwhile
+                yield _as_message(await self._job(known))
 
     async def Get(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """Tell one job."""
         _, known = await self._own(request, context, "Get")
-        try:
-            return _as_message(await self._job(known), await self._signed(known))
-        except JournalError:
-            await _out_of_order(context)
-        except RefusedError as problem:
-            await rpc.abort(context, problem)
+        return _as_message(await self._job(known), await self._signed(known))
 
     async def Cancel(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """End a job at once; one that is over stays as it is."""
         _, known = await self._own(request, context, "Cancel")
         if isinstance(known, Conductor):
             known.cancel()
-        try:
-            await self._settled(known)
-            return _as_message(await self._job(known))
-        except JournalError:
-            await _out_of_order(context)
-        except RefusedError as problem:
-            await rpc.abort(context, problem)
+        await self._settled(known)
+        return _as_message(await self._job(known))
 
     async def Result(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Frame]:  # noqa: N802
         """Send a finished job's model, as long as it is kept: who reads slowly does not hold it."""
         caller, known = await self._own(request, context, "Result")
-        try:
-            job = await self._job(known)
-            if job.state is not State.DONE:
-                raise _without_result(job)
-            await self._settled(known)
-            for sequence in count():
-                piece = await self._piece(job.name, sequence)
-                self._results.require(caller.uri, job.name)  # or what is gone would look like the end
-                if not piece:
-                    return
-                yield pb.Frame(sequence=sequence, content=piece)
-        except JournalError:
-            await _out_of_order(context)
-        except RefusedError as problem:
-            await rpc.abort(context, problem)
+        job = await self._job(known)
+        if job.state is not State.DONE:
+            raise _without_result(job)
+        await self._settled(known)
+        for sequence in count():
+            piece = await self._piece(job.name, sequence)
+            self._results.require(caller.uri, job.name)  # or what is gone would look like the end
+            if not piece:
+                return
+            yield pb.Frame(sequence=sequence, content=piece)
 
     async def DataSets(  # noqa: N802
         self, request: pb.DataSetsRequest, context: Context
@@ -224,17 +200,27 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     async def stop(self) -> None:
         """Stop driving what still runs; it is not over, and goes on when the journal is taken up again."""
+        self._stopping = True
+        self._believing.shutdown(wait=False, cancel_futures=True)
         running = list(self._running.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
+    async def _believed(self, content: bytes, caller: str) -> Conductor:
+        """Verify a job and plan it, off the event loop; whoever hangs up has his turn until that is done."""
+        work = asyncio.get_running_loop().run_in_executor(self._believing, self._believe, content, caller)
+        try:
+            return await asyncio.shield(work)
+        finally:
+            await asyncio.wait([work])
+            del work  # what was raised leads to here, and would be led to
+
     def _believe(self, content: bytes, caller: str) -> Conductor:
-        """Verify a job and plan it; off the event loop, for that takes a while."""
         signed = SignedJob.from_bytes(content)
-        me = self._identity()
+        me, revoked = rpc.ours(self._identity), rpc.ours(self._door.revocations)
         door = self._door
-        envelope, analyst = verify(signed, me.authority_pem, me=me.name, now=door.clock(), revoked=door.revocations())
+        envelope, analyst = verify(signed, me.authority_pem, me=me.name, now=door.clock(), revoked=revoked)
         if analyst.uri != caller:
             raise RefusedError("The job was signed by another analyst.", "Submit it with the identity that signed it.")
         _require_room(JobSpec.from_json(envelope.spec), self._results.most)
@@ -247,6 +233,8 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             if job.name not in self._known:
                 await self._make_room(job.analyst)
                 await self._keeper.do(lambda journal: journal.accept(job, conductor.signed))
+                if self._stopping:
+                    raise JournalError("The coordinator stops.", "The job goes on when it is back.")
                 self._start(conductor)
         return await self._job(self._known[job.name])
 
@@ -260,7 +248,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         """Go on with a job of before; one that nobody would believe any more, or that ran out meanwhile, fails."""
         job = recorded.job
         try:
-            conductor = await asyncio.to_thread(self._believe, recorded.signed, job.analyst)
+            conductor = await self._believed(recorded.signed, job.analyst)
         except DpspcaError as problem:
             ended = job.after(Event.FAIL, f"After a restart: {problem}", now=self._door.clock().timestamp())
             _log.warning("Job %.12s does not go on: %s", job.name, problem)
@@ -342,8 +330,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             if request.job and name.startswith(request.job) and each.analyst == caller.uri
         ]
         if len(found) != 1:
-            several = RefusedError("Several jobs of yours begin like this.", _NO_JOB[1])
-            await rpc.abort(context, several if found else _NoJobError(*_NO_JOB))
+            raise RefusedError("Several jobs of yours begin like this.", _NO_JOB[1]) if found else _NoJobError(*_NO_JOB)
         return caller, found[0]
 
 
@@ -352,12 +339,6 @@ def _receipts(journal: Journal) -> dict[str, pb.Receipt]:
         return {name: pb.Receipt.FromString(content) for name, content in journal.receipts().items()}
     except DecodeError:
         raise damaged("a receipt cannot be read") from None
-
-
-async def _out_of_order(context: Context) -> NoReturn:
-    """End a call for want of a journal; what is wrong with that is for the operator's log."""
-    await context.abort(grpc.StatusCode.UNAVAILABLE, "The coordinator cannot use its journal, and stops.")
-    raise AssertionError  # abort does not return
 
 
 def _require_room(spec: JobSpec, most: int) -> None:

@@ -110,7 +110,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
 
     def _welcome(self, name: PartyName, challenge: bytes) -> pb.Welcome:
         """Welcome a provider, and prove who we are."""
-        me = self._identity()
+        me = rpc.ours(self._identity)
         return pb.Welcome(
             software=SOFTWARE,
             heartbeat_seconds=self._heartbeat,
@@ -120,18 +120,25 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         )
 
     async def _read(self, name: PartyName, link: Link, messages: AsyncIterator[pb.FromProvider]) -> None:
-        """Take in what comes, until the provider has said all."""
-        async for message in messages:
-            link.heard()
-            match message.WhichOneof("message"):
-                case "answer":
-                    self._keep_receipt(name, link, link.receipt_in(message.answer))
-                    link.receive_answer(message.answer)
-                case "refusal":
-                    link.receive_refusal(message.refusal)
-                case _:
-                    pass
-        link.close()
+        """Take in what comes, until the provider has said all, or something that cannot be read."""
+        ended = None
+        try:
+            async for message in messages:
+                self._hear(name, link, message)
+        except DpspcaError as problem:
+            ended = problem
+        link.close(ended)
+
+    def _hear(self, name: PartyName, link: Link, message: pb.FromProvider) -> None:
+        link.heard()
+        match message.WhichOneof("message"):
+            case "answer":
+                self._keep_receipt(name, link, link.receipt_in(message.answer))
+                link.receive_answer(message.answer)
+            case "refusal":
+                link.receive_refusal(message.refusal)
+            case _:
+                pass
 
     def _keep_receipt(self, name: PartyName, link: Link, receipt: pb.Receipt | None) -> None:
         """Keep a receipt, to be shown to its provider again: if it is one, for nothing else would be believed."""

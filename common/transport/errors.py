@@ -39,6 +39,15 @@ class UnsafeFileError(DpspcaError):
     code = "unsafe-file"
 
 
+class FaultError(DpspcaError):
+    """Something went wrong here that is no business of whoever called; what it was is in the log."""
+
+    code = "fault"
+
+    def __init__(self) -> None:
+        super().__init__("The coordinator met a fault.", "Its operator's log says more.")
+
+
 def require_trust(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads as: require that it holds
     """Refuse to trust unless the condition holds."""
     if not holds:

@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import grpc
 import grpc.aio
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError, RefusedError
 
-from .errors import NotTrustedError, WrongRoleError
+from .errors import FaultError, NotTrustedError, WrongRoleError
 from .identity import Identity
 from .names import COORDINATOR_HOST, PartyName, Role
 from .trust import RevocationList, peer_of
@@ -69,6 +69,8 @@ CODE_KEY: Final = "dpspca-code"
 
 CONNECTED: Final = "dpspca.v1.ProviderService/"
 """With a provider's name after it, the name under which the health service tells whether that one is connected."""
+
+_Read = TypeVar("_Read")
 
 _log = logging.getLogger(__name__)
 
@@ -155,10 +157,19 @@ class Doorkeeper:
         shown = list(context.auth_context().get("x509_pem_cert", []))
         if len(shown) != 1:
             raise NotTrustedError("The caller showed no certificate.", "Connect with the identity of a party.")
-        caller = peer_of(shown[0], self.authority_pem, self.clock(), self.revocations())
+        caller = peer_of(shown[0], self.authority_pem, self.clock(), ours(self.revocations))
         if caller.role not in self.allowed.get(method, frozenset()):
             raise WrongRoleError(f"The role {caller.role} may not call {method}.", "Use the identity of another role.")
         return caller
+
+
+def ours(read: Callable[[], _Read]) -> _Read:
+    """Read something of our own, whose faults, and where it lies, are not for callers."""
+    try:
+        return read()
+    except DpspcaError as problem:
+        _log.error("%s", problem)  # its words say it all
+        raise FaultError from None
 
 
 class Quota:
@@ -187,6 +198,29 @@ class Quota:
         self._open[caller] -= 1
 
 
+class Lines:
+    """Over so many connections may one party have calls open at once: gRPC keeps megabytes of each before we read."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self._most = most
+        self._what = what
+        self._open: defaultdict[PartyName, Counter[str]] = defaultdict(Counter)
+
+    @asynccontextmanager
+    async def one_of(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
+        """Take a connection of the caller's into account for a while, or end the call."""
+        calls, line = self._open[caller], context.peer()
+        if line not in calls and len(calls) >= self._most:
+            await abort(context, RefusedError(self._what, "Close some of your connections."))
+        calls[line] += 1
+        try:
+            yield
+        finally:
+            calls[line] -= 1
+            if not calls[line]:
+                del calls[line]
+
+
 class Turns:
     """So many calls of a kind are served of one party at a time; its others wait until one of these is over."""
 
@@ -199,8 +233,12 @@ class Turns:
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], problem: DpspcaError) -> NoReturn:
-    """End a call with an error of ours: the code for programs, the sentences for people."""
-    await context.abort(status_of(problem), str(problem), ((CODE_KEY, problem.code),))
+    """End a call with an error: a code for programs, sentences for people. What is no business of theirs is logged."""
+    status = status_of(problem)
+    if status is grpc.StatusCode.INTERNAL and not isinstance(problem, FaultError):
+        _log.error("%s", problem)
+        problem = FaultError()
+    await context.abort(status, str(problem), ((CODE_KEY, problem.code),))
     raise AssertionError  # abort does not return
 
 
