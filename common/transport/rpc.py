@@ -168,8 +168,10 @@ def ours(read: Callable[[], _Read]) -> _Read:
     try:
         return read()
     except DpspcaError as problem:
-        _log.error("%s", problem)  # its words say it all
-        raise FaultError from None
+        _log.error("%s", problem)
+    except Exception:  # noqa: BLE001  # whatever it is
+        _log.exception("A fault of this program's.")
+    raise FaultError
 
 
 class Quota:

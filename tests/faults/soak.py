@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hubs import free_port
 from measures import MEBIBYTE, Sample, growth, sample
 from town import lax_policy
 
+from dpspca.client.calls import FederationError
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
@@ -84,10 +86,23 @@ class Soak:
         while (number := len(self._answered)) < self._jobs or time.monotonic() < self._until:
             self._answered[number] = 0
             job = await self._federation.submit(SPEC, "cohort", SITES)
+            await self._visit(job.name)
             async for state in job.watch():
                 self._answered[number] = state.answered
                 last = state
             assert (last.state, last.answered) == ("done", ROUNDS_A_JOB), last
+
+    async def _visit(self, running: str) -> None:
+        """Call over a connection of one's own for all that an analyst may ask, be refused, and hang up half-way."""
+        async with AsyncFederation(self._daemons.address, self._daemons.ada) as visitor:
+            await visitor.data_sets()
+            listed = await visitor.jobs()
+            for each in [each for each in listed if each.state == "done"][-1:]:
+                await (await visitor.job(each.name)).result()
+            with suppress(FederationError):
+                await visitor.job("0" * 64)
+            async with aclosing((await visitor.job(running)).watch()) as states:
+                await anext(states)
 
     async def _measure(self) -> None:
         begun = time.monotonic()

@@ -14,11 +14,14 @@ STRETCHES = 20
 
 @dataclass(frozen=True)
 class Sample:
-    """A process at a moment: seconds since the beginning, bytes of memory, descriptors, and bytes of its log file."""
+    """A process at a moment: seconds since the beginning, memory, descriptors, and bytes of its log file.
+
+    The memory is what it keeps itself: pages of files come and go as the machine pleases.
+    """
 
     at: float
     rounds: int
-    resident: int
+    own: int
     descriptors: int
     threads: int
     write_ahead: int
@@ -31,7 +34,7 @@ def sample(at: float, rounds: int, process: int, database: Path) -> Sample:
     return Sample(
         at,
         rounds,
-        int(status["VmRSS"].split()[0]) * 1024,
+        int(status["RssAnon"].split()[0]) * 1024,
         sum(1 for _ in Path(f"/proc/{process}/fd").iterdir()),
         int(status["Threads"]),
         log.stat().st_size if log.exists() else 0,
@@ -40,14 +43,14 @@ def sample(at: float, rounds: int, process: int, database: Path) -> Sample:
 
 def growth(samples: Sequence[Sample]) -> dict[str, float]:
     """Give the least-squares slope of memory, by time and by rounds, and the ranges of all else."""
-    resident = np.array([each.resident for each in samples]) / MEBIBYTE
+    own = np.array([each.own for each in samples]) / MEBIBYTE
     hours = np.array([each.at for each in samples]) / 3600
     rounds = np.array([each.rounds for each in samples]) / 100_000
     kept = [min(each.descriptors for each in stretch) for stretch in _stretches(samples)]
     return {
-        "mebibytes": round(float(resident[-1]), 1),
-        "mebibytes_an_hour": round(_slope(hours, resident), 2),
-        "mebibytes_a_100000_rounds": round(_slope(rounds, resident), 2),
+        "mebibytes": round(float(own[-1]), 1),
+        "mebibytes_an_hour": round(_slope(hours, own), 2),
+        "mebibytes_a_100000_rounds": round(_slope(rounds, own), 2),
         "descriptors_least": min(kept),
         "descriptors_most": max(kept),
         "threads_most": max(each.threads for each in samples),
