@@ -242,7 +242,7 @@ def test_t35_one_party_has_calls_over_so_many_connections(town: Town, monkeypatc
 
 
 @pytest.mark.parametrize("method", ["Submit", "Watch", "List", "Get", "Cancel", "Result", "DataSets"])
-def test_t17_what_is_no_message_is_refused_in_our_own_words(town: Town, method: str) -> None:
+def test_t35_what_is_no_message_is_refused_in_our_own_words(town: Town, method: str) -> None:
     async def scene(running: Running) -> None:
         async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
             problem = await refused(channel.unary_stream(f"{ANALYSTS}{method}")(b"\xff\xff\xff"))
@@ -259,7 +259,7 @@ NO_MESSAGE = (
 
 
 @pytest.mark.parametrize("welcome", [False, True], ids=["at once", "after the greeting"])
-def test_t17_a_provider_that_sends_no_message_is_told_so_at_once(town: Town, *, welcome: bool) -> None:
+def test_t35_a_provider_that_sends_no_message_is_told_so_at_once(town: Town, *, welcome: bool) -> None:
     async def scene(running: Running) -> None:
         async with line(running.coordinator.address, town.identity(Role.PROVIDER, "mallory")) as channel:
             call = channel.stream_stream(CONNECT)()
