@@ -93,7 +93,11 @@ class Receiving(_Interceptor):
         async def carry(arriving: AsyncIterable[Any], context: Context) -> None:
             requests = _messages(arriving)
             try:
-                async with self._let_in(method, context) as caller, aclosing(requests), _told(method, context):
+                async with (
+                    self._let_in(method, context) as caller,
+                    aclosing(requests),
+                    failure_told(method, context),
+                ):
                     asked = requests if handler.request_streaming else await self._one(caller, requests, context)
                     await send(serve(asked, context), context)
             except grpc.aio.AbortError as ended:  # gRPC has it, and tells of it; it must not lead back to the call
@@ -143,7 +147,7 @@ async def _messages(arriving: AsyncIterable[Any]) -> _Requests:
 
 
 @asynccontextmanager
-async def _told(method: str, context: Context) -> AsyncIterator[None]:
+async def failure_told(method: str, context: Context) -> AsyncIterator[None]:
     """End a call that fails with words that are for its caller; what is not is for the log."""
     try:
         yield

@@ -17,6 +17,7 @@ from universe import Call, Connection, ConnectionBrokenError, Inhabitants, Unive
 
 from dpspca.common.transport.names import PartyName
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server.receiving import failure_told
 
 HONEST: Final = ("north", "south")
 STRANGER: Final = "east"
@@ -78,9 +79,10 @@ class Hall(Universe):
 
     async def _ask(self, who: PartyName, call: str, request: Any) -> None:
         assert self._hub
-        asked = getattr(self._hub.analysts, call)(request, Caller(who))
+        caller = Caller(who)
+        asked = getattr(self._hub.analysts, call)(request, caller)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE), failure_told(call, caller):  # type: ignore[arg-type]
                 replies = [each async for each in asked] if isasyncgen(asked) else [await asked]
         except (ConnectionBrokenError, TimeoutError):
             return

@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 from drives import Accidents, Home
 from errands import Errand, Purse
+from grpc import StatusCode
 from homes import Inheritance, JournalHome, JournalInMemory, JournalOnDisk, LedgerHome, LedgerInMemory, LedgerOnDisk
 from inhabitants import DIMENSION, SITES, Inhabitants
 from lives import JOURNAL_STEPS, LEDGER_STEPS, Death, Life, Mortal, ended
@@ -44,6 +45,7 @@ from dpspca.provider.entries import Head
 from dpspca.provider.preparation import check_rows
 from dpspca.server.analysts import AnalystService
 from dpspca.server.keeper import Keeper
+from dpspca.server.receiving import failure_told
 from dpspca.server.roster import Roster
 from dpspca.server.streams import ProviderService
 
@@ -117,6 +119,8 @@ class Call:
     name: PartyName
 
     async def abort(self, code: Any, words: str, *_: Any) -> None:
+        if code is StatusCode.INTERNAL:  # a fault, and no refusal
+            raise RuntimeError(words)
         raise ConnectionBrokenError(f"{code}: {words}", "Ask again.")
 
 
@@ -315,12 +319,13 @@ class Universe:
     async def _answer(self, call: str, request: Any, context: Call) -> pb.Job:
         assert self._hub
         answering = getattr(self._hub.analysts, call)(request, context)
-        if call != "Watch":
-            return await answering  # type: ignore[no-any-return]
-        async with aclosing(answering) as states:
-            async for job in states:
-                if job.state in FINAL or self.happens(0.5):
-                    return job  # type: ignore[no-any-return]
+        async with failure_told(call, context):  # type: ignore[arg-type]
+            if call != "Watch":
+                return await answering  # type: ignore[no-any-return]
+            async with aclosing(answering) as states:
+                async for job in states:
+                    if job.state in FINAL or self.happens(0.5):
+                        return job  # type: ignore[no-any-return]
         raise ConnectionBrokenError("There is nothing more to see.", "Watch again.")
 
     async def result(self, signed: SignedJob, analyst: Identity | None = None) -> pb.Job:
