@@ -8,10 +8,11 @@ be wrong; and what one that is there says, be it no, holds.
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from secrets import randbelow
 from time import monotonic
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -88,11 +89,15 @@ class Line:
         return await self.persist(once)
 
     async def hear(self, call: AsyncIterable[Reply]) -> AsyncIterator[Reply]:
-        """Give the replies to a call as they come; it is made once."""
+        """Give the replies to a call as they come; it is made once.
+
+        gRPC leaves its iterator open, and that keeps the call, and a call its connection: this one is closed with us.
+        """
         try:
-            async for reply in call:
-                self._is_there()
-                yield reply
+            async with aclosing(cast("AsyncGenerator[Reply, None]", aiter(call))) as replies:
+                async for reply in replies:
+                    self._is_there()
+                    yield reply
         except grpc.aio.AioRpcError as problem:
             raise self._problem(problem) from None
         self._is_there()

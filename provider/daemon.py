@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from secrets import randbelow
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import grpc
 import grpc.aio
@@ -71,7 +71,9 @@ class Daemon:
             call = envelopes.connect(channel)
             sending = asyncio.create_task(_send(conversation.outbound(), call))
             try:
-                await conversation.hear(aiter(call))
+                # gRPC leaves its iterator open, and that keeps the call, and a call its connection.
+                async with aclosing(cast("AsyncGenerator[pb.ToProvider]", aiter(call))) as messages:
+                    await conversation.hear(messages)
             finally:
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)

@@ -37,6 +37,7 @@ from dpspca.server.receiving import Receiving
 from dpspca.server.service import ALLOWED, Coordinator
 from dpspca.server.streams import MAX_UNGREETED
 
+BADLY_NAMED = pb.DataSet(name="!!", dimension=1)
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION
 UNKNOWN_CALLER = grpc.StatusCode.UNAUTHENTICATED
 LIST = "/dpspca.v1.AnalystService/List"
@@ -224,11 +225,13 @@ def uncollected() -> Iterator[None]:
     gc.enable()
 
 
+def calls() -> int:
+    """Count the calls that are in a server's memory."""
+    return sum(1 for each in gc.get_objects() if type(each).__name__ == "_ServicerContext")
+
+
 @pytest.mark.usefixtures("uncollected")
 def test_a_call_that_is_over_takes_no_memory_and_waits_for_nobody_to_collect_it(town: Town) -> None:
-    def calls() -> int:
-        return sum(1 for each in gc.get_objects() if type(each).__name__ == "_ServicerContext")
-
     async def scene(running: Running) -> None:
         before = calls()
         async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
@@ -238,6 +241,50 @@ def test_a_call_that_is_over_takes_no_memory_and_waits_for_nobody_to_collect_it(
         await job.status()
         await job.cancel()
         await come_true(lambda: calls() <= before)
+
+    among(town, scene)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_refused_stream_that_is_over_takes_no_memory_either(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        before = calls()
+        async with line(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as channel:
+            for said in (
+                pb.FromProvider(refusal=pb.Refusal()),
+                pb.FromProvider(hello=pb.Hello(data_sets=[BADLY_NAMED])),
+            ):
+                site = Puppet(channel)
+                await site.call.write(said)
+                await site.ending()
+        await come_true(lambda: calls() <= before)
+
+    among(town, scene)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_whoever_hangs_up_half_way_has_no_connection_left(town: Town) -> None:
+    def open_files() -> int:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    async def scene(running: Running) -> None:
+        address, bea = running.coordinator.address, town.identity(Role.ANALYST, "bea")
+        async with AsyncFederation(address, bea) as analyst:
+            job = await analyst.submit(spec(), "cohort", ["north"])
+        await running.start("site-0")
+        running.daemons["site-0"].cancel()
+        await come_true(lambda: not running.coordinator.roster.links)
+        await asyncio.sleep(0.5)
+        before = open_files()
+        for _ in range(5):
+            async with AsyncFederation(address, bea) as analyst:
+                watch = (await analyst.job(job.name)).watch()
+                await anext(watch)
+                await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
+            await running.start("site-0")
+            running.daemons["site-0"].cancel()
+            await come_true(lambda: not running.coordinator.roster.links)
+        await come_true(lambda: open_files() <= before)
 
     among(town, scene)
 

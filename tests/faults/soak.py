@@ -36,9 +36,11 @@ after takes the place of something older."""
 BUDGET = Budget(0.2, 1e-6)
 AT_ONCE = 2
 """Jobs at a time."""
+VISITED = 5
+"""In one job of so many, somebody calls over a connection of his own."""
 WARM_UP = 0.25
 """Of all rounds."""
-BETWEEN = 2.0
+BETWEEN = 0.2
 """Seconds from sample to sample."""
 LARGEST_LOG = 1100 * 2**15
 """Bytes of a write-ahead log: SQLite begins it anew after a thousand pages, which are the journal's of 32 KiB."""
@@ -86,7 +88,8 @@ class Soak:
         while (number := len(self._answered)) < self._jobs or time.monotonic() < self._until:
             self._answered[number] = 0
             job = await self._federation.submit(SPEC, "cohort", SITES)
-            await self._visit(job.name)
+            if number % VISITED == 0:
+                await self._visit(job.name)
             async for state in job.watch():
                 self._answered[number] = state.answered
                 last = state

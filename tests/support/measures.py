@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 MEBIBYTE = 2**20
-STRETCHES = 20
-"""Of time, in each of which the fewest descriptors count: what is open for as long as a file is read is not kept."""
+STRETCHES, LEAST = 20, 8
+"""Of time, and samples in each at least, of which the fewest descriptors count: what is open for as long as a file is
+read, or somebody calls, is not kept."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def growth(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def _stretches(samples: Sequence[Sample]) -> list[Sequence[Sample]]:
-    ends = np.linspace(0, len(samples), min(STRETCHES, len(samples)) + 1).astype(int)
+    ends = np.linspace(0, len(samples), min(STRETCHES, max(1, len(samples) // LEAST)) + 1).astype(int)
     return [samples[first:end] for first, end in pairwise(ends)]
 
 
