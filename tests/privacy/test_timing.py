@@ -55,6 +55,8 @@ SPEC: Final = JobSpec(
     options={"sparsity": DIMENSION, "rounds": 2},
 )
 PAIRS: Final = 60
+TIMES: Final = 8
+"""How often an answer is timed. Only the least counts, as what else a machine does can only make an answer longer."""
 MARGIN: Final = 1.1
 """What a question may take longer than another without that being counted, as a factor.
 
@@ -86,18 +88,22 @@ def shard(*, empty: bool) -> Shard:
 
 def answering(over: Evaluator, query: RowQuery) -> float:
     """Measure what a provider spends on a question from its bytes to those of its answer, as its job's first."""
-    responder = Responder(SPEC, over, MemoryLedger(), SystemEntropy())
     content, announced = bytes(wire.content(query)), wire.announce(query)
 
-    def answer() -> None:
-        reader = wire.QuestionReader(announced, responder._gate.plan[0])
-        for sequence, frame in enumerate(wire.frames(content)):
-            reader.add(sequence, bytes(frame))
-        wire.answer_content(responder.respond(0, reader.query()))
+    def once() -> float:
+        responder = Responder(SPEC, over, MemoryLedger(), SystemEntropy())
 
-    spent = seconds(answer)
-    responder.let_go()
-    return spent
+        def answer() -> None:
+            reader = wire.QuestionReader(announced, responder._gate.plan[0])
+            for sequence, frame in enumerate(wire.frames(content)):
+                reader.add(sequence, bytes(frame))
+            wire.answer_content(responder.respond(0, reader.query()))
+
+        spent = seconds(answer)
+        responder.let_go()
+        return spent
+
+    return min(once() for _ in range(TIMES))
 
 
 def slower(first: Callable[[], float], second: Callable[[], float]) -> int:
@@ -137,7 +143,7 @@ def test_t04_a_question_with_denormal_numbers_does_not_tell_by_its_time_where_ro
 
 
 def test_an_evaluator_whose_time_depends_on_denormal_numbers_would_be_found() -> None:
-    """It is missed only if ten answers and more out of sixty, though given twice, do not take a tenth longer."""
+    """It is missed only if twelve of sixty answers and more, evaluated twice each, do not take a tenth longer."""
 
     class Leaky(Shard):
         def evaluate(self, query: RowQuery) -> Integers:
