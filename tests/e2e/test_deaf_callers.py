@@ -21,6 +21,7 @@ from puppets import OFFER, line, puppet
 from raw import DATA, DEAF, END_OF_HEADERS, END_OF_STREAM, HEADERS, SETTINGS, Line, connected, frame, headers
 from town import Running, Town, federation, spec
 
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.transport import rpc
 from dpspca.common.transport.errors import FaultError, UnsafeFileError
 from dpspca.common.transport.identity import Identity
@@ -181,20 +182,48 @@ def test_t35_what_is_on_offer_is_made_for_a_caller_that_takes_nothing_a_few_time
     among(town, scene)
 
 
-def test_t35_who_hangs_up_while_his_job_is_verified_has_his_turn_until_that_is_done(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    going_on, begun = threading.Event(), []
+class Verified:
+    """What of mallory's the coordinator has begun to verify; ``going_on`` lets that end."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.going_on = threading.Event()
+
+
+@pytest.fixture
+def verified(monkeypatch: pytest.MonkeyPatch) -> Verified:
+    """Have the coordinator take long to verify what mallory signed."""
+    seen = Verified()
     believe = AnalystService._believe
 
     def slow(analysts: AnalystService, content: bytes, caller: str) -> Any:
         if caller.endswith("/mallory"):
-            begun.append(caller)
-            assert going_on.wait(20)
+            seen.begun.append(caller)
+            assert seen.going_on.wait(20)
         return believe(analysts, content, caller)
 
     monkeypatch.setattr(AnalystService, "_believe", slow)
+    return seen
 
+
+def test_t35_of_one_analyst_s_jobs_two_are_verified_at_a_time_and_another_s_need_not_wait(
+    town: Town, verified: Verified
+) -> None:
+    async def scene(running: Running) -> None:
+        async with AsyncFederation(running.coordinator.address, town.identity(Role.ANALYST, "mallory")) as mallory:
+            jobs = [asyncio.create_task(mallory.submit(spec(), "cohort", ["north"])) for _ in range(20)]
+            await come_true(lambda: len(verified.begun) == 2)
+            await running.analyst.submit(spec(), "cohort", ["north"])
+            assert len(verified.begun) == 2
+            verified.going_on.set()
+            assert len({job.name for job in await asyncio.gather(*jobs)}) == 20
+
+    among(town, scene)
+
+
+def test_t35_who_hangs_up_while_his_job_is_verified_has_his_turn_until_that_is_done(
+    town: Town, verified: Verified
+) -> None:
     async def scene(running: Running) -> None:
         mallory = town.identity(Role.ANALYST, "mallory")
         asked = pb.SubmitRequest(signed_job=town.job(spec(), mallory, ["north"]).to_bytes())
@@ -205,9 +234,9 @@ def test_t35_who_hangs_up_while_his_job_is_verified_has_his_turn_until_that_is_d
                 for call in calls:
                     call.cancel()
             await asyncio.sleep(0.3)
-            assert len(begun) == AT_A_TIME["Submit"]
+            assert len(verified.begun) == AT_A_TIME["Submit"]
             await running.analyst.submit(spec(), "cohort", ["north"])  # another's need not wait
-            going_on.set()
+            verified.going_on.set()
             assert (await pb_grpc.AnalystServiceStub(channel).Submit(asked)).state == "waiting"
 
     among(town, scene)

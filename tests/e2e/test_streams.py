@@ -8,7 +8,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -31,7 +30,6 @@ from dpspca.common.transport.names import COORDINATOR_HOST, Role
 from dpspca.common.transport.proof import new_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server import receiving, service
-from dpspca.server.analysts import AnalystService
 from dpspca.server.health import MAX_HEALTH_WATCHES
 from dpspca.server.receiving import Receiving
 from dpspca.server.service import ALLOWED, Coordinator
@@ -184,32 +182,6 @@ def test_t35_a_caller_that_takes_no_replies_has_so_many_calls_and_its_places_are
         deaf.hang_up()
         await come_true(lambda: not places[bea.name])
         listening.cancel()
-
-    among(town, scene)
-
-
-def test_t35_of_one_analyst_s_jobs_two_are_verified_at_a_time_and_another_s_need_not_wait(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    going_on, begun = threading.Event(), []
-    believe = AnalystService._believe
-
-    def slow(analysts: AnalystService, content: bytes, caller: str) -> Any:
-        if caller.endswith("/mallory"):
-            begun.append(caller)
-            assert going_on.wait(20)
-        return believe(analysts, content, caller)
-
-    monkeypatch.setattr(AnalystService, "_believe", slow)
-
-    async def scene(running: Running) -> None:
-        async with AsyncFederation(running.coordinator.address, town.identity(Role.ANALYST, "mallory")) as mallory:
-            jobs = [asyncio.create_task(mallory.submit(spec(), "cohort", ["north"])) for _ in range(20)]
-            await come_true(lambda: len(begun) == 2)
-            await running.analyst.submit(spec(), "cohort", ["north"])
-            assert len(begun) == 2
-            going_on.set()
-            assert len({job.name for job in await asyncio.gather(*jobs)}) == 20
 
     among(town, scene)
 
