@@ -46,6 +46,9 @@ _SERVER: Final = (
     *_COMMON,
     ("grpc.so_reuseport", 0),  # two coordinators on one port would share its callers by chance
     ("grpc.max_concurrent_streams", 64),
+    # Else gRPC lets whoever pours fast send 4 MiB of each call unread. Without, it is 64 KiB, and what a message that
+    # is being read still lacks: a large answer from far away comes at a megabyte for each time there and back.
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.server.max_pending_requests", MAX_PENDING),  # beyond, gRPC turns calls away by chance, whosever they are
     ("grpc.server.max_pending_requests_hard_limit", 2 * MAX_PENDING),
     ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),

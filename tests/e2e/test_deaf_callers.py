@@ -36,6 +36,8 @@ from dpspca.server.roster import Link
 
 ANALYSTS, CONNECT = "/dpspca.v1.AnalystService/", "/dpspca.v1.ProviderService/Connect"
 WATCH = "/grpc.health.v1.Health/Watch"
+WINDOW = 2**16 - 1
+"""Bytes of a call that may be sent before anybody has looked at it, as HTTP/2 begins."""
 
 
 @pytest.fixture
@@ -178,6 +180,20 @@ def test_t35_what_is_on_offer_is_made_for_a_caller_that_takes_nothing_a_few_time
                 await asyncio.sleep(0.3)
                 assert len(begun) == AT_A_TIME["DataSets"]
                 assert [offer.data_set for offer in await running.analyst.data_sets()] == ["genes"]
+
+    among(town, scene)
+
+
+def test_t35_whoever_pours_is_let_send_no_more_unread_than_others(town: Town) -> None:
+    async def scene(running: Running) -> None:
+        for role in (Role.ANALYST, Role.PROVIDER):  # one whose requests are read, and one whose are refused
+            each = await connected(running.coordinator.address, town.identity(role, "mallory"), town.folder)
+            listening = asyncio.create_task(each.listen())
+            await each.begin(f"{ANALYSTS}Submit", 64, 2**20, 2.0)
+            assert each.initial == WINDOW
+            assert max(each.window, *each.windows.values()) < 1.1 * WINDOW
+            listening.cancel()
+            each.hang_up()
 
     among(town, scene)
 
