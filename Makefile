@@ -11,7 +11,7 @@ KILLS ?= 200
 SEEDS ?= 1000
 FIRST ?= 0
 ROUNDS ?= 100000
-MINUTES ?= 30
+MINUTES ?= 60
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 GUARDS := provider/gate.py,provider/ledger*.py,provider/sqlite_ledger.py,provider/books.py,provider/accounts.py,provider/entries.py,provider/policy*.py,common/privacy/accountant.py,common/*queries.py,common/question.py,common/spans.py
@@ -55,7 +55,7 @@ test: $(READY)  ## run the fast tests
 	$(BIN)/python -m pytest -m "not slow" -n auto
 
 test-slow: $(READY)  ## run the tests that take longer: statistics over many seeds, containers
-	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile  # half of them wait for others, and not for a processor
+	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
 
 mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a test notices each
 	$(BIN)/python tests/mutants/run.py

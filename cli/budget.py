@@ -22,13 +22,13 @@ from dpspca.common.statement import rounded_up
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.provider.accounts import Account
 from dpspca.provider.books import EXPIRED, Books
-from dpspca.provider.entries import Limits
+from dpspca.provider.entries import WAY_OUT, Limits
 from dpspca.provider.policy import Policy, Rules, filter_of
 from dpspca.provider.policy_file import read_policy
 
 from . import questions
 from .flags import CHECK_CODES, AsJson, OwnSettings, now
-from .looking import Looked, amount, epsilon_of, imagined, look, probe, short_name
+from .looking import Looked, amount, epsilon_of, imagined, look, moment, probe, short_name
 from .output import printable, say, to_json
 from .policy import trial
 
@@ -115,9 +115,10 @@ def budget(
     shown = [balance(looked, name, _rules(allowed, name)) for name in names]
     asked = cost(looked, allowed, order, tried) if order and tried else None
     if as_json:
-        typer.echo(to_json({"quarantine": looked.doubt, "data_sets": shown, "job": asked}))
+        after = moment(looked.books.signed_after) if looked.books.signed_after else None
+        typer.echo(to_json({"quarantine": looked.doubt, "signed_after": after, "data_sets": shown, "job": asked}))
     else:
-        for line in _words(looked.doubt, shown, asked):
+        for line in (*_waiting_words(looked), *_words(looked.doubt, shown, asked)):
             say(printable(line))
     if asked and not asked["fits"]:
         raise typer.Exit(REFUSED)
@@ -237,9 +238,15 @@ def _taken(account: Account) -> int:
 # --- In words ---------------------------------------------------------------------------------------------------------
 
 
+def _waiting_words(looked: Looked) -> Iterator[str]:
+    after = looked.books.signed_after
+    if after >= now().timestamp():
+        yield f"A quarantine was just ended: only jobs signed after {moment(after)} are answered."
+
+
 def _words(doubt: str | None, shown: list[dict[str, Any]], asked: dict[str, Any] | None) -> Iterator[str]:
     if doubt:
-        yield f"QUARANTINED, no job is answered, and more may be spent than is shown: {doubt}"
+        yield f"QUARANTINED, no job is answered, and more may be spent than is shown: {doubt} {WAY_OUT}"
     if not shown:
         yield "There is no data set to speak of."
     for each in shown:

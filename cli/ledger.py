@@ -14,7 +14,7 @@ from dpspca.common.spec import check
 from dpspca.common.statement import rounded_up
 from dpspca.common.transport.config import ProviderConfig, read_config
 from dpspca.provider.accounts import Job
-from dpspca.provider.entries import Entry, Quarantined, Released
+from dpspca.provider.entries import WAY_OUT, Entry, Quarantined, Released
 from dpspca.provider.ledger_files import files_in_words
 from dpspca.provider.sqlite_ledger import export, read_books, verify
 
@@ -108,10 +108,7 @@ def _standing_words(looked: Looked, decisions: Sequence[dict[str, Any]]) -> Iter
         for name, spent in each.get("counted", {}).items():
             yield f"  Of {name}, mu {rounded_up(spent['mu'], 4)} counts as spent beyond the jobs listed."
     if looked.doubt:
-        yield (
-            f"QUARANTINED, no job is answered: {looked.doubt} It may have forgotten what was spent. "
-            "`dpspca ledger release --help` tells the way out."
-        )
+        yield f"QUARANTINED, no job is answered: {looked.doubt} It may have forgotten what was spent. {WAY_OUT}"
 
 
 @ledger.command("verify", epilog=CHECK_CODES)

@@ -4,25 +4,32 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
+from math import ceil
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.privacy.accountant import Filter
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import Filter, cost_units, slack_units
 from dpspca.common.privacy.costs import SLACK_UNIT, mu_of
+from dpspca.common.privacy.directions import TAIL
 from dpspca.common.privacy.noise import DRAW_SLACK
 from dpspca.common.spec import Budget, check
 from dpspca.common.statement import rounded_up
+from dpspca.common.transport.signing import JOB_SKEW
 from dpspca.provider.accounts import Account
 from dpspca.provider.entries import Limits, QuarantinedError
-from dpspca.provider.policy import filter_of
+from dpspca.provider.policy import Policy, filter_of
 from dpspca.provider.policy_file import read_policy
 from dpspca.provider.sqlite_ledger import SqliteLedger
 
+from . import questions
 from .daemons import ledger_paths
 from .flags import AsJson, OwnSettings
-from .looking import Looked, amounts, imagined, look, probe
+from .looking import Looked, amounts, imagined, look, moment, probe
 from .output import printable, tell
 
 MOST_DRAWS: Final = 2**60
@@ -37,9 +44,10 @@ def release(
     count: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="DATA_SET=EPSILON,DELTA",
-            help="Count as much of a data set as spent as one job of that budget may cost, or DATA_SET=nothing; once "
-            "for each job that may be missing. Of a data set that is not named all counts as spent.",
+            metavar="DATA_SET=JOB",
+            help="Count as spent of a data set what a job costs: JOB is its file, JSON or TOML, or EPSILON,DELTA for "
+            "the most that Gaussian noise costs within that budget. Once for each job that may be missing; or "
+            "DATA_SET=nothing. Of a data set that is not named all counts as spent.",
             show_default=False,
         ),
     ] = None,
@@ -53,11 +61,13 @@ def release(
 
     Otherwise answers may have left that this ledger does not know of, and the promise to those whose rows these are
     holds only if as much counts as spent. Without --count that is all that the policy's lifetime leaves: right whatever
-    was lost. Say less only as far as you know what is missing. Before anything is written, what would count is shown.
+    was lost. Say less only as far as you know what is missing. Before anything counts, what would is shown; that the
+    ledger was found in quarantine, and opened, is written first.
     """
-    counted = _counted(count or [])
     looked = look(config)
-    lifetimes = {each.data_set: filter_of(each.lifetime) for each in read_policy(looked.settings.policy).data_sets}
+    allowed = read_policy(looked.settings.policy)
+    counted = _counted(count or [], allowed)
+    lifetimes = {each.data_set: filter_of(each.lifetime) for each in allowed.data_sets}
     known = {*lifetimes, *looked.settings.names, *looked.books.data_sets}
     unknown = sorted(set(counted) - known)
     check(not unknown, f"--count names {', '.join(unknown)}, which nothing here is called.", "Name a data set.")
@@ -82,30 +92,64 @@ def _planned(
     return {name: (units, slack) for name, (units, slack) in fact.counted.items()}
 
 
-def _counted(given: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Read what an operator counts as spent; what is said twice of a data set adds up."""
+def _counted(given: Sequence[str], allowed: Policy) -> dict[str, tuple[int, int]]:
+    """Read what an operator counts as spent; what is said of a data set several times adds up."""
     total: dict[str, tuple[int, int]] = {}
+    texts: dict[str, list[str]] = {}
     for each in given:
         name, _, text = each.partition("=")
-        units, slack = _price(each, text)
+        units, slack = count_of(each, name, text, allowed)
         before = total.get(name, (0, 0))
         total[name] = before[0] + units, before[1] + slack
+        texts.setdefault(name, []).append(text)
+    both = [name for name, said in texts.items() if NOTHING in said and len(said) > 1]
+    check(not both, f"--count says nothing of {', '.join(both)}, and something as well.", "Leave one of the two out.")
     return total
 
 
-def _price(given: str, text: str) -> tuple[int, int]:
-    """Give the most that a job of a budget can have cost, in units and slack units."""
+def count_of(given: str, name: str, text: str, allowed: Policy) -> tuple[int, int]:
+    """Give what a job costs, or the most that one of a budget can have cost, in units and slack units."""
     if text == NOTHING:
         return 0, 0
+    if Path(text).is_file():
+        return _price_of(name, Path(text))
     try:
         epsilon, delta = map(float, text.split(","))
     except ValueError:
         raise InvalidParameterError(
-            f"--count is {given!r:.80}.", "Write DATA_SET=EPSILON,DELTA, as in cohort=1,1e-6, or DATA_SET=nothing."
+            f"--count is {given!r:.80}.",
+            "Write DATA_SET=EPSILON,DELTA, as in cohort=1,1e-6, or DATA_SET=FILE, a job's, or DATA_SET=nothing.",
         ) from None
-    budget = filter_of(Budget(epsilon, delta))
-    drawn = MOST_DRAWS * Fraction(DRAW_SLACK) / SLACK_UNIT
-    return budget.budget_units, min(budget.slack_budget_units, int(drawn))
+    units = filter_of(Budget(epsilon, delta)).budget_units
+    _require_gaussian(given, name, allowed)
+    # Whatever the budget: of all that noise as implemented may be off, and the chance that a sketch misfires.
+    return units, ceil((MOST_DRAWS * Fraction(DRAW_SLACK) + Fraction(TAIL)) / SLACK_UNIT)
+
+
+def _price_of(name: str, file: Path) -> tuple[int, int]:
+    """Give what the job in a file costs, as its provider charged it."""
+    order = questions.from_file(file, questions.Flags())
+    other = f"{file} is a job over {order.data_set}, and not over {name}."
+    check(order.data_set in {None, name}, other, "Name the data set that the job is over.")
+    listed = events(catalogue.plan(order.spec))
+    return cost_units(listed), slack_units(listed)
+
+
+def _require_gaussian(given: str, name: str, allowed: Policy) -> None:
+    """Refuse to count by epsilon and delta where a job may have cost more than they are worth with Gaussian noise.
+
+    A pure mechanism is charged with the mu that it is no worse than, and one that may fail with its own delta too: a
+    pure job of epsilon 1 has cost 1.23, where (1, 1e-6) is worth 0.24.
+    """
+    listed = [each for rules in allowed.data_sets if rules.data_set == name for each in rules.algorithms]
+    others = [each for each in listed if not catalogue.find(each).gaussian]
+    check(
+        not others,
+        f"--count is {given!r:.80}, and the policy allows {', '.join(others)} on it: where the noise of a job is not "
+        "Gaussian, it may have cost more than its epsilon and delta say.",
+        f"Give the job's file, as in --count {name}=job.toml, once for each that may be missing; or leave --count out, "
+        "and all counts as spent.",
+    )
 
 
 def _accounted(looked: Looked, name: str) -> bool:
@@ -142,8 +186,13 @@ def _tell_released(
 ) -> None:
     refused = sorted(name for name in known if not _accounted(looked, name))
     head = asdict(looked.books.head)
-    facts = {"head": head, "reason": reason, "counted": amounts(counted), "refused": refused}
+    after = moment(looked.books.signed_after)
+    facts = {"head": head, "reason": reason, "counted": amounts(counted), "refused": refused, "signed_after": after}
     lines = [f"Released, as entry {head['entries']}. Start the provider; `dpspca budget` says what is left."]
+    lines.append(
+        f"Jobs signed after {after} are answered. Clocks may be {JOB_SKEW // 60} minutes apart, and what was signed "
+        "before that may be among what is lost."
+    )
     if refused:
         lines.append(f"Jobs stay refused on: {', '.join(refused)}. Name it with --count when its policy is written.")
     tell(facts, *map(printable, lines), as_json=as_json)

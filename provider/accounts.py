@@ -1,10 +1,12 @@
 """Balances, and what is known of each job: the values that ``books.py`` keeps. Pure; amounts are whole units."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from dpspca.common.errors import BudgetExceededError, DpspcaError
 from dpspca.common.plan import Price
+from dpspca.common.privacy.accountant import Filter
 
 from .entries import Opening
 from .gate import Standing
@@ -132,3 +134,24 @@ Ended: TypeAlias = Callable[[str, int], str | None]
 
 def nothing_forgotten(_job: str, _entries: int) -> None:
     """Find no job: of books that forget none."""
+
+
+def admit(budget: Filter, taken: Iterable[Account | None], plan: tuple[int, int], whose: str) -> None:
+    """Hold a plan, with all that is spent and promised, against a budget; raise if it does not fit."""
+    accounts = [each for each in taken if each is not None]
+    units = sum(each.spent_units + each.reserved_units for each in accounts)
+    slack = sum(each.spent_slack_units + each.reserved_slack_units for each in accounts)
+    try:
+        left = budget.charge(units, slack)
+    except DpspcaError:
+        # A larger epsilon alone makes that part smaller.
+        kept = ", in the part of its delta that is kept for noise as implemented"
+        raise BudgetExceededError(
+            f"The budget of {whose} is smaller than what is spent and promised of it already"
+            f"{kept if units <= budget.budget_units else ''}.",
+            "Ask for a larger budget.",
+        ) from None
+    try:
+        left.charge(*plan)
+    except BudgetExceededError as problem:
+        raise BudgetExceededError(f"The budget of {whose}: {problem.what}", problem.remedy) from None

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Final
 
-from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
+from dpspca.common.errors import RefusedError
 from dpspca.common.plan import Price
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.transport.signing import JOB_SKEW
 
-from .accounts import Account, Answer, Ended, Job, Question, Release, nothing_forgotten
+from .accounts import Account, Answer, Ended, Job, Question, Release, admit, nothing_forgotten
 from .entries import (
     GENESIS,
     Closed,
@@ -72,7 +72,8 @@ class Books:
         self._open: dict[str, Job] = {}
         self._untrimmed: list[Job] = []
         self._accounted: set[str] | None = None
-        self._released_at = 0
+        self.signed_after = 0
+        """Only jobs signed later are answered: others may have been, in what a quarantine was about."""
 
     @classmethod
     def replay(cls, entries: Iterable[Entry]) -> "Books":
@@ -103,10 +104,10 @@ class Books:
         self._require_accounted(opening)
         self._require_one_unit(opening)
         name, plan = opening.data_set, (opening.units, opening.slack_units)
-        _admit(limits.data_set, [self.data_sets.get(name)], plan, f"the data set '{name}'")
+        admit(limits.data_set, [self.data_sets.get(name)], plan, f"the data set '{name}'")
         if limits.analyst is not None:
             taken = [self.analysts.get((name, opening.analyst)), self.written_off.get(name)]
-            _admit(limits.analyst, taken, plan, f"{opening.analyst} on the data set '{name}'")
+            admit(limits.analyst, taken, plan, f"{opening.analyst} on the data set '{name}'")
         return opening
 
     def _require_one_unit(self, opening: Opening) -> None:
@@ -309,7 +310,7 @@ class Books:
         self._open.clear()
 
     def _take_released(self, fact: Released, at: int) -> None:
-        self.quarantine, self._released_at = None, at
+        self.quarantine, self.signed_after = None, at + JOB_SKEW
         self._accounted = (self._accounted or set()) | set(fact.counted)
         for name, (units, slack) in fact.counted.items():
             for accounts in (self.data_sets, self.written_off):
@@ -334,9 +335,10 @@ class Books:
                 f"After a quarantine nobody has said what of the data set '{opening.data_set}' counts as spent.",
                 "The provider's operator has to say it.",
             )
-        if opening.issued_at <= self._released_at + JOB_SKEW:
+        if opening.issued_at <= self.signed_after:
             raise RefusedError(
-                "This job is older than the last quarantine, and may have been answered.", "Sign it anew."
+                "This job is older than the last quarantine, or hardly younger, and may have been answered.",
+                f"Sign it anew, {JOB_SKEW} seconds after the operator ended the quarantine at the earliest.",
             )
 
     def _open_job(self, name: str) -> Job:
@@ -380,21 +382,3 @@ def _require_same(job: Job, opening: Opening) -> None:
         raise RefusedError("The data changed since this job was opened.", "Sign a new job.")
     if changed:
         raise RefusedError(f"This job was opened with another {changed[0].replace('_', ' ')}.", "Sign a new job.")
-
-
-def _admit(budget: Filter, taken: Iterable[Account | None], plan: tuple[int, int], whose: str) -> None:
-    """Hold a plan, with all that is spent and promised, against a budget; raise if it does not fit."""
-    accounts = [each for each in taken if each is not None]
-    units = sum(each.spent_units + each.reserved_units for each in accounts)
-    slack = sum(each.spent_slack_units + each.reserved_slack_units for each in accounts)
-    try:
-        left = budget.charge(units, slack)
-    except DpspcaError:
-        raise BudgetExceededError(
-            f"The budget of {whose} is smaller than what is spent and promised of it already.",
-            "Ask for a larger budget.",
-        ) from None
-    try:
-        left.charge(*plan)
-    except BudgetExceededError as problem:
-        raise BudgetExceededError(f"The budget of {whose}: {problem.what}", problem.remedy) from None

@@ -19,6 +19,10 @@ GENESIS: Final = "0" * 64
 """What the first entry names as the hash before it."""
 
 
+WAY_OUT: Final = "Find the newer ledger again, or say what counts as spent: `dpspca ledger release --help`."
+"""Of a quarantine, for the operator."""
+
+
 class LedgerError(DpspcaError):
     """The ledger cannot be used, or not now; whatever was being done was not answered."""
 

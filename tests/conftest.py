@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 import dpspca  # noqa: F401  # before any test imports gRPC, so that it is held to TLS 1.3
@@ -14,3 +15,10 @@ settings.register_profile("dpspca", deadline=None, derandomize=True)
 # HYPOTHESIS_PROFILE=thorough: other examples every time, and twenty times as many.
 settings.register_profile("thorough", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dpspca"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Let ``-n auto`` be three workers for two processors: a quarter of the time, tests wait for something else."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(2, 3 * processors // 2)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from steward import GRACE, LIFETIME, Site, job, opening
 
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import mu_of
+from dpspca.common.transport.signing import JOB_SKEW
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger import Limits
 from dpspca.provider.policy import Policy
 
@@ -155,7 +157,15 @@ def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
         assert answers(here(*asked, "--since", since)) == every[3:], since
     assert here(*asked).facts["answers"][0]["at"] == "2023-11-14T22:13:20Z"
     assert "3 answers, 288 bytes, of 5 answers that ever left." in here("outbox", *OWN, "--analyst", "ada").out
-    assert set(here(*asked).facts["beside"]) == {"greeting", "receipt", "refusal", "heartbeat"}
+    told = {
+        "greeting": "hello",
+        "admission": "admitted",
+        "receipt": "answer",
+        "refusal": "refusal",
+        "heartbeat": "heartbeat",
+    }
+    assert set(here(*asked).facts["beside"]) == set(told)
+    assert set(told.values()) == {each.name for each in pb.FromProvider.DESCRIPTOR.oneofs_by_name["message"].fields}
     assert here("outbox", *OWN, "--since", "yesterday").complaint.startswith("--since is 'yesterday'.")
 
 
@@ -283,22 +293,43 @@ def test_a_release_counts_everything_as_spent_and_says_so_for_good(here: Here, o
     facts = released(here)
     assert facts["counted"]["cohort"]["units"] == LIFETIME.budget_units - known
     assert facts["refused"] == []
-    (budget,) = here("budget", *OWN, "--json").facts["data_sets"]
+    found = Place(older.path, older.path).tamper("SELECT content FROM entries ORDER BY number DESC LIMIT 1")
+    at = datetime.fromtimestamp(json.loads(found[0][0])["at"], UTC)
+    assert datetime.fromisoformat(facts["signed_after"]) == at + timedelta(seconds=JOB_SKEW)
+    told = here("budget", *OWN, "--json").facts
+    (budget,) = told["data_sets"]
     assert (budget["left"]["units"], budget["further_jobs"], budget["spent"]["share"]) == (0, 0, 1.0)
+    assert told["signed_after"] == facts["signed_after"]
+    assert f"only jobs signed after {facts['signed_after']} are answered." in here("budget", *OWN).out
     words = here("ledger", "show", *OWN).out
     assert "quarantined: The second path remembers" in words
     assert "released: disk failed, ticket 12" in words
     assert "QUARANTINED" not in words
     assert here("ledger", "verify", *OWN).code == 0
     assert "What left before may be missing here." in here("outbox", *OWN, "--json").facts["gaps"][0]
+    assert "answers that this ledger knows of, and more may have left." in here("outbox", *OWN).out
     with older.running() as ledger:
         assert ledger.quarantine is None
         assert ledger.head().entries == facts["head"]["entries"] + 1
 
 
+def test_what_a_lifetime_lacks_after_all_of_it_was_counted_is_said(here: Here, older: Site) -> None:
+    """More of epsilon alone leaves less for noise as it is implemented, of which all that there was counts as spent."""
+    released(here)
+    policy = older.folder / "policy.toml"
+    lifetime = "lifetime = {{ epsilon = {}, delta = {} }}"
+    told = policy.read_text()
+    for changed, missing in ((("6.0", "1e-5"), "kept for noise as implemented"), (("6.0", "1e-4"), None)):
+        policy.write_text(told.replace(lifetime.format("4.0", "1e-5"), lifetime.format(*changed)))
+        (budget,) = here("budget", *OWN, "--json").facts["data_sets"]
+        assert missing in budget["refused"] if missing else budget["refused"] is None, changed
+
+
 def test_an_operator_may_count_jobs_and_the_rest_is_left(here: Here, older: Site) -> None:
-    counted = released(here, "--count", "cohort=1,1e-6", "--count", "cohort=0.5,1e-6")["counted"]["cohort"]
+    named = ("cohort=1,1e-6", "cohort=0.5,1e-6", "cohort=job.json")
+    counted = released(here, *(word for each in named for word in ("--count", each)))["counted"]["cohort"]
     each = [Filter.for_budget(epsilon, 1e-6).budget_units for epsilon in (1.0, 0.5)]
+    each.append(opening("any", job()).units)
     assert counted["units"] == sum(each)
     (budget,) = here("budget", *OWN, "--json").facts["data_sets"]
     assert budget["written_off"]["units"] == sum(each)
@@ -363,7 +394,9 @@ def test_nothing_is_released_unless_somebody_agrees(here: Here, older: Site, mon
     agreed = here(*asking)
     assert agreed.code == 0
     assert re.fullmatch(
-        r"Released, as entry \d+\. Start the provider; `dpspca budget` says what is left\.\n", agreed.out
+        r"Released, as entry \d+\. Start the provider; `dpspca budget` says what is left\.\n"
+        r"Jobs signed after \S+Z are answered\. Clocks may be 5 minutes apart, .*\n",
+        agreed.out,
     )
 
 
@@ -382,6 +415,11 @@ def test_nothing_is_released_while_a_daemon_has_the_ledger(here: Here, older: Si
         (("--reason", "why", "--count", "cohort"), "--count is 'cohort'."),
         (("--reason", "why", "--count", "cohort=-1,1e-6"), "epsilon is -1.0"),
         (("--reason", "why", "--count", "cohort=nan,1e-6"), "epsilon is nan"),
+        (("--reason", "why", "--count", "cohort=none.toml"), "--count is 'cohort=none.toml'."),
+        (
+            ("--reason", "why", "--count", "cohort=nothing", "--count", "cohort=1,1e-6"),
+            "--count says nothing of cohort, and something as well.",
+        ),
         (("--reason", "why", "--count", "chort=nothing"), "--count names chort, which nothing here is called."),
     ],
 )

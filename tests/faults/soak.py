@@ -1,8 +1,9 @@
 """Have a real federation answer a hundred thousand rounds, and see what it takes of the machine: ``make soak``.
 
 After the warm-up, memory may not grow by a megabyte an hour, descriptors have to stay as they are, and write-ahead logs
-within what SQLite makes of them before it begins anew. What does not hold leaves with exit code 1. It lasts for half an
-hour at least: memory goes up and down by a tenth of a megabyte, which in a few minutes looks like many an hour.
+within what SQLite makes of them before it begins anew. What does not hold leaves with exit code 1. It lasts for an hour
+at least: memory settles for some twenty minutes, and goes up and down by a tenth of a megabyte ever after, which looks
+like one an hour where it is watched for a quarter of that.
 """
 
 import argparse
@@ -161,7 +162,7 @@ def main() -> int:
     """Soak, and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=100_000, help="questions that everybody answers, at least")
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long it lasts at least")
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long it lasts at least")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         report = asyncio.run(soak(Path(folder), told.rounds, 60 * told.minutes))
