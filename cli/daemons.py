@@ -19,6 +19,7 @@ from dpspca.common.transport.trust import peer_of, require_role
 from dpspca.provider.arrivals import Arrivals, DataSet
 from dpspca.provider.daemon import Daemon
 from dpspca.provider.docket import Settings
+from dpspca.provider.entries import WAY_OUT
 from dpspca.provider.matrix_shard import declared
 from dpspca.provider.peers import PeerReceipts
 from dpspca.provider.policy_file import CurrentPolicy
@@ -140,7 +141,7 @@ def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:
     """Open a provider's ledger as its one writer."""
     ledger = SqliteLedger(*ledger_paths(settings, config))
     if ledger.quarantine:
-        _log.error("The ledger is in quarantine, and every job is refused: %s", ledger.quarantine)
+        _log.error("The ledger is in quarantine, and every job is refused: %s %s", ledger.quarantine, WAY_OUT)
     return ledger
 
 

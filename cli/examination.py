@@ -30,7 +30,7 @@ from dpspca.common.transport.identity import Identity, load_revocations
 from dpspca.common.transport.names import Role, check_name
 from dpspca.common.transport.trust import RevocationList, peer_of, require_role
 from dpspca.provider.arrivals import Arrivals
-from dpspca.provider.entries import QuarantinedError
+from dpspca.provider.entries import WAY_OUT, QuarantinedError
 from dpspca.provider.ledger_files import files_in_words, read_head
 from dpspca.provider.policy_file import read_policy
 
@@ -227,10 +227,7 @@ def _ledger(settings: ProviderConfig, file: Path) -> str:
         return f"{path} will be made when the provider starts for the first time."
     looked = look(file)
     if looked.doubt:
-        raise QuarantinedError(
-            f"Quarantined, and every job is refused: {looked.doubt}",
-            "Find the newer ledger again, or say what counts as spent: `dpspca ledger release --help`.",
-        )
+        raise QuarantinedError(f"Quarantined, and every job is refused: {looked.doubt}", WAY_OUT)
     return f"{path}: {looked.books.head.entries} entries, as its second path remembers it."
 
 

@@ -19,8 +19,9 @@ BESIDE: Final = {
         "At each connection, to the coordinator: the names of the data sets, how many columns they have and what these "
         "are called, which jobs the ledger holds that are not over, and receipts of other providers."
     ),
+    "admission": "Of each job before its first question: that it keeps the rules, and is promised what it costs.",
     "receipt": "With each answer: how many entries the ledger had, and the hash of the last.",
-    "refusal": "In the place of an answer: which rule, what was asked, and what of the budget is left.",
+    "refusal": "In the place of an admission or an answer: which rule, what was asked, and what of the budget is left.",
     "heartbeat": "Nothing, every so often.",
 }
 """What else a provider sends. No row has a part in any of it: tests compare neighbours (T23, T25, T26)."""
@@ -96,11 +97,12 @@ def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) ->
             ),
         )
     size = sum(each.bytes for each in chosen)
+    known = "this ledger knows of, and more may have left" if gaps else "ever left"
     say(
-        f"{len(chosen)} answers, {size:,} bytes, of {every} answers that ever left. Each left at the time given or "
+        f"{len(chosen)} answers, {size:,} bytes, of {every} answers that {known}. Each left at the time given or "
         "after it, whenever it was asked for and with the same bytes."
     )
-    say("Beside answers a provider sends a greeting, receipts, refusals and heartbeats, in which no row has a part.")
+    say("Beside answers a provider sends greetings, admissions, receipts, refusals and heartbeats; no row is in any.")
     for gap in gaps:
         say(printable(gap))
 

@@ -32,10 +32,15 @@ class Follower:
         self._status: JobStatus | None = None
 
     def follow(self, status: JobStatus, show: output.Show) -> None:
-        """Tell what is new; what the job's own end gives as its reason is told there, and not here as well."""
+        """Tell what is new; what the job's own end gives as its reason is told there, and not here as well.
+
+        So a loss is told when the job has gone on without whom it lost: until then it may be the reason of its end.
+        """
         self._status = status
+        went_on = status.answered if status.state == "running" else -1
         for each in status.participants:
-            if each.reason and each.reason not in status.reason and self._is_new(each.name):
+            survived = status.is_final or each.asked <= went_on
+            if each.reason and survived and each.reason not in status.reason and self._is_new(each.name):
                 typer.echo(output.printable(f"{each.name} dropped out: {each.reason}"), err=True)
         if self._is_new(status.answered or status.state):
             show(standing_of(self._spec, status, monotonic() - self._start))

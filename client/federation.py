@@ -120,10 +120,10 @@ def life_of(spec: JobSpec) -> timedelta:
     of it is spent. So one that says how many rows a round is about is refused if it might. Answers of others come as
     fast as they are worked out, and what their many rounds might take together says nothing.
     """
-    waits = len(catalogue.plan(spec)) + 1  # the first is for the providers themselves
+    waits = len(catalogue.plan(spec)) + 2  # before the first answer, for providers to be there and to take part
     check(
         waits * spec.answer_seconds <= MAX_JOB_LIFE or catalogue.rows_of(spec) is None,
-        f"The job may wait {waits} times {spec.answer_seconds} seconds, once for its providers and once for each "
+        f"The job may wait {waits} times {spec.answer_seconds} seconds, twice for its providers and once for each "
         f"answer; it holds {MAX_JOB_LIFE} seconds, {MAX_JOB_LIFE // 86_400} days, at most.",
         f"Give answer_seconds of at most {MAX_JOB_LIFE // waits}, or ask fewer rounds.",
     )
@@ -291,9 +291,11 @@ def require_in_force(me: Identity, now: datetime) -> None:
 def require_done(status: JobStatus) -> None:
     """Refuse to go on with a job that is over and has no model."""
     if status.state != "done":
+        asked = any(each.asked for each in status.participants)
+        nothing = "by the coordinator's word nobody was asked a question, so this one cost nothing"
+        cost = "what was answered stays spent" if asked else nothing
         raise JobFailedError(
-            f"The job is {status.state}: {status.reason}",
-            "Mend what stood in its way and submit a new job; what was answered stays spent.",
+            f"The job is {status.state}: {status.reason}", f"Mend what stood in its way and submit a new job; {cost}."
         )
 
 

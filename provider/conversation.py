@@ -25,7 +25,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .arrivals import DataSet
 from .docket import Docket, OpenJob, Settings
-from .entries import Head
+from .entries import WAY_OUT, Head
 
 SOFTWARE: Final = "dpspca"
 HEARTBEAT_SECONDS: Final = 20
@@ -109,6 +109,8 @@ class Conversation:
             case "heartbeat":
                 if not self._outbound.full():
                     self._outbound.put_nowait(pb.FromProvider(heartbeat=pb.Heartbeat()))
+            case "admit":
+                await self._admit(message.admit.signed_job)
             case "ask":
                 await self._begin(message.ask)
             case "frame" if self._question:
@@ -154,7 +156,7 @@ class Conversation:
             return
         reason = self._settings.ledger.witnessed(Head(receipt.ledger, receipt.entries, receipt.hash))
         if reason:
-            _log.error("The ledger is in quarantine, and every job is refused: %s", reason)
+            _log.error("The ledger is in quarantine, and every job is refused: %s %s", reason, WAY_OUT)
 
     def _judge(self) -> None:
         """End the connection of whoever has not proved to be a coordinator, or is one no longer."""
@@ -169,21 +171,28 @@ class Conversation:
         except DpspcaError as problem:
             raise _AsksNoLongerError from problem
 
+    async def _admit(self, signed: bytes) -> None:
+        """Say whether a job keeps every rule and fits the budgets; if it does, what it costs is promised to it."""
+        async with self._refusing(signed):
+            job = await self._opened(signed)
+            await self._outbound.put(pb.FromProvider(admitted=pb.Admitted(job=job.name)))
+
+    async def _opened(self, content: bytes) -> OpenJob:
+        signed = SignedJob.from_bytes(content)
+        job = self._docket.find(signed.job_id)
+        return await asyncio.to_thread(self._docket.open, signed) if job is None else job
+
     async def _begin(self, ask: pb.Ask) -> None:
         """Verify the job, and hold the announcement against its plan, before a frame is kept."""
         self._question = None
-        async with self._refusing(ask):
-            signed = SignedJob.from_bytes(ask.signed_job)
-            job = self._docket.find(signed.job_id)
-            if job is None:
-                job = await asyncio.to_thread(self._docket.open, signed)
-            self._question = _expected(ask, job)
+        async with self._refusing(ask.signed_job, ask.position):
+            self._question = _expected(ask, await self._opened(ask.signed_job))
         if self._question and ask.content:
             await self._add(self._question, 0, ask.content)
 
     async def _add(self, question: _Question, sequence: int, content: bytes) -> None:
         self._question = None
-        async with self._refusing(question.ask):
+        async with self._refusing(question.ask.signed_job, question.ask.position):
             question.reader.add(sequence, content)
             self._question = question
 
@@ -192,7 +201,8 @@ class Conversation:
         name = question.job.name
         if name in self._answers:
             if self._answers[name].get_name() != str(question.ask.position):
-                await self._refuse(question.ask, RefusedError("A question is being answered.", "Ask one at a time."))
+                problem = RefusedError("A question is being answered.", "Ask one at a time.")
+                await self._refuse(name, question.ask.position, problem)
             return  # the answer that is being made is the answer to this one as well
         answer = asyncio.create_task(self._answer(question), name=str(question.ask.position))
         self._answers[name] = answer
@@ -201,7 +211,7 @@ class Conversation:
     async def _answer(self, question: _Question) -> None:
         """Answer or refuse."""
         job, position = question.job, question.ask.position
-        async with self._refusing(question.ask):
+        async with self._refusing(question.ask.signed_job, position):
             answer, receipt = await job.answer(position, question.reader, self._require_asker)
             _log.info("Answered question %d of %d of job %.12s.", position + 1, len(job.plan), job.name)
             last = (len(answer) - 1) // wire.FRAME
@@ -215,8 +225,8 @@ class Conversation:
                 await self._outbound.put(message)
 
     @asynccontextmanager
-    async def _refusing(self, ask: pb.Ask) -> AsyncIterator[None]:
-        """Turn whatever goes wrong into a refusal: no question, however odd, ends the daemon.
+    async def _refusing(self, signed: bytes, position: int | None = None) -> AsyncIterator[None]:
+        """Turn whatever goes wrong into a refusal: nothing that is asked, however odd, ends the daemon.
 
         Who asks no longer is told nothing, and hung up on at its next word: the same coordinator may be back with a new
         certificate, and for it a refusal would end our part in the job.
@@ -224,20 +234,18 @@ class Conversation:
         try:
             yield
         except _AsksNoLongerError as problem:
-            _log.warning(
-                "Question %d of job %.12s is not answered: %s", ask.position + 1, _job_name(ask), problem.__cause__
-            )
+            _log.warning("No answer to %s: %s", _said_of(_job_name(signed), position), problem.__cause__)
         except DpspcaError as problem:
-            await self._refuse(ask, problem)
+            await self._refuse(_job_name(signed), position, problem)
         except Exception:  # noqa: BLE001  # whatever an odd question can set off
-            _log.exception("A fault of this program's at question %d.", ask.position + 1)
-            await self._refuse(ask, RefusedError("The provider met a fault.", "Ask its operator to read its log."))
+            _log.exception("A fault of this program's at %s.", _said_of(_job_name(signed), position))
+            fault = RefusedError("The provider met a fault.", "Ask its operator to read its log.")
+            await self._refuse(_job_name(signed), position, fault)
 
-    async def _refuse(self, ask: pb.Ask, problem: DpspcaError) -> None:
-        job = _job_name(ask)
-        _log.warning("Refused question %d of job %.12s: %s", ask.position + 1, job, problem)
+    async def _refuse(self, job: str, position: int | None, problem: DpspcaError) -> None:
+        _log.warning("Refused %s: %s", _said_of(job, position), problem)
         what, remedy = (text.encode(errors="replace").decode() for text in (problem.what, problem.remedy))
-        refusal = pb.Refusal(job=job, position=ask.position, code=problem.code, what=what, remedy=remedy)
+        refusal = pb.Refusal(job=job, position=position, code=problem.code, what=what, remedy=remedy)
         await self._outbound.put(pb.FromProvider(refusal=refusal))
 
 
@@ -263,9 +271,14 @@ def _offer(name: str, rows: DataSet) -> pb.DataSet:
     return pb.DataSet(name=name, dimension=rows.dimension, columns=columns)
 
 
-def _job_name(ask: pb.Ask) -> str:
-    """Name the job that a question claims to be of, if it can be read at all."""
+def _said_of(job: str, position: int | None) -> str:
+    """Call by its name what was asked: a question, or to take part in a job."""
+    return f"job {job:.12}" if position is None else f"question {position + 1} of job {job:.12}"
+
+
+def _job_name(signed: bytes) -> str:
+    """Name the job that something claims to be about, if it can be read at all."""
     try:
-        return SignedJob.from_bytes(ask.signed_job).job_id
+        return SignedJob.from_bytes(signed).job_id
     except DpspcaError:
         return ""

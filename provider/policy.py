@@ -56,7 +56,7 @@ from .policy_values import Reader, check_keys, check_table, flag, list_of, namin
 from .usable import unusable
 
 APPROXIMATE: Final = "approximate_delta"
-_ASK_STEWARD: Final = "It cost nothing. {}, or ask the steward of the data to change it."
+_ASK_STEWARD: Final = "It cost nothing here. {}, or ask the steward of the data to change it."
 _WITHIN: Final = "Ask within the rule"
 
 

@@ -246,7 +246,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     async def _go_on(self, recorded: Recorded) -> None:
         """Go on with a job of before; one that nobody would believe any more, or that ran out meanwhile, fails."""
-        job = recorded.job
+        job = recorded.job.asked_up_to(recorded.questions)
         try:
             conductor = await self._believed(recorded.signed, job.analyst)
         except DpspcaError as problem:

@@ -3,6 +3,7 @@
 A provider that loses its connection is waited for, until the question's deadline, and asked the same again: it sends
 the same bytes. One that refuses, answers out of form or stays away is left out from then on, by name. If part of its
 answer is in the sum already, the sum is made anew from the others' stored answers, which costs nobody any privacy.
+All say that they take part before the first is asked a question: what one refuses then has cost the others nothing.
 Below the spec's least number of providers the job fails, with the reason: it never hangs and is never done in part.
 
 What is about to be asked, and how the job ended, is in the journal before anybody outside can know of it. So a restart
@@ -12,7 +13,7 @@ question than was asked, the job fails before anybody is asked. When the journal
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -150,6 +151,7 @@ class Conductor:
             raise asyncio.CancelledError
         if not self._recorded:
             await self._wait_for_enough()
+            await self._have_all_admit()
         if self.job.state is State.WAITING:
             self._tell(self._after(Event.BEGIN))
         model = await self._drive()
@@ -244,20 +246,28 @@ class Conductor:
         return clean and bool(self._names)
 
     async def _ask_one(self, name: str, question: Question, reader: wire.AnswerReader) -> str | None:
-        """Ask one provider; give the reason if it drops out."""
+        """Ask one provider a question; give the reason if it drops out."""
         number = question.ask.position + 1
+
+        def ask(link: Link) -> Awaitable[None]:
+            self._record(name, asked=number)
+            return link.ask(question.ask, self.job.name, question.frames, reader)
+
+        return await self._insist(name, ask, f"No answer to question {number}")
+
+    async def _insist(self, name: str, ask: Callable[[Link], Awaitable[None]], otherwise: str) -> str | None:
+        """Ask a provider until it has replied, or for as long as it may take; give the reason if it drops out."""
         try:
             async with asyncio.timeout(self._spec.answer_seconds):
-                while not reader.complete:
+                while True:
                     link = await self._roster.wait_for(name, self._data_set, self._spec.schema.dimension)
-                    self._record(name, asked=number)
                     with suppress(ProviderLostError):  # it is waited for, and asked again
-                        await link.ask(question.ask, self.job.name, question.frames, reader)
+                        await ask(link)
+                        return None
         except TimeoutError:
-            return f"No answer to question {number} within {self._spec.answer_seconds} seconds."
+            return f"{otherwise} within {self._spec.answer_seconds} seconds."
         except DpspcaError as problem:
             return str(problem)
-        return None
 
     async def _wait_for_enough(self) -> None:
         """Wait for the whole audience until the deadline, and begin with those that are there."""
@@ -272,12 +282,29 @@ class Conductor:
                 self._drop(name, reason)
         self._require_enough(len(self._names))
 
+    async def _have_all_admit(self) -> None:
+        """Begin with those that take part, before a question costs anybody anything; or end as soon as too few may."""
+        asking = [asyncio.ensure_future(self._admit_one(name)) for name in self._names]
+        try:
+            await asyncio.gather(*asking)
+        finally:
+            for each in asking:
+                each.cancel()
+
+    async def _admit_one(self, name: str) -> None:
+        """Ask one provider to take part, and go on without it if it does not."""
+        problem = await self._insist(name, lambda link: link.admit(self.signed, self.job.name), "No word on the job")
+        if problem:
+            self._drop(name, problem)
+            self._tell(self.job)
+            self._require_enough(len(self._names))
+
     def _require_enough(self, count: int) -> None:
         if count < max(1, self._spec.minimum_parties):
             reasons = " ".join(f"{name}: {each.reason}" for name, each in self.job.participants.items() if each.reason)
             raise TooFewProvidersError(
                 f"{count} of at least {self._spec.minimum_parties} provider(s) are left. {reasons}",
-                "Start a new job when they are back.",
+                "Submit a new job when that is mended, or when they are back.",
             )
 
     @property

@@ -78,6 +78,14 @@ class Job:
             raise RefusedError(f"A job that is {self.state} cannot {event}.", "Look at the job's state first.")
         return replace(self, state=following, reason=reason, ended=now if following.is_final else 0.0)
 
+    def asked_up_to(self, questions: int) -> "Job":
+        """Give the job as it may be after a restart, which nobody noted: all that take part may have been asked."""
+        asked = {
+            name: each if each.reason else replace(each, asked=max(each.asked, questions))
+            for name, each in self.participants.items()
+        }
+        return replace(self, participants=asked)
+
     def with_participant(self, name: str, participant: Participant) -> "Job":
         """Give the job with one participant's record replaced."""
         return replace(self, participants={**self.participants, name: participant})

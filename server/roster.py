@@ -1,7 +1,7 @@
 """Who is connected, and one link to each: questions go out over it, answers come back into a sum."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
@@ -11,7 +11,8 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 QUEUE = 8
 """Messages that wait for one provider's connection: eight frames, so that a stalled one holds a few megabytes."""
-
+ADMISSION = -1
+"""Where a question has its position, for what is asked before all questions."""
 
 MOST_LEDGERS = 2
 """Of one provider of which others may bear witness."""
@@ -33,7 +34,8 @@ class ProviderRefusedError(RefusedError):
 
 @dataclass(slots=True)
 class _Pending:
-    reader: AnswerReader
+    reader: AnswerReader | None
+    """What takes an answer in; None where there is nothing in it."""
     done: asyncio.Future[None]
 
 
@@ -65,16 +67,34 @@ class Link:
         finally:
             reminder.cancel()
 
+    async def admit(self, signed: bytes, job: str) -> None:
+        """Ask whether the provider takes part in a job, and wait until it says so."""
+        message = pb.ToProvider(admit=pb.Admit(signed_job=signed))
+        await self._reply((job, ADMISSION), None, lambda: asyncio.ensure_future(self._send(message)))
+
     async def ask(self, question: pb.Ask, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
         """Send a question and wait until its answer is in the sum."""
+
+        def send() -> "asyncio.Future[None] | None":
+            reader.again()
+            self._receipts_due += 1
+            if self._sent_at_once(question):
+                return None
+            return asyncio.ensure_future(self._send(pb.ToProvider(ask=question), frames))
+
+        await self._reply((job, question.position), reader, send)
+
+    async def _reply(
+        self,
+        key: tuple[str, int],
+        reader: AnswerReader | None,
+        send: "Callable[[], asyncio.Future[None] | None]",
+    ) -> None:
+        """Send, and wait for the reply, whatever becomes of the sending: a connection that ends takes nothing more."""
         if self.closed:
             raise _lost(self.name)
-        key = (job, question.position)
         pending = self._pending[key] = _Pending(reader, asyncio.get_running_loop().create_future())
-        reader.again()
-        self._receipts_due += 1
-        # A connection that ends takes nothing more: its answer's failure must not wait for the sending.
-        sending = None if self._sent_at_once(question) else asyncio.ensure_future(self._send(question, frames))
+        sending = send()
         try:
             await pending.done
         finally:
@@ -92,7 +112,7 @@ class Link:
     def receive_answer(self, frame: pb.AnswerFrame) -> None:
         """Add a frame to the sum it belongs to. An answer out of form ends its question, not the connection."""
         pending = self._pending.get((frame.job, frame.position))
-        if pending is None or pending.done.done():
+        if pending is None or pending.reader is None or pending.done.done():
             return  # late: the question was given up, or cancelled
         try:
             pending.reader.add(frame.sequence, frame.content)
@@ -102,9 +122,19 @@ class Link:
             if pending.reader.complete:
                 pending.done.set_result(None)
 
+    def receive_admission(self, admitted: pb.Admitted) -> None:
+        """Note that the provider takes part."""
+        pending = self._pending.get((admitted.job, ADMISSION))
+        if pending and not pending.done.done():
+            pending.done.set_result(None)
+
     def receive_refusal(self, refusal: pb.Refusal) -> None:
-        """End a question with the provider's own words, escaped and cut: they are a stranger's."""
-        pending = self._pending.get((refusal.job, refusal.position))
+        """End a question with the provider's own words, escaped and cut: they are a stranger's.
+
+        Of a job that a provider is asked to take part in, it is asked nothing else.
+        """
+        admission, question = (refusal.job, ADMISSION), (refusal.job, refusal.position)
+        pending = self._pending.get(admission) or self._pending.get(question)
         if pending and not pending.done.done():
             what, remedy = _quoted(refusal.what), _quoted(refusal.remedy)
             pending.done.set_exception(ProviderRefusedError(f"Refused: {what}", remedy or "Ask its operator."))
@@ -144,9 +174,9 @@ class Link:
         self._outbound.put_nowait(pb.ToProvider(ask=question))
         return True
 
-    async def _send(self, question: pb.Ask, frames: Iterable[memoryview]) -> None:
+    async def _send(self, first: pb.ToProvider, frames: Iterable[memoryview] = ()) -> None:
         async with self._turn:  # the frames of one question follow each other
-            await self._outbound.put(pb.ToProvider(ask=question))
+            await self._outbound.put(first)
             for sequence, frame in enumerate(frames):
                 message = pb.ToProvider()
                 message.frame.sequence = sequence

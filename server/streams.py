@@ -137,6 +137,8 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 link.receive_answer(message.answer)
             case "refusal":
                 link.receive_refusal(message.refusal)
+            case "admitted":
+                link.receive_admission(message.admitted)
             case _:
                 pass
 

@@ -38,7 +38,7 @@ class Entry:
 
     The rest is for those who choose: what the algorithm can be told, what it can promise about whom, and how its noise
     may follow from the budget; and whether all of it is ``gaussian`` whatever a job says, which words about policies go
-    by. No promise rests on it; ``plan`` refuses what is not so.
+    by, and what counts for a job that a ledger may have lost. No price rests on it; ``plan`` refuses what is not so.
     """
 
     plan: Callable[[JobSpec], tuple[Step, ...]]

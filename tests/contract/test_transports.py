@@ -18,14 +18,13 @@ import examples
 import numpy as np
 import pytest
 import scipy.sparse
-from town import NOISE_SEED, Running, Town, federation, spec
+from town import NOISE_SEED, Running, Town, federation, spec, words_for
 
 from dpspca.client.matrices import dilation
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
 from dpspca.common.plan import Step
-from dpspca.common.privacy.keystream import KeyStream, WordSource
 from dpspca.common.spans import Span
 from dpspca.common.spec import Centering, JobSpec, Schema
 from dpspca.common.transport import wire
@@ -81,11 +80,6 @@ def data_for(what: JobSpec, parties: int, *, is_sparse: bool = False) -> dict[st
     if what.unit.is_row:
         return divided(sparse(dimension) if is_sparse else dense(dimension), parties)
     return {f"site-{number}": symmetric(dimension, number, is_sparse=is_sparse) for number in range(parties)}
-
-
-def noise(what: JobSpec, number: int) -> WordSource:
-    """Make the noise that ``simulate`` gives the provider of that number."""
-    return KeyStream.repeatable(NOISE_SEED, f"{what.digest()} {number}")
 
 
 def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any], spans: Mapping[str, Span] | None = None) -> None:
@@ -186,7 +180,7 @@ def check_over_the_wire(town: Town, what: JobSpec, shards: Mapping[str, Any], or
     """Run a job over mutual TLS, answers arriving as they come or in an order, and hold its model against its twin."""
 
     async def scenario() -> None:
-        async with federation(town, shards=shards, words=partial(noise, what)) as running:
+        async with federation(town, shards=shards, words=words_for(what)) as running:
             with through(Post.of(order, what, parties=len(shards))) if order else nullcontext():
                 check_twin(await running.analyst.fit(what, "cohort", list(shards)), what, shards)
 
@@ -232,7 +226,7 @@ def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(town: Town,
     shards["site-2"] = dilation(table[8:], 8, rows)
 
     async def scenario() -> None:
-        async with federation(town, (), shards, partial(noise, what)) as running:
+        async with federation(town, (), shards, words_for(what)) as running:
             for name, share in shards.items():
                 checked = check_rows(share)
                 offered = {"cohort": declared(checked, spans[name]) if name in spans else checked}
@@ -257,7 +251,7 @@ def test_in_whatever_order_providers_connect_the_model_is_the_same_bytes(town: T
     connecting, named = (np.random.default_rng([seed, draw]).permutation(list(shards)).tolist() for draw in range(2))
 
     async def scenario() -> None:
-        async with federation(town, (), shards, partial(noise, what)) as running:
+        async with federation(town, (), shards, words_for(what)) as running:
             job = await running.analyst.submit(what, "cohort", named)
             for name in connecting:
                 await running.start(name)
@@ -280,7 +274,7 @@ def check_at_once(
         async with federation(town, (), sites) as running:
             for number, name in enumerate(names):
                 offered = {data_set: check_rows(rows[name]) for data_set, rows in shards.items()}
-                noises = iter([noise(what, number) for _, what in jobs])  # providers hear of the jobs in this order
+                noises = iter([words_for(what)(number) for _, what in jobs])  # providers hear of the jobs in this order
                 await running.start(name, data_sets=offered, words=partial(next, noises))
             with through(Post.of(order, *(what for _, what in jobs), parties=len(names))) as post:
                 models = await asyncio.gather(*[await begun(running, post, job, names) for job in jobs])

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 import pytest
-from hubs import MORTAL, Hub, LastingTown, ada, answered, around, assert_undisturbed, free_port, signed
+from hubs import MORTAL, Barrier, Hub, LastingTown, ada, answered, around, assert_undisturbed, free_port, signed
 from town import SHARDS, Running, Town, now, spec
 
 from dpspca import Federation, load_model, simulate
@@ -45,12 +45,12 @@ def town(tmp_path: Path) -> Town:
 
 
 @asynccontextmanager
-async def settled(town: Town) -> AsyncIterator[tuple[Hub, Running]]:
+async def settled(town: Town, barrier: Barrier | None = None) -> AsyncIterator[tuple[Hub, Running]]:
     """Run a coordinator in a process of its own, and slow providers around it."""
     hub = Hub(town)
     await hub.start()
     try:
-        async with around(town, hub, LASTS) as running:
+        async with around(town, hub, LASTS, barrier=barrier) as running:
             yield hub, running
     finally:
         await hub.stop()
@@ -112,7 +112,8 @@ def test_a_result_that_is_waited_for_comes_though_the_coordinator_dies_again_and
 
 def test_a_coordinator_that_knows_less_than_it_told_is_not_quoted_until_it_has_come_as_far_again(town: Town) -> None:
     async def scenario() -> None:
-        async with settled(town) as (hub, _), following(hub) as (analyst, _):
+        barrier = Barrier(5)  # or the job might be over before anybody hears that the fourth question is answered
+        async with settled(town, barrier) as (hub, _), following(hub) as (analyst, _):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
             await answered(job, 1)
@@ -126,6 +127,7 @@ def test_a_coordinator_that_knows_less_than_it_told_is_not_quoted_until_it_has_c
             for copy in old:
                 shutil.move(copy, town.folder / Path(copy).name.removeprefix("copy-of-"))
             await hub.start()
+            barrier.lifted.set()
             counts = [state.answered for state in await watching]
             assert counts == sorted(counts)
             assert counts[-1] == 6

@@ -8,11 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from town import NOISE_SEED, ROWS, Running, Town, federation, spec
+from town import NOISE_SEED, ROWS, Running, Town, federation, spec, words_for
 
 from dpspca.client.federation import AsyncJob, JobFailedError
 from dpspca.client.simulation import simulate
-from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.spec import JobSpec
 from dpspca.provider.arrivals import Arrivals
 from dpspca.provider.ledger import MemoryLedger
@@ -105,8 +104,7 @@ def play(tmp_path: Path) -> Callable[[Scene], None]:
     folder.mkdir()
 
     async def perform(scene: Scene) -> None:
-        words = lambda number: KeyStream.repeatable(NOISE_SEED, f"{JOB.digest()} {number}")  # noqa: E731
-        async with federation(town, (), SHARDS, words) as running:
+        async with federation(town, (), SHARDS, words_for(JOB)) as running:
             office = Office(folder, running)
             await office.start()
             await scene(office)

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 from commands import Ended, commands_in
+from examples import quickly_audited as job
 
 from dpspca.cli import audited, loopback
 from dpspca.client.audit import audit
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.spec import Budget, Schema
 
 PLANTED = """
 import sys
@@ -44,19 +45,6 @@ from dpspca.provider.shard import Shard
 Shard.evaluate = lambda self, query: time.sleep(3)
 """
 DEAD = "raise SystemExit('There is no such thing here.')"
-
-
-def job(**changes: Any) -> JobSpec:
-    good: dict[str, Any] = {
-        "schema": Schema(60),
-        "unit": "row-replace-one",
-        "budget": Budget(20.0, 1e-2),
-        "norm_bound": 1.0,
-        "components": 4,
-        "explained_variance": False,
-        "options": {"sparsity": 20, "rounds": 2},
-    }
-    return JobSpec(**good | changes)
 
 
 @pytest.fixture

@@ -126,13 +126,13 @@ def test_t35_a_provider_that_takes_nothing_more_is_gone_and_its_job_waits_for_it
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    ask = Link.ask
+    admit = Link.admit
 
     async def counted(link: Link, *told: Any) -> None:
         asked.append(link.name)
-        await ask(link, *told)
+        await admit(link, *told)
 
-    monkeypatch.setattr(Link, "ask", counted)
+    monkeypatch.setattr(Link, "admit", counted)
 
     async def scene(running: Running) -> None:
         mallory = town.identity(Role.PROVIDER, "mallory")

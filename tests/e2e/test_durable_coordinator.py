@@ -137,6 +137,32 @@ def test_a_coordinator_that_is_told_to_stop_does_not_tell_providers_to_forget_th
     asyncio.run(scenario())
 
 
+def test_what_may_have_been_asked_before_a_kill_is_told_as_asked_after_it(town: Town) -> None:
+    """Nobody had noted that the first question left: what it cost must not be called nothing."""
+
+    async def scenario() -> None:
+        hub = Hub(town)
+        await hub.start()
+        home = town.identity(Role.PROVIDER, "site-0")
+        async with AsyncFederation(hub.address, ada(town)) as analyst:
+            async with puppet(hub.address, home) as held:
+                await held.greet(OFFER)
+                job = await analyst.submit(spec(answer_seconds=600), "cohort", ["site-0"])
+                assert (await held.question()).position == 0
+                await hub.kill()
+            await hub.start()
+            try:
+                (told,) = (await patiently(job.status)).participants
+                assert (told.asked, told.answered) == (1, 0)
+                await job.cancel()
+                with pytest.raises(JobFailedError, match="what was answered stays spent"):
+                    await job.result()
+            finally:
+                await hub.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_result_that_has_no_room_after_a_restart_makes_room_for_good(town: Town) -> None:
     async def scenario() -> None:
         async with serving(town) as running:
@@ -351,12 +377,12 @@ def test_one_that_was_stopped_past_a_takeover_does_nothing_when_it_goes_on(town:
 
 
 async def orders_until_the_end(held: Puppet) -> list[str]:
-    """Hear a connection out, and list what the provider was told to do on it: to answer, or to forget a job."""
+    """Hear a connection out, and list what the provider was told to do: to take part, to answer, or to forget a job."""
     orders: list[str] = []
     with suppress(grpc.aio.AioRpcError):
         while (message := await held.call.read()) is not grpc.aio.EOF:
             orders.append(str(message.WhichOneof("message")))
-    return [each for each in orders if each in {"ask", "frame", "farewell"}]
+    return [each for each in orders if each in {"admit", "ask", "frame", "farewell"}]
 
 
 def _another(town: Town) -> SignedJob:

@@ -123,12 +123,15 @@ def test_t07_t10_a_job_changed_invented_late_or_meant_for_another_is_refused(tmp
         unknown = stage.job(data_set="other")
         wider = stage.job(replace(SPEC, schema=Schema(DIMENSION + 1)))
         for job in (looser, longer, unsigned, old, early, elsewhere, unknown):
+            assert (await stage.admit(job.to_bytes())).HasField("refusal"), job
             assert (await stage.ask(job.to_bytes(), 0, DENSE)).HasField("refusal"), job
             assert stage.ledger.standing(job.job_id) is None
         larger = CovarianceProduct(np.eye(DIMENSION + 1)[:, :2])
         assert (await stage.ask(wider.to_bytes(), 0, larger)).HasField("refusal")
         for nonsense in (b"", b"nonsense", true.to_bytes()[:-1], true.to_bytes() + b"\0"):
             assert (await stage.ask(nonsense, 0, DENSE)).HasField("refusal")
+            assert (await stage.admit(nonsense)).HasField("refusal")
+        assert not stage.ledger.unfinished()
 
     play(tmp_path, scene)
 

@@ -182,12 +182,58 @@ def test_t31_whoever_is_asked_otherwise_than_the_others_answers_what_was_signed_
     play_with_all(tmp_path, scene)
 
 
+# --- Promises ---------------------------------------------------------------------------------------------------------
+
+
+def test_t10_a_job_is_promised_its_cost_once_and_when_it_is_over_no_more(tmp_path: Path) -> None:
+    """A coordinator can have a budget promised to no job but those that analysts signed, nor for longer than that."""
+
+    async def scene(stage: Stage) -> None:
+        job = stage.job()
+        promised = []
+
+        async def admitted() -> None:
+            assert (await stage.admit(job.to_bytes())).admitted.job == job.job_id
+            account = stage.ledger._books.data_sets["cohort"]
+            promised.append(account.reserved_units)
+            assert account.spent_units + account.reserved_units == COSTS[-1].units
+
+        await admitted()
+        await admitted()
+        for at, query in enumerate(QUESTIONS[:2]):
+            assert (await stage.ask(job.to_bytes(), at, query)).answer.content
+            await admitted()
+        assert promised[:2] == [COSTS[-1].units] * 2
+        assert promised[2:] == [COSTS[-1].units - cost.units for cost in COSTS[:2]]
+        await stage.say(farewell=pb.Farewell(job=job.job_id, state="cancelled"))
+        assert (await stage.admit(job.to_bytes())).HasField("refusal")
+        account = stage.ledger._books.data_sets["cohort"]
+        assert (account.spent_units, account.reserved_units) == (COSTS[1].units, 0)
+
+    play(tmp_path, scene)
+
+
+def test_t06_who_asks_to_take_part_in_the_midst_of_a_question_changes_neither(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        job, other = stage.job(), stage.job()
+        ask = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
+        await stage.say(ask=pb.Ask(signed_job=job.to_bytes(), **ask))
+        assert (await stage.admit(other.to_bytes())).admitted.job == other.job_id
+        await stage.say(frame=pb.Frame(content=bytes(wire.content(DENSE))))
+        answer = (await stage.reply()).answer
+        assert (answer.job, answer.position) == (job.job_id, 0)
+        assert (reached(stage, job), reached(stage, other)) == (1, 0)
+
+    play(tmp_path, scene)
+
+
 # --- Shares, masks and keys -------------------------------------------------------------------------------------------
 
 SAID = {
-    "ToProvider": {"welcome", "heartbeat", "ask", "frame", "farewell", "witness"},
+    "ToProvider": {"welcome", "heartbeat", "admit", "ask", "frame", "farewell", "witness"},
     "Welcome": {"software", "heartbeat_seconds", "certificate", "proof", "receipt"},
     "Heartbeat": set[str](),
+    "Admit": {"signed_job"},
     "Ask": {
         *("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows"),
         *("centred", "threshold", "power", "content", "block", "blocks"),
@@ -201,11 +247,12 @@ SAID = {
 """All that a coordinator can say to a provider. No share, no mask and no key of anybody's is among it: a certificate
 proves who speaks, and nothing is encrypted or masked with its key."""
 HEARD = {
-    "FromProvider": {"hello", "heartbeat", "answer", "refusal"},
+    "FromProvider": {"hello", "heartbeat", "answer", "refusal", "admitted"},
     "Hello": {"software", "data_sets", "challenge", "open_jobs", "held"},
     "DataSet": {"name", "dimension", "columns"},
     "AnswerFrame": {"job", "position", "sequence", "content", "receipt"},
     "Refusal": {"job", "position", "code", "what", "remedy"},
+    "Admitted": {"job"},
 } | {name: SAID[name] for name in ("Heartbeat", "HeldReceipt", "Receipt")}
 """All that a provider can say to a coordinator."""
 
@@ -238,7 +285,7 @@ def test_t29_a_message_of_a_kind_that_is_not_known_is_not_answered_and_changes_n
         answer = (await stage.ask(job.to_bytes(), 0, DENSE)).answer
         announced = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
         ask = pb.Ask(signed_job=job.to_bytes(), **announced).SerializeToString()
-        for number in (7, 8, 15):
+        for number in (8, 9, 15):
             await stage.meddler.outbound.put(pb.ToProvider.FromString(unknown(number, b"the share of south")))
             longer = (
                 pb.Ask.FromString(ask + unknown(number, b"and your mask")) if number > 12 else pb.Ask.FromString(ask)

@@ -6,20 +6,18 @@ byte by byte, the one of the others alone.
 
 import asyncio
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from lies import HONEST, LIAR
 from puppets import OFFER, Puppet, puppet
-from town import NOISE_SEED, SHARDS, Running, Town, federation, spec
+from town import NOISE_SEED, SHARDS, Running, Town, federation, spec, words_for
 
 from dpspca.client.federation import AsyncJob, JobFailedError
 from dpspca.client.jobs import JobStatus, ParticipantStatus
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
-from dpspca.common.privacy.keystream import KeyStream, WordSource
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport.names import Role
 from dpspca.common.transport.wire import FRAME
@@ -35,15 +33,15 @@ def job_for(least: int) -> JobSpec:
 
 
 QUESTIONS = len(catalogue.plan(job_for(3)))
-
-
-def words_for(what: JobSpec) -> Callable[[int], WordSource]:
-    """Make the noise that ``simulate`` gives each provider of this job."""
-    return lambda number: KeyStream.repeatable(NOISE_SEED, f"{what.digest()} {number}")
+UNWILLING = -1
+"""Before the first question: it never says that it takes part."""
 
 
 async def answer_zeros(site: Puppet, what: JobSpec, until: int) -> None:
-    """Answer questions honestly in form, and keep silent from the one at this position on."""
+    """Take part, answer questions honestly in form, and keep silent from the one at this position on."""
+    if until == UNWILLING:
+        return
+    await site.take_part()
     for step in catalogue.plan(what)[:until]:
         size = 8 * math.prod(step.shape)
         assert size <= FRAME, "The answers of this job take one frame each."
@@ -63,9 +61,13 @@ async def submitted(running: Running, what: JobSpec, silent_at: int) -> tuple[As
 def require_named(status: JobStatus, silent_at: int) -> None:
     """Have the status say who was silent, at which question, and nothing against the others."""
     told: dict[str, ParticipantStatus] = {each.name: each for each in status.participants}
-    assert (told[LIAR].asked, told[LIAR].answered) == (silent_at + 1, silent_at)
-    assert told[LIAR].reason == f"No answer to question {silent_at + 1} within {SECONDS} seconds."
+    assert (told[LIAR].asked, told[LIAR].answered) == (silent_at + 1, max(0, silent_at))
+    assert told[LIAR].reason == f"{_missing(silent_at)} within {SECONDS} seconds."
     assert [told[name].reason for name in HONEST] == ["", ""]
+
+
+def _missing(silent_at: int) -> str:
+    return "No word on the job" if silent_at == UNWILLING else f"No answer to question {silent_at + 1}"
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-@pytest.mark.parametrize("silent_at", range(QUESTIONS))
+@pytest.mark.parametrize("silent_at", range(UNWILLING, QUESTIONS))
 def test_t38_whichever_answer_is_missing_a_job_that_needs_everybody_fails_and_names_who_was_silent(
     town: Town, silent_at: int
 ) -> None:
@@ -82,7 +84,7 @@ def test_t38_whichever_answer_is_missing_a_job_that_needs_everybody_fails_and_na
     async def scenario() -> None:
         async with federation(town, HONEST, words=words_for(what)) as running:
             job, status = await submitted(running, what, silent_at)
-            with pytest.raises(JobFailedError, match=f"No answer to question {silent_at + 1} within {SECONDS} seconds"):
+            with pytest.raises(JobFailedError, match=f"{_missing(silent_at)} within {SECONDS} seconds"):
                 await job.result()
         assert status.state == "failed"
         assert "2 of at least 3 provider(s) are left" in status.reason
@@ -92,7 +94,7 @@ def test_t38_whichever_answer_is_missing_a_job_that_needs_everybody_fails_and_na
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("silent_at", range(QUESTIONS))
+@pytest.mark.parametrize("silent_at", range(UNWILLING, QUESTIONS))
 def test_t38_whichever_answer_is_missing_a_job_that_needs_two_is_done_by_the_two_and_is_theirs_alone(
     town: Town, silent_at: int
 ) -> None:

@@ -16,6 +16,7 @@ from people import People, people
 from universe import Call, Connection, ConnectionBrokenError, Inhabitants, Universe, Weather
 
 from dpspca.common.transport.names import PartyName
+from dpspca.common.transport.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.receiving import failure_told
 
@@ -116,8 +117,12 @@ async def _waited(questions: "asyncio.Queue[pb.Ask]") -> bool:
 async def _listen(connection: Connection, questions: "asyncio.Queue[pb.Ask]") -> None:
     try:
         async for message in connection.outward:
-            if message.WhichOneof("message") == "ask":
-                questions.put_nowait(message.ask)
+            match message.WhichOneof("message"):
+                case "admit":
+                    job = SignedJob.from_bytes(message.admit.signed_job).job_id
+                    connection.inward.send(pb.FromProvider(admitted=pb.Admitted(job=job)))
+                case "ask":
+                    questions.put_nowait(message.ask)
     except ConnectionBrokenError:
         await asyncio.Event().wait()
 

@@ -170,6 +170,10 @@ def _names() -> st.SearchStrategy[str]:
     return st.sampled_from(["plain", "full", "bob's"])
 
 
+def _jobs() -> st.SearchStrategy[bytes]:
+    return st.sampled_from([*people().good, *people().bad])
+
+
 def _answers() -> st.SearchStrategy[pb.AnswerFrame]:
     """Give numbers, as many as a product, a vector or a count has."""
     whole = st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**40), 2**40)
@@ -219,6 +223,8 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
             state=st.sampled_from(["done", "failed", "cancelled", "x"]),
             receipts=st.lists(_held(), max_size=2),
         ),
+        "Admit": st.builds(pb.Admit, signed_job=_jobs()),
+        "Admitted": st.builds(pb.Admitted, job=_names()),
         "Witness": st.builds(pb.Witness, receipts=st.lists(_receipts(), max_size=3)),
         "HeldReceipt": _held(),
         "HeldReceipts": st.builds(pb.HeldReceipts, held=st.lists(_held(), max_size=3)),
@@ -232,7 +238,7 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
         ),
         "AnswerFrame": _answers(),
         "Refusal": st.builds(pb.Refusal, job=_names(), position=st.integers(0, 7), code=st.just("refused")),
-        "SubmitRequest": st.builds(pb.SubmitRequest, signed_job=st.sampled_from([*people().good, *people().bad])),
+        "SubmitRequest": st.builds(pb.SubmitRequest, signed_job=_jobs()),
         "JobName": st.builds(pb.JobName, job=st.builds("{}{}".format, _names(), st.sampled_from(["", "/8", "/1"]))),
         "ListRequest": st.just(pb.ListRequest()),
         "DataSetsRequest": st.just(pb.DataSetsRequest()),

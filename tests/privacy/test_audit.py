@@ -12,6 +12,7 @@ from typing import Any
 import examples
 import numpy as np
 import pytest
+from examples import quickly_audited as job
 
 from dpspca.client import audit as auditing
 from dpspca.client import neighbours as making
@@ -45,20 +46,6 @@ OFFERED = [
 
 No run of range-projection is like another; ``test_sketch_noise.py`` holds its noise against its price.
 """
-
-
-def job(**changes: Any) -> JobSpec:
-    """The default job but for its mean, its variance and three of its rounds: a fifth of the work."""
-    good: dict[str, Any] = {
-        "schema": Schema(60),
-        "unit": "row-replace-one",
-        "budget": Budget(20.0, 1e-2),
-        "norm_bound": 1.0,
-        "components": 4,
-        "explained_variance": False,
-        "options": {"sparsity": 20, "rounds": 2},
-    }
-    return JobSpec(**good | changes)
 
 
 def failed(found: Audit) -> set[Kind]:

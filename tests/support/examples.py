@@ -37,6 +37,18 @@ pure = partial(spec, algorithm="output-perturbation", options={"privacy": "pure"
 drawn = partial(spec, algorithm="ppca", options={}, budget=Budget(4.0, 1e-30))
 projection = partial(spec, algorithm="range-projection", options={})
 
+quickly_audited = partial(
+    spec,
+    schema=Schema(60),
+    budget=Budget(20.0, 1e-2),
+    norm_bound=1.0,
+    components=4,
+    explained_variance=False,
+    answer_seconds=600,
+    options={"sparsity": 20, "rounds": 2},
+)
+"""The default job of an audit but for its mean, its variance and three of its rounds: a fifth of the work."""
+
 EXAMPLES: dict[str, Examples] = {
     "dps-pca": Examples(
         {

@@ -6,6 +6,7 @@ import random
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -175,21 +176,32 @@ class Counted:
         return self._words.words(count)
 
 
+@dataclass(frozen=True)
+class Barrier:
+    """Holds answers back, from one to the question of that number on, until it is lifted."""
+
+    number: int
+    lifted: threading.Event = field(default_factory=threading.Event)
+
+
 class Slow(MemoryLedger):
     """A ledger that takes its time over every answer, so that a job can be met half-way."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, barrier: Barrier | None = None) -> None:
         super().__init__()
         self._seconds = seconds
+        self._barrier = barrier
 
     def store(self, job: str, position: int, answer: Integers) -> None:
         time.sleep(self._seconds)
+        if self._barrier and position + 1 >= self._barrier.number:
+            assert self._barrier.lifted.wait(PATIENCE)
         super().store(job, position, answer)
 
 
 @asynccontextmanager
 async def around(
-    town: Town, hub: Any, seconds: float = 0.0, names: Mapping[str, Any] = SHARDS
+    town: Town, hub: Any, seconds: float = 0.0, names: Mapping[str, Any] = SHARDS, barrier: Barrier | None = None
 ) -> AsyncIterator[Running]:
     """Run providers in this process, whose answers take so long, and an analyst, around a coordinator that runs."""
     tally = Counted.tally = Tally()
@@ -199,7 +211,7 @@ async def around(
         )
         try:
             for name in names:
-                await running.start(name, ledger=Slow(seconds))
+                await running.start(name, ledger=Slow(seconds, barrier))
             yield running
         finally:
             await running.stop()

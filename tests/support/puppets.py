@@ -76,11 +76,24 @@ class Puppet:
         assert (await self.call.read()).HasField("welcome")
 
     async def question(self) -> pb.Ask:
-        """Wait for the next question; its content does not matter to a liar."""
-        while True:
-            message = await self.call.read()
-            if message.HasField("ask"):
-                return message.ask
+        """Wait for the next question, and take part in its job; its content does not matter to a liar."""
+        while not (message := await self.call.read()).HasField("ask"):
+            if message.HasField("admit"):
+                await self._admit(message.admit)
+        return message.ask
+
+    async def take_part(self) -> None:
+        """Take part in the next job."""
+        await self._admit(await self.invitation())
+
+    async def invitation(self) -> pb.Admit:
+        """Wait for a job to take part in."""
+        while not (message := await self.call.read()).HasField("admit"):
+            pass
+        return message.admit
+
+    async def _admit(self, admit: pb.Admit) -> None:
+        await self.say(admitted=pb.Admitted(job=SignedJob.from_bytes(admit.signed_job).job_id))
 
     async def answer(self, ask: pb.Ask, *frames: tuple[int, bytes], **changes: Any) -> None:
         """Answer a question with these numbered frames."""
@@ -294,6 +307,11 @@ class Stage:
     ) -> SignedJob:
         """Have the analyst sign a job, for this provider alone unless others are named."""
         return self.town.job(what, self.analyst, audience or (self.home.name.name,), data_set, **times)
+
+    async def admit(self, signed: bytes) -> pb.FromProvider:
+        """Ask the daemon to take part in a job."""
+        await self.say(admit=pb.Admit(signed_job=signed))
+        return await self.reply()
 
     async def ask(self, signed: bytes, position: int, query: RowQuery, **changes: Any) -> pb.FromProvider:
         """Ask a question, announced otherwise where a test wants that."""

@@ -157,9 +157,13 @@ class Running:
         await self.coordinator.stop(grace=0)
 
 
-def seeded(number: int) -> WordSource:
-    """Make the noise that ``simulate(..., noise_seed=NOISE_SEED)`` gives provider ``number`` of the default job."""
-    return KeyStream.repeatable(NOISE_SEED, f"{spec().digest()} {number}")
+def words_for(what: JobSpec) -> Callable[[int], WordSource]:
+    """Make the noise that ``simulate(..., noise_seed=NOISE_SEED)`` gives each provider of a job."""
+    return lambda number: KeyStream.repeatable(NOISE_SEED, f"{what.digest()} {number}")
+
+
+seeded = words_for(spec())
+"""The same of the default job."""
 
 
 @asynccontextmanager

@@ -7,32 +7,36 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromProvider(_message.Message):
-    __slots__ = ("hello", "heartbeat", "answer", "refusal")
+    __slots__ = ("hello", "heartbeat", "answer", "refusal", "admitted")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     heartbeat: Heartbeat
     answer: AnswerFrame
     refusal: Refusal
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+    admitted: Admitted
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ...) -> None: ...
 
 class ToProvider(_message.Message):
-    __slots__ = ("welcome", "heartbeat", "ask", "frame", "farewell", "witness")
+    __slots__ = ("welcome", "heartbeat", "ask", "frame", "farewell", "witness", "admit")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
     FRAME_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
     WITNESS_FIELD_NUMBER: _ClassVar[int]
+    ADMIT_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     heartbeat: Heartbeat
     ask: Ask
     frame: Frame
     farewell: Farewell
     witness: Witness
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witness: _Optional[_Union[Witness, _Mapping]] = ...) -> None: ...
+    admit: Admit
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witness: _Optional[_Union[Witness, _Mapping]] = ..., admit: _Optional[_Union[Admit, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("software", "data_sets", "challenge", "open_jobs", "held")
@@ -89,6 +93,18 @@ class Receipt(_message.Message):
 class Heartbeat(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Admit(_message.Message):
+    __slots__ = ("signed_job",)
+    SIGNED_JOB_FIELD_NUMBER: _ClassVar[int]
+    signed_job: bytes
+    def __init__(self, signed_job: _Optional[bytes] = ...) -> None: ...
+
+class Admitted(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "content", "block", "blocks")

@@ -1,5 +1,6 @@
 """What a job came to is told whole: what is missing as well, and why."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,6 +36,33 @@ def test_what_is_not_told_because_a_provider_left_is_said_to_be(
     facts = shelf.put(spec(explained_variance=asked), status(STAYED, *left, *others), model)
     said = "What the components explain is not told: south left before it was known."
     assert facts["notes"] == ([said] if asked and left and not known else [])
+
+
+REFUSED = ParticipantStatus("west", 0, 0, "Refused: no policy.")
+
+
+@pytest.mark.parametrize(
+    ("lost", "states", "told"),
+    [
+        (
+            LEFT,
+            [("running", 2, ""), ("running", 3, ""), ("running", 4, ""), ("done", 5, "")],
+            ["", LEFT.reason, "", ""],
+        ),
+        (LEFT, [("running", 2, ""), ("failed", 2, f"Too few: {LEFT.reason}")], ["", ""]),
+        (LEFT, [("running", 2, ""), ("cancelled", 2, "Cancelled.")], ["", LEFT.reason]),
+        (REFUSED, [("waiting", 0, ""), ("running", 0, ""), ("running", 1, "")], ["", REFUSED.reason, ""]),
+        (REFUSED, [("waiting", 0, ""), ("failed", 0, f"Too few: {REFUSED.reason}")], ["", ""]),
+    ],
+)
+def test_a_loss_is_told_once_and_not_where_the_job_ends_for_it(
+    lost: ParticipantStatus, states: list[tuple[str, int, str]], told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    follower = progress.Follower(spec())
+    for (state, answered, reason), words in zip(states, told, strict=True):
+        now = replace(status(STAYED, lost), state=state, answered=answered, reason=reason)
+        follower.follow(now, lambda _: None)
+        assert capsys.readouterr().err == (f"{lost.name} dropped out: {words}\n" if words else "")
 
 
 def test_a_name_that_the_coordinator_made_up_cannot_steer_a_terminal(

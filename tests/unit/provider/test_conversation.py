@@ -167,6 +167,37 @@ def test_a_second_question_of_a_job_is_refused_while_the_first_is_being_answered
     at(table, scene)
 
 
+def test_a_job_that_is_taken_part_in_has_its_cost_promised_and_nothing_spent(table: Table) -> None:
+    async def scene(table: Table) -> None:
+        job = table.job()
+        for _ in range(2):  # a coordinator that was restarted asks again
+            await table.stream.put(pb.ToProvider(admit=pb.Admit(signed_job=job.to_bytes())))
+            assert (await table.reply()).admitted.job == job.job_id
+        account = table.ledger._books.data_sets["cohort"]
+        assert account.reserved_units == [*prices(catalogue.plan(SPEC))][-1].units
+        assert account.spent_units == 0
+        await table.ask(job)
+        assert (await table.reply()).HasField("answer")
+
+    at(table, scene)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no job", SignedJob(b"{}", b"", b"").to_bytes()], ids=["nothing", "noise", "unsigned"]
+)
+def test_what_is_no_job_is_not_taken_part_in(table: Table, content: bytes) -> None:
+    async def scene(table: Table) -> None:
+        await table.stream.put(pb.ToProvider(admit=pb.Admit(signed_job=content)))
+        refusal = (await table.reply()).refusal
+        assert refusal.position == 0
+        assert refusal.what
+        assert not table.ledger._books.jobs
+        await table.ask(table.job())
+        assert (await table.reply()).HasField("answer")
+
+    at(table, scene)
+
+
 def test_a_stream_that_ends_while_answers_wait_to_be_sent_ends_the_conversation(table: Table) -> None:
     async def scene(table: Table) -> None:
         for job in [table.job() for _ in range(20)]:  # more than the queue of what is to be sent takes

@@ -132,7 +132,7 @@ def test_a_refusal_names_the_rule_what_was_asked_and_what_is_allowed(
 )
 def test_a_refusal_says_what_to_write_where_that_is_one_thing(job: JobSpec, do: str) -> None:
     (refusal,) = RULES.refusals(job, analyst(), BOTH)
-    assert refusal.remedy == f"It cost nothing. {do}, or ask the steward of the data to change it."
+    assert refusal.remedy == f"It cost nothing here. {do}, or ask the steward of the data to change it."
 
 
 def test_a_refusal_of_too_few_providers_reaches_the_analyst_whole() -> None:

@@ -4,6 +4,7 @@ And the results of finished jobs: within their limit, fairly shared, oldest firs
 """
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -139,3 +140,10 @@ def test_a_result_of_another_analyst_is_not_read_and_one_that_was_dropped_is_gon
     results.require("ada", "a")
     results.drop("ada", "a")
     assert results.size == 0
+
+
+def test_after_a_restart_whoever_takes_part_may_have_been_asked_what_was_recorded() -> None:
+    here, gone, ahead = Participant(1, 1), Participant(1, 0, "It left."), Participant(3, 2)
+    job = replace(JOB, participants={"here": here, "gone": gone, "ahead": ahead}).asked_up_to(2)
+    assert job.participants == {"here": Participant(2, 1), "gone": gone, "ahead": ahead}
+    assert job.asked_up_to(0) == job

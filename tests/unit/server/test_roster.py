@@ -38,6 +38,62 @@ def test_two_questions_at_once_do_not_mix_their_frames() -> None:
     asyncio.run(scenario())
 
 
+def admit(link: Link, job: str) -> "asyncio.Task[None]":
+    return asyncio.ensure_future(link.admit(job.encode(), job))
+
+
+def test_a_job_is_taken_part_in_when_its_provider_says_so_and_not_by_an_answer() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        asked = admit(link, "a")
+        message = await link.next_message(5)
+        assert message
+        assert message.admit.signed_job == b"a"
+        link.receive_admission(pb.Admitted(job="b"))
+        for position in (0, 2**32 - 1):
+            link.receive_answer(pb.AnswerFrame(job="a", position=position, content=bytes(8)))
+        await asyncio.sleep(0)
+        assert not asked.done()
+        link.receive_admission(pb.Admitted(job="a"))
+        await asked
+        link.receive_admission(pb.Admitted(job="a"))  # once more, and nobody waits for it
+
+    asyncio.run(scenario())
+
+
+def test_a_job_is_not_taken_part_in_where_that_is_refused_or_the_provider_is_lost() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        refused, lost = admit(link, "a"), admit(link, "b")
+        await asyncio.sleep(0)
+        link.receive_refusal(pb.Refusal(job="a", what="No.", remedy="Ask."))
+        with pytest.raises(ProviderRefusedError, match="Refused: No"):
+            await refused
+        link.close()
+        with pytest.raises(ProviderLostError):
+            await lost
+        with pytest.raises(ProviderLostError):
+            await link.admit(b"a", "a")
+
+    asyncio.run(scenario())
+
+
+def test_whether_a_job_is_taken_part_in_is_not_asked_between_the_frames_of_a_question() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        asked = [ask(link, "a", 3 * QUEUE)]
+        await asyncio.sleep(0)
+        asked.append(admit(link, "b"))
+        said = [await link.next_message(5) for _ in range(2 + 3 * QUEUE)]
+        kinds = [message.WhichOneof("message") for message in said if message]
+        assert kinds == ["ask", *["frame"] * (3 * QUEUE), "admit"]
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
 def test_a_question_that_needs_no_frames_leaves_at_once_and_not_between_those_of_another() -> None:
     def whole(link: Link, job: str) -> "asyncio.Task[None]":
         return asyncio.ensure_future(link.ask(pb.Ask(kind=job, content=b"all of it"), job, [], reader()))

@@ -1,0 +1,174 @@
+"""All providers say that they take part before the first is asked a question: one's refusal costs nobody anything."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from lies import HONEST, LIAR
+from puppets import OFFER, Puppet, puppet
+from town import NOISE_SEED, SHARDS, Running, Town, federation, spec, words_for
+
+from dpspca.client.federation import JobFailedError
+from dpspca.client.simulation import simulate
+from dpspca.common.transport.names import Role
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.policy import Policy
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+def untouched(ledger: MemoryLedger) -> bool:
+    """Tell whether nothing was answered, and nothing is promised any more."""
+    (account,) = ledger._books.data_sets.values()
+    (job,) = ledger._books.jobs.values()
+    asked = [each for each in job.questions if each is not None]
+    return not asked and not any(
+        (account.spent_units, account.reserved_units, account.spent_slack_units, account.reserved_slack_units)
+    )
+
+
+async def forgotten(ledger: MemoryLedger) -> None:
+    """Wait until a job is over in a ledger: the word that it is may still be on its way."""
+    for _ in range(2000):
+        if not ledger.unfinished():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("The job is still open.")
+
+
+async def with_ledgers(running: Running, names: Sequence[str]) -> list[MemoryLedger]:
+    """Start providers, each with a ledger that a test can look into."""
+    ledgers = [MemoryLedger() for _ in names]
+    for name, ledger in zip(names, ledgers, strict=True):
+        await running.start(name, ledger=ledger)
+    return ledgers
+
+
+def test_what_one_provider_refuses_costs_the_others_nothing(town: Town) -> None:
+    first, second, third = SHARDS
+
+    async def scenario() -> None:
+        async with federation(town, []) as running:
+            ledgers = await with_ledgers(running, (first, second))
+            await running.start(third, policy=Policy)
+            job = await running.analyst.submit(spec(minimum_parties=3), "cohort", list(SHARDS))
+            with pytest.raises(
+                JobFailedError, match=rf"2 of at least 3 .* {third}: Refused: No policy here .*cost nothing"
+            ):
+                await job.result()
+            assert [each.asked for each in (await job.status()).participants] == [0, 0, 0]
+            for ledger in ledgers:
+                await forgotten(ledger)
+                assert untouched(ledger)
+
+    asyncio.run(scenario())
+
+
+def test_without_the_one_that_refuses_the_others_go_on_where_they_are_enough(town: Town) -> None:
+    *others, last = SHARDS
+
+    async def scenario() -> None:
+        async with federation(town, others) as running:
+            await running.start(last, policy=Policy)
+            model = await running.analyst.fit(spec(), "cohort", list(SHARDS))
+        inside = simulate([SHARDS[name] for name in others], spec(), noise_seed=NOISE_SEED)
+        assert model.components.tobytes() == inside.components.tobytes()
+
+    asyncio.run(scenario())
+
+
+async def silent(site: Puppet) -> None:
+    """Hear that a job is there, and say no more."""
+    await site.invitation()
+
+
+async def evasive(site: Puppet) -> None:
+    """Take part in jobs that nobody speaks of, and answer what nobody asked."""
+    await silent(site)
+    for name in ("", "0" * 64):
+        await site.say(admitted={"job": name})
+        await site.say(refusal={"job": name, "what": "Another job's."})
+        await site.say(answer={"job": name, "content": bytes(8)})
+
+
+def test_a_job_that_too_few_take_part_in_ends_at_once_and_waits_for_nobody_else(town: Town) -> None:
+    """What the others promised is free again at once, too."""
+
+    async def scenario() -> None:
+        async with federation(town, []) as running:
+            ledgers = await with_ledgers(running, HONEST[:1])
+            await running.start(HONEST[1], policy=Policy)
+            async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, LIAR)) as site:
+                await site.greet(OFFER)
+                what = spec(minimum_parties=3, answer_seconds=600)
+                job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
+                async with asyncio.timeout(60):
+                    with pytest.raises(JobFailedError, match=f"{HONEST[1]}: Refused.*cost nothing"):
+                        await job.result()
+                    await forgotten(ledgers[0])
+                assert untouched(ledgers[0])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("behave", [silent, evasive])
+def test_who_says_nothing_of_a_job_costs_the_others_nothing(
+    town: Town, behave: Callable[[Puppet], Awaitable[None]]
+) -> None:
+    what = spec(minimum_parties=3, answer_seconds=2)
+
+    async def scenario() -> None:
+        async with federation(town, []) as running:
+            ledgers = await with_ledgers(running, HONEST)
+            async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, LIAR)) as site:
+                await site.greet(OFFER)
+                job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
+                await behave(site)
+                with pytest.raises(JobFailedError, match=f"{LIAR}: No word on the job within 2 seconds"):
+                    await job.result()
+            for ledger in ledgers:
+                await forgotten(ledger)
+                assert untouched(ledger)
+
+    asyncio.run(scenario())
+
+
+def test_who_answers_instead_of_taking_part_is_not_counted(town: Town) -> None:
+    """Its number arrives while the others are waited for, and is nobody's answer."""
+    what = spec(answer_seconds=2)
+
+    async def scenario() -> None:
+        async with federation(town, HONEST, words=words_for(what)) as running:
+            async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, LIAR)) as site:
+                await site.greet(OFFER)
+                job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
+                await silent(site)
+                await site.say(answer={"job": job.name, "content": (10**9).to_bytes(8, "little")})
+                model = await job.result()
+            inside = simulate([SHARDS[name] for name in HONEST], what, noise_seed=NOISE_SEED)
+            assert model.components.tobytes() == inside.components.tobytes()
+            assert model.statement.parties == len(HONEST)
+
+    asyncio.run(scenario())
+
+
+def test_who_is_lost_before_it_has_said_so_is_asked_again(town: Town) -> None:
+    async def scenario() -> None:
+        liar = town.identity(Role.PROVIDER, LIAR)
+        async with federation(town, HONEST) as running:
+            async with puppet(running.coordinator.address, liar) as site:
+                await site.greet(OFFER)
+                job = await running.analyst.submit(spec(minimum_parties=3), "cohort", [*HONEST, LIAR])
+                await silent(site)
+            assert (await job.status()).state == "waiting"
+            async with puppet(running.coordinator.address, liar) as site:
+                await site.greet(OFFER)
+                assert (await site.question()).position == 0
+                assert (await job.status()).state == "running"
+                await job.cancel()
+
+    asyncio.run(scenario())
