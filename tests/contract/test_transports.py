@@ -18,6 +18,7 @@ import examples
 import numpy as np
 import pytest
 import scipy.sparse
+from patience import PATIENCE
 from town import NOISE_SEED, Running, Town, federation, spec, words_for
 
 from dpspca.client.matrices import dilation
@@ -289,7 +290,7 @@ async def begun(running: Running, post: Post, job: tuple[str, JobSpec], names: S
     data_set, what = job
     handle = await running.analyst.submit(what, data_set, names)
     for _ in names:
-        await asyncio.wait_for(post.arrivals.get(), 10)
+        await asyncio.wait_for(post.arrivals.get(), PATIENCE)
     return asyncio.create_task(handle.result())
 
 

@@ -9,6 +9,7 @@ from threading import Event
 
 import pytest
 from hubs import Forwarder, LastingTown, ada, assert_undisturbed
+from patience import PATIENCE
 from town import SHARDS, Running, Town, federation, spec
 
 from dpspca.client.federation import AsyncFederation, AsyncJob
@@ -17,7 +18,6 @@ from dpspca.common.plan import NOTHING, prices
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.moments import Integers
 
-PATIENCE = 20
 SPEC = spec(answer_seconds=60)
 PLAN = catalogue.plan(SPEC)
 QUESTIONS = len(PLAN)

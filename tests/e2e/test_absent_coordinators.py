@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 import pytest
 from hubs import MORTAL, Barrier, Hub, LastingTown, ada, answered, around, assert_undisturbed, free_port, signed
+from patience import PATIENCE
 from town import SHARDS, Running, Town, now, spec
 
 from dpspca import Federation, load_model, simulate
@@ -235,7 +236,7 @@ def test_whoever_interrupts_is_not_kept_waiting_for_a_coordinator_that_is_away(t
             process.send_signal(signal.SIGINT)
             told = (await process.communicate())[1].decode()
             assert process.returncode == 130
-            assert time.monotonic() - interrupted < 5
+            assert time.monotonic() - interrupted < PATIENCE
             assert "The job goes on without you" in told
 
     asyncio.run(scenario())
@@ -251,7 +252,7 @@ def test_a_command_waits_for_as_long_as_it_was_told_to(town: Town, seconds: str)
             gone = time.monotonic()
             told = (await process.communicate())[1].decode()
             assert process.returncode == 2
-            assert float(seconds) < time.monotonic() - gone < 10
+            assert float(seconds) < time.monotonic() - gone < PATIENCE
             assert (AWAY.replace("600", seconds) in told) is (seconds != "0")
             assert "The job may go on without you" in told
 
@@ -294,7 +295,7 @@ def test_patience_ends_with_what_was_wrong_and_what_to_do(town: Town) -> None:
                 AwayError, match=r"UNAVAILABLE: .* It was tried again for 2 seconds\. .* take up the job"
             ):
                 await watching
-            assert 1 < time.monotonic() - begun < 10
+            assert 1 < time.monotonic() - begun < PATIENCE
             with pytest.raises(AwayError, match="UNAVAILABLE"):
                 await analyst.jobs()
             assert told == [AWAY.replace("600", "2")]
@@ -323,7 +324,7 @@ def test_a_coordinator_that_was_never_there_is_not_waited_for(town: Town) -> Non
                 begun = time.monotonic()
                 with pytest.raises(AwayError, match=r"cannot be reached \(UNAVAILABLE: .* `dpspca doctor`"):
                     await work()
-                assert time.monotonic() - begun < 5
+                assert time.monotonic() - begun < PATIENCE
         assert told == []
 
     asyncio.run(scenario())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from lies import HONEST, LIAR
+from patience import PATIENCE
 from puppets import OFFER, Puppet, puppet
 from town import NOISE_SEED, SHARDS, Running, Town, federation, spec, words_for
 
@@ -106,7 +107,7 @@ def test_a_job_that_too_few_take_part_in_ends_at_once_and_waits_for_nobody_else(
                 await site.greet(OFFER)
                 what = spec(minimum_parties=3, answer_seconds=600)
                 job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE):
                     with pytest.raises(JobFailedError, match=f"{HONEST[1]}: Refused.*cost nothing"):
                         await job.result()
                     await forgotten(ledgers[0])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from commands import Ended, commands_in
 from examples import quickly_audited as job
+from patience import PATIENCE
 
 from dpspca.cli import audited, loopback
 from dpspca.client.audit import audit
@@ -42,7 +43,7 @@ Shard.evaluate = lambda self, query: 4 * honest(self, query)
 LATE = """
 import time
 from dpspca.provider.shard import Shard
-Shard.evaluate = lambda self, query: time.sleep(3)
+Shard.evaluate = lambda self, query: time.sleep(6)
 """
 DEAD = "raise SystemExit('There is no such thing here.')"
 
@@ -108,9 +109,9 @@ def test_a_daemon_that_gives_no_answer_in_time_ends_the_audit_in_words(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     planted(monkeypatch, LATE)
-    (tmp_path / "job.json").write_text(job(answer_seconds=1).to_json(), encoding="utf-8")
+    (tmp_path / "job.json").write_text(job(answer_seconds=3).to_json(), encoding="utf-8")
     told = run("audit", "--spec", "job.json")
-    assert "The daemon first-1 gave no answer within 1 seconds. See the end of its log" in told.err
+    assert "The daemon first-1 gave no answer within 3 seconds. See the end of its log" in told.err
     assert "Opened job" in told.err
     assert told.code == 2
 
@@ -143,7 +144,7 @@ def test_a_daemon_ends_with_the_process_that_it_was_started_for(tmp_path: Path) 
         assert founder.stdout
         daemon = Path("/proc", founder.stdout.readline().decode().strip())
         log = next(tmp_path.glob("*/hub.log"))
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE
         while "listening" not in log.read_text():
             assert time.monotonic() < until
             time.sleep(0.05)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from commands import Ended, commands_in
 from live import COMMAND, NAMES, live_town
+from patience import PATIENCE
 from town import Town, now
 
 from dpspca import load_model
@@ -166,7 +167,7 @@ def test_a_model_that_appears_meanwhile_stays_and_the_new_one_can_be_fetched(
     assert process.stderr is not None
     next(line for line in process.stderr if line.startswith("job "))
     (town / "f").write_text("another's")
-    told = process.communicate(timeout=30)[1]
+    told = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 2
     (name,) = re.findall(r"f is there already. The coordinator still has the model: `dpspca jobs result (\w+) ", told)
     assert (town / "f").read_text() == "another's"
@@ -234,7 +235,7 @@ def test_an_interrupt_says_that_the_job_goes_on_and_it_can_be_fetched_later(
     name = next(line for line in process.stderr if line.startswith("job ")).split()[1]
     next(line for line in process.stderr if "waiting" in line)
     process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=20)[1]
+    told = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 130
     assert f"`dpspca jobs watch {name[:12]} --config ada.toml` follows it" in told
     fetched = here("jobs", "result", name[:12], "--config", "ada.toml", "--out", "later", "--json")

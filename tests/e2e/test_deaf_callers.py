@@ -17,6 +17,7 @@ import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from patience import PATIENCE
 from puppets import OFFER, line, puppet
 from raw import DATA, DEAF, END_OF_HEADERS, END_OF_STREAM, HEADERS, SETTINGS, Line, connected, frame, headers
 from town import Running, Town, federation, spec
@@ -49,7 +50,7 @@ def among(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int
     """Play a scene at a coordinator that nobody has connected to yet."""
 
     async def scenario() -> None:
-        async with asyncio.timeout(30), federation(town, (), **limits) as running:
+        async with asyncio.timeout(PATIENCE), federation(town, (), **limits) as running:
             await scene(running)
 
     asyncio.run(scenario())
@@ -88,7 +89,7 @@ def test_t35_who_watches_the_health_and_takes_no_reply_holds_up_neither_others_n
             await asyncio.sleep(0.3)
             async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
                 watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
-                first = await asyncio.wait_for(watch.read(), 3)
+                first = await asyncio.wait_for(watch.read(), 10)
                 assert first == health_pb2.HealthCheckResponse(status="SERVING")
                 async with asyncio.timeout(6):  # that its own grace is over
                     stopping = asyncio.create_task(running.coordinator.stop(grace=1))

@@ -16,6 +16,7 @@ from time import monotonic
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from dpspca import load_model
 from dpspca.cli.demo import run
@@ -97,7 +98,7 @@ def test_a_panel_goes_through_four_providers_and_leaves_nothing_but_its_results(
     panel = wheel(tmp_path, [HEADER, *people()])
     flags = ["--panel", panel.name, "--sparsity", "12", "--epsilon", "8", "--json"]
     demo = started(tmp_path, room, *flags)
-    told, progress = demo.communicate(timeout=60)
+    told, progress = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 0, progress
     assert left_behind(room) == []
     result = json.loads(told)
@@ -125,7 +126,7 @@ def test_a_demonstration_that_is_told_to_stop_ends_what_it_started(
     assert demo.stderr.readline().startswith("0 of ")
     assert left_behind(room) != []
     demo.send_signal(number)
-    _, told = demo.communicate(timeout=30)
+    _, told = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 130
     assert told.endswith("Interrupted.\n")
     assert left_behind(room) == []

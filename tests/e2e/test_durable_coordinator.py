@@ -184,7 +184,7 @@ def test_whoever_was_left_out_before_a_restart_is_left_out_after_it_and_named(to
         hub = Hub(town)
         await hub.start()
         async with around(town, hub, LASTS, ("site-0", "site-1")) as running:
-            job = await running.analyst.submit(spec(answer_seconds=6, minimum_parties=2), "cohort", list(SHARDS))
+            job = await running.analyst.submit(spec(answer_seconds=8, minimum_parties=2), "cohort", list(SHARDS))
             await answered(job, 1)
             await hub.kill()
             await hub.start()

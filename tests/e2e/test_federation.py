@@ -9,6 +9,7 @@ import grpc
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
+from patience import PATIENCE
 from town import NOISE_SEED, SHARDS, AnythingGoes, Town, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
@@ -142,7 +143,7 @@ def test_daemons_come_back_when_the_coordinator_does(town: Town) -> None:
         rows = {"cohort": check_rows(SHARDS["site-0"])}
         daemon = Daemon(Settings(first.address, lambda: home, lambda: revoked, now, rows, AnythingGoes))
         task = asyncio.create_task(daemon.run())
-        await asyncio.wait_for(daemon.connected.wait(), 10)
+        await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
         await first.stop(grace=0)
         second = Coordinator(lambda: me, lambda: revoked, now)
         await second.start(first.address)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from patience import PATIENCE
 from puppets import OFFER, Puppet, besieged, line, puppet
 from raw import DEAF, begun_and_given_up, connected, pings, settings
 from town import Town, spec
@@ -206,7 +207,7 @@ def test_t35_a_flood_neither_stops_an_honest_job_nor_fills_the_memory(town: Town
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # this very process has both ends of nearly all
 
     async def scenario() -> None:
-        async with asyncio.timeout(120), besieged(town) as siege, AsyncExitStack() as held:
+        async with asyncio.timeout(5 * PATIENCE), besieged(town) as siege, AsyncExitStack() as held:
             await siege.fit()
             before = siege.most_memory()
             flooding = asyncio.create_task(flood(held, town, siege.address))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from patience import PATIENCE
 from puppets import OFFER, line, puppet
 from raw import connected
 from town import Running, Town, federation
@@ -36,7 +37,7 @@ def at_a_door(
     patch.setattr(rpc, "_SERVER", tuple((dict(rpc._SERVER) | changed).items()))
 
     async def scenario() -> None:
-        async with asyncio.timeout(30), federation(town, ()) as running:
+        async with asyncio.timeout(PATIENCE), federation(town, ()) as running:
             await scene(running)
 
     asyncio.run(scenario())

@@ -10,6 +10,7 @@ from threading import Event
 
 import pytest
 from hubs import Slow, answered, assert_undisturbed
+from patience import PATIENCE
 from town import SHARDS, AnythingGoes, Running, Town, federation, now, seeded, spec
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, JobFailedError
@@ -119,7 +120,7 @@ class Renewing:
     async def begin(self, what: JobSpec) -> AsyncJob:
         """Begin a job, and wait until all providers are at the same question."""
         job = await self.running.analyst.submit(what, "cohort", list(SHARDS))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not all(each.asked(job.name, REACHED) for each in self.ledgers.values()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         self.let_go("site-0", "site-2")
@@ -133,7 +134,7 @@ class Renewing:
         """Wait until the coordinator has ended the connection of site-1."""
         old = self.running.coordinator.roster.link_of("site-1")
         assert old
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not old.closed:  # noqa: ASYNC110  # it tells nobody
                 await asyncio.sleep(0.05)
         assert why in str(old.ended_by)
@@ -164,7 +165,7 @@ async def renewing(town: Town) -> AsyncIterator[Renewing]:
         )
         daemon = Daemon(settings)
         running.daemons["site-1"] = asyncio.create_task(daemon.run())
-        await asyncio.wait_for(daemon.connected.wait(), 10)
+        await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
         yield here
 
 
@@ -278,7 +279,7 @@ def test_a_coordinator_that_renews_its_identity_goes_on_whatever_becomes_of_the_
 
 async def dialled_again(hub: Coordinator, before: Mapping[str, Link | None]) -> None:
     """Wait until every provider has another connection than before."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while any(hub.roster.link_of(name) in {None, link} for name, link in before.items()):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
@@ -294,7 +295,7 @@ def test_a_job_can_be_cancelled_at_every_question_and_costs_what_was_asked_by_th
             assert (ended.state, ended.reason) == ("cancelled", "Cancelled by the analyst.")
             with pytest.raises(JobFailedError):
                 await job.result()
-            async with asyncio.timeout(20):  # for answers that were being made, and for the farewell
+            async with asyncio.timeout(PATIENCE):  # for answers that were being made, and for the farewell
                 while any(ledger.unfinished() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(LASTS / 4)
             told = {each.name: each for each in ended.participants}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hubs import Hub, LastingTown, around, patiently
 from ledgers import Place
+from patience import PATIENCE
 from puppets import puppet
 from town import Running, Town, federation, spec
 
@@ -257,7 +258,7 @@ async def both_answer(running: Running) -> None:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110  # nobody tells of these changes
             await asyncio.sleep(0.02)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 from lies import ANSWER, COUNT, HONEST, JOBS, LIAR, LIES, Lie
+from patience import PATIENCE
 from puppets import OFFER, Puppet, Siege, besieged, line, puppet, reissued
 from town import SHARDS, Town, now, spec
 
@@ -28,7 +29,7 @@ MOST_GROWTH = 2 * 2**20
 A certificate, a signed job or an answer that is kept, with what comes with it, takes as much or more, and a message of
 the largest size a megabyte.
 """
-CHEAP = spec(answer_seconds=1, budget=Budget(0.5, 1e-6))
+CHEAP = spec(answer_seconds=4, budget=Budget(0.5, 1e-6))
 """A job of which a hundred fit into the budget of honest providers."""
 
 Attempt = Callable[[], Awaitable[None]]
@@ -76,7 +77,7 @@ async def knock(address: str, identity: Identity | None, town: Town) -> None:
         channel = line(address, identity)
     async with channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary("/dpspca.v1.AnalystService/List")(b"", timeout=10)
+            await channel.unary_unary("/dpspca.v1.AnalystService/List")(b"", timeout=PATIENCE)
     assert caught.value.code() in {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.UNAUTHENTICATED,

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from patience import PATIENCE
 from town import SHARDS, Running, Town, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation
@@ -30,8 +31,6 @@ COSTS = (NOTHING, *prices(PLAN))
 """Of as many questions."""
 HEARTBEAT = 1
 """Seconds after which the coordinator judges by its clock who is connected."""
-PATIENCE = 15
-"""Seconds in which a job ends, whatever clocks say."""
 FINAL = {"done", "failed", "cancelled"}
 
 

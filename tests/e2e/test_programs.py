@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from town import lax_policy
 
 from dpspca import load_model
@@ -33,7 +34,7 @@ COMMAND = [sys.executable, "-m", "dpspca.cli.main"]
 
 def dpspca(*words: object, folder: Path, code: int = 0) -> str:
     done = subprocess.run(  # noqa: S603  # our own program
-        [*COMMAND, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
     )
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr

@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 import pytest
 import town as towns
+from patience import PATIENCE
 from puppets import OFFER, Puppet, line, puppet, reissued
 from raw import DEAF, connected
 from town import Running, Town, federation, now, spec
@@ -51,7 +52,7 @@ def among(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int
     """Play a scene at a coordinator that nobody has connected to yet."""
 
     async def scenario() -> None:
-        async with asyncio.timeout(20), federation(town, (), **limits) as running:
+        async with asyncio.timeout(PATIENCE), federation(town, (), **limits) as running:
             await scene(running)
 
     asyncio.run(scenario())
@@ -325,7 +326,7 @@ def test_who_is_revoked_while_connected_is_shown_out_within_a_heartbeat(town: To
             await other.greet()
             town.authority.revoke(homes[0].name)
             running.revoked.append(town.revocations())
-            code, words = await asyncio.wait_for(revoked.ending(), 3)
+            code, words = await asyncio.wait_for(revoked.ending(), PATIENCE)
             assert (code, "was revoked" in words) == (UNKNOWN_CALLER, True)
             assert [link.name for link in running.coordinator.roster.links] == ["site-1"]
             assert [offer.provider for offer in await running.analyst.data_sets()] == ["site-1"]
@@ -342,7 +343,7 @@ def test_whose_certificate_runs_out_while_connected_is_shown_out(town: Town, mon
         async with puppet(running.coordinator.address, short) as site:
             await site.greet()
             later.append(timedelta(days=1))
-            code, words = await asyncio.wait_for(site.ending(), 3)
+            code, words = await asyncio.wait_for(site.ending(), PATIENCE)
             assert (code, "holds from" in words) == (REFUSED, True)
             assert not running.coordinator.roster.links
 
@@ -371,7 +372,7 @@ def handshake(town: Town, address: str, home: Path, **limits: ssl.TLSVersion) ->
         setattr(context, name, version)
     host, _, port = address.rpartition(":")
     with (
-        socket.create_connection((host, int(port)), timeout=10) as plain,
+        socket.create_connection((host, int(port)), timeout=PATIENCE) as plain,
         context.wrap_socket(plain, server_hostname=COORDINATOR_HOST) as secure,
     ):
         return secure.version(), secure.getpeercert(binary_form=True)
@@ -482,7 +483,7 @@ def test_a_second_greeting_changes_nothing(town: Town) -> None:
 def test_who_never_greets_is_not_waited_for(town: Town) -> None:
     async def scene(running: Running) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
-            assert "greets first" in (await asyncio.wait_for(site.ending(), 5))[1]
+            assert "greets first" in (await asyncio.wait_for(site.ending(), PATIENCE))[1]
 
     among(town, scene, heartbeat_seconds=1)
 

@@ -10,6 +10,7 @@ from threading import Timer
 
 import pytest
 from ledgers import BUDGET, PRICE
+from patience import PATIENCE
 
 from dpspca.provider.ledger import LedgerError
 from dpspca.provider.sqlite_ledger import SqliteLedger, read_books, verify
@@ -90,7 +91,7 @@ def test_t13_a_second_daemon_is_refused_and_told_who_holds_the_ledger(paths: tup
 def test_t11_processes_that_race_for_one_budget_take_it_exactly_once(paths: tuple[Path, Path]) -> None:
     workers = [worker("race", paths, f"racer{number}") for number in range(3)]
     with workers[0] as first, workers[1] as second, workers[2] as third:
-        said = [process.communicate(timeout=60)[0].splitlines() for process in (first, second, third)]
+        said = [process.communicate(timeout=PATIENCE)[0].splitlines() for process in (first, second, third)]
     assert sum(line.startswith("admitted") for lines in said for line in lines) == 10
     assert all(lines[-1] == "nothing left" for lines in said)
     books = read_books(paths[0])

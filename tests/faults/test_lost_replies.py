@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 from hubs import Forwarder, LastingTown, Slow, answered
+from patience import PATIENCE
 from town import SHARDS, Running, Town, federation, spec
 
 from dpspca.client.federation import AsyncFederation
@@ -22,8 +23,7 @@ Found = TypeVar("Found")
 Replies = list[list[Any]]
 """All that was told to each of some calls."""
 
-PATIENCE = 20
-SPEC = spec(answer_seconds=10)
+SPEC = spec()
 
 
 class Thief(Forwarder):

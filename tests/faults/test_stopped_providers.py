@@ -27,8 +27,8 @@ from dpspca.provider.sqlite_ledger import read_books
 COLUMNS = 20
 SITES = ("north", "south", "west")
 STOPPED = "west"
-DEADLINE = 3
-"""Seconds that a job waits for an answer."""
+DEADLINE = 8
+"""Seconds that a job waits for an answer, with the processes of a busy machine."""
 FEW, MANY = 5, 150
 """Rounds; with many, a job is still under way when somebody is stopped after its first answers."""
 

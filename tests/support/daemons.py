@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from patience import PATIENCE
 from town import Town
 
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import Role
 
-PATIENCE = 60.0
 DPSPCA = (sys.executable, "-m", "dpspca")
 PULSE = """
 import sys

@@ -16,9 +16,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from patience import PATIENCE
 
 OWNER = "postgres"
-PATIENCE = 30.0
 
 
 @dataclass

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from patience import PATIENCE
 from town import NOISE_SEED, SHARDS, Running, Town, seeded, spec
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
@@ -28,8 +29,6 @@ from dpspca.common.transport.names import Role
 from dpspca.common.transport.signing import JobEnvelope, SignedJob
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.moments import Integers
-
-PATIENCE = 60
 
 MORTAL = """
 import os, sys

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
+from patience import PATIENCE
 from town import Town, lax_policy
 
 from dpspca.common.transport.names import Role
@@ -26,7 +27,7 @@ def started(folder: Path, *words: str, until: str) -> Iterator[str]:
         yield next(line for line in process.stderr if until in line)
     finally:
         process.terminate()
-        rest = process.communicate(timeout=20)[1]
+        rest = process.communicate(timeout=PATIENCE)[1]
         assert process.returncode == 0, rest
         assert "stopped" in rest
 

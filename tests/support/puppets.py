@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from hubs import LastingTown
 from numpy.typing import NDArray
+from patience import PATIENCE
 from town import SHARDS, AnythingGoes, Town, now, spec
 
 from dpspca.client.federation import AsyncFederation
@@ -185,7 +186,7 @@ async def besieged(town: Town, shards: Mapping[str, Any] = SHARDS, **limits: int
             )
             task = asyncio.create_task(daemon.run())
             open_things.push_async_callback(ended, task)
-            await asyncio.wait_for(daemon.connected.wait(), 10)
+            await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
         yield Siege(address, process, analyst, list(shards))
 
 
@@ -346,7 +347,7 @@ class Stage:
         await self.say(welcome=welcome)
 
     async def reply(self) -> pb.FromProvider:
-        return await asyncio.wait_for(self.meddler.inbound.get(), 20)
+        return await asyncio.wait_for(self.meddler.inbound.get(), PATIENCE)
 
 
 @asynccontextmanager

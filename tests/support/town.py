@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from patience import PATIENCE
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.algorithms.catalogue import CATALOGUE
@@ -44,7 +45,7 @@ def spec(**changes: Any) -> JobSpec:
         "budget": Budget(4.0, 1e-6),
         "norm_bound": 12.0,
         "components": 2,
-        "answer_seconds": 10,
+        "answer_seconds": PATIENCE,
         "options": {"sparsity": 6, "rounds": 4},
     }
     return JobSpec(**good | changes)
@@ -147,7 +148,7 @@ class Running:
         settings: dict[str, Any] = usual | others
         daemon = Daemon(Settings(self.coordinator.address, lambda: home, lambda: self.revoked[-1], now, **settings))
         self.daemons[name] = asyncio.create_task(daemon.run())
-        await asyncio.wait_for(daemon.connected.wait(), 10)
+        await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
         return daemon
 
     async def stop(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from patience import PATIENCE
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError, RefusedError
 from dpspca.common.linalg import thin_qr
@@ -87,7 +88,7 @@ def look(arrivals: Arrivals) -> None:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110  # nobody tells of these changes
             await asyncio.sleep(0.01)
 
@@ -335,7 +336,7 @@ def test_what_cannot_be_read_at_the_moment_ends_one_answer_and_not_the_data_set(
         await asyncio.sleep(0.05)
         assert not waiting.done()
         aside.rename(folder)
-        await asyncio.wait_for(waiting, 60)
+        await asyncio.wait_for(waiting, PATIENCE)
 
     asyncio.run(scenario())
     assert (arrivals.part(0, 40) == ROWS).all()
@@ -468,10 +469,10 @@ def test_whoever_waits_goes_on_when_the_rows_are_there(tmp_path: Path) -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=0.01)
         waiting = asyncio.create_task(arrivals.until(30, nothing))
         add(tmp_path, "b.npy", ROWS[9:20])
-        await asyncio.wait_for(arrivals.until(20, nothing), 60)
+        await asyncio.wait_for(arrivals.until(20, nothing), PATIENCE)
         assert not waiting.done()
         add(tmp_path, "c.npy", ROWS[20:])
-        await asyncio.wait_for(waiting, 60)
+        await asyncio.wait_for(waiting, PATIENCE)
         assert arrivals.count == 40
 
     add(tmp_path, "a.npy", ROWS[:9])
@@ -497,11 +498,11 @@ def test_who_asks_about_rows_that_are_counted_waits_for_nobody_s_reading(tmp_pat
     async def scenario() -> None:
         others = asyncio.create_task(arrivals.until(40, nothing))
         await until(lambda: "c.npy" in reader.read)
-        await asyncio.wait_for(arrivals.until(20, nothing), 30)
+        await asyncio.wait_for(arrivals.until(20, nothing), PATIENCE)
         assert not others.done()
         assert arrivals.part(0, 20).shape == (20, 5)
         reader.let.set()
-        await asyncio.wait_for(others, 60)
+        await asyncio.wait_for(others, PATIENCE)
 
     add(tmp_path, "a.npy", ROWS[:9])
     reader = Slow("c.npy")
@@ -522,10 +523,10 @@ def test_whoever_goes_while_a_file_is_read_leaves_no_thread_behind(tmp_path: Pat
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-            assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), 30) == "done"
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), PATIENCE) == "done"
         assert reader.read.count("b.npy") == 1
         reader.let.set()
-        await asyncio.wait_for(arrivals.until(40, nothing), 60)
+        await asyncio.wait_for(arrivals.until(40, nothing), PATIENCE)
         assert reader.read.count("b.npy") == 1
 
     add(tmp_path, "a.npy", ROWS[:9])
@@ -551,7 +552,7 @@ def test_a_job_is_judged_last_of_all_and_seldom_meanwhile(tmp_path: Path) -> Non
         waiting = asyncio.create_task(arrivals.until(30, lambda: judged.append(arrivals.count)))
         await until(lambda: len(judged) == 2)  # at first, and some looks later
         add(tmp_path, "b.npy", ROWS[9:])
-        await asyncio.wait_for(waiting, 60)
+        await asyncio.wait_for(waiting, PATIENCE)
 
     add(tmp_path, "a.npy", ROWS[:9])
     arrivals = Watched("cohort", tmp_path, pause=0.01)
@@ -587,7 +588,7 @@ def test_no_thread_is_held_by_any_number_of_those_who_wait(tmp_path: Path) -> No
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         arrivals = Arrivals("cohort", tmp_path, pause=SLOW)
         waits = [asyncio.create_task(arrivals.until(30, nothing)) for _ in range(20)]
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), 60) == "done"
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), PATIENCE) == "done"
         for wait in waits:
             wait.cancel()
         assert all(
@@ -605,11 +606,11 @@ def test_a_job_that_is_over_and_a_folder_out_of_order_end_the_wait(tmp_path: Pat
     async def scenario() -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=0.01)
         with pytest.raises(RefusedError, match="It is over"):
-            await asyncio.wait_for(arrivals.until(30, over), 60)
+            await asyncio.wait_for(arrivals.until(30, over), PATIENCE)
         waiting = asyncio.create_task(arrivals.until(30, nothing))
         add(tmp_path, "0.npy", ROWS[:1])
         with pytest.raises(RefusedError, match="out of order"):
-            await asyncio.wait_for(waiting, 60)
+            await asyncio.wait_for(waiting, PATIENCE)
         with pytest.raises(RefusedError, match="out of order"):  # be the rows there or not
             await arrivals.until(1, nothing)
 

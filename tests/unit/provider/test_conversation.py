@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from patience import PATIENCE
 from town import AnythingGoes, Town, now
 
 from dpspca.common.algorithms import catalogue
@@ -116,7 +117,7 @@ class Table:
         await self.stream.put(pb.ToProvider(ask=ask))
 
     async def reply(self) -> pb.FromProvider:
-        return await asyncio.wait_for(anext(self.said), 20)
+        return await asyncio.wait_for(anext(self.said), PATIENCE)
 
     async def quiet(self) -> None:
         """Wait until everything that was sent has been dealt with, as far as it can be."""
@@ -205,7 +206,7 @@ def test_a_stream_that_ends_while_answers_wait_to_be_sent_ends_the_conversation(
         await table.quiet()
         assert table.conversation._answers
         await table.stream.put(None)
-        await asyncio.wait_for(table.hearing, 10)
+        await asyncio.wait_for(table.hearing, PATIENCE)
 
     at(table, scene)
 
@@ -295,7 +296,7 @@ def test_t33_a_coordinator_that_is_revoked_between_an_announcement_and_its_conte
         table.town.authority.revoke(table.hub.name)
         await table.stream.put(word)
         with pytest.raises(NotTrustedError, match="revoked"):
-            await asyncio.wait_for(table.hearing, 20)
+            await asyncio.wait_for(table.hearing, PATIENCE)
         assert table.ledger.standing(job.job_id) is None
 
     at(table, scene)
@@ -322,7 +323,7 @@ def test_t33_a_coordinator_that_is_revoked_while_an_answer_is_made_does_not_get_
         assert table.ledger.standing(job.job_id) is not None  # what was drawn for is paid for, and is nobody's
         await table.stream.put(pb.ToProvider(heartbeat=pb.Heartbeat()))
         with pytest.raises(NotTrustedError, match="revoked"):
-            await asyncio.wait_for(table.hearing, 20)
+            await asyncio.wait_for(table.hearing, PATIENCE)
 
     table.source = Late
     at(table, scene)

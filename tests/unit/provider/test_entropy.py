@@ -9,6 +9,7 @@ from threading import Barrier
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.noise import DiscreteGaussian
@@ -50,7 +51,7 @@ BLIND = BLIND_TO_PROCESS_IDS + "\n" + BLIND_TO_FORK_HOOKS
 def family(sabotage: str) -> list[tuple[int, ...]]:
     """Return what child, grandchild, second child and parent drew."""
     program = FAMILY.format(sabotage=sabotage)
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)  # noqa: S603 - our own program
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603 - our own program
     return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
 
 
@@ -76,7 +77,7 @@ def test_threads_that_share_a_source_draw_unrelated_words() -> None:
     source, together = SystemEntropy(), Barrier(4)
 
     def draw() -> list[tuple[int, ...]]:
-        together.wait(timeout=30)
+        together.wait(timeout=PATIENCE)
         return [tuple(source.words(4).tolist()) for _ in range(50)]
 
     with ThreadPoolExecutor(4) as pool:
@@ -89,7 +90,7 @@ def test_every_thread_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(entropy, "KeyStream", lambda key: keys.append(key) or KeyStream(key))
     for _ in range(3):
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(source.words, 1).result(timeout=30)
+            pool.submit(source.words, 1).result(timeout=PATIENCE)
     assert len(set(keys)) == 3
 
 

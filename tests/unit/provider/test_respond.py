@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from patience import PATIENCE
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
@@ -233,7 +234,7 @@ def test_an_answer_lost_before_it_was_stored_is_made_after_all_and_charged_once(
 
 def test_t05_of_two_answers_that_are_made_at_once_one_leaves_and_both_who_asked_get_it() -> None:
     """Two processes' worth of responders make an answer to the same lost question: the first to store it wins."""
-    ledger, barrier = MemoryLedger(), Barrier(2, timeout=20)
+    ledger, barrier = MemoryLedger(), Barrier(2, timeout=PATIENCE)
 
     class Slow:
         def check(self, job: JobSpec) -> None:

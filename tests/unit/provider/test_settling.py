@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse
+from patience import PATIENCE
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct
@@ -26,7 +27,7 @@ def basis(columns: int = 2, support: int = 6) -> FloatArray:
 
 def settled(moments: SettlingMoments) -> SettlingMoments:
     """Wait until the matrix is there."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE
     while not moments.settled and time.monotonic() < until:
         time.sleep(0.001)
     assert moments.settled

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from dpspca.server.journal import Journal, JournalError
 from dpspca.server.keeper import Keeper
@@ -54,7 +55,7 @@ def test_after_a_failure_nothing_is_done_that_was_waiting_or_comes_later() -> No
         assert second is third
         with pytest.raises(JournalError, match="The disk is full"):
             await keeper.do(lambda _: done.append(2))
-        await asyncio.wait_for(keeper.failed.wait(), 5)
+        await asyncio.wait_for(keeper.failed.wait(), PATIENCE)
         assert done == []
 
     keeping(scenario)
@@ -73,7 +74,7 @@ def test_a_failure_is_noticed_when_nobody_waits_for_the_work_any_more() -> None:
         await asyncio.to_thread(begun.wait)
         abandoned.cancel()
         hold.set()
-        await asyncio.wait_for(keeper.failed.wait(), 5)
+        await asyncio.wait_for(keeper.failed.wait(), PATIENCE)
         with pytest.raises(JournalError):
             await keeper.do(lambda _: None)
 

@@ -1,0 +1,27 @@
+import asyncio
+import time
+
+import pytest
+from patience import MOST, SteadyLoop
+
+
+def test_a_deadline_does_not_count_the_time_that_the_process_stands_still() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(1):
+            time.sleep(1.5)  # noqa: ASYNC251  # as if the machine stood still
+            await asyncio.sleep(0.3)
+
+    asyncio.run(scenario())
+
+
+def test_a_deadline_passes_where_the_process_waits() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SteadyLoop)
+        before, real = loop.time(), time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.4):
+                await asyncio.Event().wait()
+        assert 0.4 <= loop.time() - before <= time.monotonic() - real + MOST
+
+    asyncio.run(scenario())
