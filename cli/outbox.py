@@ -59,9 +59,11 @@ def outbox(
     ]
     if as_json:
         facts = {"answers": [_release_facts(each) for each in chosen], "of": len(every), "gaps": looked.gaps}
-        typer.echo(to_json(facts | {"beside": BESIDE}))
+        typer.echo(to_json(facts | {"analysts": sorted({each.analyst for each in every}), "beside": BESIDE}))
     else:
         _print_outbox(chosen, len(every), looked.gaps)
+        if analyst:
+            _say_who_else(analyst, every)
 
 
 def _release_facts(sent: Release) -> dict[str, Any]:
@@ -105,6 +107,14 @@ def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) ->
     say("Beside answers a provider sends greetings, admissions, receipts, refusals and heartbeats; no row is in any.")
     for gap in gaps:
         say(printable(gap))
+
+
+def _say_who_else(analyst: str, every: Sequence[Release]) -> None:
+    """Say to whom answers left, where none ever did to the one who was asked for: the name may be a slip."""
+    analysts = {each.analyst for each in every}
+    if analysts and analyst not in analysts | {short_name(each) for each in analysts}:
+        others = ", ".join(sorted(analysts))
+        say(printable(f"No answer that this ledger knows of left to {analyst!r:.80}, but to: {others}."))
 
 
 def _time(text: str) -> float:

@@ -16,7 +16,7 @@ import pytest
 from commands import Ended, commands_in
 from ledgers import Place
 from live import COMMAND, live_town
-from steward import GRACE, LIFETIME, Site, job, opening
+from steward import ADA, GRACE, LIFETIME, Site, job, opening
 
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import mu_of
@@ -157,6 +157,10 @@ def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
         assert answers(here(*asked, "--since", since)) == every[3:], since
     assert here(*asked).facts["answers"][0]["at"] == "2023-11-14T22:13:20Z"
     assert "3 answers, 288 bytes, of 5 answers that ever left." in here("outbox", *OWN, "--analyst", "ada").out
+    assert here(*asked, "--analyst", "adda").facts["analysts"] == [ADA, GRACE]
+    nobody = f"No answer that this ledger knows of left to 'adda', but to: {ADA}, {GRACE}."
+    assert nobody in here("outbox", *OWN, "--analyst", "adda").out
+    assert "No answer" not in here("outbox", *OWN, "--analyst", "ada").out
     told = {
         "greeting": "hello",
         "admission": "admitted",

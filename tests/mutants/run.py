@@ -32,7 +32,7 @@ COPIED: Final = (
     "pyproject.toml", "README.md", "Makefile",
 )  # fmt: skip
 LEAST_KILLED: Final = 0.95
-PATIENCE: Final = 300
+PATIENCE: Final = 900
 """Seconds for the tests of one mutant; a mutant that makes them hang is broken, not killed."""
 
 PASSED, FAILED = 0, 1  # as pytest ends
