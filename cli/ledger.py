@@ -1,6 +1,7 @@
 """What a provider's ledger says, for those who answer for the data. All but `release` only read."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.spec import check
 from dpspca.common.statement import rounded_up
 from dpspca.common.transport.config import ProviderConfig, read_config
+from dpspca.common.transport.files import PRIVATE
 from dpspca.provider.accounts import Job
 from dpspca.provider.entries import WAY_OUT, Entry, Quarantined, Released
 from dpspca.provider.ledger_files import files_in_words
@@ -25,6 +27,7 @@ from .output import print_table, printable, say, tell, to_json
 from .release import release
 
 WRONG: Final = 1
+PRIVATELY: Final = "Keep it as private as the rows: it holds hashes of them, with which a guess at a row can be tried."
 DATE: Final = len("2026-01-31")
 
 ledger = typer.Typer(
@@ -148,11 +151,15 @@ def _export(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write every entry with its hash, a line of JSON each: enough to follow the chain with other programs."""
+    """Write every entry with its hash, a line of JSON each: enough to follow the chain with other programs.
+
+    It is for those who may see the rows: every job's entry holds a hash of them, with which who knows all but one can
+    try what that one is. What others may see, `dpspca outbox` and `dpspca budget` show.
+    """
     path = look(config).path
     if out:
         count = _write_lines(out, path, replace=force)
-        tell({"file": str(out), "entries": count}, f"{out}: {count} entries", as_json=as_json)
+        tell({"file": str(out), "entries": count}, f"{out}: {count} entries. {PRIVATELY}", as_json=as_json)
     elif as_json:
         typer.echo(to_json({"entries": list(export(path))}))
     else:
@@ -161,13 +168,14 @@ def _export(
 
 
 def _write_lines(out: Path, path: Path, *, replace: bool) -> int:
-    """Write a file whole or not at all."""
-    check(
-        replace or not out.exists(), f"{out} is there already.", "Name another file with --out, or replace it: --force."
-    )
+    """Write a file whole or not at all, for its owner alone, as the ledger is."""
+    plain = out.is_file() and not out.is_symlink()
+    check(plain or not os.path.lexists(out), f"{out} is a folder, a link, a pipe or a device.", "Name another file.")
+    check(replace or not plain, f"{out} is there already.", "Name another file with --out, or replace it: --force.")
     draft = out.with_name(f".{out.name}.{token_hex(8)}")
     try:
-        with draft.open("x", encoding="utf-8") as file:
+        draft.touch(PRIVATE, exist_ok=False)
+        with draft.open("w", encoding="utf-8") as file:
             count = _pour(path, file)
         draft.replace(out)
     except OSError as problem:

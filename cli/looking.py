@@ -12,7 +12,7 @@ from dpspca.common.privacy.accountant import PrivacyLoss
 from dpspca.common.privacy.costs import Mixture, mu_of
 from dpspca.common.transport.config import ProviderConfig, read_config
 from dpspca.provider.books import Books
-from dpspca.provider.entries import Entry, LedgerError, Limits, Opening, Quarantined, Released
+from dpspca.provider.entries import Entry, Limits, Opening, Quarantined, Released
 from dpspca.provider.ledger_database import Database
 from dpspca.provider.ledger_files import files_in_words, read_head
 from dpspca.provider.sqlite_ledger import difference
@@ -51,16 +51,8 @@ def look(config: Path) -> Looked:
     path, head_path = ledger_paths(settings, config)
     with files_in_words(head_path):
         remembered = read_head(head_path)  # before the ledger, which may go on meanwhile
-    with files_in_words(path):
-        there = path.exists()
-    if not there:
-        raise LedgerError(
-            f"There is no ledger at {path}.",
-            "The provider makes it when it starts for the first time. If it is lost, put back the newest copy: "
-            "what that lacks the provider finds out, and `dpspca ledger release --help` tells the way on.",
-        )
     books, decisions = Books(), list[Entry]()
-    with Database.readable(path) as database:
+    with files_in_words(path), Database.readable(path) as database:
         for entry in database.entries():
             books.append(entry)
             if isinstance(entry.fact, Quarantined | Released):

@@ -41,7 +41,7 @@ def outbox(
 
     Answers are all that rows have a part in. What else a provider sends, --json says in words.
     """
-    start = _time(since) if since else 0
+    start = _time(since) if since is not None else 0
     looked = look(config)
     known = {*looked.settings.names, *looked.books.data_sets}
     check(
@@ -62,7 +62,7 @@ def outbox(
         typer.echo(to_json(facts | {"analysts": sorted({each.analyst for each in every}), "beside": BESIDE}))
     else:
         _print_outbox(chosen, len(every), looked.gaps)
-        if analyst:
+        if analyst is not None:
             _say_who_else(analyst, every)
 
 

@@ -70,7 +70,11 @@ def release(
     lifetimes = {each.data_set: filter_of(each.lifetime) for each in allowed.data_sets}
     known = {*lifetimes, *looked.settings.names, *looked.books.data_sets}
     unknown = sorted(set(counted) - known)
-    check(not unknown, f"--count names {', '.join(unknown)}, which nothing here is called.", "Name a data set.")
+    check(
+        not unknown,
+        f"--count names {', '.join(map(repr, unknown))}, which nothing here is called.",
+        f"There are: {', '.join(sorted(known))}.",
+    )
     if looked.doubt is None:
         _planned(looked, lifetimes, reason, counted)  # what there is to refuse is refused before anything is written
     with SqliteLedger(*ledger_paths(looked.settings, config)) as writer:
@@ -117,7 +121,7 @@ def count_of(given: str, name: str, text: str, allowed: Policy) -> tuple[int, in
         epsilon, delta = map(float, text.split(","))
     except ValueError:
         raise InvalidParameterError(
-            f"--count is {given!r:.80}.",
+            f"--count is {given!r:.80}, and there is no such file.",
             "Write DATA_SET=EPSILON,DELTA, as in cohort=1,1e-6, or DATA_SET=FILE, a job's, or DATA_SET=nothing.",
         ) from None
     units = filter_of(Budget(epsilon, delta)).budget_units

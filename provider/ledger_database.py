@@ -26,6 +26,11 @@ BUSY_SECONDS: Final = 10.0
 KEPT_LOG_BYTES: Final = 1 << 24
 """To which the write-ahead log shrinks after a large answer."""
 
+LOST: Final = (
+    "The provider makes it when it starts for the first time. If it is lost, put back the newest copy: what that lacks "
+    "the provider finds out, and `dpspca ledger release --help` tells the way on."
+)
+
 OF_JOBS: Final = "json_valid(content) AND json_extract(content, '$.kind') IN ('opened', 'closed')"
 """Entries with which jobs begin and end. Whatever a line holds is for whoever reads it to say, and not for an index."""
 OPENINGS: Final = "json_valid(content) AND json_extract(content, '$.kind') = 'opened'"
@@ -114,7 +119,7 @@ class Database:
     def readable(cls, path: Path) -> "Iterator[Database]":
         """Open a ledger to read it as it is at one moment, while its daemon may be writing it."""
         if not path.exists():
-            raise LedgerError(f"There is no ledger at {path}.", "Name the right file.")
+            raise LedgerError(f"There is no ledger at {path}.", LOST)
         with in_words(path):
             connection = connect(path, "ro")
             try:
@@ -271,7 +276,9 @@ def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> 
     if new and not version and not found and not _number(connection, "SELECT count(*) FROM sqlite_master"):
         return
     if found != APPLICATION_ID or version < 1:
-        raise LedgerError(f"{path} is no ledger of this software.", "Name the right file.")
+        raise LedgerError(
+            f"{path} is no ledger of this software.", "Name another file in the settings, or put back its newest copy."
+        )
     if version > len(MIGRATIONS):
         raise LedgerError(
             f"{path} is of version {version}; this software knows versions up to {len(MIGRATIONS)}.",

@@ -259,7 +259,7 @@ def verify(path: Path, head_path: Path | None = None) -> list[str]:
     """Say in words all that is wrong with a ledger; nothing if it is as it was written."""
     remembered = read_head(head_path) if head_path else None
     try:
-        with Database.readable(path) as database:
+        with files_in_words(path), Database.readable(path) as database:
             return list(_problems(database, remembered, beside=head_path is not None))
     except DpspcaError as problem:
         return [str(problem)]

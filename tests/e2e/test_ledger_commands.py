@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -161,6 +162,8 @@ def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
     nobody = f"No answer that this ledger knows of left to 'adda', but to: {ADA}, {GRACE}."
     assert nobody in here("outbox", *OWN, "--analyst", "adda").out
     assert "No answer" not in here("outbox", *OWN, "--analyst", "ada").out
+    assert "left to '', but to: " in here("outbox", *OWN, "--analyst", "").out
+    assert here("outbox", *OWN, "--since", "").complaint.startswith("--since is ''.")
     told = {
         "greeting": "hello",
         "admission": "admitted",
@@ -217,8 +220,26 @@ def test_an_export_replaces_a_file_only_if_told_so(here: Here, tmp_path: Path) -
     assert here("ledger", "export", *OWN, "--out", "there", "--force").code == 0
     entries = here("ledger", "export", *OWN, "--json").facts["entries"]
     assert [json.loads(line) for line in (tmp_path / "there").read_text().splitlines()] == entries
+    assert (tmp_path / "there").stat().st_mode & 0o777 == 0o600
     assert "cannot be written" in here("ledger", "export", *OWN, "--out", "no/where").complaint
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.usefixtures("site")
+def test_an_export_takes_the_place_of_nothing_but_a_file_and_says_that_it_is_private(
+    here: Here, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "link").symlink_to("mine")
+    (tmp_path / "nowhere").symlink_to("nothing")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "link", "nowhere", "pipe"):
+        for flags in ((), ("--force",)):
+            refused = here("ledger", "export", *OWN, "--out", name, *flags)
+            assert refused.complaint == f"{name} is a folder, a link, a pipe or a device. Name another file."
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert "Keep it as private as the rows" in here("ledger", "export", *OWN, "--out", "new").out
 
 
 def test_what_is_wrong_with_a_ledger_is_said_and_exits_with_1(here: Here, site: Site) -> None:
@@ -246,6 +267,7 @@ def test_where_there_is_no_ledger_none_is_made(command: str, here: Here, tmp_pat
     assert here(*command.split(), *OWN).complaint.startswith("There is no ledger at ledger/ledger.db.")
     verified = here("ledger", "verify", *OWN)
     assert (verified.code, "There is no ledger" in verified.out) == (1, True)
+    assert "put back the newest copy" in verified.out
     assert not (tmp_path / "ledger").exists()
 
 
@@ -415,16 +437,22 @@ def test_nothing_is_released_while_a_daemon_has_the_ledger(here: Here, older: Si
     ("words", "said"),
     [
         (("--reason", " "), "A release needs a reason."),
-        (("--reason", "why", "--count", "cohort=1"), "--count is 'cohort=1'."),
-        (("--reason", "why", "--count", "cohort"), "--count is 'cohort'."),
+        (("--reason", "why", "--count", "cohort=1"), "--count is 'cohort=1', and there is no such file."),
+        (("--reason", "why", "--count", "cohort"), "--count is 'cohort', and there is no such file."),
         (("--reason", "why", "--count", "cohort=-1,1e-6"), "epsilon is -1.0"),
         (("--reason", "why", "--count", "cohort=nan,1e-6"), "epsilon is nan"),
-        (("--reason", "why", "--count", "cohort=none.toml"), "--count is 'cohort=none.toml'."),
+        (
+            ("--reason", "why", "--count", "cohort=none.toml"),
+            "--count is 'cohort=none.toml', and there is no such file.",
+        ),
         (
             ("--reason", "why", "--count", "cohort=nothing", "--count", "cohort=1,1e-6"),
             "--count says nothing of cohort, and something as well.",
         ),
-        (("--reason", "why", "--count", "chort=nothing"), "--count names chort, which nothing here is called."),
+        (
+            ("--reason", "why", "--count", "chort=nothing"),
+            "--count names 'chort', which nothing here is called. There are: cohort",
+        ),
     ],
 )
 @pytest.mark.usefixtures("older")
