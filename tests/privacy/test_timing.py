@@ -143,13 +143,14 @@ def test_t04_a_question_with_denormal_numbers_does_not_tell_by_its_time_where_ro
 
 
 def test_an_evaluator_whose_time_depends_on_denormal_numbers_would_be_found() -> None:
-    """It is missed only if twelve of sixty answers and more, evaluated twice each, do not take a tenth longer."""
+    """It takes ten times as long, as it would; and is missed only if twelve of sixty and more take no tenth longer."""
 
     class Leaky(Shard):
         def evaluate(self, query: RowQuery) -> Integers:
             assert isinstance(query, CovarianceProduct)
             if ((np.abs(query.basis) < np.finfo(float).tiny) & (query.basis != 0)).any():
-                super().evaluate(query)
+                for _ in range(9):
+                    super().evaluate(query)
             return super().evaluate(query)
 
     over = Leaky(check_rows(rows(empty=False)), 4.0, threads=1)
