@@ -13,6 +13,7 @@ FIRST ?= 0
 ROUNDS ?= 100000
 MINUTES ?= 60
 FUZZ := build/fuzz
+FAST := "not slow and not nightly"
 FUZZ_SECONDS ?= 60
 GUARDS := provider/gate.py,provider/ledger*.py,provider/sqlite_ledger.py,provider/books.py,provider/accounts.py,provider/entries.py,provider/policy*.py,common/privacy/accountant.py,common/*queries.py,common/question.py,common/spans.py
 GUARDED_BY := tests/contract/test_ledgers.py tests/unit/provider tests/property/test_sensitivity.py \
@@ -28,7 +29,7 @@ define install
 		|| $(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
 endef
 
-.PHONY: help demo compose-demo test test-slow mutants torture soak fuzz coverage lint types check package sbom protos lock papers papers-quick clean
+.PHONY: help demo compose-demo test test-slow nightly mutants torture soak fuzz coverage lint types check package sbom protos lock papers papers-quick clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -52,10 +53,13 @@ compose-demo: $(READY)  ## run a federation in containers, show its result, and 
 	deploy/demo
 
 test: $(READY)  ## run the fast tests
-	$(BIN)/python -m pytest -m "not slow" -n auto
+	$(BIN)/python -m pytest -m $(FAST) -n auto
 
-test-slow: $(READY)  ## run the tests that take longer: statistics over many seeds, containers
+test-slow: $(READY)  ## run the tests that take longer: floods, wide jobs, containers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
+
+nightly: $(READY)  ## run what takes an hour: planted bugs, kills and broken disks at random, attacks, times and audits
+	$(BIN)/python -m pytest -m nightly -n auto --dist loadfile
 
 mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a test notices each
 	$(BIN)/python tests/mutants/run.py
@@ -78,7 +82,7 @@ fuzz: $(FUZZ)/.ready  ## have a machine look for a conversation that breaks a pr
 		-max_total_time=$(FUZZ_SECONDS) -max_len=16384 -artifact_prefix=$(FUZZ)/
 
 coverage: $(READY)  ## see that tests reach every branch of what guards the budget and checks the questions
-	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest -m "not slow" -n auto $(GUARDED_BY) -q --cov --cov-report=
+	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest -m $(FAST) -n auto $(GUARDED_BY) -q --cov --cov-report=
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --include=$(GUARDS) --show-missing --fail-under=100
 
 lint: $(READY)  ## check style and who imports whom
@@ -102,8 +106,8 @@ package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere
 	$(PYTHON) -m venv build/installed
 	$(call install,build/installed,requirements-dev.lock)
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
-	cd build && installed/bin/python -m pytest -m "not slow" -n auto -c ../pyproject.toml --rootdir .. \
-		../tests/unit/test_package.py ../tests/unit/cli ../tests/unit/client
+	cd build && installed/bin/python -m pytest -m $(FAST) -n auto -c ../pyproject.toml --rootdir .. \
+		../tests/unit/test_package.py ../tests/unit/cli
 	cd build && installed/bin/python -m pytest -k plain -n auto -c ../pyproject.toml --rootdir .. ../tests/contract
 
 protos: $(READY)  ## generate the code for the messages

@@ -15,7 +15,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.signing import JobEnvelope
-from dpspca.provider.policy import Cap
+from dpspca.provider.caps import Cap
 from dpspca.provider.suggestion import suggest
 
 NORM_BOUND: Final = 1.0
@@ -50,7 +50,7 @@ class Case:
             components=self.components,
             minimum_parties=min(self.providers, MAX_PARTIES),
             explained_variance=False,
-            options={"sparsity": self.sparsity, "rounds": self.rounds},
+            options={"sparsity": min(self.sparsity, self.dimension), "rounds": self.rounds},
         )
 
     def shard(self, number: int) -> Any:  # noqa: ANN401  # dense or sparse

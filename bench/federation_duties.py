@@ -16,12 +16,13 @@ import numpy as np
 from federation_cases import NORM_BOUND, Case
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.question import RowQuery
 from dpspca.common.transport import wire
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.receipts import issue, require_own
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.ledger import Head
 from dpspca.provider.ledger_files import HeadFile
 from dpspca.provider.preparation import check_rows
@@ -36,8 +37,7 @@ class PeerDuties:
         self.name = name
         self._plan = catalogue.plan(case.spec)
         rows = check_rows(case.shard(case.names.index(name)))
-        self._shard = Shard(rows, NORM_BOUND, strategy=Strategy.for_rounds(rows, case.rounds))
-        self._words = SystemEntropy()
+        self._shard = Shard(rows, NORM_BOUND, strategy=Strategy.for_plan(rows.dimension, self._plan, is_sparse=False))
         self._identity = Identity.load(folder / name)
         self._second_path = HeadFile(folder / f"{name}.head")
         self._head = Head("floor", 0, "")
@@ -49,8 +49,10 @@ class PeerDuties:
         for sequence, frame in enumerate(question):
             reader.add(sequence, frame)
         noise = DiscreteGaussian.with_std_at_least(step.noise_std)
-        answer = noise.sample(math.prod(step.shape), self._words).reshape(step.shape)
-        answer += self._shard.evaluate(reader.query())
+        query = reader.query()
+        words = system_entropy(Draw("floor", 0, position, query.digest(), Purpose.NOISE))
+        answer = noise.sample(math.prod(step.shape), words).reshape(step.shape)
+        answer += self._shard.evaluate(query)
         content = wire.answer_content(answer)
         self._head = Head("floor", self._head.entries + 1, sha256(content).hexdigest())
         return content

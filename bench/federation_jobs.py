@@ -26,7 +26,7 @@ from dpspca.common.spec import JobSpec
 from dpspca.common.transport import wire
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.signing import SignedJob, sign
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.preparation import check_rows
 from dpspca.provider.respond import Responder
@@ -156,7 +156,7 @@ async def _timed(work: Callable[[], object]) -> list[float]:
 
 def _prepared_job(shards: Sequence[Shard], spec: JobSpec) -> Model:
     steps = enumerate(catalogue.plan(spec))
-    responders = [Responder(spec, shard, MemoryLedger(), SystemEntropy()) for shard in shards]
+    responders = [Responder(spec, shard, MemoryLedger(), system_entropy) for shard in shards]
 
     def ask(query: RowQuery) -> Aggregate:
         position, step = next(steps)

@@ -26,14 +26,15 @@ from federation_parties import ANALYST, found, here, now
 
 from dpspca.common.algorithms import dps_pca
 from dpspca.common.linalg import largest_rows, thin_qr
+from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.queries import BasisQuery, CovarianceProduct
 from dpspca.common.question import Query
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.transport import signing, wire
 from dpspca.common.transport.identity import Identity, load_revocations
-from dpspca.provider import gate, moments, preparation
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider import gate, integer_rows, moments, preparation
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.shard import Shard, Strategy
 from dpspca.server import rounds
 
@@ -91,17 +92,18 @@ def _sums(case: Case) -> list[Part]:
     basis[: case.sparsity], _ = thin_qr(np.random.default_rng(0).standard_normal((case.sparsity, case.components)))
     question, noise = CovarianceProduct(basis), DiscreteGaussian.with_std_at_least(step.noise_std)
     checked = preparation.check_rows(rows)
-    strategy = Strategy.for_rounds(checked, case.rounds)
+    strategy = Strategy.for_plan(case.dimension, dps_pca.plan(spec), is_sparse=False)
     shard = Shard(checked, NORM_BOUND, strategy=strategy)
     answer = shard.evaluate(question)
     standing, rules = gate.Standing(), gate.Gate(spec)
-    streamed = moments.StreamedMoments(moments.DenseRows(preparation.integer_rows(rows, NORM_BOUND)))
+    streamed = moments.StreamedMoments(moments.DenseRows(integer_rows.integer_rows(rows, NORM_BOUND)))
+    draw = Draw("bench", 0, 0, question.digest(), Purpose.NOISE)
     announced, first = wire.announce(question), dps_pca.plan(spec)[0]
     return [
-        Part("prepare rows", preparation.integer_rows, lambda: preparation.integer_rows(rows, NORM_BOUND)),
+        Part("prepare rows", integer_rows.integer_rows, lambda: integer_rows.integer_rows(rows, NORM_BOUND)),
         Part("Gram matrix", moments.StreamedMoments.gram, streamed.gram),
         Part("product", Shard.evaluate, lambda: shard.evaluate(question)),
-        Part("noise", DiscreteGaussian.sample, lambda: noise.sample(answer.size, SystemEntropy())),
+        Part("noise", DiscreteGaussian.sample, lambda: noise.sample(answer.size, system_entropy(draw))),
         Part("gate", gate.Gate.grant, lambda: rules.grant(0, question, standing)),
         Part("digest", Query.digest, question.digest),
         Part("check a basis", BasisQuery.__post_init__, lambda: CovarianceProduct(basis)),

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from dpspca.common.privacy import keystream
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 
 SCALES = {"2^10": 2.0**10, "2^20": 2.0**20, "2^40": 2.0**40}
 Draw = Callable[[int], object]
@@ -38,7 +39,7 @@ def rounded(law: str, scale: float) -> Draw:
 
 
 def ours(law: str, scale: float) -> Draw:
-    source = SystemEntropy()
+    source = system_entropy(keystream.Draw("bench", 0, 0, "", keystream.Purpose.NOISE))
     gaussian = law == "gaussian"
     noise = DiscreteGaussian.with_std_at_least(scale) if gaussian else DiscreteLaplace.with_scale_at_least(scale)
     return lambda count: noise.sample(count, source)

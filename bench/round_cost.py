@@ -34,15 +34,17 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import hard_threshold, thin_qr
 from dpspca.common.plan import prices
+from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.lattice import BASIS_BITS
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.gate import Gate, Standing
+from dpspca.provider.integer_rows import integer_csr, integer_rows
 from dpspca.provider.moments import DenseRows, SparseRows, StreamedMoments
-from dpspca.provider.preparation import check_rows, integer_csr, integer_rows
+from dpspca.provider.preparation import check_rows
 from dpspca.provider.shard import Shard, Strategy
 from dpspca.server.rounds import combine
 
@@ -102,7 +104,7 @@ def other_parts(dimension: int, question: CovarianceProduct, shard: Shard) -> di
     step = catalogue.plan(spec)[5]
     noise = DiscreteGaussian.with_std_at_least(step.noise_std)
     answer = shard.evaluate(question)
-    words = SystemEntropy()
+    words = system_entropy(Draw("bench", 5, 0, question.digest(), Purpose.NOISE))
     rules = Gate(spec)
     standing = Standing(5, list(prices(rules.plan))[4])
     return {
@@ -133,7 +135,7 @@ def job(dimension: int, rounds: int) -> JobSpec:
         norm_bound=NORM_BOUND,
         components=COMPONENTS,
         explained_variance=False,
-        options={"sparsity": SPARSITY, "rounds": rounds},
+        options={"sparsity": min(SPARSITY, dimension), "rounds": rounds},
     )
 
 

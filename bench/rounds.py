@@ -111,7 +111,7 @@ def job(case: Case, budget: Budget, rounds: int | None = None, seed: int = 0) ->
         components=5,
         explained_variance=False,
         seed=seed,
-        options={"sparsity": case.sparsity, "rounds": rounds},
+        options={"sparsity": min(case.sparsity, case.dimension), "rounds": rounds},
     )
 
 

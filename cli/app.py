@@ -12,6 +12,7 @@ from . import (
     algorithms,
     audit,
     authority,
+    blank,
     budget,
     daemons,
     demo,
@@ -43,7 +44,7 @@ app = typer.Typer(
 def run() -> None:
     """Run the command; our own errors are for people, so they are told in a line of words and without a traceback."""
     try:
-        app()
+        blank.careful(app)()
     except DpspcaError as problem:
         typer.echo(output.printable(str(problem)), err=True)
         raise SystemExit(FAILURE) from None

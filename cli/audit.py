@@ -36,7 +36,7 @@ def audit(
     """Have daemons answer a job many times over made-up rows, and test all answers. No real row is looked at."""
     job = questions.from_file(spec, questions.Flags()).spec if spec else auditing.default_job()
     with telling_why(), daemons(job) as opening, counting("jobs answered", quiet=as_json) as tell_progress:
-        found = auditing.audit(job, runs=runs, opening=opening, tell=tell_progress)
+        found = auditing.audit(job, runs=runs, opening=opening, tell=tell_progress, timed=True)
     tell(facts(found), *map(printable, words(found)), as_json=as_json)
     if not found.passed:
         raise typer.Exit(NOT_PASSED)
@@ -60,7 +60,7 @@ def words(found: Audit) -> list[str]:
     )
     unit = found.spec.unit
     by_unit = f"are neighbours by the unit {unit}; no real data were"
-    apart = "differ in one row; no real row was" if unit.is_row else by_unit
+    apart = "differ in one row; no real row was" if unit.is_row and found.spec.rows_per_person == 1 else by_unit
     return [
         f"{found.runs} jobs over each of two made-up data sets that {apart} looked at.",
         f"That any test fails though all is well has a probability of at most {found.false_alarm:g}.",
@@ -76,4 +76,9 @@ def _sentence(each: Finding) -> str:
         return f"{each.name}: {each.measured:.3f} of what was planned (would notice {each.catches:.3f})"
     if each.kind is Kind.DISTANCE:
         return f"{each.name}: mu = {each.measured:.2f}, {each.planned:.2f} allowed (would notice {each.catches:.2f})"
+    if each.kind is Kind.TIME:
+        notice = "too few runs to notice anything" if each.catches is None else f"would notice {each.catches:.2f}"
+        return (
+            f"{each.name}: longer over the same one in {each.measured:.2f} of pairs, {each.planned} allowed ({notice})"
+        )
     return f"{each.name}: what was found has probability {each.probability:.2g} if all is as planned"

@@ -1,23 +1,26 @@
 """Daemons under audit: the installed program, in processes of their own, asked by a coordinator that the audit plays.
 
-A daemon gets made-up rows as a file, a policy that allows the job, a ledger and certificates, all fresh, and dials out
-as at any provider's. It cannot tell that the coordinator which it meets is an audit: the questions are signed by an
-analyst, and the answers are the bytes that came over the wire. When a daemon's budget, which is the largest there is,
-is used up, another takes its place: what is audited refuses as it always does.
+A daemon gets both neighbours' made-up rows as files, a policy that allows the job on either, a ledger and certificates,
+all fresh, and dials out as at any provider's. It is one daemon for both, so that nothing but the rows can make the
+answers about one of them take longer. It cannot tell that the coordinator which it meets is an audit: the questions are
+signed by an analyst, and the answers are the bytes that came over the wire. When a daemon's budget, which is the
+largest there is, is used up, another takes its place: what is audited refuses as it always does.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
-from dpspca.client.audit import Neighbour, Opening, Provider
+from dpspca.client.audit import NAMES, Neighbour, Opening, Provider
 from dpspca.client.blocking import Loop
 from dpspca.client.federation import life_of
+from dpspca.client.neighbours import neighbours, whose
 from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.calibrate import MAX_EPSILON
 from dpspca.common.question import RowQuery
@@ -26,7 +29,7 @@ from dpspca.common.transport import wire
 from dpspca.common.transport.identity import CurrentIdentity, CurrentRevocations
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
-from dpspca.provider.policy import Cap
+from dpspca.provider.caps import Cap
 from dpspca.provider.suggestion import a_few, room, suggest
 from dpspca.server.questions import Question
 from dpspca.server.roster import Link, ProviderLostError
@@ -37,7 +40,6 @@ from .flags import now
 from .loopback import (
     ANALYST,
     COORDINATOR,
-    DATA_SET,
     LISTEN,
     LOOK,
     POLICY,
@@ -56,14 +58,20 @@ STARTING: Final = 60
 
 
 @contextmanager
-def daemons(spec: JobSpec) -> Iterator[Opening]:
-    """Have real daemons answer a job, as often as it is opened in this block."""
+def daemons(
+    spec: JobSpec, pair: Mapping[str, Any] | None = None, *, interval: float | None = None
+) -> Iterator[Opening]:
+    """Have real daemons answer a job, as often as it is opened in this block.
+
+    ``pair`` are data sets by their names; left out, the audit's neighbours. ``interval`` is what the daemons' policy
+    says of when answers leave.
+    """
     with founded() as parties:
         loop = Loop()
         try:
             hub = loop.run(_listening(parties))
             try:
-                yield _Desk(spec, parties, hub, loop).open
+                yield _Desk(spec, parties, hub, loop, pair or _neighbours(spec), interval).open
             finally:
                 loop.run(hub.stop(0))
         finally:
@@ -80,11 +88,10 @@ async def _listening(parties: Parties) -> Coordinator:
 
 @dataclass(slots=True)
 class _Serving:
-    """A daemon that runs, the data that it answers about, and how many jobs its budget has left."""
+    """A daemon that runs, and how many jobs the budget of each of its data sets has left."""
 
     party: Party
-    about: Neighbour
-    left: int
+    left: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -95,41 +102,61 @@ class _Desk:
     parties: Parties
     hub: Coordinator
     loop: Loop
+    pair: Mapping[str, Any]
+    interval: float | None
     _serving: _Serving | None = None
     _started: int = 0
     _analyst: CurrentIdentity = field(init=False)
+    _files: dict[str, Path] = field(init=False)
+    _persons: dict[str, Path] = field(init=False)
     _room: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._analyst = CurrentIdentity(self.parties.enrol(Role.ANALYST, ANALYST))
         lifetime = max((LARGEST, a_few(self.spec)), key=lambda cap: room(cap, self.spec))
         self._room = room(lifetime, self.spec)
-        policy = suggest(self.spec, DATA_SET, [ANALYST], lifetime)
-        (self.parties.folder / POLICY).write_text(policy, encoding="utf-8")
+        folder, columns = self.parties.folder, self.spec.schema.names
+        self._files = {name: write_rows(folder / name, data, columns) for name, data in self.pair.items()}
+        owners = {name: whose(self.spec, data) for name, data in self.pair.items()}
+        self._persons = {
+            name: _write_persons(folder / f"{name}.persons", each) for name, each in owners.items() if each
+        }
+        leaving = "" if self.interval is None else f"answer_interval = {self.interval}\n"
+        policies = (suggest(self.spec, name, [ANALYST], lifetime) + leaving for name in self.pair)
+        (self.parties.folder / POLICY).write_text("\n".join(policies), encoding="utf-8")
 
     def open(self, spec: JobSpec, about: Neighbour, _job: str) -> Provider:
         """Sign another job about these data."""
         serving = self._serving
-        if serving is None or serving.about is not about or not serving.left:
-            serving = self._serving = self._started_for(about)
-        serving.left -= 1
-        job = _Job(self.hub, serving.party, self._signed(serving.party.name), spec)
+        if serving is None or not serving.left[about.name]:
+            serving = self._serving = self._start()
+        serving.left[about.name] -= 1
+        job = _Job(self.hub, serving.party, self._signed(serving.party.name, about.name), spec, about.name)
         return lambda position, query: self.loop.run(job.answer(position, query))
 
-    def _started_for(self, about: Neighbour) -> _Serving:
+    def _start(self) -> _Serving:
         """Start a daemon in the place of the one before."""
         self.parties.end()
         self._started += 1
-        file = write_rows(self.parties.folder / about.name, about.data, self.spec.schema.names)
-        party = self.parties.provide(f"{about.name}-{self._started}", file, self.hub.address, POLICY)
-        return _Serving(party, about, self._room)
+        party = self.parties.provide(f"audited-{self._started}", self._files, self.hub.address, POLICY, self._persons)
+        return _Serving(party, dict.fromkeys(self._files, self._room))
 
-    def _signed(self, name: str) -> SignedJob:
+    def _signed(self, name: str, data_set: str) -> SignedJob:
         """Sign a job for this provider, and for as many that are not there as the job needs to have signed."""
         named = partial(PartyName, self.parties.authority.federation, Role.PROVIDER)
         audience = [named(name), *(named(f"absent-{n}") for n in range(1, self.spec.minimum_parties))]
         content, life = self.spec.to_json().encode(), life_of(self.spec)
-        return sign(JobEnvelope.draw(content, audience, DATA_SET, now=now(), life=life), self._analyst.get())
+        return sign(JobEnvelope.draw(content, audience, data_set, now=now(), life=life), self._analyst.get())
+
+
+def _neighbours(spec: JobSpec) -> dict[str, Any]:
+    return dict(zip(NAMES, neighbours(spec), strict=True))
+
+
+def _write_persons(path: Path, persons: list[int]) -> Path:
+    """Write whose each row is."""
+    path.write_text("".join(f"{each}\n" for each in persons), encoding="utf-8")
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +167,7 @@ class _Job:
     party: Party
     signed: SignedJob
     spec: JobSpec
+    data_set: str
 
     async def answer(self, position: int, query: RowQuery) -> memoryview:
         """Ask, and give the bytes of the answer."""
@@ -164,7 +192,9 @@ class _Job:
         """Wait for a daemon that has just been started."""
         try:
             async with asyncio.timeout(STARTING):
-                while (link := self.hub.roster.find(self.party.name, DATA_SET, self.spec.schema.dimension)) is None:
+                while (
+                    link := self.hub.roster.find(self.party.name, self.data_set, self.spec.schema.dimension)
+                ) is None:
                     self.party.require_alive()
                     await asyncio.sleep(LOOK)
         except TimeoutError:

@@ -22,8 +22,9 @@ from dpspca.common.statement import rounded_up
 from dpspca.common.transport.names import PartyName, Role
 from dpspca.provider.accounts import Account
 from dpspca.provider.books import EXPIRED, Books
+from dpspca.provider.caps import filter_of
 from dpspca.provider.entries import WAY_OUT, Limits
-from dpspca.provider.policy import Policy, Rules, filter_of
+from dpspca.provider.policy import Policy, Rules
 from dpspca.provider.policy_file import read_policy
 
 from . import questions
@@ -170,7 +171,7 @@ def _refused(looked: Looked, rules: Rules) -> str | None:
     if looked.doubt:
         return f"The ledger is quarantined. {looked.doubt}"
     free = imagined(rules.data_set, unit=rules.unit)
-    refusal = probe(looked.books, free, Limits(filter_of(rules.lifetime)))
+    refusal = probe(looked.books, free, Limits(filter_of(rules.lifetime), promise=rules.promise))
     return refusal.what if refusal else None
 
 
@@ -221,7 +222,7 @@ def _why_not(looked: Looked, rules: Rules, analyst: str, price: tuple[int, int])
     """Ask the books as the daemon does."""
     uri = _uri(looked.books, rules.data_set, analyst)
     asked = imagined(rules.data_set, unit=rules.unit, analyst=uri, units=price[0], slack=price[1])
-    refusal = probe(looked.books, asked, Limits(*rules.limits(PartyName("any", Role.ANALYST, analyst))))
+    refusal = probe(looked.books, asked, Limits(*rules.limits(PartyName("any", Role.ANALYST, analyst)), rules.promise))
     return _refused(looked, rules) or (refusal.what if refusal else None)
 
 
@@ -268,7 +269,7 @@ def _balance_words(facts: dict[str, Any]) -> Iterator[str]:
     if whole is None:
         yield f"  Spent: mu {_up(facts['spent'])}. Reserved: mu {_up(facts['reserved'])}."
         return
-    yield f"  Lifetime: epsilon {whole['epsilon']:g} at delta {whole['delta']:g} (mu {_up(whole)})."
+    yield f"  Lifetime: epsilon {rounded_up(whole['epsilon'])} at delta {rounded_up(whole['delta'])} (mu {_up(whole)})."
     spent = facts["spent"]
     yield f"  Spent: mu {_up(spent)}, {_percent_up(spent)}; that is worth {_worth(spent['epsilon'], whole['delta'])}."
     if facts["written_off"]["units"]:
@@ -278,7 +279,7 @@ def _balance_words(facts: dict[str, Any]) -> Iterator[str]:
         yield f"    {facts['past_expiry']} of them are past their expiry, and give theirs back when a job is opened."
     yield f"  Left: mu {_down(facts['left'])}, {_percent_down(facts['left'])}."
     largest = facts["largest_job"]
-    size = f"epsilon {largest['epsilon']:g} at delta {largest['delta']:g}"
+    size = f"epsilon {rounded_up(largest['epsilon'])} at delta {rounded_up(largest['delta'])}"
     yield f"  Room for {facts['further_jobs']} further jobs of the largest size allowed ({size})."
     yield from _analyst_words(facts)
 
@@ -314,7 +315,9 @@ def _cost_words(asked: dict[str, Any]) -> Iterator[str]:
 
 
 def _worth(epsilon: float | None, delta: float) -> str:
-    return f"epsilon {rounded_up(epsilon, 4)} at delta {delta:g}" if epsilon is not None else "no epsilon at all"
+    return (
+        f"epsilon {rounded_up(epsilon, 4)} at delta {rounded_up(delta)}" if epsilon is not None else "no epsilon at all"
+    )
 
 
 def _up(facts: dict[str, Any]) -> str:

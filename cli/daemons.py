@@ -5,6 +5,7 @@ import logging
 import os
 import resource
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,11 +21,12 @@ from dpspca.provider.arrivals import Arrivals, DataSet
 from dpspca.provider.daemon import Daemon
 from dpspca.provider.docket import Settings
 from dpspca.provider.entries import WAY_OUT
+from dpspca.provider.greeting import remark
 from dpspca.provider.matrix_shard import declared
 from dpspca.provider.peers import PeerReceipts
 from dpspca.provider.policy_file import CurrentPolicy
 from dpspca.provider.preparation import CheckedRows
-from dpspca.provider.sources import read_rows
+from dpspca.provider.sources import read_arriving, read_protected
 from dpspca.provider.sqlite_ledger import SqliteLedger
 from dpspca.server.analysts import RESULT_BYTES
 from dpspca.server.journal import Journal
@@ -46,6 +48,10 @@ LEDGER_HEAD: Final = "ledger-head"
 """The ledger's second path in the identity's folder, likewise: not where the ledger is, for one loss takes both."""
 PEERS: Final = "peers"
 """What a provider keeps for others, beside its ledger."""
+UNUSABLE: Final = (
+    "has a row that is no row of finite numbers, or names nobody; such a row counts as one of zeros. "
+    "`dpspca doctor` says how many there are."
+)
 JOURNAL: Final = "journal.db"
 """The coordinator's journal beside its settings, where these name no other."""
 
@@ -63,12 +69,16 @@ def _start_coordinator(
     log_level: logs.LogLevel = logs.Level.INFO,
 ) -> None:
     """Run the coordinator until it is told to stop."""
-    logs.configure(log_format, log_level)
+    with logs.logging_to_stderr(log_format, log_level):
+        _coordinate(config)
+
+
+def _coordinate(config: Path) -> None:
     require_own(CoordinatorConfig, config)
     settings = read_config(CoordinatorConfig, config)
     current, revoked = _own(settings, Role.COORDINATOR)
     journal = _journal(settings, config)
-    _allow_files(2 * rpc.MAX_CONNECTIONS)
+    _allow_files(4 * rpc.MAX_CONNECTIONS)  # a caller's socket, the two that lead to gRPC, and all else
 
     async def serve() -> None:
         running = Coordinator(current.get, revoked.get, now, result_bytes=_room(settings), journal=journal)
@@ -91,13 +101,19 @@ def _start_provider(
     log_level: logs.LogLevel = logs.Level.INFO,
 ) -> None:
     """Run the provider until it is told to stop. Rows are read and checked before anything else."""
-    logs.configure(log_format, log_level)
+    with logs.logging_to_stderr(log_format, log_level):
+        _provide(config)
+
+
+def _provide(config: Path) -> None:
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
     current, revoked = _own(settings, Role.PROVIDER)
     policy = CurrentPolicy(settings.policy)
     rows = data_sets_of(settings)
 
+    if unsaid := remark({name: each.names for name, each in rows.items()}):
+        _log.warning("%s", unsaid)
     peers = PeerReceipts(ledger_paths(settings, config)[0].parent / PEERS)
 
     async def serve() -> None:
@@ -123,18 +139,27 @@ def _allow_files(most: int) -> None:
 
 def data_sets_of(settings: ProviderConfig) -> dict[str, DataSet]:
     """Read all data sets, and of those whose rows arrive what is there."""
-    arriving = {name: Arrivals(name, folder) for name, folder in (settings.arriving or {}).items()}
+    arriving = {name: arriving_data_set(settings, name) for name in settings.arriving or {}}
     return {name: read_data_set(settings, name) for name in settings.data_sets} | arriving
 
 
 def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
     """Read rows, and whose they are, and hold a span against them, where that is told."""
     file, span = settings.data_sets[name], (settings.spans or {}).get(name)
-    rows = read_rows(file, persons=(settings.persons or {}).get(name))
+    persons, row_entries = (settings.persons or {}).get(name), (settings.row_entries or {}).get(name)
+    rows = read_protected(file, persons=persons, row_entries=row_entries)
+    if rows.unusable is not None:
+        _log.warning("The data set '%s' %s", name, UNUSABLE)
     try:
         return rows if span is None else declared(rows, span)
     except InvalidDataError as problem:
         raise InvalidDataError(f"{file}, which has a span: {problem.what}", problem.remedy) from None
+
+
+def arriving_data_set(settings: ProviderConfig, name: str) -> Arrivals:
+    """Count the rows that are there of a data set whose rows arrive."""
+    read = partial(read_arriving, row_entries=(settings.row_entries or {}).get(name))
+    return Arrivals(name, (settings.arriving or {})[name], read=read)
 
 
 def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:

@@ -153,7 +153,7 @@ async def _fit(
         job = await connected.submit(about.job, DATA_SET, providers)
         async for status in job.watch():
             note(status)
-        return status, await job.result()
+        return status, await job.model()
 
 
 def write(outcome: Outcome, folder: output.Folder) -> dict[str, Any]:

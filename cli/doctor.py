@@ -12,15 +12,33 @@ import typer
 
 from dpspca.client.federation import require_in_force
 from dpspca.common.errors import DpspcaError
-from dpspca.common.transport.config import ProviderConfig, faults, kind_of, read_any_config, read_toml
+from dpspca.common.transport.config import (
+    AnalystConfig,
+    AnyConfig,
+    CoordinatorConfig,
+    ProviderConfig,
+    faults,
+    kind_of,
+    read_any_config,
+    read_toml,
+)
 from dpspca.common.transport.identity import Identity
+from dpspca.provider.greeting import remark
+from dpspca.provider.policy_file import read_readable_part
+from dpspca.provider.sources import names_in
 
 from . import probe
 from .examination import examine, require_fit
 from .flags import CHECK_CODES, EXIT_CODES, AnySettings, AsJson, now
+from .looking import require_trusted
 from .output import printable, tell
 
 UNWELL: Final = 1
+_WELL: Final[dict[type[Any], str]] = {
+    CoordinatorConfig: "serving",
+    ProviderConfig: "connected",
+    AnalystConfig: "serving",
+}
 _MARKS: Final = {True: "well   ", False: "WRONG  ", None: "skipped"}
 
 _IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "algorithms", "minimum_parties", "analysts", "unit"})
@@ -48,9 +66,10 @@ def _check(
     """Say for which program settings are, and everything that is wrong with them."""
     program, problems = _look_at(file)
     lines = problems or ["Nothing is wrong with them. `dpspca doctor` also looks at what they name."]
-    facts = {"file": str(file), "program": program, "well": not problems, "problems": problems}
+    remarks = [] if problems else _remarks(file)
+    facts = {"file": str(file), "program": program, "well": not problems, "problems": problems, "remarks": remarks}
     heading = [f"{file}: settings of the {program}."] if program else []
-    tell(facts, *heading, *map(printable, lines), as_json=as_json)
+    tell(facts, *heading, *map(printable, (*lines, *remarks)), as_json=as_json)
     _leave(well=not problems)
 
 
@@ -92,6 +111,16 @@ def _is_policy(tables: object) -> bool:
     return any(isinstance(each, dict) and _IN_A_POLICY & each.keys() for each in rules)
 
 
+def _remarks(file: Path) -> list[str]:
+    """Say what is not wrong, and should be known: that there is no room for the names of all columns."""
+    settings = read_any_config(file)
+    if not isinstance(settings, ProviderConfig):
+        return []
+    places = settings.data_sets | (settings.arriving or {})
+    said = remark({name: names_in(place) for name, place in places.items()})
+    return [said] if said else []
+
+
 def _misfits(file: Path) -> list[str]:
     """Say whether the identity that settings name is of another role; where there is none yet, nothing is wrong."""
     settings = read_any_config(file)
@@ -116,18 +145,42 @@ def doctor(config: AnySettings, *, as_json: AsJson = False) -> None:
 
 
 def health(config: AnySettings, *, as_json: AsJson = False) -> None:
-    """Say quickly whether the coordinator serves, or the provider is connected: for whatever keeps them running."""
-    try:
-        settings = read_any_config(config)
-        me = Identity.load(settings.identity)
-        require_in_force(me, now())
-        asyncio.run(probe.ask(probe.address_of(settings), me, probe.service_of(settings, me)))
-    except DpspcaError as problem:
-        well, said = False, str(problem)
-    else:
-        well, said = True, "connected" if isinstance(settings, ProviderConfig) else "serving"
+    """Say quickly whether the coordinator serves, or the provider answers jobs: for whatever keeps them running.
+
+    A provider answers if it is connected, all of its policy can be read, and its ledger is not in quarantine.
+    """
+    problems = _ailments(config)
+    well = not problems
+    said = " ".join(problems) or _WELL[kind_of(read_toml(config))]
     tell({"well": well, "said": said}, printable(said), as_json=as_json)
     _leave(well=well)
+
+
+def _ailments(config: Path) -> list[str]:
+    """Say everything that is wrong: with the connection, and on this machine."""
+    try:
+        settings = read_any_config(config)
+    except DpspcaError as problem:
+        return [str(problem)]
+    found = _failures(lambda: _require_connected(settings))
+    if isinstance(settings, ProviderConfig):
+        found += [str(problem) for problem in read_readable_part(settings.policy)[1]]
+        found += _failures(lambda: require_trusted(settings, config))
+    return found
+
+
+def _failures(look: Callable[[], None]) -> list[str]:
+    try:
+        look()
+    except DpspcaError as problem:
+        return [str(problem)]
+    return []
+
+
+def _require_connected(settings: AnyConfig) -> None:
+    me = Identity.load(settings.identity)
+    require_in_force(me, now())
+    asyncio.run(probe.ask(probe.address_of(settings), me, probe.service_of(settings, me)))
 
 
 def _leave(*, well: bool) -> None:

@@ -5,8 +5,8 @@ A check that rests on one that failed is skipped, so that the first fault told i
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 
 from cryptography.x509 import Certificate
 
-from dpspca.common.errors import DpspcaError, InvalidDataError
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, RefusedError
+from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.transport.certificates import federation_of, read_authority, read_certificate
 from dpspca.common.transport.config import (
     Address,
@@ -27,21 +28,27 @@ from dpspca.common.transport.config import (
 from dpspca.common.transport.errors import NotNowError
 from dpspca.common.transport.files import require_private_folder
 from dpspca.common.transport.identity import Identity, load_revocations
-from dpspca.common.transport.names import Role, check_name
+from dpspca.common.transport.names import Role
 from dpspca.common.transport.trust import RevocationList, peer_of, require_role
-from dpspca.provider.arrivals import Arrivals
 from dpspca.provider.entries import WAY_OUT, QuarantinedError
+from dpspca.provider.greeting import remark
 from dpspca.provider.ledger_files import files_in_words, read_head
-from dpspca.provider.policy_file import read_policy
+from dpspca.provider.policy_file import read_policy, read_readable_part
+from dpspca.provider.preparation import require_unit
+from dpspca.provider.start_checks import require_own_names
 
 from . import probe
-from .daemons import ledger_paths, read_data_set
+from .daemons import arriving_data_set, ledger_paths, read_data_set
 from .flags import now
 from .looking import look
 
 SOON: Final = timedelta(days=7)
 """Before its end, when a certificate should be renewed."""
 
+_UNUSABLE: Final = (
+    "are no rows of finite numbers, or name nobody, and count as rows of zeros. This number is for you alone: do not "
+    "pass it on."
+)
 _ROLES: Final = {
     CoordinatorConfig: Role.COORDINATOR,
     ProviderConfig: Role.PROVIDER,
@@ -95,6 +102,11 @@ class Patient:
     settings: AnyConfig
     file: Path
     """Where they stand."""
+    digests: dict[str, str] = field(default_factory=dict)
+    fingerprints: dict[str, frozenset[str]] = field(default_factory=dict)
+    """What names the rows of each data set that was read."""
+    columns: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    """What its columns are called."""
 
     def checks(self) -> Iterator[tuple[str, tuple[str, ...], Work]]:
         """Give each check: its name, what it rests on, and what does it."""
@@ -108,11 +120,15 @@ class Patient:
             yield "not revoked", ("certificate", "revocation list"), self.not_revoked
         if isinstance(settings, ProviderConfig):
             for name in settings.data_sets:
-                yield f"data set {name}", (), partial(_data_set, settings, name)
-            for name, folder in (settings.arriving or {}).items():
-                yield f"data set {name}", (), partial(_arriving, name, folder)
+                yield f"data set {name}", (), partial(self.data_set, name)
+            for name in settings.arriving or {}:
+                yield f"data set {name}", (), partial(self.arriving, name)
+            yield "names of columns", (), self.names_of_columns
             yield "policy", (), partial(_policy, settings)
             yield "ledger", (), partial(_ledger, settings, self.file)
+            rows = tuple(f"data set {name}" for name in (*settings.data_sets, *(settings.arriving or {})))
+            yield "names of rows", (*rows, "ledger"), partial(self.names_of_rows, settings)
+            yield "promises", ("policy", "ledger"), partial(self.promises, settings)
         yield "port", (), self.port
         yield "coordinator", ("identity", "certificate", "port"), self.coordinator
         if isinstance(settings, ProviderConfig):
@@ -189,30 +205,75 @@ class Patient:
         self._ask(probe.service_of(self.settings, self.me))
         return "This provider is connected."
 
+    def data_set(self, name: str) -> str:
+        """Read rows as the provider does, and remember what names them."""
+        assert isinstance(self.settings, ProviderConfig)
+        rows, persons = read_data_set(self.settings, name), (self.settings.persons or {}).get(name)
+        self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
+        self.columns[name] = rows.names
+        whose = "" if persons is None else f", whose they are in {persons}"
+        own = f"; of the {rows.span.of} rows of its table {rows.span.rows} are own" if rows.span else ""
+        spoilt = "" if rows.unusable is None else f" {rows.unusable.count} of them {_UNUSABLE}"
+        return f"{self.settings.data_sets[name]}: {rows.count} rows of {rows.dimension} columns{whose}{own}.{spoilt}"
+
+    def arriving(self, name: str) -> str:
+        """Count the rows that have arrived."""
+        assert isinstance(self.settings, ProviderConfig)
+        rows, folder = arriving_data_set(self.settings, name), (self.settings.arriving or {})[name]
+        self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
+        self.columns[name] = rows.names
+        return f"{folder}: {rows.count} rows of {rows.dimension} columns, and more may arrive."
+
+    def names_of_columns(self) -> str:
+        """Look whether a greeting has room for them; where it has not, nothing is wrong, but somebody should know."""
+        return remark(self.columns) or "All that there are can be told to the coordinator."
+
+    def names_of_rows(self, settings: ProviderConfig) -> str:
+        """Look whether rows are offered, or were spent on, under another name."""
+        there = ledger_paths(settings, self.file)[0].exists()
+        require_own_names(self.fingerprints, self.digests, look(self.file).books.rows_called if there else _nowhere)
+        return "No rows have two names, here or in the ledger."
+
+    def promises(self, settings: ProviderConfig) -> str:
+        """Look whether what the policy promises for a data set is what jobs that were answered on it have kept."""
+        if not ledger_paths(settings, self.file)[0].exists():
+            return "Nothing was promised yet."
+        books, policy = look(self.file).books, read_policy(settings.policy)
+        for rules in policy.data_sets:
+            books.require_promise(rules.data_set, rules.promise)
+        return "The policy states no more than every job that was answered has kept."
+
     def _ask(self, service: str) -> None:
         asyncio.run(probe.ask(probe.address_of(self.settings), self.me, service))
 
 
-def _data_set(settings: ProviderConfig, name: str) -> str:
-    check_name("The data set", name)
-    rows, persons = read_data_set(settings, name), (settings.persons or {}).get(name)
-    whose = "" if persons is None else f", whose they are in {persons}"
-    own = f"; of the {rows.span.of} rows of its table {rows.span.rows} are own" if rows.span else ""
-    return f"{settings.data_sets[name]}: {rows.count} rows of {rows.dimension} columns{whose}{own}."
-
-
-def _arriving(name: str, folder: Path) -> str:
-    check_name("The data set", name)
-    rows = Arrivals(name, folder)
-    return f"{folder}: {rows.count} rows of {rows.dimension} columns, and more may arrive."
+def _nowhere(_: Sequence[str]) -> None:
+    """Know no rows: there is no ledger yet."""
 
 
 def _policy(settings: ProviderConfig) -> str:
-    """Look whether it can be read, and which data sets it leaves out: allowing nothing is nothing wrong."""
-    named = {rules.data_set for rules in read_policy(settings.policy).data_sets}
-    silent = sorted(settings.names - named)
+    """Look whether it can be read, which data sets it leaves out (allowing nothing is nothing wrong), and its units."""
+    policy, wrong = read_readable_part(settings.policy)
+    if wrong:
+        raise InvalidParameterError(
+            " ".join(str(problem) for problem in wrong), "Every job on what cannot be read is refused."
+        )
+    units = {rules.data_set: rules.unit for rules in policy.data_sets}
+    for name in sorted(settings.names & units.keys()):
+        _require_unit(name, units[name], persons=name in (settings.persons or {}))
+    silent = sorted(settings.names - units.keys())
     refused = f" It does not name {', '.join(silent)}: every job on that is refused." if silent else ""
     return f"{settings.policy} is understood.{refused}"
+
+
+def _require_unit(name: str, unit: PrivacyUnit, *, persons: bool) -> None:
+    """Refuse a unit under which every job on the data set would be refused."""
+    try:
+        require_unit(unit, persons=persons)
+    except RefusedError as problem:
+        remedy = "Change the unit in the policy, or the table [persons] in the settings."
+        what = f"The policy for {name!r} lets no job be answered. {problem.what}"
+        raise InvalidParameterError(what, remedy) from None
 
 
 def _ledger(settings: ProviderConfig, file: Path) -> str:

@@ -8,13 +8,15 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from dpspca.client import findings
 from dpspca.client.calls import PATIENCE
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
 from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
 from dpspca.common.transport.config import AnalystConfig
+from dpspca.common.transport.names import check_name
 
-from . import presence, priced, progress, questions
+from . import presence, progress, questions
 from .flags import EXIT_CODES, AnalystSettings, AsJson, Force, ModelFile, Patience, Plots, require_own, spread
 from .output import print_table, printable, tell, to_json
 
@@ -63,8 +65,8 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     order = questions.from_file(job, flags) if job else None
     if order is None:
         questions.check_given(flags, columns_known=True)
-    where = data_set or (order.data_set if order else None)
-    who = tuple(provider or ()) or (order.providers if order else None)
+    where = check_name("--data-set", data_set) if data_set is not None else order.data_set if order else None
+    who = tuple(check_name("--provider", each) for each in provider or ()) or (order.providers if order else None)
     shelf = None if detach else progress.Shelf(out, plots, replace=force)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
@@ -213,7 +215,7 @@ async def _submit(
         known = flags.dimension is not None
         spec = questions.from_flags(flags, None if known else (await federation.describe(data_set, providers))[0])
         catalogue.plan(spec)  # an algorithm reads its options only now
-    for remark in priced.remarks(spec):
+    for remark in findings.of_job(spec):
         typer.echo(remark, err=True)
     if providers:
         await presence.warn(federation, data_set, providers, spec.answer_seconds)
@@ -226,7 +228,7 @@ async def _to_model(
     federation: AsyncFederation, job: AsyncJob, shelf: progress.Shelf, config: Path, *, quiet: bool
 ) -> dict[str, Any]:
     last = await _follow(federation, job, config, quiet=quiet)
-    return shelf.put(job.spec, last, await job.result())
+    return shelf.put(job.spec, last, await job.model())
 
 
 async def _follow(federation: AsyncFederation, job: AsyncJob, config: Path, *, quiet: bool) -> JobStatus:

@@ -1,4 +1,4 @@
-"""What a provider's ledger says, for those who answer for the data. All but `release` only read."""
+"""What a provider's ledger says, for those who answer for the data. All but `release` and `vouch` only read."""
 
 import json
 import os
@@ -25,6 +25,7 @@ from .flags import CHECK_CODES, EXIT_CODES, AsJson, Force, OwnSettings, require_
 from .looking import SHORT, Looked, amount, amounts, epsilon_of, look, moment, short_name
 from .output import print_table, printable, say, tell, to_json
 from .release import release
+from .vouch import vouch
 
 WRONG: Final = 1
 PRIVATELY: Final = "Keep it as private as the rows: it holds hashes of them, with which a guess at a row can be tried."
@@ -34,11 +35,12 @@ ledger = typer.Typer(
     name="ledger", no_args_is_help=True, help="A provider's ledger: what was promised, paid for and sent."
 )
 ledger.command("release", epilog=EXIT_CODES)(release)
+ledger.command("vouch", epilog=EXIT_CODES)(vouch)
 
 
 @ledger.command("show", epilog=EXIT_CODES)
 def _show(config: OwnSettings, *, as_json: AsJson = False) -> None:
-    """List the jobs that were admitted, what became of them and what they cost; and say how the ledger stands."""
+    """List the jobs that were asked something, how they ended and what they cost; and say how the ledger stands."""
     looked = look(config)
     jobs = [_job_facts(name, job) for name, job in looked.books.jobs.items()]
     decisions = [_decision_facts(each) for each in looked.decisions]
@@ -52,7 +54,7 @@ def _show(config: OwnSettings, *, as_json: AsJson = False) -> None:
             map(_job_row, jobs),
         )
     else:
-        typer.echo("No job was ever admitted.")
+        typer.echo("No job has asked anything yet.")
     for line in _standing_words(looked, decisions):
         say(printable(line))
 
@@ -87,7 +89,7 @@ def _job_row(job: dict[str, Any]) -> tuple[str, ...]:
         job["opened"][:DATE],
         job["state"],
         f"{job['answered']} of {job['asked']}",
-        f"{job['epsilon']:g}, {job['delta']:g}",
+        f"{rounded_up(job['epsilon'])}, {rounded_up(job['delta'])}",
         rounded_up(job["spent"]["mu"], 4),
     )
 

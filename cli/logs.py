@@ -2,6 +2,8 @@
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
@@ -9,6 +11,7 @@ from typing import Annotated
 import typer
 
 from .output import printable
+from .rationing import Rationing, Reporter
 
 
 class Form(StrEnum):
@@ -31,12 +34,22 @@ LogForm = Annotated[Form, typer.Option("--log-format", help="Lines for people, o
 LogLevel = Annotated[Level, typer.Option("--log-level", help="What to log: this, and what is graver.")]
 
 
-def configure(form: Form, level: Level) -> None:
-    """Log what this package says from ``level`` on, and what libraries warn of."""
+@contextmanager
+def logging_to_stderr(form: Form, level: Level) -> Iterator[None]:
+    """Log what this package says from ``level`` on, and what libraries warn of, until the block ends."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form is Form.JSON else HumanLines())
+    rationing = Rationing()
+    handler.addFilter(rationing)
+    reporter = Reporter(rationing)
+    reporter.start()
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("dpspca").setLevel(level.value.upper())
+    try:
+        yield
+    finally:
+        reporter.stop()
+        logging.getLogger().removeHandler(handler)
 
 
 class HumanLines(logging.Formatter):

@@ -12,7 +12,7 @@ from dpspca.common.privacy.accountant import PrivacyLoss
 from dpspca.common.privacy.costs import Mixture, mu_of
 from dpspca.common.transport.config import ProviderConfig, read_config
 from dpspca.provider.books import Books
-from dpspca.provider.entries import Entry, Limits, Opening, Quarantined, Released
+from dpspca.provider.entries import WAY_OUT, Entry, Limits, Opening, Quarantined, QuarantinedError, Released
 from dpspca.provider.ledger_database import Database
 from dpspca.provider.ledger_files import files_in_words, read_head
 from dpspca.provider.sqlite_ledger import difference
@@ -61,6 +61,15 @@ def look(config: Path) -> Looked:
     return Looked(settings, path, books, tuple(decisions), doubt)
 
 
+def require_trusted(settings: ProviderConfig, config: Path) -> None:
+    """Refuse a ledger that is in quarantine, quickly; ``look`` also holds it against its second path."""
+    path, _ = ledger_paths(settings, config)
+    with files_in_words(path), Database.readable(path) as database:
+        reason = database.quarantine()
+    if reason:
+        raise QuarantinedError(f"The ledger is in quarantine, and every job is refused: {reason}", WAY_OUT)
+
+
 def probe(books: Books, opening: Opening, limits: Limits) -> DpspcaError | None:
     """Say why a job that is signed later on would not be admitted; None if it would."""
     try:
@@ -85,6 +94,7 @@ def imagined(data_set: str, *, unit: str = "", analyst: str = "", units: int = 0
         issued_at=NEVER,  # after any release: how old a job may be is not the question
         expires_at=NEVER,
         signature_hash="",
+        protects=math.inf,
     )
 
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
+import scipy.sparse
 import typer
 
 from dpspca.common.arrays import FloatArray
@@ -136,12 +137,24 @@ class Parties:
         self.running.append(Party(name, process, Path(log.name)))
         return self.running[-1]
 
-    def provide(self, name: str, file: Path, address: str, policy: str) -> Party:
-        """Enrol a provider, and start its daemon over a file."""
+    def provide(  # who it is, what it offers, and to whom
+        self,
+        name: str,
+        files: Mapping[str, Path],
+        address: str,
+        policy: str,
+        persons: Mapping[str, Path] | None = None,
+    ) -> Party:
+        """Enrol a provider, and start its daemon over files, each under the name of a data set.
+
+        ``persons`` are files that say whose the rows of data sets are.
+        """
         self.enrol(Role.PROVIDER, name)
         settings = {"coordinator": address, "policy": policy, "ledger": f"{name}-ledger/ledger.db"}
         lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-        lines.append(f"data_sets = {{ {DATA_SET} = {json.dumps(file.name)} }}")
+        for table, listed in (("data_sets", files), ("persons", persons or {})):
+            named = ", ".join(f"{data_set} = {json.dumps(file.name)}" for data_set, file in listed.items())
+            lines.append(f"{table} = {{ {named} }}")
         return self.start(Role.PROVIDER, name, "\n".join(lines))
 
     def end(self) -> None:
@@ -201,12 +214,16 @@ def _begin(parties: Parties, shards: Mapping[str, FloatArray], job: JobSpec) -> 
     (parties.folder / POLICY).write_text(suggest(job, DATA_SET, [ANALYST]), encoding="utf-8")
     address = _address(coordinator)
     for name, file in files.items():
-        parties.provide(name, file, address, POLICY)
+        parties.provide(name, {DATA_SET: file}, address, POLICY)
     return Loopback(address, analyst, parties.running)
 
 
-def write_rows(stem: Path, rows: FloatArray, columns: Sequence[str] | None) -> Path:
+def write_rows(stem: Path, rows: Any, columns: Sequence[str] | None) -> Path:  # noqa: ANN401  # dense or sparse
     """Write a provider's rows: as text where the columns have names, which the other form cannot hold."""
+    if isinstance(rows, scipy.sparse.csr_array):
+        path = stem.with_suffix(".npz")
+        scipy.sparse.save_npz(path, rows)
+        return path
     if columns is None:
         path = stem.with_suffix(".npy")
         np.save(path, rows)

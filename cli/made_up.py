@@ -27,6 +27,7 @@ LARGEST_DATA: Final = 2**28
 LARGEST_DIMENSION: Final = 4000
 """Making rows takes time that grows with the cube of this: at 4000 features some ten seconds."""
 SMALLEST_SUPPORT: Final = 10
+USUAL_SPARSITY: Final = 20
 ANSWER_SECONDS: Final = 60
 
 
@@ -38,7 +39,7 @@ class MadeUp:
     rows: int = 80_000
     dimension: int = 400
     components: int = 3
-    sparsity: int = 20
+    sparsity: int | None = None
     epsilon: float = 1.0
     delta: float = 1e-6
     seed: int | None = None
@@ -58,8 +59,13 @@ class MadeUp:
         )
         most = min(MAX_PARTIES, self.rows // LEAST_ROWS)
         check_whole("the number of providers", self.providers, least=1, most=most)
-        check_sparsity(self.sparsity, self.components)
+        check_sparsity(self.features, self.components, self.dimension)
         catalogue.plan(self.job)
+
+    @property
+    def features(self) -> int:
+        """How many features may take part: as asked for, or a few."""
+        return min(USUAL_SPARSITY, self.dimension) if self.sparsity is None else self.sparsity
 
     @property
     def population(self) -> SpikedModel:
@@ -94,7 +100,7 @@ class MadeUp:
             minimum_parties=self.providers,
             answer_seconds=ANSWER_SECONDS,
             seed=secrets.randbits(63) if self.seed is None else self.seed,
-            options={"sparsity": self.sparsity},
+            options={"sparsity": self.features},
         )
 
     @cached_property

@@ -6,6 +6,8 @@ import sys
 from contextlib import suppress
 from typing import Final, NoReturn
 
+from dpspca.common.transport.memory import forbid_core_dumps
+
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = 130
 
@@ -17,6 +19,8 @@ MISSING = (
 def main() -> None:
     """Run the command and leave the process with its exit code."""
     _write_what_the_terminal_can()
+    # Daemons hold rows and keys; of the other commands some do, and to the rest it costs nothing.
+    forbid_core_dumps()
     # What gRPC writes of connections and ports is of no use to an operator: what matters of it is told in our words.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:

@@ -1,17 +1,19 @@
 """Commands on a stored model. It has been paid for: looking at it costs no privacy."""
 
-import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from dpspca.client import report
 from dpspca.client.files import load_model
 from dpspca.common.model import Model
 from dpspca.common.spec import check
+from dpspca.common.tables import to_csv
 from dpspca.provider.sources import read_rows
 
 from .flags import EXIT_CODES, AsJson
@@ -64,14 +66,26 @@ def _transform(
     rows: Annotated[Path, typer.Argument(help="Rows: a file ending in .npy, .npz or .csv.", show_default=False)],
     *,
     out: Annotated[Path, typer.Option(help="Where to write the scores: .npy or .csv.")] = Path("scores.npy"),
+    by_position: Annotated[
+        bool,
+        typer.Option(
+            "--by-position",
+            help="Take the columns in the order in which they stand, whatever they are called. Needed where only one "
+            "of the model and the file has names of columns.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Project rows onto the components. The scores tell about the rows: they are not protected."""
+    """Project rows onto the components. The scores tell about the rows: they are not protected.
+
+    Columns are matched to the model's features by name, in whatever order they stand. A column that is missing, left
+    over or there twice is refused.
+    """
     _check_ending(out, ".npy", ".csv")
     read, table = _read(stored), read_rows(rows, least=1)
-    read.check_columns(table.names)
-    scores = read.transform(table.matrix)
-    write_file(out, _csv(_headings(read), scores.tolist()) if out.suffix == ".csv" else _npy(scores))
+    order = None if by_position else _order(read, table.names, rows)
+    scores = read.transform(table.matrix if order is None else table.matrix[:, order])
+    write_file(out, to_csv([_headings(read), *scores.tolist()]) if out.suffix == ".csv" else _npy(scores))
     facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": UNPROTECTED}
     tell(facts, str(out), as_json=as_json)
     typer.echo(UNPROTECTED, err=True)
@@ -84,7 +98,11 @@ def _export(
     out: Annotated[Path, typer.Option(help="Where to write the components: .json or .csv.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Write every loading as JSON, with the statement, or as a table: a line a feature."""
+    """Write every loading as JSON, with the statement, or as a table: a line a feature.
+
+    In a table, a name that a spreadsheet could take for a formula gets an apostrophe in front: one that begins with
+    =, +, -, @, a tab, a line break or an apostrophe. Take one apostrophe off to have it back.
+    """
     _check_ending(out, ".json", ".csv")
     read = _read(stored)
     write_file(out, _table(read) if out.suffix == ".csv" else to_json(_facts(read)) + "\n")
@@ -92,8 +110,24 @@ def _export(
 
 
 def _read(stored: Path) -> Model:
+    """Read a model to be drawn, applied or converted; say on the way if it is not for release."""
     with reading(stored, "a model"):
-        return load_model(stored)
+        read = load_model(stored)
+    if not read.statement.releasable:
+        typer.echo(read.statement.headline, err=True)
+    return read
+
+
+def _order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:
+    """Match columns to features by name; where the file alone has none, its order may be any."""
+    check(
+        names is not None or read.feature_names is None,
+        f"{rows} has no names of columns, and the model's features have names: which column is which feature cannot be "
+        "told.",
+        "Give a .csv with the names in its first line; or --by-position, if the columns stand in the features' order, "
+        "which `dpspca model export` writes.",
+    )
+    return read.order_of(names)
 
 
 def _check_ending(path: Path, *known: str) -> None:
@@ -107,7 +141,7 @@ def _headings(read: Model) -> list[str]:
 def _table(read: Model) -> str:
     names = read.feature_names or tuple(f"feature {index}" for index in range(read.components.shape[1]))
     lines = [[name, *loadings] for name, loadings in zip(names, read.components.T.tolist(), strict=True)]
-    return _csv(["feature", *_headings(read)], lines)
+    return to_csv([["feature", *_headings(read)], *lines])
 
 
 def _facts(read: Model) -> dict[str, Any]:
@@ -120,18 +154,13 @@ def _facts(read: Model) -> dict[str, Any]:
         }.items()
     }
     return {
+        "promise": read.statement.headline,  # first, with what stands against it
         "feature_names": read.feature_names,
         "components": read.components.tolist(),
         **optional,
         "explained_variance_std": read.explained_variance_std,
         "statement": read.statement.to_dict(),
     }
-
-
-def _csv(headings: list[str], lines: list[Any]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([headings, *lines])
-    return text.getvalue()
 
 
 def _npy(scores: Any) -> bytes:  # noqa: ANN401  # an array

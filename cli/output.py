@@ -20,7 +20,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from dpspca.client import report
-from dpspca.client.report import WITHIN_NOISE, remarks, with_noise
+from dpspca.client.findings import WITHIN_NOISE
+from dpspca.client.report import remarks, with_noise
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
@@ -167,7 +168,9 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def print_components(model: dict[str, Any]) -> None:
-    """Print the components as a table."""
+    """Print the components as a table; if they are not for release, say so first."""
+    if not model["statement"]["releasable"]:
+        say(model["statement"]["headline"])
     table = Table("component", "explained variance", "of the total", "feature", "loading", show_lines=True)
     for component in model["components"]:
         features = component["top_features"]
@@ -227,8 +230,10 @@ def _notes(plan: dict[str, Any]) -> Iterator[str]:
 
 def _total(total: dict[str, Any]) -> str:
     """Say what a plan costs. Noise that is not Gaussian has no exact mu: one that it is no worse than stands for it."""
-    epsilon = f"epsilon = {rounded_up(total['epsilon'])} at delta = {total['delta']:g} for each provider's data"
-    budget = f"the budget is epsilon = {total['budget_epsilon']:g}."
+    epsilon = (
+        f"epsilon = {rounded_up(total['epsilon'])} at delta = {rounded_up(total['delta'])} for each provider's data"
+    )
+    budget = f"the budget is epsilon = {rounded_up(total['budget_epsilon'])}."
     mu = rounded_up(total["mu"])
     if total["mu_is_exact"]:
         return f"Total: mu = {mu}, that is {epsilon}; {budget}"
@@ -247,7 +252,9 @@ def _bar(console: Console) -> Progress:
 
 
 def _brief(now: Standing) -> str:
-    return f"{now.answers} answers, {decimal(now.bytes_moved)}, ε {rounded_up(now.epsilon, 3)} of {now.budget:g}"
+    return (
+        f"{now.answers} answers, {decimal(now.bytes_moved)}, ε {rounded_up(now.epsilon, 3)} of {rounded_up(now.budget)}"
+    )
 
 
 def _full(now: Standing) -> str:
@@ -257,7 +264,7 @@ def _full(now: Standing) -> str:
 
 def so_far(now: Standing) -> str:
     """Say what all answers so far have moved, cost and taken."""
-    spent = f"epsilon {rounded_up(now.epsilon, 3)} of {now.budget:g} spent"
+    spent = f"epsilon {rounded_up(now.epsilon, 3)} of {rounded_up(now.budget)} spent"
     return f"so far {decimal(now.bytes_moved)} moved, {spent}, {now.seconds:.1f} s"
 
 

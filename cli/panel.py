@@ -28,6 +28,7 @@ from dpspca.common.linalg import subspace_distance
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check_whole
+from dpspca.common.statement import rounded_up
 
 from .made_up import ANSWER_SECONDS, largest_distance
 from .questions import check_sparsity
@@ -80,7 +81,7 @@ class Panel:
 
     def __post_init__(self) -> None:
         check_whole("the number of providers", self.providers, least=1, most=MOST_PROVIDERS)
-        check_sparsity(self.sparsity, self.components)
+        check_sparsity(self.sparsity, self.components, len(self.genotypes.markers))
         catalogue.plan(self.job)
 
     @cached_property
@@ -186,9 +187,8 @@ class Panel:
         axes.tick_params(length=0, labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=9, loc="best", title="ancestry", markerscale=1.6)
-        promise = (
-            f"components: ({self.epsilon:g}, {self.delta:g})-differentially private; scores: not protected, public"
-        )
+        budget = f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})"
+        promise = f"components: {budget}-differentially private; scores: not protected, public"
         figure.supxlabel(promise, x=0.01, ha="left", fontsize=7.5, color="#666666")
         figure.savefig(path, format="png")
 

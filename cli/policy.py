@@ -17,7 +17,9 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, check
 from dpspca.common.statement import rounded_up
 from dpspca.common.transport.names import PartyName, Role, check_name
-from dpspca.provider.policy import Policy, Rules, faults, filter_of
+from dpspca.provider.caps import filter_of
+from dpspca.provider.policy import Policy, Rules, faults
+from dpspca.provider.quotas import Quotas
 from dpspca.provider.suggestion import suggest
 
 from . import priced, questions
@@ -41,6 +43,8 @@ _LONG: Final = 100
 _GUESSED: Final = {
     PrivacyUnit.ROW_ADD_REMOVE: "whether a given row is in the data or not",
     PrivacyUnit.ROW_REPLACE_ONE: "which of two given contents a row of the data has",
+    PrivacyUnit.PERSON_ADD_REMOVE: "whether a given person is in the data or not",
+    PrivacyUnit.PERSON_REPLACE_ONE: "which of two given sets of rows a person has in the data",
     PrivacyUnit.ENTRY: "which of two values, no further apart than the least bound, an entry of the matrix has",
     PrivacyUnit.SPECTRAL: "which of two matrices the data are, no further apart in spectral norm than the least bound",
 }
@@ -129,7 +133,12 @@ def trial(read: Policy, order: questions.Order, data_set: str | None, analyst: s
 def words(rules: Rules) -> Iterator[str]:
     """Explain the rules of a data set, a paragraph a line."""
     yield f"Data set {rules.data_set}"
-    if rules.rows_per_person > 1:
+    if rules.unit.is_person:
+        yield (
+            f"  A job has to be signed for {rules.rows_per_person} or more rows of each person (rows_per_person). The "
+            "provider uses no more of each than the job says, by its own list of whose each row is ([persons])."
+        )
+    elif rules.rows_per_person > 1:
         yield (
             f"  One person may have {rules.rows_per_person} rows here. A job has to protect all of them together "
             f"(rows_per_person = {rules.rows_per_person}, or more): its noise is as many times as wide."
@@ -147,6 +156,8 @@ def words(rules: Rules) -> Iterator[str]:
         f"  Together with whom: a job must be addressed to {rules.minimum_parties} or more providers, this one "
         "included, and must not go on with fewer. Each provider's noise protects its data whoever else takes part."
     )
+    yield f"  When answers leave: {_departure(rules)}"
+    yield f"  {_quotas(rules.quotas)}"
     yield (f"  Who is protected: {rules.unit.neighbours}{_rows(rules)}")
     yield from _budget_words(rules)
 
@@ -189,7 +200,7 @@ def _budget_words(rules: Rules) -> Iterator[str]:
         f"{_GUESSED[rules.unit]}. With nothing but a coin they are right in 50 % of cases; with all answers to one "
         f"job, in at most {job:.1%}; with all answers to all jobs there will ever be, in at most {all_jobs:.1%}. Said "
         f"otherwise: {_one(rules)} makes any conclusion from those at most {_factor(rules.lifetime)} times as likely, "
-        f"apart from an additional probability of {rules.lifetime.delta:g}."
+        f"apart from an additional probability of {rounded_up(rules.lifetime.delta)}."
     )
     yield (
         "  What they do not cover: other data sets. Whoever is in several, here or at other providers, is protected by "
@@ -234,7 +245,7 @@ def _verdict(tried: dict[str, Any] | None) -> Iterator[str]:
         yield from (f"  {each['what']} {each['remedy']}" for each in tried["refusals"])
         return
     price, fitting = tried["price"], tried["such_jobs"]
-    epsilon = f"epsilon {rounded_up(price['epsilon'], 4)} at delta {price['delta']:g}"
+    epsilon = f"epsilon {rounded_up(price['epsilon'], 4)} at delta {rounded_up(price['delta'])}"
     yield f"The job, {who}{where}, is allowed. It costs mu {rounded_up(price['mu'], 4)}, that is {epsilon}."
     each = f", {fitting['per_analyst']} of each analyst" if fitting["per_analyst"] is not None else ""
     yield (
@@ -290,7 +301,7 @@ def _all_gaussian(rules: Rules) -> bool:
 
 def _amount(budget: Budget) -> str:
     mu = rounded_up(mu_of(filter_of(budget).budget_units), 4)
-    return f"epsilon {budget.epsilon:g} at delta {budget.delta:g} (mu {mu})"
+    return f"epsilon {rounded_up(budget.epsilon)} at delta {rounded_up(budget.delta)} (mu {mu})"
 
 
 def _factor(budget: Budget) -> str:
@@ -309,11 +320,26 @@ def _rows(rules: Rules) -> str:
     """Say how many rows a person has, where it is rows that are protected."""
     if not rules.unit.is_row:
         return " Somebody whom several entries are about is protected correspondingly less."
+    if rules.unit.is_person:
+        return ""
     rows = "one row" if rules.rows_per_person == 1 else f"at most {rules.rows_per_person} rows"
     return f" One person has {rows}; the policy states that, and no program checks it."
 
 
+def _departure(rules: Rules) -> str:
+    if rules.answer_interval == 0:
+        return "as soon as they are made. How long that takes can tell whoever asks something about the rows."
+    given = rules.answer_interval
+    interval = "an interval that follows from the size of what is asked" if given is None else f"{given:g} seconds"
+    return (
+        f"a whole number of times {interval} after the question, chosen so that a row which takes a tenth of that to "
+        "go through is told from another by the time of one answer in 55 of 100 cases at most. A coin is right in 50."
+    )
+
+
 def _one(rules: Rules) -> str:
+    if rules.unit.is_person:
+        return "one person"
     return "one row" if rules.unit.is_row else "such a change"
 
 
@@ -330,6 +356,14 @@ def _columns(rules: Rules) -> str:
     if isinstance(rules.columns, int):
         return f"any, at most {rules.columns}"
     return f"none but {', '.join(rules.columns)}"
+
+
+def _quotas(quotas: Quotas) -> str:
+    return (
+        f"How much at once: each analyst may have {quotas.open_jobs:,} open jobs here, whose answers take up to "
+        f"{quotas.answer_mebibytes:,} MiB (those of all analysts {quotas.answer_mebibytes_in_all:,} MiB), and may send "
+        f"{quotas.jobs_a_day:,} jobs with {quotas.questions_a_day:,} questions a day."
+    )
 
 
 def _mean(rules: Rules) -> str:

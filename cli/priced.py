@@ -4,12 +4,12 @@ import json
 import math
 from typing import Any, Final
 
+from dpspca.client import findings
 from dpspca.common.algorithms import catalogue
 from dpspca.common.plan import Noise, Step, events
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent
 from dpspca.common.spec import JobSpec
-from dpspca.common.statement import LARGE_DELTA
 
 NO_NOISE: Final = "none"
 MECHANISM: Final = "mechanism"
@@ -31,21 +31,8 @@ def facts(spec: JobSpec) -> dict[str, Any]:
             "delta": spec.budget.delta,
             "budget_epsilon": spec.budget.epsilon,
         },
-        "remarks": remarks(spec),
+        "remarks": findings.of_job(spec),
     }
-
-
-def remarks(spec: JobSpec) -> list[str]:
-    """Say what is allowed in a job and seldom meant."""
-    sparsity, columns, delta = spec.options.get("sparsity"), spec.schema.dimension, spec.budget.delta
-    said = {
-        f"A sparsity of {sparsity} is no limit: of {columns} columns, all may take part.": isinstance(sparsity, int)
-        and sparsity >= columns,
-        f"A delta of {delta:g} is large: with that probability the promise may not hold at all. Keep it far below one "
-        "over the rows.": delta > LARGE_DELTA,
-    }
-    rests_on = sorted({step.question.caveat for step in catalogue.plan(spec) if step.question.caveat})
-    return [sentence for sentence, holds in said.items() if holds] + rests_on
 
 
 def _question(step: Step, total_mu: float) -> dict[str, Any]:

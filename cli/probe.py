@@ -52,6 +52,6 @@ async def ask(address: str, me: Identity, service: str) -> None:
 def _refused(address: str, problem: grpc.aio.AioRpcError) -> RefusedError:
     unheard = problem.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
     return RefusedError(
-        f"{address} {'cannot be reached' if unheard else 'says no'} ({problem.code().name}: {problem.details()}).",
+        f"{address} {'cannot be reached' if unheard else 'says no'} ({problem.code().name}: {rpc.said(problem)}).",
         "See that the coordinator runs, and that both identities are of the same federation and in force.",
     )

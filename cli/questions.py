@@ -14,6 +14,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema, check
 from dpspca.common.transport.config import read_toml
+from dpspca.common.transport.names import check_name
 
 from . import options
 from .reading import reading
@@ -35,6 +36,8 @@ class Unit(StrEnum):
     ROW_ADD_REMOVE = "row-add-remove"
     REPLACE_ONE = "replace-one"
     ADD_REMOVE = "add-remove"
+    PERSON_REPLACE_ONE = "person-replace-one"
+    PERSON_ADD_REMOVE = "person-add-remove"
     ENTRY = "entry"
     SPECTRAL = "spectral"
 
@@ -67,7 +70,10 @@ class Flags:
     ] = None
     sparsity: Annotated[
         int | None,
-        typer.Option(help="Short for --option sparsity=...: how many features may take part, all components together."),
+        typer.Option(
+            help="Short for --option sparsity=...: how many features may take part, all components together; at most "
+            "as many as there are."
+        ),
     ] = None
     norm_bound: Annotated[
         float | None,
@@ -79,12 +85,17 @@ class Flags:
     unit: Annotated[
         Unit | None,
         typer.Option(
-            help="What is hidden of a row: what it holds (replace-one), or also that it is there (add-remove). Some "
-            "algorithms hide less: one entry (entry), or a change of the whole matrix that is small (spectral)."
+            help="What is hidden of a row: what it holds (replace-one), or also that it is there (add-remove); or of a "
+            "person with all their rows (person-replace-one, person-add-remove). Some algorithms hide less: one entry "
+            "(entry), or a change of the whole matrix that is small (spectral)."
         ),
     ] = None
     rows_per_person: Annotated[
-        int | None, typer.Option(help="How many rows of one person are protected together; 1 if left out.")
+        int | None,
+        typer.Option(
+            help="How many rows of one person are protected together, at as many times the noise; 1 if left out. Where "
+            "the unit is a person, no more rows of each are used."
+        ),
     ] = None
     epsilon: Annotated[
         float | None, typer.Option(help="Privacy budget for each provider's rows: smaller is more private.")
@@ -140,6 +151,7 @@ def from_file(path: Path, flags: Flags) -> Order:
     with reading(path, A_JOB):
         job, rows = _job_in(path)
         spec = JobSpec.from_json(job)
+        spec.schema.require_named()
         catalogue.plan(spec)  # an algorithm reads its options only now
         return Order(spec, *_names(path, rows))
 
@@ -172,8 +184,8 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
     missing = [_flag(name) for name in NEEDED if name not in known] + options.missing(flags.algorithm, own)
     check(not missing, f"Without a job, these flags are needed: {', '.join(missing)}.", "Give them, or a job.")
     sparsity = own.get("sparsity")
-    if isinstance(sparsity, int) and flags.components is not None:
-        check_sparsity(sparsity, flags.components)
+    if isinstance(sparsity, int):
+        check_sparsity(sparsity, flags.components, flags.dimension)
     _check_promise(flags)
     _check_center(flags)
 
@@ -198,13 +210,18 @@ def _check_promise(flags: Flags) -> None:
         check(asked in known, f"{flag} is {asked}, which {name} does not have.", f"It has: {', '.join(known)}.")
 
 
-def check_sparsity(sparsity: int, components: int) -> None:
-    """Refuse fewer features than components, in the words of the flags."""
+def check_sparsity(sparsity: int, components: int | None, columns: int | None) -> None:
+    """Refuse fewer features than components, or more than there are, in the words of the flags."""
     check(
-        sparsity >= components,
+        components is None or sparsity >= components,
         f"--sparsity is {sparsity} and --components is {components}: that many components cannot be at right angles to "
         "one another on fewer features than there are components.",
         f"Give a --sparsity of at least {components}, or fewer components.",
+    )
+    check(
+        columns is None or sparsity <= columns,
+        f"--sparsity is {sparsity}, and there are {columns} features.",
+        f"Give a --sparsity of at most {columns}.",
     )
 
 
@@ -237,10 +254,16 @@ def _with_whole_unit(job: Any) -> Any:  # noqa: ANN401  # whatever the file hold
 
 def _names(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:
     data_set, providers = map(rows.get, ROWS)
-    check(isinstance(data_set, str | None), f"{path}: data_set is {data_set!r:.120}.", "Give a name.")
-    named = providers is None or (isinstance(providers, list) and all(isinstance(each, str) for each in providers))
-    check(named, f"{path}: providers is {providers!r:.120}.", "Give a list of names, or leave it out to ask all.")
-    return data_set, None if providers is None else tuple(providers)
+    check(
+        providers is None or isinstance(providers, list),
+        f"{path}: providers is {providers!r:.120}.",
+        "Give a list of names, or leave it out to ask all.",
+    )
+    try:
+        named = None if data_set is None else check_name("data_set", data_set)
+        return named, None if providers is None else tuple(check_name("a provider", each) for each in providers)
+    except DpspcaError as problem:
+        raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

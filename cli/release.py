@@ -21,8 +21,9 @@ from dpspca.common.spec import Budget, check
 from dpspca.common.statement import rounded_up
 from dpspca.common.transport.signing import JOB_SKEW
 from dpspca.provider.accounts import Account
+from dpspca.provider.caps import filter_of
 from dpspca.provider.entries import Limits, QuarantinedError
-from dpspca.provider.policy import Policy, filter_of
+from dpspca.provider.policy import Policy
 from dpspca.provider.policy_file import read_policy
 from dpspca.provider.sqlite_ledger import SqliteLedger
 
@@ -80,7 +81,7 @@ def release(
     with SqliteLedger(*ledger_paths(looked.settings, config)) as writer:
         found = look(config)
         planned = _planned(found, lifetimes, reason, counted)
-        _agree(_words(found, planned), yes=yes)
+        agree(_words(found, planned), "Release it?", yes=yes)
         writer.release(reason, {}, planned)
     _tell_released(look(config), reason, planned, known, as_json=as_json)
 
@@ -176,13 +177,14 @@ def _words(looked: Looked, counted: Mapping[str, Sequence[int]]) -> Iterator[str
     )
 
 
-def _agree(lines: Iterator[str], *, yes: bool) -> None:
+def agree(lines: Iterator[str], question: str, *, yes: bool) -> None:
+    """Show what would be recorded, and go on only if whoever runs the command agrees."""
     for line in lines:
         typer.echo(printable(line), err=True)
     if not yes:
-        typer.echo("Release it? [y/N] ", err=True, nl=False)
+        typer.echo(f"{question} [y/N] ", err=True, nl=False)
     agreed = yes or sys.stdin.readline().strip().lower() in {"y", "yes"}
-    check(agreed, "Nothing was released: nobody agreed.", "Answer with y, or give --yes.")
+    check(agreed, "Nothing was recorded: nobody agreed.", "Answer with y, or give --yes.")
 
 
 def _tell_released(

@@ -11,6 +11,9 @@ half it must not be more probable over the one than the event's (epsilon, delta)
 where epsilon is small and runs are many; every finding says up to which epsilon it could have seen anything. The rows
 have a large gap besides, in which subspaces hardly move: what is found here of such a mechanism is much amiss.
 
+Where daemons answer, the times of their answers are compared as well, pair by pair: those over the one neighbour may
+not take longer than those over the other in more than 55 of 100 cases (``provider/schedule.py``).
+
 What is promised: an honest provider is called dishonest with probability at most ``false_alarm``, in the whole audit.
 For the default job and number of runs, noise 5 % too narrow is found with probability above 0.99, even if it is so in
 one round alone, and a forgotten factor of sqrt(2) as well; every finding says what it would have found. Nothing is
@@ -18,10 +21,12 @@ proved: a fault that shows in none of these ways stays hidden.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from secrets import SystemRandom
+from time import perf_counter
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -36,28 +41,31 @@ from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.audit import Finding
 from dpspca.common.privacy.continuous import uniforms
 from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, PureEvent
+from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.question import RowQuery
 from dpspca.common.spans import Span
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check, check_whole
 from dpspca.common.transport import wire
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.matrix_shard import MatrixShard, declared
 from dpspca.provider.moments import Integers
-from dpspca.provider.preparation import check_rows
+from dpspca.provider.preparation import check_rows, with_persons
 from dpspca.provider.respond import Evaluator, Responder
 from dpspca.provider.shard import Shard, Strategy
 from dpspca.server.rounds import combine
 
-from .neighbours import neighbours
+from .neighbours import neighbours, whose
 
 RUNS: Final = 100
 MOST_RUNS: Final = 10**6
 MOST_NUMBERS: Final = 2**25
 """In all answers together: half a gigabyte with what is worked out from them."""
 FALSE_ALARM: Final = 1e-6
+NAMES: Final = ("first", "second")
+"""What the two data sets are called."""
 WIDE: Final = 2.0**10
 """Lattice units of width from which on integer noise is normal as far as any number of draws shows."""
 
@@ -113,7 +121,7 @@ class Audit:
 
 def responding(spec: JobSpec, about: Neighbour, job: str) -> Provider:
     """Take a job up as a daemon does, with its randomness, and a ledger that ends with the job."""
-    responder = Responder(spec, about.exactly, MemoryLedger(), SystemEntropy(), job=job)
+    responder = Responder(spec, about.exactly, MemoryLedger(), system_entropy, job=job)
     return lambda position, query: wire.answer_content(responder.respond(position, query))
 
 
@@ -125,11 +133,13 @@ def audit(  # noqa: PLR0913  # what is audited, and how
     opening: Opening = responding,
     span: Span | None = None,
     tell: Tell = lambda _answered, _of: None,
+    timed: bool = False,
 ) -> Audit:
     """Answer a job ``runs`` times over each of two neighbours, and judge the answers.
 
     With a ``span`` these are shares of a divided table (``common/spans.py``), which differ within its rows. Without an
-    ``opening`` the answers are made in this process, by the code that a daemon answers with.
+    ``opening`` the answers are made in this process, by the code that a daemon answers with. ``timed`` says that the
+    answers of that opening leave on a schedule, so that their times may tell nothing either.
     """
     job = spec or default_job()
     check(
@@ -147,27 +157,32 @@ def audit(  # noqa: PLR0913  # what is audited, and how
     numbers = 2 * runs * sum(math.prod(step.shape) for step in plan)
     check(numbers <= MOST_NUMBERS, f"This audit would keep {numbers} numbers.", "Audit a smaller job, or run it less.")
     pair = [
-        Neighbour(name, data, _shard(data, job, runs * len(plan), span))
-        for name, data in zip(("first", "second"), neighbours(job, span), strict=True)
+        Neighbour(name, data, _shard(data, job, runs * plan, span))
+        for name, data in zip(NAMES, neighbours(job, span), strict=True)
     ]
     queries = _queries(job, plan, opening(job, pair[0], "rehearsal"))
     plan = tuple(step.fitted(query, job.unit) for step, query in zip(plan, queries, strict=True))
-    sides = []
-    for before, about in zip((0, runs), pair, strict=True):
-        opened = (opening(job, about, f"{about.name} {run}") for run in range(runs))
-        sides.append(_side(plan, queries, about, _counted(opened, tell, before, 2 * runs), span))
-    judges = [*_judges(plan, *sides)]
+    asked = {about.name: _Asked([[] for _ in plan], [[] for _ in plan]) for about in pair}
+    for run in range(runs):
+        for place, about in enumerate(SystemRandom().sample(pair, 2)):  # in turns, so that times can be compared
+            asked[about.name].ask(plan, queries, opening(job, about, f"{about.name} {run}"))
+            tell(2 * run + place + 1, 2 * runs)
+    sides = [_side(plan, queries, about, asked[about.name], span) for about in pair]
+    judges = [*_judges(plan, *sides), *(_judges_of_times(plan, *sides) if timed else ())]
     return Audit(job, runs, false_alarm, tuple(judge(false_alarm / len(judges)) for judge in judges))
 
 
 # --- Made-up data, and what is asked about them -----------------------------------------------------------------------
 
 
-def _shard(data: FloatArray, spec: JobSpec, questions: int, span: Span | None) -> Evaluator:
+def _shard(data: FloatArray, spec: JobSpec, asked: Sequence[Step], span: Span | None) -> Evaluator:
     checked = check_rows(data, least=2 if spec.unit.is_row else 1)
     if not spec.unit.is_row:
         return MatrixShard(declared(checked, span) if span else checked, spec.norm_bound, spec.unit)
-    strategy = Strategy.for_rounds(checked, questions)
+    persons = whose(spec, data)
+    if persons is not None:
+        checked = with_persons(checked, persons).bounded(spec.rows_per_person)
+    strategy = Strategy.for_plan(checked.dimension, asked, is_sparse=checked.is_sparse)
     return Shard(checked, spec.norm_bound, mean_bound=spec.mean_bound, strategy=strategy)
 
 
@@ -198,6 +213,22 @@ def _read(step: Step, content: memoryview) -> Integers:
 # --- Judging ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """All answers over one neighbour, and the seconds that each took: for each question a list of as many as runs."""
+
+    answers: list[list[Integers]]
+    seconds: list[list[float]]
+
+    def ask(self, plan: Sequence[Step], queries: Sequence[RowQuery], provider: Provider) -> None:
+        """Have a job answered once more."""
+        for at, (step, query) in enumerate(zip(plan, queries, strict=True)):
+            begun = perf_counter()
+            content = provider(at, query)
+            self.seconds[at].append(perf_counter() - begun)
+            self.answers[at].append(_read(step, content))
+
+
 @dataclass(slots=True)
 class _Side:
     """One of two neighbours: the exact answer to each question that has one, and all given, a row for each run.
@@ -208,24 +239,14 @@ class _Side:
     exact: list[Integers | None]
     given: list[Integers]
     silent: Integers
-
-
-def _counted(opened: Iterable[Provider], tell: Tell, before: int, whole: int) -> Iterator[Provider]:
-    """Tell after each how many there were."""
-    for number, each in enumerate(opened, start=1):
-        yield each
-        tell(before + number, whole)
+    seconds: list[list[float]]
 
 
 def _side(
-    plan: Sequence[Step], queries: Sequence[RowQuery], about: Neighbour, runs: Iterable[Provider], span: Span | None
+    plan: Sequence[Step], queries: Sequence[RowQuery], about: Neighbour, asked: _Asked, span: Span | None
 ) -> _Side:
-    answers: list[list[Integers]] = [[] for _ in plan]
-    for run in runs:
-        for at, (step, query) in enumerate(zip(plan, queries, strict=True)):
-            answers[at].append(_read(step, run(at, query)))
-    side = _Side([], [], np.empty(0, dtype=np.int64))
-    for step, query, answered in zip(plan, queries, answers, strict=True):
+    side = _Side([], [], np.empty(0, dtype=np.int64), asked.seconds)
+    for step, query, answered in zip(plan, queries, asked.answers, strict=True):
         given = np.stack(answered)
         exact = None if query.is_private else about.exactly.evaluate(query).ravel()
         if span and exact is not None and isinstance(query, MatrixProduct):
@@ -258,12 +279,18 @@ def _judges(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]
             yield _judge_of_probabilities(step, some.given[at], others.given[at])
 
 
+def _judges_of_times(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
+    for step, first, second in zip(plan, some.seconds, others.seconds, strict=True):
+        yield partial(audits.timed, f"time of the answer to '{step.name}'", np.array(first) > np.array(second))
+
+
 def _residuals(step: Step, side: _Side, at: int) -> FloatArray:
     """Give what noise is in answers, as numbers that are standard normal if the noise is as planned."""
     exact = side.exact[at]
     noise = side.given[at] - (0 if exact is None else exact)
     if isinstance(step.event, LaplaceEvent):
-        drawn = uniforms(noise.size, SystemEntropy()).reshape(noise.shape)
+        words = system_entropy(Draw("audit", 0, at, step.name, Purpose.AUDIT))
+        drawn = uniforms(noise.size, words).reshape(noise.shape)
         return audits.laplace_as_normal(noise, step.event.scale, drawn)
     return noise / step.noise_std
 
@@ -288,12 +315,10 @@ def _parting(some: FloatArray, others: FloatArray) -> float:
 def _claim(event: Event | None) -> tuple[float, float]:
     """Say by what factor, and up to what difference, an event lets probabilities differ."""
     match event:
-        case PureEvent(epsilon=epsilon):
-            return epsilon, 0.0
-        case LaplaceEvent(epsilon=epsilon, slack=slack):
+        case PureEvent(epsilon=epsilon, slack=slack) | LaplaceEvent(epsilon=epsilon, slack=slack):
             return epsilon, slack * (1 + math.exp(epsilon))
-        case ApproximateEvent(epsilon=epsilon, delta=delta):
-            return epsilon, delta
+        case ApproximateEvent(epsilon=epsilon, delta=delta, slack=slack):
+            return epsilon, delta + slack * (1 + math.exp(epsilon))
         case None:
             return 0.0, 0.0
         case _:

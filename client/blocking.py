@@ -18,6 +18,7 @@ from dpspca.common.spec import JobSpec, Schema
 
 from .calls import PATIENCE
 from .federation import AsyncFederation, AsyncJob, FederationError, settings
+from .findings import issue
 from .jobs import JobStatus, Offer
 from .simulation import Progress
 
@@ -91,8 +92,10 @@ class Job:
         return self._loop.run(self._job.cancel())
 
     def result(self) -> Model:
-        """Wait for the end, and give the model."""
-        return self._loop.run(self._job.result())
+        """Wait for the end, and give the model; what has to be known of it comes as warnings of Python's as well."""
+        model = self._loop.run(self._job.model())
+        issue(model.statement)  # here, and not in the loop's thread: a warning points to whoever called
+        return model
 
 
 class Federation:

@@ -2,13 +2,14 @@
 
 Every call of an analyst's may be made twice: the same signed bytes are the same job. Nothing is signed anew here, for
 that would be another job, with its own price. A coordinator that never answered is not waited for, as its address may
-be wrong; and what one that is there says, be it no, holds.
+be wrong; and what one that is there says, be it no, holds. That it has no time now is no such word: the call is made
+again a little later.
 """
 
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from secrets import randbelow
 from time import monotonic
@@ -17,33 +18,27 @@ from typing import Final, TypeAlias, TypeVar, cast
 import grpc
 import grpc.aio
 
-from dpspca.common.errors import DpspcaError
 from dpspca.common.spec import check
+from dpspca.common.transport import rpc
+from dpspca.common.transport.errors import BusyError
 
-ANSWER_SECONDS: Final = 60.0
-"""For an answer that should come at once."""
+from .bounds import Bound, Count, Sized, message_of
+from .errors import AwayError, FederationError
+
 PATIENCE: Final = 600.0
 """Seconds that a coordinator which was there may be away: its machine may be started anew meanwhile."""
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 5.0
 
+_TOO_MANY_CALLS: Final = "Concurrent RPC limit exceeded!"
+"""What gRPC says where a server has as many calls open as it may have."""
+
 Reply = TypeVar("Reply")
+Message = TypeVar("Message", bound=Sized)
 Tell: TypeAlias = Callable[[str], None]
 """Tells a person a sentence."""
 
 in_the_log: Final[Tell] = logging.getLogger(__name__).warning
-
-
-class FederationError(DpspcaError):
-    """The coordinator refused, or could not be reached."""
-
-    code = "federation"
-
-
-class AwayError(FederationError):
-    """The coordinator cannot be reached now."""
-
-    code = "coordinator-away"
 
 
 class Line:
@@ -72,7 +67,7 @@ class Line:
 
         async def once() -> Reply:
             try:
-                reply = await call()
+                reply = message_of(await call())
             except grpc.aio.AioRpcError as problem:
                 raise self._problem(problem) from None
             self._is_there()
@@ -80,26 +75,24 @@ class Line:
 
         return await self.persist(once)
 
-    async def list(self, call: Callable[[], AsyncIterable[Reply]]) -> list[Reply]:
-        """Give all replies to a call."""
+    async def hear(self, call: AsyncIterable[Message], most: Bound) -> AsyncIterator[Message]:
+        """Give the replies to a call as they come, no more of them than are allowed; it is made once.
 
-        async def once() -> list[Reply]:
-            return [reply async for reply in self.hear(call())]
-
-        return await self.persist(once)
-
-    async def hear(self, call: AsyncIterable[Reply]) -> AsyncIterator[Reply]:
-        """Give the replies to a call as they come; it is made once.
-
-        gRPC leaves its iterator open, and that keeps the call, and a call its connection: this one is closed with us.
+        gRPC leaves its iterator open, and that keeps the call, and a call its connection: this one is closed with us,
+        and the call is ended, so that the coordinator sends no more.
         """
+        count = Count(most)
         try:
-            async with aclosing(cast("AsyncGenerator[Reply, None]", aiter(call))) as replies:
+            async with aclosing(cast("AsyncGenerator[Message, None]", aiter(call))) as replies:
                 async for reply in replies:
                     self._is_there()
+                    count.add(message_of(reply))
                     yield reply
         except grpc.aio.AioRpcError as problem:
             raise self._problem(problem) from None
+        finally:
+            if isinstance(call, grpc.aio.Call):
+                call.cancel()
         self._is_there()
 
     async def persist(self, work: Callable[[], Awaitable[Reply]]) -> Reply:
@@ -138,20 +131,38 @@ class Line:
 
     def _problem(self, problem: grpc.aio.AioRpcError) -> FederationError:
         """Pass on what the coordinator said; it is a stranger's word."""
+        said = rpc.said(problem)
+        if _is_passing(problem):
+            self._was_there = True  # it is there, and has trouble of its own
+            return AwayError(
+                f"The coordinator did not serve a call ({problem.code().name}: {said}).",
+                "Try again later.",
+            )
         if problem.code() is grpc.StatusCode.UNAVAILABLE:
             return AwayError(
-                f"The coordinator cannot be reached (UNAVAILABLE: {problem.details()}).",
+                f"The coordinator cannot be reached (UNAVAILABLE: {said}).",
                 "Check the address and that it runs; `dpspca doctor` says what is wrong with a certificate.",
             )
         if problem.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return FederationError(
-                f"The coordinator did not answer within {ANSWER_SECONDS:g} seconds.", "Try again later."
-            )
+            return FederationError("The coordinator did not answer in the time that it has.", "Try again later.")
         self._is_there()
         return FederationError(
-            f"The coordinator says no ({problem.code().name}): {problem.details()}",
+            f"The coordinator says no ({problem.code().name}): {said}",
             "Where that does not help, ask its operator.",
         )
+
+
+def _is_passing(problem: grpc.aio.AioRpcError) -> bool:
+    """Tell whether a call was turned away for what passes: a coordinator that is busy, or a call that it dropped.
+
+    A call that we cancel ourselves raises something else. What is too large is RESOURCE_EXHAUSTED as well, always.
+    """
+    if problem.code() is grpc.StatusCode.CANCELLED:
+        return True
+    if problem.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return False
+    told = dict(cast("Iterable[tuple[str, str]]", problem.trailing_metadata() or ()))
+    return told.get(rpc.CODE_KEY) == BusyError.code or problem.details() == _TOO_MANY_CALLS
 
 
 class Attempts:

@@ -29,17 +29,17 @@ except ImportError:
         "The estimators need scikit-learn, which is not installed.", "Install it with: pip install 'dpspca[sklearn]'"
     ) from None
 
-Adjacency: TypeAlias = Literal["replace-one", "add-remove", "entry", "spectral"]
+Adjacency: TypeAlias = Literal[
+    "replace-one", "add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"
+]
 
 _UNITS: Final = {
     "replace-one": PrivacyUnit.ROW_REPLACE_ONE,
     "add-remove": PrivacyUnit.ROW_ADD_REMOVE,
-    "entry": PrivacyUnit.ENTRY,
-    "spectral": PrivacyUnit.SPECTRAL,
-    "row-replace-one": PrivacyUnit.ROW_REPLACE_ONE,
-    "row-add-remove": PrivacyUnit.ROW_ADD_REMOVE,
+    **{unit.value: unit for unit in PrivacyUnit},
 }
 """The names that jobs use are understood as well."""
+USUAL_SPARSITY: Final = 50
 _BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal)
 """Questions before and after the components are found, which are no rounds."""
 
@@ -55,9 +55,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     n_components : int
         How many components.
-    sparsity : int
-        How many features may take part, all components together. At or above the number of features: all of them.
-        Only methods that make sparse components look at it.
+    sparsity : int or "auto"
+        How many features may take part, all components together; as many as there are features at most. "auto" is 50,
+        or all of fewer features. Only methods that make sparse components look at it.
     method : str
         The algorithm, by its name in the catalogue, which ``dpspca algorithms`` prints and docs/algorithms.md compares:
         "dps-pca", "analyze-gauss" and others.
@@ -70,8 +70,13 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     norm_bound : float
         Bound on a row's Euclidean length, after centring. Never read off the data. For the adjacencies "entry" and
         "spectral", the change of the matrix that is hidden.
-    adjacency : {"replace-one", "add-remove", "entry", "spectral"}
-        Which data sets count as neighbours. The last two protect less than a row, and few methods have them.
+    adjacency : {"replace-one", "add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"}
+        Which data sets count as neighbours. With the names that begin with "person" a person is protected with all
+        their rows, and ``fit`` has to be told whose each row is. The last two protect less than a row, and few methods
+        have them.
+    rows_per_person : int
+        How many rows of one person are protected together, at as many times the noise. Where a person is the unit,
+        the first so many of each are used, and no others; else that nobody has more is your word.
     n_iter : int or "auto"
         Rounds; "auto" lets the budget decide. A method that has none refuses a number.
     center : {None, "private", "public"}
@@ -110,7 +115,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_iter_ : int
         Rounds: how many answers the components were made of. One, where the method asks for a matrix at once.
     privacy_ : PrivacyStatement
-        What was promised; ``privacy_.text`` for people, ``privacy_.to_dict()`` for programs.
+        What was promised; ``privacy_.text`` for people, ``privacy_.to_dict()`` for programs. ``privacy_.warnings`` says
+        what has to be known of this fit before it is relied on; ``fit`` gives each as a ``DpspcaWarning`` as well.
     model_ : Model
         All of this in one value that can be stored.
     """
@@ -119,13 +125,14 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self,
         n_components: int = 5,
         *,
-        sparsity: int = 50,
+        sparsity: int | Literal["auto"] = "auto",
         method: str = "dps-pca",
         options: Mapping[str, Scalar] | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         norm_bound: float | None = None,
         adjacency: Adjacency | None = None,
+        rows_per_person: int = 1,
         n_iter: int | Literal["auto"] = "auto",
         center: Literal["private", "public"] | None = None,
         mean_bound: float | None = None,
@@ -144,6 +151,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.delta = delta
         self.norm_bound = norm_bound
         self.adjacency = adjacency
+        self.rows_per_person = rows_per_person
         self.n_iter = n_iter
         self.center = center
         self.mean_bound = mean_bound
@@ -154,24 +162,32 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.watch = watch
 
-    def fit(
+    def fit(  # noqa: PLR0913  # rows, whose they are, or where they are
         self,
         X: Any = None,  # noqa: ANN401  # scikit-learn's signature
         y: Any = None,  # noqa: ANN401
         *,
+        persons: Any = None,  # noqa: ANN401  # a sequence of names or numbers
         federation: Federation | None = None,
         dataset: str | None = None,
         providers: Sequence[str] | None = None,
     ) -> Self:
         """Fit to the rows of X, dense or sparse, or to a federation's data set, at the price of (epsilon, delta).
 
+        ``persons`` has a name or number for each row of X: whose it is. It goes with the adjacencies of persons.
+
         Over a federation there is no X: ``dataset`` names what the providers offer, and ``providers`` those that are
         asked, all of whom have to answer; left out, whoever offers it now. Noise is made by the providers, so
         ``random_state`` makes nothing repeatable but the start.
         """
         if federation is None:
-            self._fit_rows(X)
+            self._fit_rows(X, persons)
         else:
+            check(
+                persons is None,
+                "Persons and a federation are given.",
+                "Leave persons out: providers know whose rows they have.",
+            )
             self._fit_federation(X, federation, dataset, providers)
         self.components_ = self.model_.components
         self.support_ = self.model_.support
@@ -183,13 +199,19 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._n_features_out = len(self.components_)
         return self
 
-    def _fit_rows(self, X: Any) -> None:  # noqa: ANN401  # whatever was given
+    def _fit_rows(self, X: Any, persons: Any) -> None:  # noqa: ANN401  # whatever was given
         rows = check_rows(_numbers(X)).matrix
         validate_data(self, X, skip_check_array=True)
         start_seed, noise_seed = self._seeds()
         names = getattr(self, "feature_names_in_", None)
         spec = self._spec(Schema(rows.shape[1], None if names is None else tuple(names)), start_seed)
-        self.model_ = simulate([rows], spec, noise_seed=noise_seed, watch=self.watch)
+        check(
+            persons is not None or not spec.unit.is_person,
+            f"adjacency is {self.adjacency!r}, and it is not known whose each row is.",
+            "Give fit(X, persons=...): one name or number for each row.",
+        )
+        whose = None if persons is None else [persons]
+        self.model_ = simulate([rows], spec, noise_seed=noise_seed, watch=self.watch, persons=whose)
         self.n_iter_ = _rounds(spec)
 
     def _fit_federation(
@@ -200,7 +222,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         providers: Sequence[str] | None,
     ) -> None:
         check(X is None, "Rows and a federation are given.", "Leave X out: the providers hold the rows.")
-        dataset = dataset or federation.only_data_set()
+        dataset = federation.only_data_set() if dataset is None else dataset
         schema, names = federation.describe(dataset, providers)
         start_seed, _ = self._seeds()
         spec = replace(self._spec(schema, start_seed), minimum_parties=len(names))
@@ -242,22 +264,24 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             mean_bound=self.mean_bound,
             public_mean=self.public_mean,
             explained_variance=self.explained_variance,
+            rows_per_person=self.rows_per_person,
             seed=seed,
-            options=self._options(),
+            options=self._options(schema.dimension),
         )
 
-    def _options(self) -> dict[str, Scalar]:
+    def _options(self, columns: int) -> dict[str, Scalar]:
         """Give the method what it has an option for; the defaults of the others must not stand in its way."""
         entry, own = catalogue.find(str(self.method)), self.options or {}
         if not isinstance(own, Mapping):
             raise InvalidTypeError(f"options is {own!r:.80}, no mapping.", "Give names and values.")
         rounds = None if self.n_iter == "auto" else self.n_iter
+        sparsity = min(USUAL_SPARSITY, columns) if self.sparsity == "auto" else self.sparsity
         parameters: dict[str, tuple[str, Scalar]] = {
-            "sparsity": ("sparsity", self.sparsity),
+            "sparsity": ("sparsity", sparsity),
             "rounds": ("n_iter", rounds),
             "start": ("start", self.start),
         }
-        for name, usual in (("rounds", None), ("start", "dense")):  # sparsity's default is a number, and says nothing
+        for name, usual in (("rounds", None), ("start", "dense")):  # a sparsity means nothing to the other methods
             parameter, value = parameters[name]
             if value != usual and not entry.option(name):
                 raise InvalidParameterError(
@@ -302,7 +326,8 @@ def _unit(adjacency: str | None) -> PrivacyUnit:
         raise InvalidParameterError(
             f"adjacency is {adjacency!r}, so it is not clear what is promised to whom.",
             "Choose 'replace-one' (one row may be another; the number of rows is public) or 'add-remove' (one row may "
-            "be there or not); few methods have 'entry' and 'spectral', which protect less than a row.",
+            "be there or not); 'person-replace-one' or 'person-add-remove' (the same of a person with all their rows); "
+            "few methods have 'entry' and 'spectral', which protect less than a row.",
         )
     return _UNITS[adjacency]
 

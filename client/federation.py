@@ -17,19 +17,24 @@ from typing import Final, Self
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.model import Model
+from dpspca.common.privacy.lattice import MAX_PARTIES
 from dpspca.common.spec import JobSpec, Schema, check
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.transport import rpc
 from dpspca.common.transport.config import AnalystConfig, read_config
 from dpspca.common.transport.errors import NotNowError
 from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.names import PartyName, Role, check_name
 from dpspca.common.transport.signing import MAX_JOB_LIFE, JobEnvelope, SignedJob, sign, signer_of
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
-from .calls import ANSWER_SECONDS, PATIENCE, Attempts, AwayError, FederationError, Line, Tell, in_the_log
-from .jobs import JobStatus, Offer
+from . import bounds
+from .bounds import ANSWER_SECONDS, LIST_SECONDS, WATCH_SECONDS
+from .calls import PATIENCE, Attempts, Line, Tell, in_the_log
+from .errors import AwayError, FederationError, TooMuchError
+from .findings import issue, with_warnings
+from .jobs import JobStatus, Listed, Offer, Offers
 
 __all__ = [
     "AsyncFederation",
@@ -42,10 +47,9 @@ __all__ = [
     "settings",
 ]
 
+NO_TRUST: Final = "Do not trust it, and tell its operator."
 LIFE: Final = timedelta(hours=12)
 """That a job is signed for, unless its answers may take longer."""
-
-_HEADER: Final = 2**20
 
 
 class JobFailedError(FederationError):
@@ -56,22 +60,25 @@ class JobFailedError(FederationError):
 
 @dataclass(frozen=True, slots=True)
 class AsyncJob:
-    """A submitted job."""
+    """A submitted job; ``providers`` are those that it was signed for, where that is known."""
 
     name: str
     spec: JobSpec
     stub: pb_grpc.AnalystServiceStub = field(repr=False)
     line: Line = field(default_factory=Line, repr=False)
+    providers: frozenset[str] | None = None
 
     async def watch(self) -> AsyncIterator[JobStatus]:
         """Give the job's state now and after every change, until it is over; the coordinator may go and come back."""
         told: JobStatus | None = None
         attempts = Attempts(self.line)
+        most = bounds.states_of(self.spec, MAX_PARTIES if self.providers is None else len(self.providers))
         while told is None or not told.is_final:
             problem = AwayError("The coordinator ended the watch before the job was over.", "Watch it again.")
             try:
-                async for message in self.line.hear(self.stub.Watch(pb.JobName(job=self.name))):
-                    status = JobStatus.of(message)
+                call = self.stub.Watch(pb.JobName(job=self.name), timeout=WATCH_SECONDS)
+                async for message in self.line.hear(call, most):
+                    status = self._held(message)
                     if told is None or status.is_news_after(told):
                         told = status
                         yield status
@@ -83,34 +90,53 @@ class AsyncJob:
     async def status(self) -> JobStatus:
         """Give the job's state now."""
         name = pb.JobName(job=self.name)
-        return JobStatus.of(await self.line.ask(lambda: self.stub.Get(name, timeout=ANSWER_SECONDS)))
+        return self._held(await self.line.ask(lambda: self.stub.Get(name, timeout=ANSWER_SECONDS)))
 
     async def cancel(self) -> JobStatus:
         """End the job; one that is over stays as it is."""
         name = pb.JobName(job=self.name)
-        return JobStatus.of(await self.line.ask(lambda: self.stub.Cancel(name, timeout=ANSWER_SECONDS)))
+        return self._held(await self.line.ask(lambda: self.stub.Cancel(name, timeout=ANSWER_SECONDS)))
 
     async def result(self) -> Model:
-        """Wait for the end, and give the model with a statement of our own making."""
-        last = [state async for state in self.watch()][-1]
+        """Wait for the end, and give the model; what has to be known of it comes as warnings of Python's as well."""
+        model = await self.model()
+        issue(model.statement)
+        return model
+
+    async def model(self) -> Model:
+        """Do the same and warn of nothing: the statement, which is of our own making, carries all that there is."""
+        last: JobStatus | None = None
+        async for each in self.watch():
+            last = each
+        assert last
         require_done(last)
         content = await self.line.persist(self._content)
         model = await asyncio.to_thread(_model, self.spec, content)
         # A job may end before all that was planned was asked; whoever answered all that was asked took part.
         parties = sum(each.answered == last.answered for each in last.participants)
         statement = PrivacyStatement.of(
-            self.spec, catalogue.plan(self.spec), parties=parties, releasable=True, federated=True
+            self.spec, catalogue.plan(self.spec), parties=parties, fresh_noise=True, federated=True
         )
-        return replace(model, statement=statement, feature_names=self.spec.schema.names)
+        return with_warnings(self.spec, replace(model, statement=statement, feature_names=self.spec.schema.names))
 
     async def _content(self) -> bytearray:
-        most = _largest_model(self.spec)
+        most = bounds.model_of(self.spec)
         content = bytearray()
-        async for frame in self.line.hear(self.stub.Result(pb.JobName(job=self.name))):
+        call = self.stub.Result(pb.JobName(job=self.name), timeout=bounds.seconds_for(most.size))
+        async for frame in self.line.hear(call, most):
             content += frame.content
-            if len(content) > most:
-                raise FederationError("The coordinator sends more than a model of this job.", "Do not trust it.")
         return content
+
+    def _held(self, message: pb.Job) -> JobStatus:
+        """Read how the job stands, and hold it to the job: no more questions, and no other providers."""
+        status, questions = JobStatus.of(message), len(catalogue.plan(self.spec))
+        counts = [status.answered, status.questions, *(max(each.asked, each.answered) for each in status.participants)]
+        if max(counts) > questions:
+            raise TooMuchError.of(f"word of {max(counts)} questions of this job", questions)
+        strangers = {each.name for each in status.participants} - (self.providers or set())
+        if strangers and self.providers is not None:
+            raise FederationError("The coordinator sent word of providers that the job does not ask.", NO_TRUST)
+        return status
 
 
 def life_of(spec: JobSpec) -> timedelta:
@@ -150,7 +176,7 @@ class AsyncFederation:
         require_in_force(identity, self._clock())
         self._line = Line(patience, tell, lambda: require_in_force(identity, self._clock()))
         self._channel = rpc.dial(address, identity)
-        self.stub = pb_grpc.AnalystServiceStub(self._channel)
+        self.stub = pb_grpc.AnalystServiceStub(bounds.Bounded(self._channel))
 
     @classmethod
     def connect(
@@ -166,7 +192,13 @@ class AsyncFederation:
 
     async def data_sets(self) -> list[Offer]:
         """List what the providers that are connected now offer."""
-        return [Offer.of(each) for each in await self._line.list(lambda: self.stub.DataSets(pb.DataSetsRequest()))]
+
+        async def listed() -> list[Offer]:
+            offers = Offers()
+            call = self.stub.DataSets(pb.DataSetsRequest(), timeout=LIST_SECONDS)
+            return [offers.read(each) async for each in self._line.hear(call, bounds.OFFERS)]
+
+        return await self._line.persist(listed)
 
     async def only_data_set(self) -> str:
         """Name the data set that is on offer, if there is one and no other."""
@@ -201,12 +233,17 @@ class AsyncFederation:
     ) -> AsyncJob:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
-        Where one data set is on offer, and no other, it need not be named.
+        Where one data set is on offer, and no other, it need not be named. A job that does not say what its columns
+        are called is signed with the names on offer, so that they are in its model.
         """
+        catalogue.plan(spec)  # what is wrong with it is said before anything is sent
         federation = self._identity.name.federation
-        data_set = data_set or await self.only_data_set()
+        data_set = await self.only_data_set() if data_set is None else check_name("the data set", data_set)
+        spec.schema.require_named()
         names = (await self.describe(data_set))[1] if providers is None else list(providers)
-        _require_fit(spec, data_set, names, await self.data_sets())
+        asked = [each for each in await self.data_sets() if each.data_set == data_set and each.provider in names]
+        _require_fit(spec, data_set, names, asked)
+        spec = spec.with_names({each.provider: each.schema.names for each in asked})
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=life_of(spec))
         return await self.submit_signed(sign(envelope, self._identity), spec)
@@ -216,8 +253,8 @@ class AsyncFederation:
         request = pb.SubmitRequest(signed_job=signed.to_bytes())
         job = await self._line.ask(lambda: self.stub.Submit(request, timeout=ANSWER_SECONDS))
         if job.job != signed.job_id:
-            raise RefusedError("The coordinator speaks of another job.", "Do not trust it.")
-        return AsyncJob(job.job, spec, self.stub, self._line)
+            raise RefusedError("The coordinator speaks of another job.", NO_TRUST)
+        return AsyncJob(job.job, spec, self.stub, self._line, _asked(signed)[1])
 
     async def fit(self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None) -> Model:
         """Submit a job and wait for its model."""
@@ -225,8 +262,13 @@ class AsyncFederation:
 
     async def jobs(self) -> list[JobStatus]:
         """List this analyst's jobs, oldest first."""
-        listed = await self._line.list(lambda: self.stub.List(pb.ListRequest(), timeout=ANSWER_SECONDS))
-        return sorted(map(JobStatus.of, listed), key=lambda job: job.submitted)
+
+        async def listed() -> list[JobStatus]:
+            known = Listed()
+            call = self.stub.List(pb.ListRequest(), timeout=LIST_SECONDS)
+            return [known.read(each) async for each in self._line.hear(call, bounds.JOBS)]
+
+        return sorted(await self._line.persist(listed), key=lambda job: job.submitted)
 
     async def job(self, name: str) -> AsyncJob:
         """Take up a job that was submitted before. That this analyst signed it is checked, not believed.
@@ -234,13 +276,15 @@ class AsyncFederation:
         A model is stated to be as private as its job promised: whoever could show another's job, or one of his own
         making, could put a false promise to a model.
         """
+        _require_filled("the job", name)  # every name begins with nothing
         told = await self._line.ask(lambda: self.stub.Get(pb.JobName(job=name), timeout=ANSWER_SECONDS))
         signed = SignedJob.from_bytes(told.signed_job)
         if signed.job_id != told.job or not told.job.startswith(name):
-            raise RefusedError("The coordinator speaks of another job.", "Do not trust it.")
+            raise RefusedError("The coordinator speaks of another job.", NO_TRUST)
         if signer_of(signed, self._identity.authority_pem) != self._identity.name:
-            raise RefusedError("The coordinator shows a job that you did not sign.", "Do not trust it.")
-        return AsyncJob(told.job, JobSpec.from_json(JobEnvelope.from_bytes(signed.payload).spec), self.stub, self._line)
+            raise RefusedError("The coordinator shows a job that you did not sign.", NO_TRUST)
+        spec, providers = _asked(signed)
+        return AsyncJob(told.job, spec, self.stub, self._line, providers)
 
     async def close(self) -> None:
         """End the connection. Jobs go on."""
@@ -257,13 +301,20 @@ class AsyncFederation:
 
 def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -> tuple[str, Identity]:
     """Read a settings file, or take an address and the folder of an identity."""
+    _require_filled("the coordinator's address" if identity is not None else "the settings' path", where)
     if identity is not None:
+        _require_filled("the identity's folder", identity)
         return str(where), Identity.load(Path(identity))
     read = read_config(AnalystConfig, Path(where))
     return read.coordinator, Identity.load(read.identity)
 
 
-def _require_fit(spec: JobSpec, data_set: str, names: Sequence[str], offers: Sequence[Offer]) -> None:
+def _require_filled(what: str, given: str | PathLike[str]) -> None:
+    """Refuse empty text: as a path it would be the folder one is in, and as the beginning of a name, every name."""
+    check(bool(str(given).strip()), f"{what} is {given!r}, which is empty.", "Give one.")
+
+
+def _require_fit(spec: JobSpec, data_set: str, names: Sequence[str], asked: Sequence[Offer]) -> None:
     """Refuse a job that could do nothing but wait, as far as can be seen now; who is not there yet may still come."""
     check(
         len(names) >= spec.minimum_parties,
@@ -271,9 +322,9 @@ def _require_fit(spec: JobSpec, data_set: str, names: Sequence[str], offers: Seq
         "Ask more, or lower its minimum_parties.",
     )
     columns = spec.schema.dimension
-    for each in offers:
+    for each in asked:
         check(
-            each.data_set != data_set or each.provider not in names or each.schema.dimension == columns,
+            each.schema.dimension == columns,
             f"The job is about {columns} columns, and {data_set!r} of {each.provider} has {each.schema.dimension}.",
             "Describe the columns as they are on offer, or leave that provider out.",
         )
@@ -301,13 +352,16 @@ def require_done(status: JobStatus) -> None:
 
 def _model(spec: JobSpec, content: bytearray) -> Model:
     """Read a model, and hold it to the job."""
+    heading = bounds.heading_of(spec)
+    if content.find(b"\n", 0, heading) < 0:
+        raise TooMuchError.of(f"a model whose heading is longer than {heading} bytes", heading)
     model = Model.from_bytes(bytes(content))
     if model.components.shape != (spec.components, spec.schema.dimension):
-        raise FederationError("The coordinator sent a model of another shape than the job's.", "Do not trust it.")
+        raise FederationError("The coordinator sent a model of another shape than the job's.", NO_TRUST)
     return model
 
 
-def _largest_model(spec: JobSpec) -> int:
-    """Bound the bytes of a job's model: components, a mean, two rows of variances, names and a header."""
-    k, d = spec.components, spec.schema.dimension
-    return 8 * (k * d + d + 2 * k) + 8 * len(spec.to_json()) + _HEADER
+def _asked(signed: SignedJob) -> tuple[JobSpec, frozenset[str]]:
+    """Give the job that was signed, and the providers that it asks."""
+    envelope = JobEnvelope.from_bytes(signed.payload)
+    return JobSpec.from_json(envelope.spec), frozenset(envelope.audience)

@@ -9,8 +9,13 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import compose
-from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.spec import JobSpec, Schema, check
+from dpspca.common.transport.names import check_name
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+from .bounds import COLUMNS, LISTED, PER_COLUMN, PER_OFFER, PER_PARTICIPANT, Count
+from .errors import TooMuchError
 
 FINAL: Final = frozenset({"done", "failed", "cancelled"})
 
@@ -23,12 +28,6 @@ class Offer:
     data_set: str
     schema: Schema
 
-    @classmethod
-    def of(cls, message: pb.Offer) -> "Offer":
-        """Read the coordinator's message."""
-        told = message.data_set
-        return cls(message.provider, told.name, Schema(told.dimension, tuple(told.columns) or None))
-
     def to_dict(self) -> dict[str, Any]:
         """Give plain values."""
         return {
@@ -37,6 +36,31 @@ class Offer:
             "dimension": self.schema.dimension,
             "columns": self.schema.names,
         }
+
+
+class Offers:
+    """Reads the offers of one list. Columns are kept once, however many providers offer the same."""
+
+    def __init__(self) -> None:
+        self._kept = Count(COLUMNS)
+        self._schemas: dict[Schema, Schema] = {}
+
+    def read(self, message: pb.Offer) -> Offer:
+        """Read the coordinator's message."""
+        told = message.data_set
+        self._kept.add_bytes(PER_OFFER)
+        columns = len(told.columns)
+        check(
+            columns in {0, told.dimension},
+            f"The coordinator sent {columns} names for {told.dimension} columns.",
+            "Do not trust it, and tell its operator.",
+        )
+        provider, data_set = check_name("the provider", message.provider), check_name("the data set", told.name)
+        schema = Schema(told.dimension, tuple(told.columns) or None)
+        if schema not in self._schemas:
+            self._kept.add_bytes(message.ByteSize() + PER_COLUMN * columns)
+            self._schemas[schema] = schema
+        return Offer(provider, data_set, self._schemas[schema])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +93,8 @@ class JobStatus:
     @classmethod
     def of(cls, message: pb.Job) -> "JobStatus":
         """Read the coordinator's message."""
+        if len(message.participants) > MAX_PARTIES:
+            raise TooMuchError.of(f"{len(message.participants)} participants of a job", MAX_PARTIES)
         return cls(
             name=message.job,
             analyst=message.analyst,
@@ -100,6 +126,18 @@ class JobStatus:
         """Give plain values; times in ISO 8601."""
         times = {"submitted": self.submitted.isoformat(), "ended": self.ended.isoformat() if self.ended else None}
         return asdict(self) | times
+
+
+class Listed:
+    """Reads the jobs of one list."""
+
+    def __init__(self) -> None:
+        self._kept = Count(LISTED)
+
+    def read(self, message: pb.Job) -> JobStatus:
+        """Read the coordinator's message."""
+        self._kept.add_bytes(message.ByteSize() + PER_PARTICIPANT * len(message.participants))
+        return JobStatus.of(message)
 
 
 @lru_cache(maxsize=1024)

@@ -26,6 +26,11 @@ def neighbours(spec: JobSpec, span: Span | None = None) -> tuple[FloatArray, Flo
     return _neighbouring_rows(spec) if spec.unit.is_row else _neighbouring_matrices(spec)
 
 
+def whose(spec: JobSpec, data: FloatArray) -> list[int] | None:
+    """Say whose each made-up row is, where persons are protected: all are different persons', but for the last ones."""
+    return [min(place, MADE_UP_ROWS) for place in range(len(data))] if spec.unit.is_person else None
+
+
 def _neighbouring_matrices(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
     """Make a symmetric matrix with an eigenvector along as many axes as there are components, and a neighbour.
 
@@ -62,22 +67,25 @@ def _neighbouring_rows(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
 
     So the algorithm soon asks about these axes; and a row along the one, instead of a row along the other, moves most
     answers as far as any replacement can. It is the last row: where a job says how many it is about, of that many.
+    A job that protects several rows of a person has as many equal ones there.
     """
     dimension = spec.schema.dimension
     axes = min(spec.components, dimension)
-    rows = catalogue.rows_of(spec) or MADE_UP_ROWS + 1
+    own = spec.rows_per_person
+    rows = catalogue.rows_of(spec) or MADE_UP_ROWS + own
     check(
         rows * dimension <= MOST_ENTRIES,
         f"This job would be audited over {rows} rows of {dimension} columns.",
         "Audit one with fewer columns, or a smaller block_rows.",
     )
-    common = np.zeros((rows - 1, dimension))
-    places = np.arange(rows - 1)
+    common = np.zeros((rows - own, dimension))
+    places = np.arange(rows - own)
     common[places, places % axes] = np.where(places // axes % 2, -spec.norm_bound, spec.norm_bound)
-    canary, other = np.zeros((2, 1, dimension))
-    canary[0, 0] = spec.norm_bound
-    other[0, min(1, dimension - 1)] = spec.norm_bound if axes > 1 else 0.0
+    common[0] /= 2  # or the neighbours could be the same rows but for the order of their columns, and have one budget
+    canary, other = np.zeros((2, own, dimension))
+    canary[:, 0] = spec.norm_bound
+    other[:, min(1, dimension - 1)] = spec.norm_bound if axes > 1 else 0.0
     center = 0.0 if spec.public_mean is None else np.array(spec.public_mean)
-    beside = [canary] if spec.unit is PrivacyUnit.ROW_ADD_REMOVE else [canary, other]
+    beside = [canary] if spec.unit.is_add_remove else [canary, other]
     first, *second = (np.vstack([common, row]) + center for row in beside)
     return first, second[0] if second else common + center

@@ -7,6 +7,7 @@ matplotlib (the extra ``plots``), are drawn without its global state, and work i
 
 import math
 from os import PathLike
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -16,7 +17,8 @@ from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import check_whole
-from dpspca.common.statement import rounded_up
+
+from .findings import WITHIN_NOISE, bound_may_be_small, of_model, within_noise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,15 +29,7 @@ Destination: TypeAlias = str | PathLike[str]
 TOP: Final = 6
 """How many features of a component are named, unless told otherwise."""
 
-WITHIN_NOISE: Final = "within the noise"
-
 SHARES: Final = "\n(above each bar: its share of the total)"
-
-_NOISE_LIMIT: Final = 3
-"""Standard deviations of its noise that a variance has to reach before anything is said to be explained."""
-
-_FULL: Final = 0.9
-"""Share of the squared norm bound above which rows of the mean squared length have hardly any room left."""
 
 _DOTS_PER_INCH: Final = 150
 _BAR: Final = "#0072B2"  # the blue of Okabe and Ito's palette
@@ -43,6 +37,7 @@ _INK: Final = "#222222"
 _FAINT: Final = "#666666"
 _DIVERGING: Final = "RdBu_r"  # blue to red through white: told apart under every common colour blindness
 _WARNING: Final = "#B03A00"
+_FOOTER_LETTERS: Final = 88
 _MOST_PLACES: Final = 6
 _MOST_LETTERS: Final = 28
 _MOST_NUMBERED_BARS: Final = 12
@@ -62,23 +57,16 @@ def summary(model: Model, *, top: int = TOP) -> str:
     head = f"{_counted(len(facts['components']), 'component')}; {taking_part}."
     measure = _measure(model.statement.unit)
     told = [_component_text(component, measure) for component in facts["components"]]
-    parts = [head, *told, *remarks(facts), model.statement.text]
+    warning = [] if model.statement.releasable else [model.statement.headline]
+    parts = [*warning, head, *told, *remarks(facts), model.statement.text]
     return "\n\n".join(parts)
 
 
 def remarks(facts: dict[str, Any]) -> list[str]:
     """Say what has to be known to read the numbers of ``to_dict``."""
-    explained = [part for part in facts["components"] if part["explained_variance"] is not None]
-    drowned = any(part["within_noise"] for part in explained)
-    number = "a variance" if PrivacyUnit(facts["statement"]["unit"]).is_row else "an eigenvalue"
-    said = {
-        "± is one standard deviation of the noise added for privacy.": bool(explained),
-        f"{WITHIN_NOISE.capitalize()}: less than noise alone may give the largest of so many components. Such {number}"
-        ", and the component with it, may be nothing but noise.": drowned,
-        "Most rows were probably shortened: the norm bound may be too small. The mean squared length of a row, noise "
-        f"included, is above {_FULL:.0%} of the squared bound.": facts["norm_bound_may_be_small"],
-    }
-    return [sentence for sentence, holds in said.items() if holds]
+    explained = any(part["explained_variance"] is not None for part in facts["components"])
+    noise = ["± is one standard deviation of the noise added for privacy."] if explained else []
+    return [*noise, *facts["warnings"]]
 
 
 def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
@@ -86,10 +74,11 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
     check_whole("the number of features to name", top, least=1, most=2**31)
     statement = model.statement
     return {
+        "promise": statement.headline,  # first, with what stands against it
         "features": model.components.shape[1],
         "support_size": len(model.support),
         "support": model.support.tolist(),
-        "norm_bound_may_be_small": _bound_may_be_small(model),
+        "norm_bound_may_be_small": bound_may_be_small(model),
         "components": [_component(model, index, top) for index in range(len(model.components))],
         "price": {
             "epsilon": statement.epsilon,
@@ -99,6 +88,7 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
             "answers": statement.answers,
             "providers": statement.parties,
         },
+        "warnings": list(dict.fromkeys([*of_model(model), *statement.warnings])),
         "statement": statement.to_dict(),
     }
 
@@ -110,37 +100,12 @@ def _component(model: Model, index: int, top: int) -> dict[str, Any]:
         "explained_variance": _entry(model.explained_variance, index),
         "explained_variance_std": model.explained_variance_std,
         "explained_variance_ratio": _entry(model.explained_variance_ratio, index),
-        "within_noise": bool(_within_noise(model)[index]),
+        "within_noise": bool(within_noise(model)[index]),
         "support_size": int(np.count_nonzero(loadings)),
         "top_features": [
             _feature(model, int(place)) | {"loading": float(loadings[place])} for place in _top(loadings, top)
         ],
     }
-
-
-def _within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth values
-    """Tell which components explain too little to be told from the noise; where nothing was asked, none is marked.
-
-    Variances are eigenvalues of a k x k matrix. Noise alone gives the largest of them about sqrt(2k) standard
-    deviations (the edge of Wigner's semicircle), which is why the limit grows with k. For one component it is three.
-    """
-    count = len(model.components)
-    if model.explained_variance is None:
-        return np.zeros(count, dtype=bool)
-    limit = _NOISE_LIMIT + math.sqrt(2 * count) - math.sqrt(2)
-    # Eigenvalues of a symmetric matrix may lie below zero; then their size counts.
-    return np.abs(model.explained_variance) < limit * (model.explained_variance_std or 0.0)
-
-
-def _bound_may_be_small(model: Model) -> bool:
-    """Compare the mean squared length of the shortened rows, as far as the noise lets it be known, with its bound.
-
-    Each share is a variance over that total. It costs nothing: all of it was released.
-    """
-    variances, ratios, bound = model.explained_variance, model.explained_variance_ratio, model.statement.norm_bound
-    if variances is None or ratios is None or ratios[0] <= 0 or _within_noise(model)[0]:
-        return False
-    return bool(variances[0] > _FULL * bound**2 * ratios[0])
 
 
 def _entry(values: FloatArray | None, index: int) -> float | None:
@@ -217,8 +182,8 @@ def scree(model: Model, path: Destination) -> None:
     _draw_bars(axes, variances, noise)
     ratios = model.explained_variance_ratio if count <= _MOST_NUMBERED_BARS else None
     if ratios is not None:
-        _write_ratios(axes, variances + noise, ratios, _within_noise(model))
-    shares = "" if ratios is None or _within_noise(model).all() else SHARES
+        _write_ratios(axes, variances + noise, ratios, within_noise(model))
+    shares = "" if ratios is None or within_noise(model).all() else SHARES
     of_rows = model.statement.unit.is_row
     axes.set_ylabel(f"{'explained variance' if of_rows else 'eigenvalue'}{shares}", fontsize=10, color=_INK)
     shown = _thinned(count, 24)
@@ -273,7 +238,7 @@ def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, p
     axes.tick_params(length=0, labelsize=8, labelcolor=_INK)
     for side in axes.spines.values():
         side.set_visible(False)
-    starred = f" (*: {WITHIN_NOISE})" if _within_noise(model).any() else ""
+    starred = f" (*: {WITHIN_NOISE})" if within_noise(model).any() else ""
     axes.set_xlabel(f"component{starred}", fontsize=10, color=_INK)
     colour = _FAINT if model.statement.releasable else _WARNING
     canvas.figure.supxlabel(_footer(model), x=0.01, ha="left", fontsize=7.5, color=colour)
@@ -281,11 +246,8 @@ def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, p
 
 
 def _footer(model: Model) -> str:
-    """Say what was promised; on a repeatable run, first of all that it was not."""
-    statement = model.statement
-    warning = "" if statement.releasable else "NOT FOR RELEASE: noise from a fixed seed\n"
-    promise = f"({rounded_up(statement.epsilon)}, {rounded_up(statement.delta)})-differentially private"
-    return f"{warning}{promise}, unit: {statement.unit.value}"
+    """Say what was promised, what stands against it first; broken to the width of the narrowest plot."""
+    return fill(model.statement.headline, _FOOTER_LETTERS)
 
 
 def _draw_bars(axes: "Axes", variances: FloatArray, noise: float) -> None:
@@ -307,7 +269,7 @@ def _draw_bars(axes: "Axes", variances: FloatArray, noise: float) -> None:
 
 def _numbered(model: Model, shown: Any) -> list[str]:  # noqa: ANN401  # indices
     """Name components by number, starred where they may be noise."""
-    drowned = _within_noise(model)
+    drowned = within_noise(model)
     return [f"{index + 1}{'*' if drowned[index] else ''}" for index in shown]
 
 

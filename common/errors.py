@@ -73,3 +73,10 @@ class MissingExtraError(DpspcaError, ImportError):
     """A feature needs packages that the light installation leaves out."""
 
     code = "missing-extra"
+
+
+class DpspcaWarning(UserWarning):
+    """A result, or a job, of which something has to be known before it is relied on.
+
+    It follows from the job and from what was released for it, never from a row.
+    """

@@ -5,9 +5,9 @@ anything.
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import zip_longest
 from typing import Any, Final, Self
 
 import numpy as np
@@ -18,9 +18,13 @@ from .arrays import MATRIX, FloatArray, column_names
 from .errors import CorruptModelError, InvalidDataError
 from .privacy.units import PrivacyUnit
 from .spec import Accounting, Centering
-from .statement import PrivacyStatement
+from .statement import NOT_FOR_RELEASE, PrivacyStatement
 
-FORMAT: Final = "dpspca-model-1"
+FORMAT: Final = "dpspca-model-2"
+BEFORE: Final = "dpspca-model-1"
+"""What version 0.1.0 wrote: journals hold such models. It said in one word whether a result may be released."""
+MOST_NAMED: Final = 5
+"""Columns that an error names."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,25 +62,34 @@ class Model:
         """Indices of the features that take part in any component."""
         return np.flatnonzero(self.components.any(axis=0))
 
-    def transform(self, rows: Any) -> FloatArray:  # noqa: ANN401  # dense or sparse
-        """Project rows (dense or sparse) onto the components. The scores are those rows' own, without protection."""
-        self.check_columns(column_names(rows))
+    def transform(self, rows: Any, *, by_position: bool = False) -> FloatArray:  # noqa: ANN401  # dense or sparse
+        """Project rows (dense or sparse) onto the components. The scores are those rows' own, without protection.
+
+        The columns of a data frame are matched to the features by name. An array has no names: its columns are taken
+        in the order of the features. ``by_position`` does so whatever the columns are called.
+        """
+        order = None if by_position else self.order_of(column_names(rows))
         rows = _numbers(rows)
         self._check_width(rows.shape[1], self.components.shape[1], "features")
-        scores = rows @ self.components.T
+        scores = (rows if order is None else rows[:, order]) @ self.components.T
         dense = np.asarray(scores.toarray() if isinstance(scores, scipy.sparse.csr_array) else scores)
         return dense if self.mean is None else dense - self.mean @ self.components.T
 
-    def check_columns(self, names: Sequence[str] | None) -> None:
-        """Refuse columns that bear other names than the features, or stand in another order; either may have none."""
-        for place, (column, feature) in enumerate(zip_longest(names or (), self.feature_names or ()), start=1):
-            if names and self.feature_names and column != feature:
-                had, wanted = ("none" if each is None else f"{each!r:.60}" for each in (column, feature))
-                raise InvalidDataError(
-                    f"The rows' columns are not the model's features: column {place} is {had}, and feature {place} is "
-                    f"{wanted}.",
-                    "Give the columns of all features, in the model's order, and no others.",
-                )
+    def order_of(self, names: Sequence[str] | None) -> NDArray[np.intp] | None:
+        """Say at which place each feature stands among columns of these names; None: they stand in their order.
+
+        Columns without names are taken as they stand. Each feature needs one column, and each column a feature.
+        """
+        if names is None:
+            return None
+        if self.feature_names is None:
+            raise InvalidDataError(
+                f"The rows' columns have names ({_few(names)}), and the model's features have none: which column is "
+                "which feature cannot be told.",
+                "Take the columns by position if they stand as in the rows that the model was made from: give an array "
+                "or by_position=True; on the command line, --by-position.",
+            )
+        return order_of(names, self.feature_names)
 
     def inverse_transform(self, scores: FloatArray) -> FloatArray:
         """Map scores back to rows of features."""
@@ -87,7 +100,8 @@ class Model:
 
     def __repr__(self) -> str:
         k, d = self.components.shape
-        return f"<Model: {k} components over {d} features, {len(self.support)} in the support>"
+        whole = f"Model: {k} components over {d} features, {len(self.support)} in the support"
+        return f"<{whole}>" if self.statement.releasable else f"<{NOT_FOR_RELEASE}. {whole}>"
 
     def to_bytes(self) -> bytes:
         """Write the model in its own form."""
@@ -108,11 +122,12 @@ class Model:
         line, _, body = stored.partition(b"\n")
         try:
             header = json.loads(line)
-            if header["format"] != FORMAT:
+            if header["format"] not in {FORMAT, BEFORE}:
                 raise _corrupt(f"The format is {header['format']!r}, not {FORMAT!r}.")
+            stated = header["statement"] if header["format"] == FORMAT else _in_two_words(header["statement"])
             names = header["feature_names"]
             return cls(
-                statement=_statement(header["statement"]),
+                statement=_statement(stated),
                 explained_variance_std=header["explained_variance_std"],
                 feature_names=None if names is None else tuple(names),
                 **_arrays(header["shapes"], body),
@@ -137,16 +152,28 @@ def fix_signs(components: FloatArray) -> FloatArray:
     return components * np.where(signs == 0, 1.0, signs)[:, None] + 0.0  # no negative zeros
 
 
+def _in_two_words(before: dict[str, Any]) -> dict[str, Any]:
+    """Read a statement of version 0.1.0. Only a Markov chain's caveat began with words that it is not for release."""
+    kept = {name: value for name, value in before.items() if name != "releasable"}
+    return kept | {
+        "fresh_noise": before["releasable"],
+        "proven": not before.get("caveat", "").startswith(NOT_FOR_RELEASE),
+    }
+
+
 def _statement(raw: dict[str, Any]) -> PrivacyStatement:
     kinds = {"unit": PrivacyUnit, "accounting": Accounting, "centering": Centering}
-    made = PrivacyStatement(**raw | {name: kind(raw[name]) for name, kind in kinds.items()})
+    told = tuple(raw.get("warnings", ()))
+    made = PrivacyStatement(**raw | {name: kind(raw[name]) for name, kind in kinds.items()} | {"warnings": told})
     numbers = (made.epsilon, made.delta, made.mu, made.exact_epsilon, made.norm_bound, made.mean_bound or 0.0)
     if not all(isinstance(number, float) for number in numbers):
         raise _corrupt("A number of the privacy statement is none.")
     if not all(isinstance(count, int) for count in (made.parties, made.answers, made.rows_per_person)):
         raise _corrupt("A count of the privacy statement is none.")
-    if not isinstance(made.caveat, str):
-        raise _corrupt("The privacy statement's caveat is no text.")
+    if not all(isinstance(fact, bool) for fact in (made.fresh_noise, made.proven, made.federated, made.gaussian)):
+        raise _corrupt("A fact of the privacy statement is neither true nor false.")
+    if not all(isinstance(sentence, str) for sentence in (made.caveat, *made.warnings)):
+        raise _corrupt("The privacy statement's caveat, or one of its warnings, is no text.")
     return made
 
 
@@ -157,6 +184,31 @@ def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
     if table.ndim != MATRIX or table.dtype.kind not in "fiub" or not np.isfinite(values).all():
         raise InvalidDataError("This is no table of finite numbers.", "Give rows and columns of finite numbers.")
     return table
+
+
+def order_of(columns: Sequence[str], features: Sequence[str]) -> NDArray[np.intp] | None:
+    """Say at which place among the columns each feature stands; None where they stand in the same order."""
+    places = {name: place for place, name in enumerate(columns)}
+    times = Counter(columns)
+    wrong = {
+        "missing": [name for name in features if name not in places],
+        "no feature of the model": sorted(set(columns) - set(features)),
+        "there more than once": [name for name in places if times[name] > 1],
+    }
+    said = "; ".join(f"{what}: {_few(names)}" for what, names in wrong.items() if names)
+    if said:
+        raise InvalidDataError(
+            f"The rows' columns are not the model's features. {said}.",
+            "Give each feature's column once, in any order, and no other columns.",
+        )
+    order = np.array([places[name] for name in features], dtype=np.intp)
+    return None if np.array_equal(order, np.arange(len(order))) else order
+
+
+def _few(names: Sequence[str]) -> str:
+    """Name the first of many."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(f"{name!r:.60}" for name in names[:MOST_NAMED]) + more
 
 
 def _two(shape: tuple[int, ...]) -> tuple[int, int]:

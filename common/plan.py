@@ -7,17 +7,19 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
 from typing import Final, TypeAlias
 
 from .errors import BudgetExceededError, InvalidParameterError
-from .privacy.accountant import Filter, calibrated_scale, calibrated_std, compose, usable_mu
-from .privacy.calibrate import MIN_EPSILON, published_noise_multiplier
-from .privacy.costs import cost_units, slack_units
-from .privacy.events import Event, GaussianEvent, LaplaceEvent, ParallelEvent
+from .privacy.accountant import SLACK_SHARE, Filter, PrivacyLoss, calibrated_scale, calibrated_std, compose, usable_mu
+from .privacy.calibrate import MIN_EPSILON, published_noise_multiplier, rounded_up
+from .privacy.calibrate import round_up as float_above
+from .privacy.costs import Mixture, cost_units, slack_units
+from .privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent
 from .privacy.lattice import MAX_SCALE, MAX_STD
 from .privacy.noise import DRAW_SLACK, lattice_std
 from .privacy.units import PrivacyUnit
-from .question import Extent, RowQuery
+from .question import Extent, RowQuery, round_up
 from .spec import MAX_QUESTIONS, Accounting, JobSpec, check
 
 
@@ -181,8 +183,10 @@ def _require_covered(spec: JobSpec, cost: tuple[Event, ...]) -> None:
     A plan is fixed before the first answer, events and all; so the report of ``compose`` is a guarantee for it.
     """
     epsilon, delta = spec.budget.epsilon, spec.budget.delta
+    gaussian = all(isinstance(event, GaussianEvent) for event in cost)
+    _require_delta(cost, epsilon, delta, SLACK_SHARE if gaussian else Fraction(1))
     remedy = "Use exact accounting, a smaller epsilon, a larger delta or fewer rounds."
-    if all(isinstance(event, GaussianEvent) for event in cost):
+    if gaussian:
         try:
             Filter.for_budget(epsilon, delta).admit(cost)
         except BudgetExceededError as problem:
@@ -194,6 +198,23 @@ def _require_covered(spec: JobSpec, cost: tuple[Event, ...]) -> None:
         f"This job's plan costs more than its budget: at epsilon {epsilon:g} it needs a delta of {needed:.3g}, where "
         f"{delta:.3g} is given.",
         remedy,
+    )
+
+
+def _require_delta(cost: tuple[Event, ...], epsilon: float, delta: float, share: Fraction) -> None:
+    """Refuse a delta that does not pay for how far draws are from their ideal, whatever their width.
+
+    ``share`` is the part of delta that is kept for it. A mechanism's own delta is no such distance.
+    """
+    implemented = [replace(event, delta=0.0) if isinstance(event, ApproximateEvent) else event for event in cost]
+    loss = PrivacyLoss((Mixture(slack_units=slack_units(implemented)),))
+    least = float_above(Fraction(loss.least_delta(epsilon)) / share)
+    check(
+        delta >= least,
+        f"This job's plan costs more than its budget: its random draws, as implemented, are up to "
+        f"{rounded_up(loss.slack, 3)} from the ideal ones. At epsilon {epsilon:g} that takes a delta of "
+        f"{rounded_up(least, 3)}, where {delta:g} is given.",
+        f"Give a delta of {rounded_up(least, 3)} or more, or a smaller epsilon.",
     )
 
 
@@ -257,25 +278,38 @@ def _step(spec: JobSpec, intent: Intent, published: Published | None) -> Step:
     check(
         spec.rows_per_person == 1 or not priced_singly,
         f"What {spec.algorithm} asks has a price for one row of a person, and none for {spec.rows_per_person}.",
-        "Choose an algorithm that adds noise to sums of rows.",
+        "Choose an algorithm that adds noise to sums of rows"
+        f"{', or use one row of each person (rows_per_person = 1)' if spec.unit.is_person else ''}.",
     )
     check(
         not intent.extent.blocks or spec.unit is PrivacyUnit.ROW_REPLACE_ONE,
-        f"Blocks of rows are priced for the unit {PrivacyUnit.ROW_REPLACE_ONE} alone: a row that is added or removed "
-        "would shift others into another block.",
-        f"Choose {PrivacyUnit.ROW_REPLACE_ONE}.",
+        f"Blocks of rows are priced for the unit {PrivacyUnit.ROW_REPLACE_ONE} alone: {_why_no_blocks(spec)}.",
+        f"Choose {PrivacyUnit.ROW_REPLACE_ONE}, or an algorithm that asks about all rows.",
     )
     if intent.event:
         return Step(intent.name, intent.question, intent.extent, intent.event)
-    if intent.question.lattice_sensitivity(spec.unit, intent.extent) == 0:
+    if _moves(spec, intent) == 0:
         return Step(intent.name, intent.question, intent.extent, None)
     event = _laplace(spec, intent, published) if intent.noise is Noise.LAPLACE else _gaussian(spec, intent, published)
     return Step(intent.name, intent.question, intent.extent, event)
 
 
+def _why_no_blocks(spec: JobSpec) -> str:
+    """Say why rounds on blocks of rows do not compose in parallel for a unit."""
+    if spec.unit.is_person:
+        return "a person may have rows in several blocks, and other rows of theirs would shift those of others"
+    return "a row that is added or removed would shift others into another block"
+
+
+def _moves(spec: JobSpec, intent: Intent, *, l1: bool = False) -> float:
+    """Bound how far all rows of one person, or those that the job protects together, move the integer answer."""
+    question, times = intent.question, intent.question.times(spec.unit, spec.rows_per_person)
+    one = (question.lattice_l1_sensitivity if l1 else question.lattice_sensitivity)(spec.unit, intent.extent)
+    return round_up(times * one) if times > 1 and one else times * one
+
+
 def _gaussian(spec: JobSpec, intent: Intent, published: Published | None) -> GaussianEvent:
-    # A person's rows move a sum one after the other, each no further than one row does.
-    sensitivity = spec.rows_per_person * intent.question.lattice_sensitivity(spec.unit, intent.extent)
+    sensitivity = _moves(spec, intent)
     if spec.accounting is Accounting.PUBLISHED and published:
         std = published(spec, intent) * _per_unit(spec, intent)
     else:
@@ -286,7 +320,7 @@ def _gaussian(spec: JobSpec, intent: Intent, published: Published | None) -> Gau
 
 
 def _laplace(spec: JobSpec, intent: Intent, published: Published | None) -> LaplaceEvent:
-    sensitivity = spec.rows_per_person * intent.question.lattice_l1_sensitivity(spec.unit, intent.extent)
+    sensitivity = _moves(spec, intent, l1=True)
     if spec.accounting is Accounting.PUBLISHED and published:
         scale = published(spec, intent) * _per_unit(spec, intent)
     else:
@@ -301,7 +335,7 @@ def _per_unit(spec: JobSpec, intent: Intent) -> float:
     Nor do they know of persons with several rows, whose price is that of rows as many times as long.
     """
     exact = intent.question.sensitivity_of(spec.unit, intent.extent)
-    return spec.rows_per_person * intent.question.lattice_sensitivity(spec.unit, intent.extent) / exact
+    return _moves(spec, intent) / exact
 
 
 def _slack(intent: Intent) -> float:

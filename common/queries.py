@@ -29,7 +29,9 @@ from .question import Extent, RowQuery, RowSparse, SecondMomentQuery, check_unit
 class Count(RowQuery):
     """How many rows there are.
 
-    Adding or removing a row moves it by one. Under replace-one the number of rows is public by definition.
+    Adding or removing a row moves it by one. Where a row is replaced by another, the number of rows is public by
+    definition. Where a person's rows are, it is not: of m rows at most, one is left at least, so the number moves by
+    m - 1. With one row a person it is the number of persons, and public.
     """
 
     kind = "count"
@@ -45,7 +47,12 @@ class Count(RowQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return 1.0 if unit == PrivacyUnit.ROW_ADD_REMOVE else 0.0
+        return 0.0 if unit is PrivacyUnit.ROW_REPLACE_ONE else 1.0
+
+    @classmethod
+    def times(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
+        """Count the rows by which a person's may be more or fewer."""
+        return rows_per_person - 1 if unit is PrivacyUnit.PERSON_REPLACE_ONE else rows_per_person
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
@@ -60,7 +67,7 @@ class Count(RowQuery):
 class CountAbove(Count):
     """How many rows have a norm above a public threshold: of the row (power 1) or of its squared entries (power 2).
 
-    One row changes the count by at most one, replaced or removed.
+    One row changes the count by at most one, replaced or removed; m rows of a person by m, as all of them may be above.
     """
 
     kind = "count-above"
@@ -77,6 +84,10 @@ class CountAbove(Count):
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
         return 1.0
+
+    @classmethod
+    def times(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
+        return rows_per_person
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +111,7 @@ class ColumnSums(RowQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return 1.0 if unit == PrivacyUnit.ROW_ADD_REMOVE else 2.0
+        return 1.0 if unit.is_add_remove else 2.0
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:

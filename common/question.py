@@ -166,6 +166,16 @@ class RowQuery(Query):
         entries = math.prod(cls.answer_shape(extent))
         return round_up(cls.lattice_sensitivity(unit, extent) * math.sqrt(entries))
 
+    @classmethod
+    def times(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
+        """Say how many times as far as by one row the answer moves by all rows of one person, who has so many at most.
+
+        Rows move a sum one after the other. Where a person's rows are replaced by fewer, some are replaced and the
+        rest are removed, and no sum moves further by a removal than by a replacement; ``Count`` says more of itself.
+        It is sharp: a person's rows may all be equal.
+        """
+        return rows_per_person
+
     def movement(self, unit: PrivacyUnit, *, l1: bool) -> float:
         """Bound the movement of the integer answer to this very question: never above what its extent says."""
         bound = self.lattice_l1_sensitivity if l1 else self.lattice_sensitivity
@@ -205,7 +215,7 @@ def quadratic(question: type[RowQuery], unit: PrivacyUnit) -> float:
     sum by at most sqrt(2). The same holds for their images under a map of norm at most one.
     """
     check_unit(question, unit)
-    return 1.0 if unit == PrivacyUnit.ROW_ADD_REMOVE else round_up(math.sqrt(2))
+    return 1.0 if unit.is_add_remove else round_up(math.sqrt(2))
 
 
 def round_up(value: float) -> float:

@@ -48,9 +48,12 @@ class SketchQuery(RowQuery):
 
     Unless it says otherwise it is free: it tells of random numbers, or of what a private sketch was made into. Its
     content is ``body``, whose length follows from the extent.
+
+    How many rows there are must be public, for each has noise of its own. With one row of each person it is; which of
+    somebody's rows that is may exchange the places of rows, and what is answered does not depend on their order.
     """
 
-    units = frozenset({PrivacyUnit.ROW_REPLACE_ONE})
+    units = frozenset({PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.PERSON_REPLACE_ONE})
     is_private: ClassVar[bool] = True
     is_repeatable: ClassVar[bool] = False
 

@@ -8,9 +8,10 @@ share, so that neither has to take the other's word.
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import StrEnum
 from hashlib import sha256
+from itertools import zip_longest
 from typing import Any, Final, NoReturn, Self, TypeAlias
 
 import numpy as np
@@ -139,7 +140,20 @@ class Schema:
     @classmethod
     def of(cls, columns: int | Sequence[str]) -> Self:
         """Make a schema from a number of columns or from their names."""
-        return cls(int(columns)) if isinstance(columns, int | np.integer) else cls(len(columns), tuple(columns))
+        if isinstance(columns, int | np.integer):
+            return cls(int(columns))
+        schema = cls(len(columns), tuple(columns))
+        schema.require_named()
+        return schema
+
+    def require_named(self) -> None:
+        """Refuse a column whose name is empty. This is asked of what is new: jobs on a disk are read as they are."""
+        empty = [number for number, name in enumerate(self.names or (), 1) if not name.strip()]
+        check(
+            not empty,
+            f"Column {empty[0] if empty else 0} of {self.dimension} has an empty name.",
+            "Give it a name, or remove it: some programs write a column of row numbers without one.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +161,8 @@ class JobSpec:
     """One job. ``options`` belong to the algorithm, which refuses those it does not know.
 
     ``rows_per_person`` is how many rows of one person are protected together, at each provider: they may move an
-    answer as many times as far, and noise is sized for that.
+    answer as many times as far, and noise is sized for that. Where the unit is a person, a provider uses no more than
+    so many rows of each. Where it is a row, all rows are used, and that nobody has more is its steward's word.
     ``minimum_parties`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
     and when it gives up; in one process all providers always answer.
     """
@@ -229,6 +244,20 @@ class JobSpec:
         budget = _known(Budget, known.pop("budget", None), "the budget")
         return cls(schema=Schema(**schema), budget=Budget(**budget), **known)
 
+    def with_names(self, offered: Mapping[str, Sequence[str] | None]) -> Self:
+        """Give the job with the names of the columns that whoever holds the rows knows; by holder.
+
+        Answers are added up column by column, so two orders of names, the job's own included, are refused.
+        """
+        known = {"the job": self.schema.names} | dict(offered)
+        named = [(holder, tuple(names)) for holder, names in known.items() if names]
+        if not named:
+            return self
+        first, names = named[0]
+        for holder, others in named[1:]:
+            _check_same_names(first, names, holder, others)
+        return self if self.schema.names else replace(self, schema=Schema(self.schema.dimension, names))
+
     def digest(self) -> str:
         """Name this job's content."""
         return sha256(self.to_json().encode()).hexdigest()
@@ -275,6 +304,16 @@ def choice(kind: Any, name: str, value: object) -> Any:  # noqa: ANN401  # any e
     except ValueError:
         known = ", ".join(member.value for member in kind)
         raise InvalidParameterError(f"{name} is {value!r}.", f"Choose one of: {known}.") from None
+
+
+def _check_same_names(first: str, names: Sequence[str], other: str, others: Sequence[str]) -> None:
+    """Refuse columns that two holders call differently, or have in another order; say where the first difference is."""
+    for place, (one, two) in enumerate(zip_longest(names, others), start=1):
+        check(
+            one == two,
+            f"The names of the columns differ: column {place} is {one!r:.60} for {first}, and {two!r:.60} for {other}.",
+            "Have all use the same names in the same order; or leave the names out of the job, or ask other providers.",
+        )
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

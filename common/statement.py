@@ -1,18 +1,27 @@
 """The privacy statement: what was promised to whom, at what price, under which assumptions, in words and in numbers."""
 
 from dataclasses import asdict, dataclass
-from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Final, Self
 
 from .plan import Step, events
 from .privacy.accountant import compose
+from .privacy.calibrate import rounded_up
 from .privacy.units import PrivacyUnit
 from .spec import Accounting, Centering, JobSpec
 
-REPEATABLE = (
-    "NOT FOR RELEASE. This run's noise came from a fixed seed, so that it can be repeated. Whoever knows or guesses "
+__all__ = ["LARGE_DELTA", "PrivacyStatement", "rounded_up"]
+
+NOT_FOR_RELEASE: Final = "NOT FOR RELEASE"
+
+REPEATABLE: Final = (
+    f"{NOT_FOR_RELEASE}. This run's noise came from a fixed seed, so that it can be repeated. Whoever knows or guesses "
     "the seed can subtract the noise. What follows would hold for a run with fresh noise; for this one it does not, "
     "and its results must not leave the house."
+)
+
+UNPROVEN: Final = (
+    f"{NOT_FOR_RELEASE}. Part of what this job asked has no proof of its price. What follows holds only under the "
+    "condition that is named next, and nobody can check whether it held."
 )
 
 TRUST = (
@@ -46,6 +55,13 @@ SEVERAL_ROWS = (
     "everybody when further jobs are run on the same rows, for the prices of jobs add up."
 )
 
+OF_PERSONS: Final = (
+    "A person's rows are those that a provider's own list says are theirs. Of each person a provider used at most {0}, "
+    "chosen from that person's rows alone, and noise was sized for all of these together. Somebody at several "
+    "providers, or under several names at one, is protected correspondingly less; so is everybody when further jobs "
+    "are run on the same rows, for the prices of jobs add up."
+)
+
 OF_A_MATRIX: Final = {
     PrivacyUnit.ENTRY: (
         "The unit is an entry: one edge of a graph, say, and not somebody with all of theirs. Somebody whom several "
@@ -55,9 +71,18 @@ OF_A_MATRIX: Final = {
     PrivacyUnit.SPECTRAL: (
         "The unit is a change of the matrix that is small in spectral norm. Somebody is protected if leaving them out "
         "changes it by no more than the bound, and correspondingly less if by more; so is everybody when further jobs "
-        "are run on the same matrix, for the prices of jobs add up."
+        "are run on the same matrix, for the prices of jobs add up. Whether any entry is larger than sums can hold "
+        "(thousands of times the least bound that a job may have) is decided once for each matrix, and is public: both "
+        "matrices that are compared here pass, or neither does."
     ),
 }
+
+TIMES: Final = (
+    "What answers say is covered here, and not when they came. Making an answer takes longer the more rows there are, "
+    "and how many there are is what this unit keeps secret. Each provider sent its answers at set intervals, unless "
+    "its policy says otherwise, so that the time of one answer tells next to nothing about one row. The times of all "
+    "answers together may still tell whoever carried them about how many rows there are."
+)
 
 LARGE_DELTA: Final = 1e-3
 
@@ -85,19 +110,25 @@ class PrivacyStatement:
     centering: Centering
     parties: int
     answers: int
-    releasable: bool
+    fresh_noise: bool
+    """Whether the noise came from randomness that nobody can repeat."""
+    proven: bool
+    """Whether the price of every step holds whatever happens (``RowQuery.is_proven``)."""
     federated: bool
     gaussian: bool = True
     rows_per_person: int = 1
     caveat: str = ""
+    warnings: tuple[str, ...] = ()
+    """What has to be known of this very result before it is relied on, a sentence each; ``client/findings.py``."""
 
     @classmethod
     def of(
-        cls, spec: JobSpec, steps: tuple[Step, ...], *, parties: int, releasable: bool = False, federated: bool = False
+        cls, spec: JobSpec, steps: tuple[Step, ...], *, parties: int, fresh_noise: bool = False, federated: bool = False
     ) -> Self:
         """Work the statement out from the plan alone, as anybody with the spec can.
 
         Whether the noise was fresh, and where the rows were, only the caller knows; unsaid, the worse is assumed.
+        Whether every step is proven is never up to the caller.
         """
         loss = compose(events(steps))
         return cls(
@@ -112,7 +143,8 @@ class PrivacyStatement:
             centering=spec.centering,
             parties=parties,
             answers=len(steps),
-            releasable=releasable,
+            fresh_noise=fresh_noise,
+            proven=all(step.question.is_proven for step in steps),
             federated=federated,
             gaussian=loss.is_gaussian,
             rows_per_person=spec.rows_per_person,
@@ -120,22 +152,45 @@ class PrivacyStatement:
         )
 
     @property
+    def releasable(self) -> bool:
+        """Whether the promise holds as it stands: every step is proven, and the noise was fresh."""
+        return self.fresh_noise and self.proven
+
+    @property
+    def headline(self) -> str:
+        """Say in a line what is promised; what stands against it comes first."""
+        reasons = [
+            *([] if self.fresh_noise else ["the noise came from a fixed seed"]),
+            *([] if self.proven else ["the price of its mechanism is not proven"]),
+        ]
+        promise = f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})-differentially private, unit: {self.unit}"
+        if reasons:
+            return f"{NOT_FOR_RELEASE}: {', and '.join(reasons)}; not shown to be {promise}"
+        return f"With a caveat that the statement names: {promise}" if self.caveat else promise
+
+    def __repr__(self) -> str:
+        return f"<PrivacyStatement: {self.headline}>"
+
+    @property
     def text(self) -> str:
-        """Say it so that a lawyer can read it."""
+        """Say it so that a lawyer can read it: whatever the promise depends on stands before the promise."""
         paragraphs = [
-            None if self.releasable else REPEATABLE,
-            self._promise(),
+            None if self.fresh_noise else REPEATABLE,
+            None if self.proven else UNPROVEN,
             self.caveat,
+            self._promise(),
             self._who(),
             self._bounds(),
             self._price(),
             self._trust(),
+            TIMES if self.federated and self.unit.is_add_remove else None,
         ]
         return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
     def to_dict(self) -> dict[str, Any]:
         """Give every number, and the text, as plain values."""
-        return asdict(self) | {"text": self.text}
+        told = {"releasable": self.releasable, "headline": self.headline, "text": self.text}
+        return asdict(self) | {"warnings": list(self.warnings)} | told
 
     def _promise(self) -> str:
         epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta)
@@ -147,28 +202,38 @@ class PrivacyStatement:
         change = {
             PrivacyUnit.ROW_ADD_REMOVE: "one row been left out, or one more been there",
             PrivacyUnit.ROW_REPLACE_ONE: "one row been different",
+            PrivacyUnit.PERSON_ADD_REMOVE: "one person been left out with all their rows, or one more been there",
+            PrivacyUnit.PERSON_REPLACE_ONE: "all rows of one person been different, and more or fewer",
             PrivacyUnit.ENTRY: f"one entry been different, by {self.norm_bound} at most",
             PrivacyUnit.SPECTRAL: f"the matrix been different, by {self.norm_bound} in spectral norm at most",
         }[self.unit]
+        what = "This result is" if self.releasable else "Only under these conditions is this result"
         return (
-            f"This result is ({epsilon}, {delta})-differentially private. Whatever anyone may conclude from it, they "
+            f"{what} ({epsilon}, {delta})-differentially private. Whatever anyone may conclude from it, they "
             f"would have concluded almost as likely had {change}: every probability changes by a factor "
             f"of at most e^{epsilon}, apart from an additional {delta}.{large}"
         )
 
     def _who(self) -> str:
+        counted = "persons" if self.unit.is_person else "rows"
         counts = (
-            " This applies to each provider's number of rows."
-            if self.parties > 1 and self.unit == PrivacyUnit.ROW_REPLACE_ONE
+            f" This applies to each provider's number of {counted}."
+            if self.parties > 1 and self.unit.is_replace_one
             else ""
         )
-        one = OF_A_MATRIX.get(self.unit, ADDING_UP)
-        limits = one if self.rows_per_person == 1 else SEVERAL_ROWS.format(self.rows_per_person, self._change_of_rows)
-        return f"Who is protected: {self.unit.neighbours}{counts} {limits}"
+        return f"Who is protected: {self.unit.neighbours}{counts} {self._limits()}"
+
+    def _limits(self) -> str:
+        """Say whom this protects less, and how many rows of one person were thought of."""
+        if self.unit.is_person:
+            return OF_PERSONS.format(_rows(self.rows_per_person))
+        if self.rows_per_person > 1:
+            return SEVERAL_ROWS.format(self.rows_per_person, self._change_of_rows)
+        return OF_A_MATRIX.get(self.unit, ADDING_UP)
 
     @property
     def _change_of_rows(self) -> str:
-        return "left out" if self.unit is PrivacyUnit.ROW_ADD_REMOVE else "different"
+        return "left out" if self.unit.is_add_remove else "different"
 
     def _trust(self) -> str:
         """Say who had to be trusted: with rows, or with a share of a matrix."""
@@ -214,7 +279,5 @@ class PrivacyStatement:
         )
 
 
-def rounded_up(value: float, digits: int = 6) -> str:
-    """Write a number of privacy in a few digits, never less than it is."""
-    raised = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
-    return f"{float(raised):.{digits}g}"
+def _rows(count: int) -> str:
+    return "one row" if count == 1 else f"{count} rows"

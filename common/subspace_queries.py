@@ -8,7 +8,8 @@ the sum.
 There is a question for each unit, for what the unit is decides three things that a provider must not take from whoever
 asks: how far the mechanism's noise has to reach, what its price means, and whether the answer may carry a weight.
 Under replace-one the number n of rows is public by definition and the answer is n U U^T, so that a large provider
-counts for more in the sum. Under add/remove it is not public, and every provider counts as much as any other.
+counts for more in the sum. Under add/remove it is not public, and every provider counts as much as any other. For the
+units of persons the same holds of one row of each, and a plan refuses more (``plan.price``).
 
 No sensitivity is stated: the answer can move from anywhere to anywhere. What it costs is its event, which the plan
 names and the provider's own code keeps (``dpspca.provider.mechanisms`` says by which theorem).
@@ -36,13 +37,15 @@ class SubspaceQuery(ColumnsQuery):
     What is said here of add/remove is said of replace-one by the subclasses named ``Weighted...``.
     """
 
-    units = frozenset({PrivacyUnit.ROW_ADD_REMOVE})
+    units = frozenset({PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.PERSON_ADD_REMOVE})
     is_private: ClassVar[bool] = True
     caveat: ClassVar[str] = (
-        "The promise for the subspace is one about real numbers; the computer's are rounded, by about one part in "
-        "1e16, and what is drawn ends where it would go on with about that probability."
+        "The theorem behind the promise for the subspace is one about real numbers, and a computer rounds them. The "
+        "promise allows for that: integer noise hides what was rounded, and a 256th of epsilon and less than 1e-41 of "
+        "probability are set aside for it. It rests on the published error bounds of the linear-algebra library."
     )
-    unit: ClassVar[PrivacyUnit] = PrivacyUnit.ROW_ADD_REMOVE
+    replaces: ClassVar[bool] = False
+    """Whether neighbours have another row in the place of one, and not one row fewer."""
     columns: int = 1
 
     def __post_init__(self) -> None:
@@ -74,19 +77,19 @@ class SubspaceQuery(ColumnsQuery):
     @property
     def step(self) -> int:
         """How far apart neighbours are, in rows: a replacement is a removal and an addition."""
-        return 2 if self.unit is PrivacyUnit.ROW_REPLACE_ONE else 1
+        return 2 if self.replaces else 1
 
     @property
     def weighted(self) -> bool:
         """Whether the answer is multiplied by the number of rows, which then is public."""
-        return self.unit is PrivacyUnit.ROW_REPLACE_ONE
+        return self.replaces
 
 
 class _ReplaceOne:
     """What replace-one changes."""
 
-    units = frozenset({PrivacyUnit.ROW_REPLACE_ONE})
-    unit: ClassVar[PrivacyUnit] = PrivacyUnit.ROW_REPLACE_ONE
+    units = frozenset({PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.PERSON_REPLACE_ONE})
+    replaces: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +158,8 @@ class WalkedSubspace(SubspaceQuery):
     )
     is_proven = False
     caveat = (
-        "NOT FOR RELEASE. The subspace was drawn by a Markov chain. What is promised here holds only if the chain had "
-        "converged, and nothing can tell whether it had."
+        "The subspace was drawn by a Markov chain. What is promised here holds only if the chain had converged, and "
+        "nothing can tell whether it had: such results are not for release."
     )
 
 

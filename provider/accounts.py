@@ -8,7 +8,7 @@ from dpspca.common.errors import BudgetExceededError, DpspcaError
 from dpspca.common.plan import Price
 from dpspca.common.privacy.accountant import Filter
 
-from .entries import Opening
+from .entries import Fact, Opening
 from .gate import Standing
 
 
@@ -67,6 +67,8 @@ class Job:
     """Its own, its analyst's and its data set's."""
     questions: list[Question] = field(default_factory=list)
     state: str | None = None
+    unwritten: tuple[Fact, ...] = ()
+    """What is to be recorded of it with its first question; nothing once it is."""
 
     @property
     def account(self) -> Account:

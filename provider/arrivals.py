@@ -24,9 +24,11 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dpspca.common.errors import RefusedError
+from dpspca.common.transport.logged import THE_COORDINATOR, about
 
 from .counting import Read, Tally
 from .preparation import CheckedRows
+from .schedule import in_a_thread_for_rows
 from .sources import read_arriving
 
 PAUSE: Final = 1.0
@@ -46,7 +48,7 @@ class Arrivals(Tally):
         super().__init__(name, folder, read=read)
         self._pause = pause
         self._wanted: list[int] = []
-        self._checks = _Shared(partial(asyncio.to_thread, self._goes_well, self.check))
+        self._checks = _Shared(partial(self._went_well, self.check))
         self._looks = _Shared(self._look)
 
     async def until(self, rows: int, still: Callable[[], None]) -> None:
@@ -59,7 +61,7 @@ class Arrivals(Tally):
         with self._wanting(rows):
             while not self._has(rows, well=well):
                 if looks == 0:
-                    _log.info("A question waits for rows of '%s'.", self._name)
+                    _log.info("A question waits for rows of '%s'.", self._name, extra=about(THE_COORDINATOR))
                 if looks % LOOKS_A_JUDGEMENT == 0:
                     still()
                 well, looks = await self._looks.join(), looks + 1
@@ -80,10 +82,13 @@ class Arrivals(Tally):
     async def _look(self) -> bool:
         """Count one file if anybody needs it, and pause where there is none; tell whether all went well."""
         before = self.files
-        well = await asyncio.to_thread(self._goes_well, partial(self.more, max(self._wanted, default=0)))
+        well = await self._went_well(partial(self.more, max(self._wanted, default=0)))
         if self.files == before:
             await asyncio.sleep(self._pause)
         return well
+
+    async def _went_well(self, look: Callable[[], None]) -> bool:
+        return await in_a_thread_for_rows(self._goes_well, look)
 
     def _goes_well(self, look: Callable[[], None]) -> bool:
         try:

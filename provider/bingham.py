@@ -10,13 +10,25 @@ So a proposal is accepted with probability e^-u (1 + 2u/b)^(q/2) / M: the envelo
 by it, as is found elsewhere, gives another distribution. Exactness needs nothing of b; the best is the root of
 sum 1/(b + 2 a_i) = 1, which lies in [1, q].
 
-How many proposals are needed. All are accepted where A is flat; where one axis stands far above the rest, a fraction
-that tends to sqrt(2) e^(-1/2) / sqrt(q) = .86/sqrt(q) for large q (a little more for small ones), by Stirling's formula
-from the two normalising constants. That is the least for any A that was tried, and no proof. ``TRIES`` sqrt(q)
-proposals are always made and looked at, whatever is accepted, and the first accepted one is taken: how many words and
-operations a draw takes says nothing of the data (the time of an eigendecomposition may). If a fraction of .86/sqrt(q)
-is accepted, a draw fails with probability below 2^-150; it then ends with an error that says so. The question is paid
-for by then, was not answered, and may be answered anew at no price.
+How many proposals are needed. Let c_i = 1/(b + 2 a_i), which add up to 1 for the best b, and S = sum c_i Z_i^2 for
+independent standard normal Z_i: its mean is 1. Writing both normalising constants as integrals over the radius of the
+proposal gives the probability of acceptance as Gamma(q/2) (2e/q)^(q/2) times the density of S at 1, and the factor is
+at least sqrt(4 pi/q) by Stirling's formula. The density of S at 1 is at least .0006. Proof. S is a sum of independent
+scaled Gamma variables, hence self-decomposable, hence unimodal (Yamazato 1978). X = S - 1 has variance v = 2 sum c_i^2
+and E X^4 <= 15 v^2, so E|X| >= sqrt(v/15), and P(X > 0) and P(X < 0) are at least (E|X|/2)^2/v >= 1/60. If the mode
+is above 1, the density rises up to 1 and is there at least P(S < 1) >= 1/60. Otherwise it falls from 1 on, and
+P(X > 14.5) <= e^-5 (Laurent & Massart 2000, Lemma 1), so it is at least (1/60 - e^-5)/14.5 at 1. So at least
+.002/sqrt(q) of the proposals are accepted, whatever A is. (One axis far above the rest is the worst case that was
+found: a fraction that tends to .86/sqrt(q). All are accepted where A is flat.)
+
+``TRIES`` sqrt(q) proposals are always made and looked at, and the first accepted one is taken: how many words and
+operations a draw takes says nothing of the data (the time of an eigendecomposition may). Should none be accepted, with
+a probability below 2^-150 at a fraction of .86/sqrt(q), as many are made again, ``ROUNDS`` times at most. That none of
+all these is accepted has a probability below 2^-189 by the proof. The draw then ends with an error that says so. The
+question is paid for by then, was not answered, and may be answered anew at no price.
+
+What is a floating-point number here, and what hides that, is said in ``dpspca.common.privacy.dither``. A proposal is
+compared with a uniform number that reaches down to 2^-204, so that no proposal worth the name is out of reach.
 """
 
 import math
@@ -30,7 +42,9 @@ from dpspca.common.privacy.continuous import normals, uniforms
 from dpspca.common.privacy.keystream import WordSource
 
 TRIES: Final = 128
-"""Proposals, times the root of the dimension."""
+"""Proposals in a round, times the root of the dimension."""
+ROUNDS: Final = 512
+"""Rounds of proposals; all but the first are all but never needed."""
 _HURRIED: Final = 4
 """Proposals at a time, times the root of the dimension, where the first accepted one ends the draw."""
 _BLOCK_ENTRIES: Final = 2**18
@@ -51,18 +65,16 @@ def draw_in_axes(falls: FloatArray, words: WordSource, *, hurry: bool = False) -
     """Draw a unit vector with density proportional to exp(-sum falls_i x_i^2), one of the falls being zero."""
     size = len(falls)
     envelope = envelope_of(falls)
-    spread = 1 / np.sqrt(1 + 2 * falls / envelope)
     tries, chosen = math.ceil(TRIES * math.sqrt(size)), None
     step = math.ceil(_HURRIED * math.sqrt(size)) if hurry else max(1, _BLOCK_ENTRIES // size)
-    for start in range(0, tries, step):
-        count = min(step, tries - start)
-        proposed = normals(count * size, words).reshape(count, size) * spread
-        squares = np.square(proposed)
-        falling = squares @ falls / squares.sum(axis=1)
-        accepted = np.log(uniforms(count, words)) < log_acceptance(falling, envelope, size)
-        if chosen is None and accepted.any():
-            chosen = proposed[np.argmax(accepted)]
-        if hurry and chosen is not None:
+    for _ in range(ROUNDS):
+        for start in range(0, tries, step):
+            accepted = _accepted(falls, envelope, min(step, tries - start), words)
+            if chosen is None and len(accepted):
+                chosen = accepted[0]
+            if hurry and chosen is not None:
+                break
+        if chosen is not None:
             break
     if chosen is None:
         raise RefusedError(
@@ -71,6 +83,16 @@ def draw_in_axes(falls: FloatArray, words: WordSource, *, hurry: bool = False) -
         )
     axis: FloatArray = chosen / np.linalg.norm(chosen)
     return axis
+
+
+def _accepted(falls: FloatArray, envelope: float, count: int, words: WordSource) -> FloatArray:
+    """Make so many proposals, and give those that are accepted, in their order."""
+    size = len(falls)
+    proposed = normals(count * size, words).reshape(count, size) / np.sqrt(1 + 2 * falls / envelope)
+    squares = np.square(proposed)
+    falling = squares @ falls / squares.sum(axis=1)
+    accepted: FloatArray = proposed[np.log(uniforms(count, words)) < log_acceptance(falling, envelope, size)]
+    return accepted
 
 
 def envelope_of(falls: FloatArray) -> float:

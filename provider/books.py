@@ -1,87 +1,45 @@
-"""The ledger's rules and balances, worked out from its entries alone. Pure: no clock, no file, no lock.
+"""The ledger's rules: what may be recorded next, worked out from its entries alone. Pure: no clock, no file, no lock.
 
-``to_...`` decides: it gives the fact to record, or refuses, and changes nothing. ``append`` takes an entry in, with the
-same result whether it was just decided or is read again after years; an entry that does not follow from those before
-it is refused. Every step costs the same however long the ledger is.
-
-Jobs that are over may be forgotten (``trim``), so that memory does not grow with their number; whoever has the entries
-is then asked whether one was there. Without that, a job would be admitted, and answered, a second time.
-
-Kept for each data set, each analyst on it and each job, in whole units: spent and reserved. What is spent never
-becomes less, but for the price of questions whose answers were never stored, which have never left; they are given
-back when their job closes. No balance depends on time.
+``to_...`` decides: it gives the fact to record, or refuses, and changes nothing. Taking facts in is ``record.py``'s.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from dpspca.common.errors import RefusedError
-from dpspca.common.plan import Price
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.transport.signing import JOB_SKEW
 
-from .accounts import Account, Answer, Ended, Job, Question, Release, admit, nothing_forgotten
+from .accounts import Account, Job, admit
 from .entries import (
-    GENESIS,
     Closed,
     Entry,
     Fact,
-    Founded,
     Head,
     LedgerError,
     Limits,
+    Named,
     Opening,
-    Quarantined,
     QuarantinedError,
     Released,
     Reserved,
-    Started,
     Stored,
-    link,
+    Vouched,
 )
 from .gate import Standing
+from .promises import Promise, require_kept
+from .record import QUARANTINED, Record
 
-QUARANTINED: Final = "quarantined"
+__all__ = ["EXPIRED", "QUARANTINED", "Books"]
+
 EXPIRED: Final = "expired"
 
 _PINNED: Final = ("data_set", "data_digest", "analyst", "unit", "spec_epsilon", "spec_delta", "units", "slack_units")
 
 
-class Books:
-    """All that a ledger's entries say. Whoever trims them gives what says how forgotten jobs ``ended``."""
-
-    def __init__(self, ended: Ended = nothing_forgotten) -> None:
-        self.head = Head("", 0, GENESIS)
-        self.jobs: dict[str, Job] = {}  # by name, but for those that are forgotten
-        self._ended = ended
-        self.data_sets: dict[str, Account] = {}
-        self.rows: dict[str, str] = {}  # by their digest, the first name that they had
-        self.analysts: dict[tuple[str, str], Account] = {}
-        """By data set and analyst."""
-        self.written_off: dict[str, Account] = {}
-        """What operators counted as spent beyond what was recorded; in ``data_sets`` too, and in force for analysts."""
-        self.quarantine: str | None = None
-        """Why nothing is answered, if so."""
-        self.names: set[str] = set()
-        """What this ledger has been called."""
-        self._seen_elsewhere: dict[str, int] = {}
-        """Ledgers to which this one was found to have lost entries, and up to how many."""
-        self._units: dict[str, str] = {}
-        """What the jobs on each data set protect."""
-        self._open: dict[str, Job] = {}
-        self._untrimmed: list[Job] = []
-        self._accounted: set[str] | None = None
-        self.signed_after = 0
-        """Only jobs signed later are answered: others may have been, in what a quarantine was about."""
-
-    @classmethod
-    def replay(cls, entries: Iterable[Entry]) -> "Books":
-        """Work out every balance anew."""
-        books = cls()
-        for entry in entries:
-            books.append(entry)
-        return books
+class Books(Record):
+    """What is recorded, and what may be."""
 
     # --- Deciding -----------------------------------------------------------------------------------------------------
 
@@ -93,8 +51,8 @@ class Books:
             head = Head(head.ledger, made[-1].number, made[-1].hash)
         return made
 
-    def to_open(self, opening: Opening, limits: Limits) -> Opening | None:
-        """Admit a job with its whole plan, or find it admitted already: then there is nothing to record."""
+    def to_open(self, opening: Opening, limits: Limits, at: int = 0) -> Opening | None:
+        """Allow a job with its whole plan, to ``admit`` it; or find it admitted already, None."""
         self.require_trusted()
         known = self.jobs.get(opening.job)
         if known is not None:
@@ -102,22 +60,46 @@ class Books:
             return None
         self._require_new(opening.job)
         self._require_accounted(opening)
-        self._require_one_unit(opening)
-        name, plan = opening.data_set, (opening.units, opening.slack_units)
-        admit(limits.data_set, [self.data_sets.get(name)], plan, f"the data set '{name}'")
-        if limits.analyst is not None:
-            taken = [self.analysts.get((name, opening.analyst)), self.written_off.get(name)]
-            admit(limits.analyst, taken, plan, f"{opening.analyst} on the data set '{name}'")
+        self.require_promise(opening.data_set, Promise(opening.unit, limits.promise.extent if limits.promise else 0.0))
+        if limits.quotas is not None:
+            self._usage.require_room(opening.analyst, opening.plan, limits.quotas, at)
+        self._require_room(opening.data_set, opening.analyst, limits, (opening.units, opening.slack_units))
         return opening
 
-    def _require_one_unit(self, opening: Opening) -> None:
-        """Keep to one unit: the prices of two do not add up to a promise in either."""
-        unit = self._units.get(opening.data_set, opening.unit)
-        if unit != opening.unit:
-            raise RefusedError(
-                f"Jobs on the data set '{opening.data_set}' protect {unit}; this one would protect {opening.unit}.",
-                "Sign a job of that unit.",
+    def require_within(self, data_set: str, analyst: str, limits: Limits) -> None:
+        """Refuse if more is spent and promised than these limits allow: they may have been lowered."""
+        self._require_room(data_set, analyst, limits, (0, 0))
+
+    def _require_room(self, name: str, analyst: str, limits: Limits, plan: tuple[int, int]) -> None:
+        admit(limits.data_set, [self.data_sets.get(name)], plan, f"the data set '{name}'")
+        if limits.analyst is not None:
+            taken = [self.analysts.get((name, analyst)), self.written_off.get(name)]
+            admit(limits.analyst, taken, plan, f"{analyst} on the data set '{name}'")
+
+    def require_promise(self, data_set: str, stated: Promise) -> None:
+        """Refuse a promise that jobs do not keep: those that were asked something, and those that may be."""
+        waiting = (job.opening for job in self._open.values() if job.opening.data_set == data_set)
+        require_kept(data_set, self._kept.of(data_set, (each.promise for each in waiting)), stated)
+
+    def to_vouch(self, data_set: str, protects: float, reason: str) -> Vouched:
+        """Say what jobs on a data set protected of which an earlier version did not record it."""
+        if not self._kept.lacks(data_set):
+            raise LedgerError(
+                f"The ledger knows what every job on the data set '{data_set}' protected.",
+                "Nothing has to be said of it.",
             )
+        if not reason.strip() or not 0 < protects < math.inf:
+            raise LedgerError("A reason and a positive number are needed.", "Give --reason and --protects.")
+        return Vouched(data_set, protects, reason)
+
+    def to_name(self, named: Named, *, anew: bool = False) -> Named | None:
+        """Record under which data set's name rows are answered about; None if that is known, or nothing is answered.
+
+        Whether the first entry is written does not depend on what rows say: rows of zeros have no name, and are
+        recorded with none.
+        """
+        known = named.data_set in self.named and self.rows.keys() >= set(named.rows)
+        return None if self.quarantine is not None or (known and not anew) else named
 
     def to_reserve(
         self, job: str, question: str, digest: str, before: Standing | None, after: Standing
@@ -141,10 +123,10 @@ class Books:
         return Stored(job, position, list(shape), size, digest)
 
     def to_close(self, job: str, state: str) -> Closed | None:
-        """End a job; None if it is over, or was never there."""
+        """End a job that was asked something; None if it is over, or was never there."""
         self.require_trusted()
         found = self._open.get(job)
-        return Closed(job, state, *found.returnable()) if found else None
+        return Closed(job, state, *found.returnable()) if found and not found.unwritten else None
 
     def to_release(
         self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, tuple[int, int]]
@@ -165,156 +147,6 @@ class Books:
     def overdue(self, now: float) -> list[str]:
         """List the open jobs past their expiry."""
         return [name for name, job in self._open.items() if job.opening.expires_at <= now]
-
-    # --- Reading ------------------------------------------------------------------------------------------------------
-
-    def standing(self, job: str) -> Standing | None:
-        """Say how far a job has come."""
-        found = self.jobs.get(job)
-        return found.standing if found else None
-
-    def unfinished(self) -> tuple[str, ...]:
-        """List the jobs that are open."""
-        return tuple(self._open)
-
-    def question(self, job: str, position: int) -> Question | None:
-        """Give the question that a position was reserved for."""
-        found = self.jobs.get(job)
-        return found.questions[position] if found and 0 <= position < len(found.questions) else None
-
-    def is_decided(self, seen: Head) -> bool:
-        """Tell whether a head that is lacking here, or one further on, was in a quarantine already.
-
-        Entries that this ledger loses after its release are never among those: it has another name since.
-        """
-        return seen.entries <= self._seen_elsewhere.get(seen.ledger, 0)
-
-    def trim(self) -> None:
-        """Leave jobs that are over to their entries: of each job and question, a kilobyte would stay for ever.
-
-        Nobody gets an answer of them again, and none is opened again.
-        """
-        for job in self._untrimmed:
-            del self.jobs[job.opening.job]
-        self._untrimmed.clear()
-
-    def is_over(self, job: str) -> bool:
-        """Tell whether nobody can ask for a job's answers again."""
-        return job not in self._open
-
-    @property
-    def has_jobs(self) -> bool:
-        """Tell whether a job was ever admitted."""
-        return bool(self._units)
-
-    def outbox(self) -> Iterator[Release]:
-        """List every answer that was stored, and so may have left, job by job."""
-        for job in self.jobs.values():
-            yield from job.releases()
-
-    # --- Taking entries in --------------------------------------------------------------------------------------------
-
-    def append(self, entry: Entry) -> None:
-        """Take the next entry in, or refuse it: it is altered, out of place, or does not follow."""
-        if entry.number != self.head.entries + 1 or entry.hash != link(self.head.hash, entry.content):
-            raise LedgerError(
-                f"The ledger is not as it was written: its chain breaks at entry {self.head.entries + 1}.",
-                "Restore a backup of it.",
-            )
-        if not self._follows(entry.fact):
-            raise LedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup of it.")
-        self._take(entry)
-        ledger = self.head.ledger
-        if isinstance(entry.fact, Founded | Released):
-            ledger = entry.fact.ledger or ledger
-            self.names.add(ledger)
-        self.head = Head(ledger, entry.number, entry.hash)
-
-    def _follows(self, fact: Fact) -> bool:  # noqa: PLR0911  # one way out for each kind
-        match fact:
-            case Reserved():
-                job = self._open.get(fact.job)
-                in_turn = job is not None and fact.position == len(job.questions)
-                return in_turn and job is not None and job.account.covers(fact.units, fact.slack_units)
-            case Stored():
-                asked = self.question(fact.job, fact.position)
-                return fact.job in self._open and asked is not None and asked.answer is None
-            case Opening():
-                return fact.job not in self.jobs and min(fact.units, fact.slack_units) >= 0
-            case Closed():
-                job = self._open.get(fact.job)
-                return job is not None and (fact.returned_units, fact.returned_slack_units) == job.returnable()
-            case Founded():
-                return self.head.entries == 0
-            case Released():
-                return self._accounted is not None and all(map(_is_amount, fact.counted.values()))
-            case _:
-                return self.head.entries > 0
-
-    def _take(self, entry: Entry) -> None:
-        match entry.fact:
-            case Reserved() as fact:
-                self._take_reserved(fact)
-            case Stored() as fact:
-                answer = Answer(entry.at, tuple(fact.shape), fact.bytes, fact.sha256)
-                self.jobs[fact.job].questions[fact.position].answer = answer
-            case Opening() as fact:
-                self._take_opening(fact, entry.at)
-            case Closed() as fact:
-                self._take_closed(fact)
-            case Quarantined() as fact:
-                self._take_quarantined(fact)
-            case Released() as fact:
-                self._take_released(fact, entry.at)
-            case Founded() | Started():
-                pass
-
-    def _take_opening(self, fact: Opening, at: int) -> None:
-        self._units[fact.data_set] = fact.unit
-        self.rows.setdefault(fact.data_digest, fact.data_set)
-        analyst = self.analysts.setdefault((fact.data_set, fact.analyst), Account())
-        data_set = self.data_sets.setdefault(fact.data_set, Account())
-        job = Job(fact, at, (Account(), analyst, data_set))
-        self.jobs[fact.job] = self._open[fact.job] = job
-        for account in job.accounts:
-            account.hold(fact.units, fact.slack_units)
-
-    def _take_reserved(self, fact: Reserved) -> None:
-        job = self._open[fact.job]
-        job.questions.append(Question(fact.question, fact.digest, fact.units, fact.slack_units))
-        for account in job.accounts:
-            account.hold(-fact.units, -fact.slack_units)
-            account.spend(fact.units, fact.slack_units)
-
-    def _take_closed(self, fact: Closed) -> None:
-        job = self._open.pop(fact.job)
-        job.state = fact.state
-        self._untrimmed.append(job)
-        unused = job.account.reserved_units, job.account.reserved_slack_units
-        lost = fact.returned_units - unused[0], fact.returned_slack_units - unused[1]
-        for account in job.accounts:
-            account.hold(-unused[0], -unused[1])
-            account.spend(-lost[0], -lost[1])
-
-    def _take_quarantined(self, fact: Quarantined) -> None:
-        self.quarantine, self._accounted = fact.reason, set()
-        seen, most = fact.seen_ledger, fact.seen_entries
-        self._seen_elsewhere[seen] = max(most, self._seen_elsewhere.get(seen, 0))
-        for job in self._open.values():
-            job.state = QUARANTINED
-            self._untrimmed.append(job)
-            held = job.account.reserved_units, job.account.reserved_slack_units
-            for account in job.accounts:
-                account.hold(-held[0], -held[1])
-                account.spend(*held)
-        self._open.clear()
-
-    def _take_released(self, fact: Released, at: int) -> None:
-        self.quarantine, self.signed_after = None, at + JOB_SKEW
-        self._accounted = (self._accounted or set()) | set(fact.counted)
-        for name, (units, slack) in fact.counted.items():
-            for accounts in (self.data_sets, self.written_off):
-                accounts.setdefault(name, Account()).spend(units, slack)
 
     # --- Refusing -----------------------------------------------------------------------------------------------------
 
@@ -353,7 +185,7 @@ class Books:
 
     def _require_new(self, job: str) -> None:
         """Refuse a job that was there before, and is forgotten."""
-        state = self._ended(job, self.head.entries)
+        state = self._unasked[job][0] if job in self._unasked else self._ended(job, self.head.entries)
         if state is not None:
             raise _over(state)
 
@@ -363,11 +195,6 @@ class Books:
             max(0, budget.budget_units - taken.spent_units - taken.reserved_units),
             max(0, budget.slack_budget_units - taken.spent_slack_units - taken.reserved_slack_units),
         )
-
-
-def _is_amount(counted: Sequence[int]) -> bool:
-    """Tell whether this is a number of units and one of slack units."""
-    return len(counted) == len(fields(Price)) and min(counted) >= 0
 
 
 def _over(state: str) -> RefusedError:

@@ -16,6 +16,7 @@ from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.question import Extent
 from dpspca.common.transport import wire
 from dpspca.common.transport.errors import NotTrustedError
+from dpspca.common.transport.logged import THE_COORDINATOR, about
 from dpspca.common.transport.names import Role
 from dpspca.common.transport.proof import new_challenge, require_proof
 from dpspca.common.transport.receipts import require_own
@@ -23,25 +24,23 @@ from dpspca.common.transport.signing import SignedJob
 from dpspca.common.transport.trust import peer_of, require_role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
-from .arrivals import DataSet
-from .docket import Docket, OpenJob, Settings
+from .docket import Docket, Settings
 from .entries import WAY_OUT, Head
+from .greeting import greeting
+from .open_jobs import OpenJob
 
-SOFTWARE: Final = "dpspca"
 HEARTBEAT_SECONDS: Final = 20
 """Between words of the coordinator at most, until it says how often it speaks."""
 MISSED: Final = 3
 """Heartbeats without a word after which the coordinator is taken for lost."""
 SLOWEST_HEARTBEAT: Final = 300
-MOST_COLUMN_LETTERS: Final = 2**18
-"""Of the names of a data set's columns; longer lists are not told."""
-MOST_OPEN_JOBS: Final = 256
-"""Of which the coordinator is asked whether they are over; others are closed when they expire."""
 MOST_WITNESSES: Final = 4
 QUEUE: Final = 8
 """Messages that wait to be sent."""
 
 Stream: TypeAlias = AsyncIterator[pb.ToProvider]
+
+_ITS_DOING: Final = about(THE_COORDINATOR)
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class Conversation:
         self._authority = settings.identity().authority_pem  # which is never exchanged, as keys and certificates are
         self._challenge = new_challenge()
         self._outbound: asyncio.Queue[pb.FromProvider] = asyncio.Queue(QUEUE)
-        self.greeting = _greeting(settings, self._challenge)
+        self.greeting = greeting(settings, self._challenge)
         self._outbound.put_nowait(pb.FromProvider(hello=self.greeting))
         self._question: _Question | None = None
         self._coordinator: pb.Welcome | None = None
@@ -133,7 +132,7 @@ class Conversation:
             me = self._settings.identity().name
             await asyncio.to_thread(self._settings.peers.keep, farewell.receipts, me, self._authority)
         except DpspcaError as problem:
-            _log.warning("Job %.12s was not closed: %s", farewell.job, problem)
+            _log.warning("Job %.12s was not closed: %s", farewell.job, problem, extra=_ITS_DOING)
 
     async def _enter(self, welcome: pb.Welcome) -> None:
         """Come in, and hear what the coordinator was told of our ledger before anything is answered."""
@@ -144,7 +143,7 @@ class Conversation:
             await asyncio.to_thread(self._heed, welcome.receipt)
         self._patience = MISSED * min(max(1, welcome.heartbeat_seconds), SLOWEST_HEARTBEAT)
         self._welcomed.set()
-        _log.info("Connected to %s.", self._settings.address)
+        _log.info("Connected to %s.", self._settings.address, extra=_ITS_DOING)
 
     def _heed(self, receipt: pb.Receipt) -> None:
         """Hold our ledger against a receipt of ours; what we have not signed changes nothing, whoever shows it."""
@@ -152,11 +151,13 @@ class Conversation:
         try:
             require_own(receipt, me.name, me.authority_pem)
         except DpspcaError as problem:
-            _log.warning("A receipt that is shown is not ours: %s", problem)
+            _log.warning("A receipt that is shown is not ours: %s", problem, extra=_ITS_DOING)
             return
         reason = self._settings.ledger.witnessed(Head(receipt.ledger, receipt.entries, receipt.hash))
         if reason:
-            _log.error("The ledger is in quarantine, and every job is refused: %s %s", reason, WAY_OUT)
+            _log.error(
+                "The ledger is in quarantine, and every job is refused: %s %s", reason, WAY_OUT, extra=_ITS_DOING
+            )
 
     def _judge(self) -> None:
         """End the connection of whoever has not proved to be a coordinator, or is one no longer."""
@@ -178,9 +179,7 @@ class Conversation:
             await self._outbound.put(pb.FromProvider(admitted=pb.Admitted(job=job.name)))
 
     async def _opened(self, content: bytes) -> OpenJob:
-        signed = SignedJob.from_bytes(content)
-        job = self._docket.find(signed.job_id)
-        return await asyncio.to_thread(self._docket.open, signed) if job is None else job
+        return await self._docket.opened(SignedJob.from_bytes(content))
 
     async def _begin(self, ask: pb.Ask) -> None:
         """Verify the job, and hold the announcement against its plan, before a frame is kept."""
@@ -213,7 +212,8 @@ class Conversation:
         job, position = question.job, question.ask.position
         async with self._refusing(question.ask.signed_job, position):
             answer, receipt = await job.answer(position, question.reader, self._require_asker)
-            _log.info("Answered question %d of %d of job %.12s.", position + 1, len(job.plan), job.name)
+            told = (position + 1, len(job.plan), job.name)
+            _log.info("Answered question %d of %d of job %.12s.", *told, extra=_ITS_DOING)
             last = (len(answer) - 1) // wire.FRAME
             for sequence, frame in enumerate(wire.frames(answer)):
                 message = pb.FromProvider()  # filled in place: an answer that was made before would be copied
@@ -221,6 +221,7 @@ class Conversation:
                 piece.job, piece.position, piece.sequence, piece.content = job.name, position, sequence, bytes(frame)
                 if receipt and sequence == last:
                     piece.receipt.CopyFrom(receipt)
+                job.still()
                 self._require_asker()
                 await self._outbound.put(message)
 
@@ -234,16 +235,18 @@ class Conversation:
         try:
             yield
         except _AsksNoLongerError as problem:
-            _log.warning("No answer to %s: %s", _said_of(_job_name(signed), position), problem.__cause__)
+            asked = _said_of(_job_name(signed), position)
+            _log.warning("No answer to %s: %s", asked, problem.__cause__, extra=_ITS_DOING)
         except DpspcaError as problem:
             await self._refuse(_job_name(signed), position, problem)
         except Exception:  # noqa: BLE001  # whatever an odd question can set off
-            _log.exception("A fault of this program's at %s.", _said_of(_job_name(signed), position))
+            asked = _said_of(_job_name(signed), position)
+            _log.exception("A fault of this program's at %s.", asked, extra=_ITS_DOING)
             fault = RefusedError("The provider met a fault.", "Ask its operator to read its log.")
             await self._refuse(_job_name(signed), position, fault)
 
     async def _refuse(self, job: str, position: int | None, problem: DpspcaError) -> None:
-        _log.warning("Refused %s: %s", _said_of(job, position), problem)
+        _log.warning("Refused %s: %s", _said_of(job, position), problem, extra=_ITS_DOING)
         what, remedy = (text.encode(errors="replace").decode() for text in (problem.what, problem.remedy))
         refusal = pb.Refusal(job=job, position=position, code=problem.code, what=what, remedy=remedy)
         await self._outbound.put(pb.FromProvider(refusal=refusal))
@@ -256,19 +259,6 @@ def _expected(ask: pb.Ask, job: OpenJob) -> _Question:
     extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows, ask.block, ask.blocks)
     announced = wire.Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
     return _Question(ask, job, wire.QuestionReader(announced, job.plan[ask.position]))
-
-
-def _greeting(settings: Settings, challenge: bytes) -> pb.Hello:
-    offered = [_offer(name, rows) for name, rows in sorted(settings.data_sets.items())]
-    unfinished = settings.ledger.unfinished()[:MOST_OPEN_JOBS]
-    held = settings.peers.held()
-    return pb.Hello(software=SOFTWARE, data_sets=offered, challenge=challenge, open_jobs=unfinished, held=held)
-
-
-def _offer(name: str, rows: DataSet) -> pb.DataSet:
-    letters = sum(map(len, rows.names or ()))
-    columns = rows.names if rows.names and letters <= MOST_COLUMN_LETTERS else ()
-    return pb.DataSet(name=name, dimension=rows.dimension, columns=columns)
 
 
 def _said_of(job: str, position: int | None) -> str:

@@ -11,15 +11,16 @@ fixed when its file is counted, and for good:
   every question.
 - If any of this does not hold, or a new file is no table in the form of the first, the data set answers nothing more
   until somebody has looked and starts the daemon again. The operator's log says why; what goes out is a constant.
-- A single row never does that. One that cannot be used, for it holds what is not finite or too large, counts as a row
-  of zeros, which follows from that row alone; the log says that a file has such a row. A file may have no rows at all.
+- A single row never does that. One that is no row of finite numbers, none of them too large, counts as a row of zeros
+  (``odd_rows.py``), which follows from that row alone; the log says that a file has such a row. A file may have no rows
+  at all.
 - What could not be read at the moment, for a disk or for want of memory, is tried again: it ends nothing but an answer
   that needs it at once. The digest still says whether what is read then is what was counted.
 - After a restart nothing is known of what was counted before, so that ``digest`` is new at each start: a job that
   began before is refused, and spends nothing more.
 
-Neighbours are tables in the same form: the other row stands in the same place of a file that can be read as well. Text
-in a cell that is no number is a fault of its file, and shows, as does a line too short: check files before they come.
+Neighbours are tables in the same form: the other row stands in the same place of the file. In text, each line is a row
+by itself, whatever is on it.
 
 Memory: of a question about a block those files are read, one after the other, that hold rows of it; of one about all
 rows, one file at a time. As many questions as there are threads may do so at once. The file that was read last is kept,
@@ -41,6 +42,7 @@ import scipy.sparse
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
 
+from .fingerprints import Fingerprint
 from .folders import Form, Stamp, UnreadableError, files_of, stacked
 from .preparation import CheckedRows
 from .sources import read_arriving
@@ -77,6 +79,7 @@ class Tally:
         self._trouble = ""
         self._counting = Lock()
         self._digest = token_hex(DIGEST_BYTES)
+        self._fingerprint = Fingerprint()
         files = files_of(folder)
         first = next(iter(files))
         self.form: Final = Form.of(first, read(first)[0])
@@ -106,6 +109,10 @@ class Tally:
     def digest(self) -> str:
         """Name what was counted since this start, of which nobody knows after the next."""
         return self._digest
+
+    def fingerprints(self) -> frozenset[str]:
+        """Name what the rows say that were counted so far, by their columns as they stand."""
+        return self._fingerprint.names
 
     def first(self, rows: int) -> "ArrivingRows":
         """Give so many rows, from the first, be they there or not."""
@@ -152,9 +159,10 @@ class Tally:
         if Stamp.of(file) != stamp:
             raise _changed(file)
         if mended:
-            _log.warning("%s has a row that is not finite, or too large; such a row counts as one of zeros.", file)
+            _log.warning("%s has a row that is no row of finite numbers; such a row counts as one of zeros.", file)
         counted = _Counted(file, self.count + rows.count, stamp, rows.digest())
         self._kept = counted, rows
+        self._fingerprint = self._fingerprint.plus(rows.matrix)
         self._counted.append(counted)
 
     def _files(self) -> dict[Path, Stamp]:

@@ -15,6 +15,7 @@ import grpc.aio
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.transport import envelopes, rpc
+from dpspca.common.transport.logged import THE_COORDINATOR, about
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .conversation import Conversation
@@ -28,6 +29,8 @@ _CUT_SHORT: Final = "Internal error from Core"
 """What gRPC says in the place of the other side's reason where that came in the middle of a message of ours."""
 
 Call: TypeAlias = "grpc.aio.StreamStreamCall[pb.FromProvider, pb.ToProvider]"
+
+_ITS_DOING: Final = about(THE_COORDINATOR)
 
 _log = logging.getLogger(__name__)
 
@@ -49,11 +52,11 @@ class Daemon:
             try:
                 await self._serve()
             except* grpc.aio.AioRpcError as problems:
-                _log.warning("The connection ended: %s", _told(problems))
+                _log.warning("The connection ended: %s", _told(problems), extra=_ITS_DOING)
             except* TimeoutError:
-                _log.warning("The connection ended: the coordinator has fallen silent.")
+                _log.warning("The connection ended: the coordinator has fallen silent.", extra=_ITS_DOING)
             except* DpspcaError as problems:
-                _log.error("No connection: %s", _told(problems))
+                _log.error("No connection: %s", _told(problems), extra=_ITS_DOING)
             except* OSError as problems:  # of a disk, say: it may be well again, and whoever stopped would not see it
                 _log.error("The connection ended for a fault of this machine: %s", _told(problems))
             # A connection that did not last is not dialled again at once: two daemons of one identity would take
@@ -105,4 +108,4 @@ def _ending(problem: BaseException) -> str:
         return str(problem)
     if problem.code() is grpc.StatusCode.INTERNAL and problem.details() == _CUT_SHORT:
         return "the coordinator ended it while something was being sent, and so its reason is lost"
-    return f"{problem.code().name}, {problem.details()}"
+    return f"{problem.code().name}, {rpc.said(problem)}"

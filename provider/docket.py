@@ -6,39 +6,48 @@ signed.
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from secrets import token_hex
-from typing import Final, Protocol, TypeAlias
+from threading import Lock
+from typing import Final, Self
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
-from dpspca.common.plan import Step, events
-from dpspca.common.privacy.accountant import Filter, cost_units, slack_units
-from dpspca.common.privacy.keystream import WordSource
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import cost_units, slack_units
+from dpspca.common.privacy.keystream import Entropy
+from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, JobSpec
-from dpspca.common.transport import wire
 from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.logged import THE_COORDINATOR, about
 from dpspca.common.transport.names import PartyName
 from dpspca.common.transport.receipts import issue
-from dpspca.common.transport.signing import JobEnvelope, SignedJob, require_still, verify
+from dpspca.common.transport.signing import JobEnvelope, SignedJob, verify
 from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .arrivals import Arrivals, DataSet, WaitingRoom
-from .entropy import SystemEntropy
-from .ledger import Ledger, Limits, MemoryLedger, Opening
+from .entries import Named
+from .entropy import system_entropy
+from .ledger import ANSWER, Ledger, Limits, MemoryLedger, Opening
 from .matrix_shard import MatrixShard
+from .open_jobs import OpenJob, Wait, seen
 from .peers import PeerReceipts
+from .permission import Allowing, Permission, Ruling, Sources, WithdrawnError
 from .policy import Policy
-from .preparation import CheckedRows, UsableRows
-from .respond import Responder, Room
+from .preparation import CheckedRows, UsableRows, require_unit
+from .promises import extent_of
+from .respond import Responder
+from .schedule import LEAST_INTERVAL, Coin, Schedule, coin, held, in_a_thread_for_rows
 from .shard import Shard, Strategy
+from .start_checks import decided_at_start, require_own_names
 
 MAX_OPEN_JOBS: Final = 64
 """Jobs that are kept ready; of more, those asked about least recently are opened again when they are asked about. No
@@ -49,42 +58,29 @@ BLIND_BYTES: Final = 16
 ENDS: Final = frozenset({"done", "failed", "cancelled"})
 """How a coordinator says that a job ended."""
 
-_Bounds: TypeAlias = tuple[int, int | None]
-"""How many rows of each person a job is about, and how many, from the first, in all; None if about all there are."""
+
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """How a job has rows prepared: all of it follows from what was signed."""
+
+    rows_per_person: int
+    limit: int | None  # how many rows it is about, from the first; None if about all there are
+    strategy: Strategy  # of dense rows
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Self:
+        strategy = Strategy.for_plan(spec.schema.dimension, catalogue.plan(spec), is_sparse=False)
+        return cls(spec.rows_per_person, catalogue.rows_of(spec), strategy)
+
 
 _log = logging.getLogger(__name__)
-
-
-class Ruling(Protocol):
-    """What is allowed on one data set."""
-
-    @property
-    def least_bound(self) -> float | None:
-        """The least norm bound that a job may have, if there is one."""
-        ...
-
-    def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
-        """Refuse a job that breaks a rule."""
-        ...
-
-    def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
-        """Give the budgets of the data set and of this analyst, with nothing spent in them."""
-        ...
-
-
-class Allowing(Protocol):
-    """A policy."""
-
-    def rules(self, data_set: str) -> Ruling:
-        """Give the rules of a data set, or refuse."""
-        ...
 
 
 @dataclass(slots=True)
 class Settings:
     """What a daemon is told at its start; without a policy, it refuses everything.
 
-    ``words`` makes noise; other than the default is for tests alone.
+    ``entropy`` makes the words of every draw; anything but the default is for tests alone.
     """
 
     address: str
@@ -94,85 +90,10 @@ class Settings:
     data_sets: Mapping[str, DataSet]
     policy: Callable[[], Allowing] = Policy
     ledger: Ledger = field(default_factory=MemoryLedger)
-    words: Callable[[], WordSource] = SystemEntropy
+    entropy: Entropy = system_entropy
     peers: PeerReceipts = field(default_factory=PeerReceipts)
-
-
-@dataclass(slots=True)
-class OpenJob:
-    """A verified job and all it needs to be answered, one question after the other."""
-
-    signed: SignedJob
-    envelope: JobEnvelope
-    plan: tuple[Step, ...]
-    responder: Responder
-    receipt: Callable[[], pb.Receipt | None]
-    """Makes what is handed out with an answer, if anything is."""
-    ready: Callable[[Step, int], Awaitable[None]]
-    """Waits until the rows that a question of so many bytes is about are there, or refuses; it holds no thread and
-    nobody's turn."""
-    still: Callable[[], None]
-    """Refuses if the job is to be believed no longer."""
-    name: str = field(init=False)
-    """What the job is called everywhere."""
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def __post_init__(self) -> None:
-        self.name = self.signed.job_id
-
-    async def answer(
-        self, position: int, question: wire.QuestionReader, asker: Callable[[], None]
-    ) -> tuple[memoryview, pb.Receipt | None]:
-        """Answer in a thread, with a receipt of the ledger that has the answer, once the rows are there.
-
-        ``asker`` refuses if whoever asked may ask no longer.
-        Whoever asked may be gone before the thread is done; the next question waits for it all the same, so that no
-        number of connections makes more than one answer of a job at once.
-        """
-        await self.ready(self.plan[position], question.size)
-        await self._turn.acquire()
-        work = asyncio.get_running_loop().run_in_executor(None, self._answer, position, question, asker)
-        work.add_done_callback(self._done)
-        return await asyncio.shield(work)
-
-    def _answer(
-        self, position: int, question: wire.QuestionReader, asker: Callable[[], None]
-    ) -> tuple[memoryview, pb.Receipt | None]:
-        self.still()  # both may have changed while rows, the turn and a thread were waited for
-        asker()
-        return wire.answer_content(self.responder.respond(position, question.query())), self.receipt()
-
-    def _done(self, work: "asyncio.Future[tuple[memoryview, pb.Receipt | None]]") -> None:
-        self._turn.release()
-        if not work.cancelled():
-            work.exception()  # seen, even if nobody waits for it any more
-
-
-@dataclass(frozen=True, slots=True)
-class _Wait:
-    """Waits for the rows that a question is about where they arrive, before a unit of the budget is touched.
-
-    For as long as the analyst gave for an answer, and no longer than the job is believed. A question about rows that
-    are there takes nobody's place among those that wait.
-    """
-
-    rows: DataSet
-    shard: Shard | MatrixShard
-    seconds: int
-    still: Callable[[], None]
-    room: WaitingRoom
-
-    async def __call__(self, step: Step, size: int) -> None:
-        if not isinstance(self.rows, Arrivals) or not isinstance(self.shard, Shard):
-            return
-        reach = self.shard.reach(step)
-        try:
-            with nullcontext() if self.rows.count >= reach else self.room.place(size):
-                async with asyncio.timeout(self.seconds):
-                    await self.rows.until(reach, self.still)
-        except TimeoutError:
-            what = f"The rows for '{step.name}' were not ready within {self.seconds} seconds."
-            raise RefusedError(what, "Give more answer_seconds, or ask about fewer rows.") from None
+    toss: Coin = coin
+    """Chooses when answers leave; other than the default is for tests alone, as for ``entropy``."""
 
 
 class Docket:
@@ -182,39 +103,86 @@ class Docket:
         self._settings = settings
         self._authority = settings.identity().authority_pem  # which is never exchanged, as keys and certificates are
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
-        self._shards: dict[str, tuple[_Bounds, Shard | MatrixShard]] = {}
-        """Of each data set the rows as the last job used them, and how many of each person's, and in all."""
+        self._lock = Lock()  # jobs are opened and closed in threads
+        self._openings: dict[str, asyncio.Task[OpenJob]] = {}
+        self._shards: dict[str, tuple[_Preparation, Shard | MatrixShard]] = {}
+        """Of each data set the rows as the last job used them."""
+        self._named_at = {name: rows.count for name, rows in settings.data_sets.items()}
         self._waiting = WaitingRoom(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
-        self._ahead = Room()
         self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
-        _require_own_names(self._digests, settings.ledger)
+        self._fingerprints = {name: rows.fingerprints() for name, rows in settings.data_sets.items()}
+        require_own_names(self._fingerprints, self._digests, settings.ledger.rows_called)
+        self._spectral = decided_at_start(settings.data_sets, settings.policy)
+        self._tell_of_broken_promises()
+        for name, digest in self._digests.items():
+            if settings.ledger.rows_called([digest]) == name:  # as far as an earlier version knew: it has one form
+                self._name_rows(name)
+
+    def _tell_of_broken_promises(self) -> None:
+        """Tell the operator at the start of data sets on which the ledger will refuse every job for the policy's sake.
+
+        Others are answered as ever.
+        """
+        for name in self._settings.data_sets:
+            with suppress(RefusedError):  # nothing is allowed, and nothing promised
+                stated = self._settings.policy().rules(name).promise
+                try:
+                    if stated:
+                        self._settings.ledger.require_promise(name, stated)
+                except RefusedError as problem:
+                    _log.error("Every job on the data set '%s' is refused: %s", name, problem)
 
     def find(self, name: str) -> OpenJob | None:
-        """Give a job that is open, if it is still to be believed: analysts are revoked, and jobs expire, meanwhile."""
+        """Give a job that is open, if it may still be answered: it may have expired, or the policy may have changed."""
         job = self._jobs.get(name)
-        if job:
-            self._require_still(job.signed, job.envelope)
-            self._jobs.move_to_end(name)
+        if job is None:
+            return None
+        try:
+            job.still()
+        except WithdrawnError:
+            self._let_go(name)
+            raise
+        with self._lock:
+            if name in self._jobs:
+                self._jobs.move_to_end(name)
         return job
-
-    def _require_still(self, signed: SignedJob, envelope: JobEnvelope) -> None:
-        now, revoked = self._settings.clock(), self._settings.revocations()
-        require_still(signed, envelope, self._authority, now=now, revoked=revoked)
 
     def close(self, name: str, state: str) -> None:
         """End a job for good: nothing further is asked of it, and what it has not spent is free again."""
-        self._drop(name)
+        self._let_go(name)
         self._settings.ledger.close(name, state if state in ENDS else "ended")
 
-    def _drop(self, name: str) -> None:
-        """Keep a job ready no longer."""
-        if job := self._jobs.pop(name, None):
-            job.responder.let_go()
+    def _let_go(self, name: str) -> None:
+        with self._lock:
+            self._jobs.pop(name, None)
 
     def _drop_expired(self) -> None:
         now = self._settings.clock().timestamp()
-        for name in [name for name, job in self._jobs.items() if job.envelope.expires_at <= now]:
-            self._drop(name)
+        with self._lock:
+            for name in [name for name, job in self._jobs.items() if job.envelope.expires_at <= now]:
+                del self._jobs[name]
+
+    async def opened(self, signed: SignedJob) -> OpenJob:
+        """Find a job, or open it, once whoever asks: two of one job would each make an answer to the same question.
+
+        What is made ready for a job takes a time that depends on the rows; how long opening it takes shows no more of
+        that than the time of an answer does.
+        """
+        job = self.find(signed.job_id)
+        if job is not None:
+            return job
+        opening = self._openings.get(signed.job_id)
+        if opening is None:
+            work = in_a_thread_for_rows(self.open, signed)
+            work.add_done_callback(seen)
+            opening = asyncio.create_task(held(work, LEAST_INTERVAL, self._settings.toss))
+            self._openings[signed.job_id] = opening
+            opening.add_done_callback(partial(self._opening_done, signed.job_id))
+        return await asyncio.shield(opening)
+
+    def _opening_done(self, name: str, opening: "asyncio.Future[OpenJob]") -> None:
+        del self._openings[name]
+        seen(opening)
 
     def open(self, signed: SignedJob) -> OpenJob:
         """Verify a job, hold it against the policy and the budgets, and make the rows ready for it."""
@@ -224,29 +192,38 @@ class Docket:
             signed, me.authority_pem, me=me.name, now=settings.clock(), revoked=settings.revocations()
         )
         spec = JobSpec.from_json(envelope.spec)
-        rules = settings.policy().rules(envelope.dataset)
-        rules.check(spec, analyst, envelope.audience)
+        permission = self._permission(signed, envelope, spec, analyst)
+        rules = permission.rules()
+        self._require_decided(envelope.dataset, spec, rules)
         shard = self._shard(envelope.dataset, spec, rules.least_bound)
         shard.check(spec)
         self._drop_expired()
         settings.ledger.expire(settings.clock().timestamp())
-        settings.ledger.open(self._opening(signed, envelope, spec, analyst), Limits(*rules.limits(analyst)))
+        limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)
+        settings.ledger.open(self._opening(signed, envelope, spec, analyst), limits, self._named(envelope.dataset))
+        permission.require_room(rules)
         slot = envelope.audience.index(me.name.name)
-        still = partial(self._require_still, signed, envelope)
-        responder = Responder(
-            spec, shard, settings.ledger, settings.words(), job=signed.job_id, slot=slot, room=self._ahead
+        responder = Responder(spec, shard, settings.ledger, settings.entropy, job=signed.job_id, slot=slot)
+        plan = catalogue.plan(spec)
+        schedule = Schedule(
+            plan,
+            interval=rules.answer_interval,
+            is_sparse=shard.is_sparse,
+            makes_matrix=shard.makes_matrix,
+            toss=settings.toss,
         )
-        opened = self._jobs[signed.job_id] = OpenJob(
+        opened = OpenJob(
             signed,
             envelope,
-            catalogue.plan(spec),
+            plan,
             responder,
+            schedule,
             self._receipt,
-            _Wait(settings.data_sets[envelope.dataset], shard, spec.answer_seconds, still, self._waiting),
-            still,
+            Wait(settings.data_sets[envelope.dataset], shard, spec.answer_seconds, permission.require, self._waiting),
+            permission.require,
+            partial(self._name_rows, envelope.dataset),
         )
-        while len(self._jobs) > MAX_OPEN_JOBS:
-            self._drop(next(iter(self._jobs)))
+        self._keep_ready(opened)
         _log.info(
             "Opened job %.12s of %s over '%s': epsilon %g, delta %g.",
             opened.name,
@@ -254,8 +231,54 @@ class Docket:
             envelope.dataset,
             spec.budget.epsilon,
             spec.budget.delta,
+            extra=about(THE_COORDINATOR),
         )
         return opened
+
+    def _keep_ready(self, opened: OpenJob) -> None:
+        """Keep a job ready. Of more than so many, let go of those asked about least recently, but of none at work.
+
+        A job at work that was opened anew would make the same answer once more, and so show twice how long that takes.
+        """
+        with self._lock:
+            self._jobs[opened.name] = opened
+            idle = [name for name, job in list(self._jobs.items())[:-1] if not job.is_busy]
+            for name in idle[: max(0, len(self._jobs) - MAX_OPEN_JOBS)]:
+                del self._jobs[name]
+
+    def _require_decided(self, name: str, spec: JobSpec, rules: Ruling) -> None:
+        """Refuse a job of the unit spectral as was decided at the start, whatever its own bound."""
+        if spec.unit is not PrivacyUnit.SPECTRAL or rules.least_bound is None:
+            return
+        decided = self._spectral.get(name)
+        if decided is None:
+            raise RefusedError(
+                "The policy did not allow the unit spectral on this data set when the provider started.",
+                "Its steward has to start the provider again.",
+            )
+        decided.require(rules.least_bound)
+
+    def _permission(self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName) -> Permission:
+        told = self._settings
+        sources = Sources(self._authority, told.revocations, told.clock, told.policy, told.ledger)
+        return Permission(sources, signed, envelope, spec, analyst)
+
+    def _name_rows(self, data_set: str) -> None:
+        """Have the ledger know rows by what they say, as many of them as there are by now.
+
+        It records them whenever there are more, whatever these say: an entry that is written or not would show in every
+        receipt whether a new row is one of zeros.
+        """
+        count = self._settings.data_sets[data_set].count
+        anew = self._named_at.get(data_set, count) != count
+        self._named_at[data_set] = count
+        self._settings.ledger.name_rows(self._named(data_set), anew=anew)
+
+    def _named(self, data_set: str) -> Named:
+        """Name rows by what they say, as many of them as there are by now."""
+        rows = self._settings.data_sets[data_set]
+        names = rows.fingerprints() if isinstance(rows, Arrivals) else self._fingerprints[data_set]
+        return Named(data_set, sorted(names), token_hex(BLIND_BYTES))
 
     def _receipt(self) -> pb.Receipt | None:
         """Sign how far the ledger has come, if others are to know."""
@@ -264,7 +287,8 @@ class Docket:
 
     def _opening(self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName) -> Opening:
         """Write down what is admitted, and at what price."""
-        cost = events(catalogue.plan(spec))
+        plan = catalogue.plan(spec)
+        cost = events(plan)
         return Opening(
             job=signed.job_id,
             data_set=envelope.dataset,
@@ -279,6 +303,9 @@ class Docket:
             expires_at=envelope.expires_at,
             signature_hash=sha256(signed.to_bytes()).hexdigest(),
             blind=token_hex(BLIND_BYTES),
+            protects=extent_of(spec.unit, spec.rows_per_person, spec.norm_bound),
+            questions=len(plan),
+            answer_bytes=sum(math.prod(step.shape) for step in plan) * ANSWER.itemsize,
         )
 
     def _shard(self, name: str, spec: JobSpec, least_bound: float | None = None) -> Shard | MatrixShard:
@@ -289,47 +316,34 @@ class Docket:
         rows = self._settings.data_sets.get(name)
         if rows is None:
             raise RefusedError("There is no such data set here.", "Ask for one that this provider offers.")
-        bounds = spec.rows_per_person, catalogue.rows_of(spec)
-        bounded, kept = self._shards.get(name, (None, None))
-        if kept is None or bounded != bounds or not kept.fits(spec):
-            kept = _prepared(rows, spec, bounds, least_bound)
-            self._shards[name] = bounds, kept
+        # Before rows are left out or found ready: what is left must not show in a refusal, and of a matrix none may be.
+        persons, uncut = (rows.persons, rows.uncut) if isinstance(rows, CheckedRows) else (None, None)
+        require_unit(spec.unit, persons=persons is not None, cut=uncut is not None)
+        preparation = _Preparation.of(spec)
+        made, kept = self._shards.get(name, (None, None))
+        if kept is None or made != preparation or not kept.fits(spec):
+            kept = _prepared(rows, spec, preparation, least_bound)
+            self._shards[name] = preparation, kept
         return kept
 
 
-def _require_own_names(digests: Mapping[str, str], ledger: Ledger) -> None:
-    """Refuse rows under another name than the one under which they were spent on: that would be a budget anew.
-
-    Rows that differ in a single bit nobody can tell from others. Before anybody connects, so that what rows are shows
-    in no answer and no refusal.
-    """
-    first: dict[str, str] = {}
-    for name, digest in digests.items():
-        known = ledger.rows_called(digest) or first.setdefault(digest, name)
-        if known != name:
-            raise RefusedError(
-                f"The rows of '{name}' are those of '{known}', whose budget they have.",
-                f"Offer them as '{known}' alone: what was spent on rows stays spent whatever they are called.",
-            )
-
-
-def _prepared(rows: DataSet, spec: JobSpec, bounds: _Bounds, least_bound: float | None) -> Shard | MatrixShard:
-    a_person, limit = bounds
+def _prepared(
+    rows: DataSet, spec: JobSpec, preparation: _Preparation, least_bound: float | None
+) -> Shard | MatrixShard:
+    limit = preparation.limit
     if isinstance(rows, CheckedRows):
-        if rows.persons is not None and not spec.unit.is_row:
-            # Before rows are left out: what is left must not show in a refusal, and of a matrix none may be.
-            raise RefusedError("Rows of this data set are persons', and no matrix.", "Ask for a unit of rows.")
-        held = rows.bounded(a_person).first(limit)
+        held = rows.bounded(preparation.rows_per_person).first(limit)
         if not spec.unit.is_row:
             return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
-        return _shard_of(held, spec)
+        return _shard_of(held, spec, preparation.strategy)
     if limit is None:
         raise RefusedError(
             "Rows of this data set still arrive, and this job is about all there will ever be.",
             "Ask streaming-power with block_rows: how many rows of each provider a round is about.",
         )
-    return _shard_of(rows.first(limit), spec)
+    return _shard_of(rows.first(limit), spec, preparation.strategy)
 
 
-def _shard_of(rows: UsableRows, spec: JobSpec) -> Shard:
-    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=Strategy.SETTLE)
+def _shard_of(rows: UsableRows, spec: JobSpec, strategy: Strategy) -> Shard:
+    chosen = Strategy.STREAM if rows.is_sparse else strategy
+    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen)

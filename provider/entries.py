@@ -15,6 +15,9 @@ from dpspca.common import stored
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy.accountant import Filter
 
+from .promises import UNKNOWN, Promise
+from .quotas import Plan, Quotas
+
 GENESIS: Final = "0" * 64
 """What the first entry names as the hash before it."""
 
@@ -37,10 +40,16 @@ class QuarantinedError(LedgerError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Budgets in force, of which nothing is spent: of a data set, and of one analyst on it if there is such a cap."""
+    """What a policy says of a data set, with nothing used.
+
+    Its budget, and one analyst's if there is such a cap; for which neighbours it holds; how much one analyst's jobs may
+    take.
+    """
 
     data_set: Filter
     analyst: Filter | None = None
+    promise: Promise | None = None
+    quotas: Quotas | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A job was admitted: the price of its whole plan is reserved on its data set.
+    """A job was admitted: the price of its whole plan is reserved on its data set. Written with its first question.
 
+    ``protects`` is up to which extent it protects neighbours of its unit (``promises.py``). It is unknown, and the plan
+    is as if it were nothing, where an earlier version wrote the entry.
     ``blind`` are random bits that never leave. Receipts tell the hash of all entries, and this one names the rows by
     their digest: without it, whoever knows all else could try out what they are.
     """
@@ -89,6 +100,41 @@ class Opening:
     issued_at: int
     expires_at: int
     signature_hash: str
+    blind: str = ""
+    protects: float = UNKNOWN
+    questions: int = 0
+    answer_bytes: int = 0
+
+    @property
+    def promise(self) -> Promise:
+        """Say which neighbours the job protects."""
+        return Promise(self.unit, self.protects)
+
+    @property
+    def plan(self) -> Plan:
+        """Say what the job takes."""
+        return Plan(self.questions, self.answer_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """An operator said which neighbours those jobs on a data set protected of which this was not recorded."""
+
+    data_set: str
+    protects: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Rows are about to be answered about, under the name of this data set.
+
+    ``rows`` are their names by what they say (``fingerprints.py``), so that they get no second budget under another
+    name. ``blind`` is as in ``Opening``.
+    """
+
+    data_set: str
+    rows: Sequence[str]
     blind: str = ""
 
 
@@ -155,17 +201,19 @@ class Released:
     ledger: str = ""
 
 
-Fact: TypeAlias = Founded | Started | Opening | Reserved | Stored | Closed | Quarantined | Released
+Fact: TypeAlias = Founded | Started | Opening | Named | Reserved | Stored | Closed | Quarantined | Released | Vouched
 
 _KINDS: Final[Mapping[str, type[Fact]]] = {
     "founded": Founded,
     "started": Started,
     "opened": Opening,
+    "named": Named,
     "reserved": Reserved,
     "stored": Stored,
     "closed": Closed,
     "quarantined": Quarantined,
     "released": Released,
+    "vouched": Vouched,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _FIELDS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in _NAMES}

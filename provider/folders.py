@@ -22,7 +22,7 @@ import scipy.sparse
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 
-from .preparation import CheckedRows, check_rows
+from .preparation import CheckedRows
 
 
 class UnreadableError(InvalidDataError):
@@ -110,15 +110,14 @@ def files_of(folder: Path) -> dict[Path, Stamp]:
     return stamps
 
 
-def read_folder(folder: Path, read: Callable[[Path], CheckedRows], *, least: int) -> CheckedRows:
-    """Read every file with ``read``, and refuse them where they do not fit together, or hold too few rows."""
+def read_folder(folder: Path, read: Callable[[Path], CheckedRows]) -> CheckedRows:
+    """Read every file with ``read``, and refuse files that do not fit together."""
     files = list(files_of(folder))
     parts = [read(each) for each in files]
     form = Form.of(files[0], parts[0])
     for file, part in zip(files, parts, strict=True):
         form.require(file, part)
-    whole = stacked([part.matrix for part in parts], is_sparse=form.is_sparse)
-    return CheckedRows(check_rows(whole, least=least).matrix, form.names)
+    return CheckedRows(stacked([part.matrix for part in parts], is_sparse=form.is_sparse), form.names)
 
 
 def stacked(matrices: Sequence[Any], *, is_sparse: bool) -> FloatArray | scipy.sparse.csr_array:

@@ -7,7 +7,7 @@ process. ``sqlite_ledger.py`` has the one that lasts.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from threading import RLock
 from typing import Final, Protocol, TypeAlias
@@ -16,9 +16,10 @@ import numpy as np
 
 from .accounts import Ended, Question, nothing_forgotten
 from .books import EXPIRED, Books
-from .entries import Entry, Fact, Founded, Head, LedgerError, Limits, Opening, QuarantinedError
+from .entries import Entry, Fact, Founded, Head, LedgerError, Limits, Named, Opening, QuarantinedError
 from .gate import Standing
 from .moments import Integers
+from .promises import Promise
 
 __all__ = ["Bookkeeper", "Head", "Ledger", "LedgerError", "Limits", "MemoryLedger", "Opening", "QuarantinedError"]
 
@@ -40,8 +41,11 @@ class Ledger(Protocol):
     that a caller may rely on, and nothing may be sent.
     """
 
-    def open(self, opening: Opening, limits: Limits) -> Standing | None:
+    def open(self, opening: Opening, limits: Limits, named: Named | None = None) -> Standing | None:
         """Admit a job and reserve the price of its whole plan; or go on with one that was admitted before.
+
+        What is reserved is recorded with the job's first question, and so is under which name its rows are offered, if
+        ``named`` says it. Until then a crash forgets the job, which has spent nothing and was told nothing.
 
         One atomic step. Gives the job's standing, None before its first question. Raises ``BudgetExceededError`` when
         the plan does not fit beside everything spent and reserved, and ``RefusedError`` when the job is over or is not
@@ -70,13 +74,20 @@ class Ledger(Protocol):
         ...
 
     def stored(self, job: str, position: int) -> Integers | None:
-        """Give the answer of a position, if it was made and is kept."""
+        """Give the answer of a position, if it was made and its job is open."""
         ...
 
     def close(self, job: str, state: str) -> None:
-        """End a job for good, and give back the price of all questions whose answers were never stored.
+        """End a job for good, drop its answers, and give back the price of questions whose answers were never stored.
 
         An answer that is being made is refused by ``store`` afterwards. Closing again changes nothing.
+        """
+        ...
+
+    def require_within(self, data_set: str, analyst: str, limits: Limits) -> None:
+        """Refuse if all that is spent and promised is more than these limits allow: they may have been lowered.
+
+        While they do, every job that is open fits into them: what a question costs was promised before.
         """
         ...
 
@@ -84,12 +95,23 @@ class Ledger(Protocol):
         """List the jobs that are open."""
         ...
 
-    def rows_called(self, digest: str) -> str | None:
-        """Give the data set's name under which a job over these very rows was admitted first, if one was."""
+    def rows_called(self, names: Iterable[str]) -> str | None:
+        """Give the data set that rows of one of these names were offered as when they were first answered about."""
+        ...
+
+    def name_rows(self, named: Named, *, anew: bool = False) -> None:
+        """Record durably that rows are about to be answered about under the name of a data set, if that is new.
+
+        For rows that arrived since their job was opened.
+        """
         ...
 
     def expire(self, now: float) -> None:
-        """Close every job past its expiry, and give no answer of a job that is over any more; their hashes stay."""
+        """Close every job past its expiry."""
+        ...
+
+    def require_promise(self, data_set: str, stated: Promise) -> None:
+        """Refuse a policy's promise for neighbours that some jobs on a data set did not protect."""
         ...
 
     def head(self) -> Head:
@@ -116,9 +138,11 @@ class Bookkeeper(ABC):
         self._books = Books(ended)
         self._lock = RLock()
 
-    def open(self, opening: Opening, limits: Limits) -> Standing | None:
+    def open(self, opening: Opening, limits: Limits, named: Named | None = None) -> Standing | None:
         with self._lock:
-            self._record(self._books.to_open(opening, limits))
+            at = int(self._clock())
+            if admitted := self._books.to_open(opening, limits, at):
+                self._books.admit(admitted, at, self._books.to_name(named) if named else None)
             return self._books.standing(opening.job)
 
     def standing(self, job: str) -> Standing | None:
@@ -127,7 +151,8 @@ class Bookkeeper(ABC):
 
     def reserve(self, job: str, question: str, digest: str, before: Standing | None, after: Standing) -> bool:
         with self._lock:
-            return self._record(self._books.to_reserve(job, question, digest, before, after))
+            reserved = self._books.to_reserve(job, question, digest, before, after)
+            return reserved is not None and self._record(*self._books.unwritten(job), reserved)
 
     def store(self, job: str, position: int, answer: Integers) -> None:
         content = _content(answer)
@@ -146,29 +171,52 @@ class Bookkeeper(ABC):
     def stored(self, job: str, position: int) -> Integers | None:
         with self._lock:
             self._books.require_trusted()  # what is kept here may not be what was sent
-            question = self._books.question(job, position)
+            question = None if self._books.is_over(job) else self._books.question(job, position)
             return self._fetch(job, position, question) if question and question.answer else None
 
     def close(self, job: str, state: str) -> None:
         with self._lock:
+            self._books.withdraw(job, state)
             self._record(self._books.to_close(job, state))
+            self._drop()
+
+    def require_within(self, data_set: str, analyst: str, limits: Limits) -> None:
+        with self._lock:
+            self._books.require_within(data_set, analyst, limits)
 
     def unfinished(self) -> tuple[str, ...]:
         with self._lock:
             return self._books.unfinished()
 
-    def rows_called(self, digest: str) -> str | None:
+    def rows_called(self, names: Iterable[str]) -> str | None:
         with self._lock:
-            return self._books.rows.get(digest)
+            return self._books.rows_called(names)
+
+    def name_rows(self, named: Named, *, anew: bool = False) -> None:
+        with self._lock:
+            self._record(self._books.to_name(named, anew=anew))
 
     def expire(self, now: float) -> None:
         with self._lock:
-            self._record(*(self._books.to_close(job, EXPIRED) for job in self._books.overdue(now)))
-            self._drop(now)
+            overdue = self._books.overdue(now)
+            for job in overdue:
+                self._books.withdraw(job, EXPIRED)
+            self._record(*(self._books.to_close(job, EXPIRED) for job in overdue))
+            self._drop()
+            self._books.forget(now)
+
+    def require_promise(self, data_set: str, stated: Promise) -> None:
+        with self._lock:
+            self._books.require_promise(data_set, stated)
 
     def head(self) -> Head:
         with self._lock:
             return self._books.head
+
+    def vouch(self, data_set: str, protects: float, reason: str) -> None:
+        """Record what an operator says that jobs protected of which an earlier version did not record it."""
+        with self._lock:
+            self._record(self._books.to_vouch(data_set, protects, reason))
 
     @abstractmethod
     def attested(self) -> Head | None:
@@ -197,8 +245,8 @@ class Bookkeeper(ABC):
         """Give the kept answer of a question; None if it was dropped."""
 
     @abstractmethod
-    def _drop(self, now: float) -> None:
-        """Drop the answers of jobs that are over, at once or later."""
+    def _drop(self) -> None:
+        """Drop the answers of jobs that are over, for nobody is given them again; their hashes stay."""
 
 
 Kept: TypeAlias = tuple[str, int, memoryview]
@@ -221,12 +269,17 @@ class MemoryLedger(Bookkeeper):
         super().__init__(clock)
         self.entries: list[Entry] = []
         self._answers: dict[tuple[str, int], memoryview] = {}
+        self._opened: set[str] = set()
         self._record(Founded("memory"))
+
+    def open(self, opening: Opening, limits: Limits, named: Named | None = None) -> Standing | None:
+        self._opened.add(opening.job)
+        return super().open(opening, limits, named)
 
     def reserve(self, job: str, question: str, digest: str, before: Standing | None, after: Standing) -> bool:
         with self._lock:
-            if job not in self._books.jobs:
-                self._record(_by_itself(job))
+            if job not in self._opened and job not in self._books.jobs:
+                self._books.admit(_by_itself(job), int(self._clock()))
             return super().reserve(job, question, digest, before, after)
 
     def attested(self) -> None:
@@ -247,7 +300,7 @@ class MemoryLedger(Bookkeeper):
             return None
         return np.frombuffer(content, dtype=ANSWER).reshape(question.answer.shape)
 
-    def _drop(self, now: float) -> None:
+    def _drop(self) -> None:
         for key in [key for key in self._answers if self._books.is_over(key[0])]:
             del self._answers[key]
 

@@ -1,8 +1,8 @@
 """The SQLite file of a ledger: its tables, how it is opened, and the one transaction that everything is written in.
 
 Tables: ``entries``, which only grows, and ``answers``, the bytes that may be sent again, in pieces so that no answer is
-ever copied whole. There is no table of balances: those follow from the entries (``books.py``). Indexes find how a job
-began and ended, and the jobs that expire, so that nobody needs to remember those that are over. Before a write the file
+ever copied whole. There is no table of balances: those follow from the entries (``books.py``). An index finds how
+a job began and ended, so that nobody needs to remember those that are over. Before a write the file
 must still end where this process left it; another writer, however it got past the locks, is found there.
 """
 
@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from dpspca.common.transport import files
 
-from .entries import GENESIS, Entry, Fact, Head, LedgerError
+from .entries import GENESIS, Entry, Fact, Head, LedgerError, Quarantined, Started
 
 APPLICATION_ID: Final = int.from_bytes(b"dpsl")
 EXTRA: Final = 3
@@ -62,6 +62,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         f"""CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE {OF_JOBS}""",
         f"""CREATE INDEX openings_by_expiry ON entries (json_extract(content, '$.expires_at')) WHERE {OPENINGS}""",
     ),
+    ("DROP INDEX openings_by_expiry",),  # answers are dropped when their job is over; and there are new kinds of entry
 )
 """Step n makes version n of version n - 1; version 0 is an empty file. Steps are added, never changed."""
 
@@ -140,6 +141,20 @@ class Database:
             for content, written_hash in self._connection.execute("SELECT content, hash FROM entries ORDER BY number"):
                 yield Entry.read(content, written_hash)
 
+    def quarantine(self) -> str | None:
+        """Say why the ledger is in quarantine, if it is, without reading all of it.
+
+        Nothing follows the entry of a quarantine but starts, and other quarantines, until it is released.
+        """
+        with in_words(self._path):
+            for content, written_hash in self._connection.execute(
+                "SELECT content, hash FROM entries ORDER BY number DESC"
+            ):
+                fact = Entry.read(content, written_hash).fact
+                if not isinstance(fact, Started):
+                    return fact.reason if isinstance(fact, Quarantined) else None
+        return None
+
     def hash_at(self, number: int) -> str | None:
         """Give the hash of an entry, if there is one of that number."""
         with in_words(self._path):
@@ -150,12 +165,6 @@ class Database:
         """Give how a job began and ended, as far as the first so many entries say it."""
         query = f"SELECT content FROM entries WHERE {OF_JOBS} AND json_extract(content, '$.job') = ? AND number <= ?"  # noqa: S608  # ours
         return [Entry.read(content, "").fact for (content,) in self._look(f"{query} ORDER BY number", job, entries)]
-
-    def expired(self, after: float, until: float) -> list[str]:
-        """List the jobs that expired after one moment, and not after another."""
-        when = "json_extract(content, '$.expires_at')"
-        query = f"SELECT json_extract(content, '$.job') FROM entries WHERE {OPENINGS} AND {when} > ? AND {when} <= ?"  # noqa: S608  # ours
-        return [job for (job,) in self._look(query, after, until)]
 
     def openings(self) -> int:
         """Count the jobs that their index has."""
@@ -289,7 +298,9 @@ def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> 
 def _settle(connection: Connection) -> None:
     """See to it that what was written is on the disk, and refuse to start where that cannot be had."""
     # EXTRA is FULL and the folder: or the journal that a new file begins with could come back after a power cut.
-    for setting in ("synchronous = EXTRA", "fullfsync = ON", f"journal_size_limit = {KEPT_LOG_BYTES}"):
+    # What is deleted are answers, which may have left and so are no secret: to overwrite them takes ten times as long.
+    settings = "synchronous = EXTRA", "fullfsync = ON", "secure_delete = OFF", f"journal_size_limit = {KEPT_LOG_BYTES}"
+    for setting in settings:
         list(connection.execute(f"PRAGMA {setting}"))
     ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
     synchronous = _number(connection, "PRAGMA synchronous")

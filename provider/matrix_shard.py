@@ -8,9 +8,11 @@ BLAS multiplies, or below 2^63 in 64-bit integers, where a sparse product does. 
 stored, and so does memory.
 
 Entries larger than ``largest_entry`` allows are cut to that for the unit ``entry``: each is a function of itself alone
-that brings no two values further apart, so nothing is given away by it. No such thing holds for spectral norms, so for
-the unit ``spectral`` the share is refused. That must not tell how large entries are: so it is held against the least
-bound that the policy allows, whatever bound a job has, and a data set is refused to everybody or to nobody.
+that brings no two values further apart, so nothing is given away by it. No such thing holds for spectral norms: there
+every job is refused if an entry is larger than that for the least bound of the policy (``SpectralCheck``). This is
+decided once, when the provider starts, and it is public. So the promise of the unit ``spectral`` is about neighbours
+that both pass, or both fail; the statement says so. A job has no part in the decision: nobody learns more by asking
+again with another bound.
 
 A share of a divided table may have a ``Span``. It is held against the share once, before any job, and what is found is
 told to nobody but the steward, whose data set is not offered. That says nothing about a protected change: with a span
@@ -19,15 +21,15 @@ spectral norm (``spectral``), so both lie within it, and both pass.
 """
 
 import math
-from dataclasses import replace
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidQueryError
+from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidQueryError, RefusedError
 from dpspca.common.matrix_queries import (
     ENTRY_BITS,
     LARGEST_TOTAL,
@@ -72,14 +74,15 @@ def declared(share: CheckedRows, span: Span) -> CheckedRows:
         raise InvalidDataError(
             "Its rows are said to be persons'.", "A matrix has none: take away what is said of persons, or the span."
         )
-    _check_symmetric(share)
+    entries = share.as_matrix()
+    _check_symmetric(entries)
     columns = share.dimension - span.of
     if columns < 1:
         raise InvalidDataError(
             f"The matrix has {share.dimension} columns: too few for a span of {span.of} rows, and a column.",
             "Give the dilation of the table, whose columns follow its rows; or mend the span.",
         )
-    matrix: Any = scipy.sparse.coo_array(share.matrix)
+    matrix: Any = scipy.sparse.coo_array(entries.matrix)
     row, column = (places[matrix.data != 0] for places in matrix.coords)
     if not (_is_within(span, row, column) | _is_within(span, column, row)).all():
         raise InvalidDataError(
@@ -88,6 +91,33 @@ def declared(share: CheckedRows, span: Span) -> CheckedRows:
             "Mend the span, or make the share anew with dpspca.client.matrices.dilation.",
         )
     return replace(share, span=span)
+
+
+@dataclass(frozen=True, slots=True)
+class SpectralCheck:
+    """Whether no entry of a share is too large for the unit ``spectral``, decided once, when the provider starts."""
+
+    least_bound: float
+    """The least bound that a job could have at that time."""
+    holds: bool
+
+    @classmethod
+    def of(cls, share: CheckedRows, least_bound: float) -> Self:
+        """Decide."""
+        return cls(least_bound, _largest(share.as_matrix()) <= largest_entry(share.dimension) * least_bound)
+
+    def require(self, least_bound: float) -> None:
+        """Refuse every job, or none, as was decided; and every job if the policy allows smaller bounds than then."""
+        if least_bound < self.least_bound:
+            raise RefusedError(
+                "The least norm_bound of the policy is smaller than when the provider started.",
+                "Its steward has to start the provider again.",
+            )
+        if not self.holds:
+            raise RefusedError(
+                "This matrix answers no job of the unit spectral: that was decided when the provider started.",
+                "Its steward has to set a larger least norm_bound in the policy, and start the provider again.",
+            )
 
 
 class MatrixShard:
@@ -100,6 +130,7 @@ class MatrixShard:
 
         ``least_bound`` is the least that any job may have; left out, nobody may have another than this.
         """
+        share = share.as_matrix()
         _check_symmetric(share)
         self._dimension = share.dimension
         self._names = share.names
@@ -109,6 +140,10 @@ class MatrixShard:
         if unit is PrivacyUnit.SPECTRAL:
             _check_largest(share, norm_bound if least_bound is None else min(least_bound, norm_bound))
         self._matrix = _integers(share.matrix, norm_bound)
+        self.is_sparse = share.is_sparse
+
+    makes_matrix: ClassVar[bool] = False
+    """The matrix is the data: nothing has to be made for the first question."""
 
     def fits(self, spec: JobSpec) -> bool:
         """Tell whether the share was prepared under this job's bound, for its unit."""
@@ -213,13 +248,17 @@ def _is_within(span: Span, row: NDArray[Any], column: NDArray[Any]) -> NDArray[n
 
 
 def _check_largest(share: CheckedRows, least_bound: float) -> None:
-    largest, matrix = largest_entry(share.dimension), share.matrix
-    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
-    if np.abs(values).max(initial=0.0) > largest * least_bound:
+    largest = largest_entry(share.dimension)
+    if _largest(share) > largest * least_bound:
         raise InvalidDataError(
             f"An entry of the matrix is more than {largest} times the least bound that jobs may have.",
             "Its steward has to set a larger least norm_bound in the policy: no job is answered.",
         )
+
+
+def _largest(share: CheckedRows) -> float:
+    matrix = share.matrix
+    return float(np.abs(matrix if isinstance(matrix, np.ndarray) else matrix.data).max(initial=0.0))
 
 
 def _integers(matrix: Any, norm_bound: float) -> Matrix:  # noqa: ANN401  # dense or sparse

@@ -1,9 +1,11 @@
 """Private mechanisms that answer with a subspace: eigenvectors with noise, and draws from the exponential mechanism.
 
 S is the provider's own X^T X, exact in integers, in units of C^2: the sum of x x^T over rows with ||x|| <= 1. Each
-mechanism keeps what its event says, for the unit of its question, in real arithmetic and with ideal random numbers;
-what falls short of these is said in ``dpspca.common.privacy.continuous``. Trusted: this process and its source of
-random words. What is released is the projection on the subspace, rounded to the public lattice.
+mechanism keeps what its event says, for the unit of its question: in real arithmetic and with ideal random numbers by
+the theorem at its function, for an epsilon that is smaller by ``dither.SHARE``; and as computed, because integer noise
+hides every rounding error before anything leaves (``dpspca.common.privacy.dither``). Trusted: this process, its source
+of random words, and the error bounds of its linear-algebra library. What is released is the projection on the leading
+eigenvectors of that noisy square, rounded to the public lattice: post-processing.
 """
 
 import math
@@ -16,6 +18,7 @@ from dpspca.common.errors import InvalidQueryError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy import smooth
 from dpspca.common.privacy.continuous import cauchys, frame, normals, students, turn
+from dpspca.common.privacy.dither import SHARE, hidden, left_for
 from dpspca.common.privacy.events import ApproximateEvent, Event, PureEvent
 from dpspca.common.privacy.keystream import WordSource
 from dpspca.common.privacy.lattice import ROW_BITS
@@ -29,8 +32,12 @@ from dpspca.common.subspace_queries import (
 )
 
 from .bingham import draw_axis
-from .moments import Integers, _one_thread
+from .moments import Integers
+from .one_thread import one_thread
 
+ROUNDING: Final = 1 - SHARE
+"""What is used of epsilon. Eigenvalues are off by up to 2^-15 (``privacy.smooth``), so an exponent may be larger than
+it should by a part of about 1e-4; that, and all other rounding, is paid for by the rest (``privacy.dither``)."""
 BURN_IN: Final = 50
 """Sweeps over all axes before a Markov chain's state is taken for a draw; nobody has shown that it is enough."""
 
@@ -43,13 +50,19 @@ def release_subspace(
     On one thread of the linear-algebra library, so that equal words give equal bits however many there are.
     """
     square = gram.astype(np.float64) * 2.0 ** (-2 * ROW_BITS)
-    with _one_thread:
-        basis = _subspace(query, event, square, words)
-    projection = np.rint(basis @ basis.T * 2.0**PROJECTION_BITS).astype(np.int64)
+    if not isinstance(event, ApproximateEvent | PureEvent):
+        raise InvalidQueryError(f"No mechanism answers '{query.kind}' at such a price.", "Report this as a bug.")
+    with one_thread:
+        noisy = hidden(_subspace(query, event, square, words), event.epsilon, words)
+        basis = np.linalg.eigh(noisy.astype(np.float64))[1][:, -query.columns :]
+        projection: Integers = np.rint(basis @ basis.T * 2.0**PROJECTION_BITS).astype(np.int64)
     return projection * rows if query.weighted else projection
 
 
-def _subspace(query: SubspaceQuery, event: Event | None, square: FloatArray, words: WordSource) -> FloatArray:
+def _subspace(
+    query: SubspaceQuery, event: ApproximateEvent | PureEvent, square: FloatArray, words: WordSource
+) -> FloatArray:
+    """Draw a frame whose columns span the subspace; they need not be orthonormal."""
     match query, event:
         case PerturbedSubspace(), ApproximateEvent() | PureEvent():
             return perturbed(query, event, square, words)
@@ -67,7 +80,7 @@ def _subspace(query: SubspaceQuery, event: Event | None, square: FloatArray, wor
 def perturbed(
     query: PerturbedSubspace, event: ApproximateEvent | PureEvent, square: FloatArray, words: WordSource
 ) -> FloatArray:
-    """Turn the leading eigenvectors at random, add noise that follows a smooth bound, and orthonormalise.
+    """Turn the leading eigenvectors at random, and add noise that follows a smooth bound.
 
     (epsilon, delta)- or epsilon-private, by ``privacy.smooth``: neighbours' turned frames can be paired so that each
     pair is no further apart than the nearest frames of the two spaces, for a turned frame is as likely as any other
@@ -83,15 +96,21 @@ def perturbed(
     scale = smooth.smooth_bound(gap, query.step, angles, constants.beta) / constants.alpha
     turned = vectors[:, -columns:] @ turn(columns, words)
     noise = scale * _noise(query, event, entries, words)
-    return thin_qr(turned + noise.reshape(dimension, columns))[0]
+    return turned + noise.reshape(dimension, columns)
 
 
 def _constants(query: PerturbedSubspace, event: ApproximateEvent | PureEvent, entries: int) -> Constants:
+    """Give the constants for what rounding leaves of the event; a paper's own are for all of it, and keep to less.
+
+    The plan has held the published Gaussian ones against ``dither.left_for``; the Cauchy ones cost a third of epsilon.
+    """
     if isinstance(event, ApproximateEvent):
-        choose = smooth.published_gaussian_constants if query.published else smooth.gaussian_constants
-        return choose(entries, event.epsilon, event.delta)
+        left = left_for(event)
+        if query.published:
+            return smooth.published_gaussian_constants(entries, event.epsilon, event.delta)
+        return smooth.gaussian_constants(entries, left.epsilon, left.delta)
     if not query.published:
-        return smooth.student_constants(entries, event.epsilon)
+        return smooth.student_constants(entries, event.epsilon * ROUNDING)
     found = smooth.published_cauchy_constants(entries, event.epsilon)
     return Constants(found.alpha / math.sqrt(entries), found.beta)  # a sensitivity in L1 is sqrt(D) times that in L2
 
@@ -105,11 +124,6 @@ def _noise(
 
 
 # --- The exponential mechanism ----------------------------------------------------------------------------------------
-
-
-ROUNDING: Final = 1 - 2.0**-12
-"""Eigenvalues are off by up to 2^-15 (``privacy.smooth``), and so the exponent may be larger than it should by a part
-of about 1e-4: it is taken smaller by more than that."""
 
 
 def exponent(query: SubspaceQuery, epsilon: float) -> float:

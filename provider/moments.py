@@ -1,5 +1,9 @@
 """Exact second moments of integer rows, three ways to the same bits: dense rows, sparse rows, a cached Gram matrix.
 
+How the work is divided follows from public numbers alone: the number of columns, the question, this machine's
+processors. How many rows there are decides only how long a pass over them takes, never which code runs, on how many
+threads, or how wide a number is kept: under add/remove a step in the time of an answer would give that number away.
+
 Floating-point matrix products are used for their speed, on integers small enough for every partial sum to stay below
 2^53, where float64 is exact; wider numbers are split into a high and a low part first. Hence neither the order of rows
 nor the number of threads nor the linear-algebra library can change a bit. The widths, for rows of norm 2^17 and basis
@@ -11,25 +15,24 @@ columns of norm 2^20 (each product bounded by Cauchy and Schwarz, row by row):
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from itertools import pairwise
 from operator import add, iadd
-from threading import Lock
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.errors import InvalidQueryError
-from dpspca.common.privacy.lattice import BASIS_BITS, MOMENT_BITS, ROW_BITS
+from dpspca.common.privacy.lattice import BASIS_BITS, MAX_ROWS, MOMENT_BITS, ROW_BITS
 from dpspca.common.question import RowSparse
+
+from .one_thread import one_thread
 
 Integers: TypeAlias = NDArray[np.int64]
 Exact: TypeAlias = NDArray[np.object_]
@@ -41,8 +44,12 @@ BLOCK_ENTRIES: Final = 3 * 2**15
 """A block of rows in float64 leaves room in a second-level cache of a megabyte, and its product with five columns is
 small enough (below 10^6 multiplications, of ten columns after the split) for OpenBLAS not to copy it first."""
 
+SPARSE_BLOCKS: Final = 4
+"""Blocks in which sparse rows are added up, whatever their number."""
 SMALL_PRODUCT: Final = 10**7
 """Multiplications up to which several threads are slower than one, and much slower where a core is busy."""
+MOST_SUMS: Final = 2**28
+"""Numbers that all threads of one question add up at most, two gigabytes: of wide questions fewer are asked at once."""
 
 PRODUCT_SHIFT: Final = 2 * ROW_BITS + BASIS_BITS - MOMENT_BITS
 SQUARE_SHIFT: Final = 2 * ROW_BITS - MOMENT_BITS
@@ -58,18 +65,6 @@ class LatticeBasis:
     def whole(self) -> FloatArray:
         """Give every row."""
         return RowSparse(self.given.dimension, self.given.support, _to_lattice(self.given.rows)).dense()
-
-    def at(self, columns: NDArray[np.intp]) -> FloatArray:
-        """Give the rows that stand for these columns, which are in ascending order."""
-        support, rows = self.given.support, self.given.rows
-        if len(support) == self.given.dimension:
-            return _to_lattice(rows.take(columns, axis=0))
-        found = np.zeros((len(columns), rows.shape[1]))
-        if len(columns):
-            places = np.searchsorted(columns, support)
-            met = columns.take(places, mode="clip") == support
-            found[places[met]] = _to_lattice(rows[met])
-        return found
 
 
 Basis: TypeAlias = FloatArray | LatticeBasis
@@ -95,80 +90,95 @@ class Moments(Protocol):
         """Give X^T X, exactly."""
         ...
 
+    def squares(self) -> Integers:
+        """Give the sum of squares of each column, exactly."""
+        ...
+
     def trace(self) -> int:
         """Give the sum of squares of all entries, exactly."""
         ...
 
 
 class Rows(Protocol):
-    """Integer rows that can be had in blocks of float64, without the columns in which no row has an entry.
-
-    There every second moment is zero, and so are its shifts: nothing has to be multiplied, added up or shifted.
-    """
+    """Integer rows that can be had in blocks of float64."""
 
     count: int
     dimension: int
     block_rows: int
 
+    @property
+    def gain_by_threads(self) -> bool:
+        """Tell whether several threads are quicker than one."""
+        ...
+
+    def steps(self, count: int) -> tuple[int, int]:
+        """Say how many of a thread's rows to go through at a time where sums are as wide as rows.
+
+        And of how many rows sums are exact in the numbers that ``across`` gives.
+        """
+        ...
+
+    def across(self, block: Any, wide: FloatArray) -> Any:  # noqa: ANN401  # dense or sparse
+        """Multiply the columns of a block with as many rows of integers."""
+        ...
+
     def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
         """Give rows from ``start`` to ``stop`` as float64."""
-        ...
-
-    def narrow(self, basis: Basis) -> FloatArray:
-        """Leave the rows of a basis that stand for columns in the blocks."""
-        ...
-
-    def spread(self, sums: Integers) -> Integers:
-        """Undo ``narrow``: the rows for columns that are in no block are zero."""
         ...
 
 
 class DenseRows:
     """Rows as 32-bit integers, widened a block at a time."""
 
+    gain_by_threads = True
+
     def __init__(self, rows: NDArray[np.int32]) -> None:
         self.rows = rows
         self.count, self.dimension = rows.shape
         self.block_rows = min(EXACT_ROWS, max(8, BLOCK_ENTRIES // self.dimension))
 
+    def steps(self, count: int) -> tuple[int, int]:
+        return self.block_rows, EXACT_ROWS
+
+    @staticmethod
+    def across(block: FloatArray, wide: FloatArray) -> FloatArray:
+        product: FloatArray = np.dot(block.T, wide)
+        return product
+
     def block(self, start: int, stop: int) -> FloatArray:
         return self.rows[start:stop].astype(np.float64)
 
-    @staticmethod
-    def narrow(basis: Basis) -> FloatArray:
-        return whole(basis)
-
-    @staticmethod
-    def spread(sums: Integers) -> Integers:
-        return sums
-
 
 class SparseRows:
-    """Rows in CSR form, never widened: work goes with the stored entries, and so does memory but for the answers."""
+    """Rows in CSR form, never widened: work goes with the stored entries, and with the columns that there are.
+
+    A block adds to sums that are as wide as the table, also where no row has an entry: which columns are used is said
+    by the rows, and one row may use all of them. There are so many blocks, whatever the number of rows, so that this
+    takes as long for any. Sums are in 64-bit integers: 2^24 rows of 2^36 at most.
+
+    One thread does it all: sparse products keep the interpreter's lock, for which others would only wait.
+    """
+
+    gain_by_threads = False
 
     def __init__(self, rows: scipy.sparse.csr_array) -> None:
         self.rows = rows
         self.count, self.dimension = rows.shape
         self.block_rows = EXACT_ROWS
-        touched = np.zeros(self.dimension, dtype=np.bool_)
-        touched[rows.indices] = True
-        self._touched = np.flatnonzero(touched)
-        places = np.cumsum(touched, dtype=rows.indices.dtype) - 1
-        self._places = places[rows.indices]
+
+    def steps(self, count: int) -> tuple[int, int]:
+        return max(1, -(-count // SPARSE_BLOCKS)), MAX_ROWS
+
+    @staticmethod
+    def across(block: scipy.sparse.csr_array, wide: FloatArray) -> Integers:
+        product: Integers = block.astype(np.int64).T @ wide.astype(np.int64)
+        return product
 
     def block(self, start: int, stop: int) -> scipy.sparse.csr_array:
         starts = self.rows.indptr[start : stop + 1]
         held = slice(starts[0], starts[-1])
-        parts = (self.rows.data[held], self._places[held], starts - starts[0])
-        return scipy.sparse.csr_array(parts, shape=(stop - start, len(self._touched)))
-
-    def narrow(self, basis: Basis) -> FloatArray:
-        return basis.at(self._touched) if isinstance(basis, LatticeBasis) else basis.take(self._touched, axis=0)
-
-    def spread(self, sums: Integers) -> Integers:
-        spread = np.zeros((self.dimension, *sums.shape[1:]), dtype=np.int64)
-        spread[self._touched] = sums
-        return spread
+        parts = (self.rows.data[held], self.rows.indices[held], starts - starts[0])
+        return scipy.sparse.csr_array(parts, shape=(stop - start, self.dimension))
 
 
 class StreamedMoments:
@@ -176,67 +186,90 @@ class StreamedMoments:
 
     def __init__(self, rows: Rows, threads: int | None = None) -> None:
         self._rows = rows
-        self._threads = threads or os.cpu_count() or 1
+        self._threads = (threads or os.cpu_count() or 1) if rows.gain_by_threads else 1
 
     def product(self, basis: Basis) -> Integers:
-        met = self._rows.narrow(basis)
+        written = whole(basis)
 
         def visit(block: Any) -> Any:  # noqa: ANN401
-            return _times(block.T, np.hstack(_split(_times(block, met))))
+            return self._rows.across(block, np.hstack(_split(_times(block, written))))
 
-        threads = 1 if 3 * met.size * self._rows.count <= SMALL_PRODUCT else self._threads
-        high, low = np.split(self._total(visit, threads=threads), [met.shape[1]], axis=1)
+        high, low = np.split(self._wide_total(visit, written.size), [written.shape[1]], axis=1)
         sums = low >> LOW_BITS
         sums += high
         sums >>= PRODUCT_SHIFT - LOW_BITS
-        return self._rows.spread(sums)
+        return sums
 
     def compressed(self, basis: Basis) -> Exact:
-        met = self._rows.narrow(basis)
+        written = whole(basis)
 
         def visit(block: Any) -> FloatArray:  # noqa: ANN401
-            high, low = _split(_times(block, met))
+            high, low = _split(_times(block, written))
             return np.stack([high.T @ high, high.T @ low, low.T @ low])
 
-        high, mixed, low = self._total(visit).astype(object)
+        threads = _threads(self._threads, written.size)
+        high, mixed, low = self._total(visit, threads, self._rows.block_rows).astype(object)
         return np.asarray((high << (2 * LOW_BITS)) + ((mixed + mixed.T) << LOW_BITS) + low)
 
     def gram(self) -> Integers:
         def visit(block: Any) -> Any:  # noqa: ANN401
-            square = _times(block.T, block)
-            return square.toarray() if isinstance(square, scipy.sparse.csr_array | scipy.sparse.csc_array) else square
+            if isinstance(block, np.ndarray):
+                return np.dot(block.T, block)
+            whole = block.astype(np.int64)
+            return (whole.T @ whole).toarray()
 
         # A block must be tall, or adding up the d x d results costs more than making them.
-        square = self._total(visit, min(EXACT_ROWS, max(self._rows.block_rows, 2 * self._rows.dimension)))
-        return self._rows.spread(self._rows.spread(square).T).T
+        tall = min(EXACT_ROWS, max(self._rows.block_rows, 2 * self._rows.dimension))
+        return self._wide_total(visit, self._rows.dimension**2, tall)
+
+    def squares(self) -> Integers:
+        def visit(block: Any) -> Any:  # noqa: ANN401
+            whole = block if isinstance(block, np.ndarray) else block.astype(np.int64)
+            return (whole * whole).sum(axis=0)
+
+        return self._wide_total(visit, self._rows.dimension)
 
     def trace(self) -> int:
-        def visit(block: Any) -> FloatArray:  # noqa: ANN401
-            stored = block.data if isinstance(block, scipy.sparse.csr_array) else block.ravel()
-            return np.array([stored @ stored])
+        return int(self.squares().sum())
 
-        return int(self._total(visit)[0])
+    def _wide_total(self, visit: Callable[[Any], Any], entries: int, tall: int = 0) -> Integers:
+        """Add up sums that are as wide as rows are; of dense rows at least ``tall`` blocks."""
+        threads = _threads(self._threads, entries)
+        step, exact = self._rows.steps(-(-self._rows.count // threads))
+        return self._total(visit, threads, step if exact > EXACT_ROWS else max(step, tall), exact)
 
-    def _total(
-        self, visit: Callable[[Any], Any], block_rows: int | None = None, *, threads: int | None = None
-    ) -> Integers:
-        """Add up a visit to every block; integers, so that the order does not matter."""
-        step = block_rows or self._rows.block_rows
-        spans = _spans(self._rows.count, min(threads or self._threads, -(-self._rows.count // step)))
-        with _one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
-            totals = (pool.map if pool else map)(lambda span: self._span_total(visit, *span, step=step), spans)
+    def _total(self, visit: Callable[[Any], Any], threads: int, step: int, exact: int = EXACT_ROWS) -> Integers:
+        """Add up a visit to every block; integers, so that the order does not matter.
+
+        Each thread has its share of the rows, be it none.
+        """
+        spans = _spans(self._rows.count, threads)
+        with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
+            totals = (pool.map if pool else map)(lambda span: self._span_total(visit, span, step, exact), spans)
             return reduce(add, totals)
 
-    def _span_total(self, visit: Callable[[Any], Any], start: int, stop: int, *, step: int) -> Integers:
-        """Add up in float64 for as long as that is exact, then in 64-bit integers."""
+    def _span_total(self, visit: Callable[[Any], Any], span: tuple[int, int], step: int, exact: int) -> Integers:
+        """Add up for as long as that is exact, then in 64-bit integers; of no rows, an empty block."""
         total: Any = 0
-        for first in range(start, stop, EXACT_ROWS):
-            last = min(first + EXACT_ROWS, stop)
-            blocks = (self._rows.block(at, min(at + step, last)) for at in range(first, last, step))
+        start, stop = span
+        for first in range(start, max(stop, start + 1), exact):
+            last = min(first + exact, stop)
+            blocks = (self._rows.block(at, min(at + step, last)) for at in range(first, max(last, first + 1), step))
             total = total + reduce(iadd, map(visit, blocks)).astype(np.int64)
         return total  # type: ignore[no-any-return]
 
 
+def _threads(most: int, entries: int) -> int:
+    """Choose a number of threads: one for questions of so few entries that even 2^14 rows are little work.
+
+    More than one takes a fraction of a millisecond to start, whatever the number of rows.
+    """
+    return 1 if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT else max(1, min(most, MOST_SUMS // (2 * entries)))
+
+
+GRAM_BITS: Final = 2 * ROW_BITS + math.ceil(math.log2(MAX_ROWS + 1))
+"""Bits of an entry for the most rows that a provider may have. For the rows that it does have they would be fewer, and
+the number of digits, which shows in the time of an answer, would be a function of how many these are."""
 MAX_GRAM_DIMENSION: Final = 2**14
 """Beyond this the matrix would fill gigabytes; beyond 2^16 a digit would be narrower than the shift."""
 
@@ -245,15 +278,14 @@ class GramMoments:
     """Answers from a Gram matrix computed once: O(k s d) a round for a basis with s non-zero rows.
 
     The matrix is held as float64 digits in base 2^p, all but the highest in [0, 2^p), with p such that a digit times
-    the basis stays exact: a column of it has at most sqrt(d) 2^20 in L1.
+    the basis stays exact: a column of it has at most sqrt(d) 2^20 in L1. There are as many digits as any rows need.
     """
 
-    def __init__(self, gram: Integers, rows: int) -> None:
+    def __init__(self, gram: Integers) -> None:
         dimension = len(gram)
         self._gram = gram
         self._digit_bits = 53 - BASIS_BITS - 1 - math.ceil(math.log2(dimension) / 2)
-        width = 2 * ROW_BITS + math.ceil(math.log2(rows + 1))
-        self._digits = _digits(gram, self._digit_bits, -(-width // self._digit_bits))
+        self._digits = _digits(gram, self._digit_bits, -(-GRAM_BITS // self._digit_bits))
 
     def product(self, basis: Basis) -> Integers:
         low, *higher = self._digit_products(whole(basis))
@@ -273,6 +305,9 @@ class GramMoments:
     def gram(self) -> Integers:
         return self._gram
 
+    def squares(self) -> Integers:
+        return np.diagonal(self._gram)
+
     def trace(self) -> int:
         return int(np.trace(self._gram))
 
@@ -281,66 +316,8 @@ class GramMoments:
         support = np.flatnonzero(basis.any(axis=1))
         full = len(support) == len(basis)  # nothing to leave out, so nothing to copy
         kept = basis.T if full else basis[support].T
-        with _one_thread if kept.size * len(basis) <= SMALL_PRODUCT else nullcontext():
+        with one_thread if kept.size * len(basis) <= SMALL_PRODUCT else nullcontext():
             return [(kept @ (digit if full else digit[support])).T.astype(np.int64) for digit in self._digits]
-
-
-class SummedMoments:
-    """Moments of rows that are had in pieces, one after the other: sums are exact, so that pieces change no bit."""
-
-    def __init__(self, pieces: Callable[[], Iterable[Moments]]) -> None:
-        self._pieces = pieces
-
-    def product(self, basis: Basis) -> Integers:
-        """Refuse: what is cut off at the end would have to be kept of each piece. Products are asked of blocks."""
-        raise InvalidQueryError("These rows are had in pieces.", "Ask about blocks of them.")
-
-    def compressed(self, basis: Basis) -> Exact:
-        return reduce(add, (each.compressed(basis) for each in self._pieces()))
-
-    def gram(self) -> Integers:
-        return reduce(add, (each.gram() for each in self._pieces()))
-
-    def trace(self) -> int:
-        return sum(each.trace() for each in self._pieces())
-
-
-class _OneThread:
-    """Holds the BLAS to one thread while anybody is inside: its setting is the whole process's, not a thread's."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._inside = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                _take_control()
-                self._limited = _libraries().limit(limits=1, user_api="blas")
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                _take_control()
-                self._limited.restore_original_limits()
-
-
-_one_thread: Final = _OneThread()
-
-
-def _take_control() -> None:
-    """Let this thread set the limit: it is left to the first that did, for as long as that lives, and to no other."""
-    for library in _libraries().lib_controllers:
-        if clear := getattr(library, "clear_controlling_thread", None):
-            clear(force=True)
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    """Look the loaded libraries up once."""
-    return ThreadpoolController()
 
 
 def _times(left: Any, right: Any) -> Any:  # noqa: ANN401

@@ -7,6 +7,7 @@ bounded, and may be lost; only then is it of no use.
 
 import logging
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -15,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.transport import files
+from dpspca.common.transport.logged import THE_COORDINATOR, about
 from dpspca.common.transport.names import PartyName, Role, check_name
 from dpspca.common.transport.receipts import MAX_RECEIPT_BYTES, require_own
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -48,7 +50,7 @@ class PeerReceipts:
         with self._lock:
             self._drop_false(me, authority_pem)
             news = False
-            for each in list(shown)[:MOST_PEERS]:
+            for each in islice(shown, MOST_PEERS):  # a list of all would take far more memory than they have bytes
                 if self._is_news(each, me, authority_pem):
                     self._take(each)
                     news = True
@@ -122,6 +124,6 @@ def _is_true(held: pb.HeldReceipt, me: PartyName, authority_pem: bytes) -> bool:
     try:
         require_own(held.receipt, PartyName(me.federation, Role.PROVIDER, held.provider), authority_pem)
     except DpspcaError as problem:
-        _log.warning("A receipt of another provider's is not kept: %s", problem)
+        _log.warning("A receipt of another provider's is not kept: %s", problem, extra=about(THE_COORDINATOR))
         return False
     return True

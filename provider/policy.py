@@ -1,7 +1,8 @@
 """What the steward of a provider's data sets allows: TOML, one table a data set. Pure: text in, rules out.
 
 What is not allowed is refused: a data set without a table, an analyst who is not named, a value that is not listed. A
-policy that cannot be read allows nothing at all, and ``faults`` says everything that is wrong with it.
+table that cannot be read closes its own data set. A policy whose text is not TOML, or that says anything outside of the
+tables, allows nothing at all. ``faults`` says everything that is wrong.
 
 What the numbers mean:
 
@@ -15,7 +16,11 @@ What the numbers mean:
 - There is one ``unit`` a data set, since prices for two cannot be added: under replace-one the number of rows is given
   away, and what was paid for that says nothing about whether a row is there at all.
 - ``rows_per_person`` is stated, never assumed: the most that one person has here. With m rows a person, m times the
-  sensitivity is due, so a job has to be signed for as many, or for more. It goes with units that are rows.
+  sensitivity is due, so a job has to be signed for as many, or for more. It goes with units that are rows. Where the
+  unit is a person, the provider itself uses no more rows of each than a job was signed for, and noise is sized for
+  these: no promise rests on the number, and it keeps jobs from using fewer rows.
+- ``answer_interval`` is no rule for jobs: it says how far apart the moments are at which answers leave
+  (``schedule.py``). No answer changes by it, only what its time can tell.
 - ``minimum_parties`` is asked of the signed job, and of how many providers it is addressed to. The coordinator
   carries it out; no provider's promise rests on it, for each adds all its noise itself.
 - ``norm_bound`` and ``mean_bound`` change no promise about rows either: noise grows with them. They keep an analyst
@@ -27,8 +32,8 @@ What the numbers mean:
 """
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
@@ -41,42 +46,37 @@ from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent
 from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import (
-    MAX_DIMENSION,
     Accounting,
     Budget,
     Centering,
     JobSpec,
     Schema,
     check,
-    check_bound,
 )
 from dpspca.common.transport.names import PartyName, Role, check_name, shortened
 
-from .policy_values import Reader, check_keys, check_table, flag, list_of, naming, one_of, plain_text, table_of, whole
+from .caps import Range, aside, budget_of, filter_of
+from .policy_values import (
+    Reader,
+    check_keys,
+    check_table,
+    columns_of,
+    flag,
+    list_of,
+    naming,
+    one_of,
+    seconds,
+    some_of,
+    table_of,
+    whole,
+)
+from .promises import Promise, extent_of
+from .quotas import Quotas
 from .usable import unusable
 
-APPROXIMATE: Final = "approximate_delta"
+MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer one nobody would wait for a job
 _ASK_STEWARD: Final = "It cost nothing here. {}, or ask the steward of the data to change it."
 _WITHIN: Final = "Ask within the rule"
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The bounds on a row's length that a job may choose between, both included."""
-
-    least: float
-    most: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "least", check_bound("least", self.least))
-        object.__setattr__(self, "most", check_bound("most", self.most))
-        check(self.least <= self.most, f"least is {self.least}, above most, {self.most}.", "Exchange them.")
-
-    def __contains__(self, bound: float) -> bool:
-        return self.least <= bound <= self.most
-
-    def __str__(self) -> str:
-        return f"between {self.least} and {self.most}"
 
 
 class _Held(NamedTuple):
@@ -88,30 +88,6 @@ class _Held(NamedTuple):
     allowed: str
     do: str = _WITHIN
     """What an analyst may write instead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cap(Budget):
-    """A budget of which a part of delta may go to mechanisms that are only approximately private."""
-
-    approximate_delta: float = 0.0
-
-    def __post_init__(self) -> None:
-        Budget.__post_init__(self)
-        check(
-            isinstance(self.approximate_delta, float | int) and 0 <= self.approximate_delta < self.delta,
-            f"approximate_delta is {shortened(self.approximate_delta)}.",
-            "Give a part of delta, or leave it out.",
-        )
-
-
-def filter_of(budget: Budget) -> Filter:
-    """Make of a budget what decides about it, with nothing spent."""
-    return Filter.for_budget(budget.epsilon, budget.delta, _aside(budget))
-
-
-def _aside(budget: Budget) -> float:
-    return budget.approximate_delta if isinstance(budget, Cap) else 0.0
 
 
 _UNPROVEN: Final = _Held("unproven", False, "a mechanism whose price nobody can check", "those whose price is proven")
@@ -137,8 +113,9 @@ class Rules:
     per_analyst: Budget | None = None
     mean_bound: Range | None = None
     accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
-    unproven: bool = False
-    """Whether questions may be asked whose price rests on what nobody can check."""
+    unproven: bool = False  # whether questions may be asked whose price rests on what nobody can check
+    answer_interval: float | None = None  # in seconds; None for what follows from a job's plan (schedule.py)
+    quotas: Quotas = field(default_factory=Quotas)  # no promise rests on these
 
     def __post_init__(self) -> None:
         found = list(self._contradictions())
@@ -170,6 +147,11 @@ class Rules:
     def least_bound(self) -> float:
         """The least norm bound that a job may have."""
         return self.norm_bound.least
+
+    @property
+    def promise(self) -> Promise:
+        """Which neighbours the lifetime is about: those that every job has to protect."""
+        return Promise(str(self.unit), extent_of(self.unit, self.rows_per_person, self.least_bound))
 
     def unusable(self) -> dict[str, str]:
         """Name the algorithms listed that no job within the other rules can use, each with a reason."""
@@ -267,7 +249,7 @@ class Rules:
         """
         within = spec.budget.epsilon <= self.per_job.epsilon and spec.budget.delta <= self.per_job.delta
         failing = sum(event.delta for event in listed if isinstance(event, ApproximateEvent))
-        within = within and failing <= _aside(self.per_job)
+        within = within and failing <= aside(self.per_job)
         return within and not all(isinstance(event, GaussianEvent) for event in listed)
 
     def _refusal(self, held: _Held) -> RefusedError:
@@ -278,11 +260,19 @@ class Rules:
         return f"The policy for '{self.data_set}' refuses this job by its rule '{rule}'."
 
 
+class UnreadablePolicyError(RefusedError):
+    """The policy, or a data set's table in it, cannot be read. Its steward has to mend it, and no analyst."""
+
+    code = "policy-unreadable"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What one provider allows; without data sets, nothing."""
 
     data_sets: tuple[Rules, ...] = ()
+    unreadable: frozenset[str] | None = frozenset()
+    """Data sets whose tables cannot be read; None if nothing of the policy can be."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -291,11 +281,31 @@ class Policy:
             raise fault
         return cls(tuple(_rules(name, table) for name, table in tomllib.loads(text)["data_sets"].items()))
 
+    @classmethod
+    def readable_part(cls, text: str) -> tuple[Self, list[InvalidParameterError]]:
+        """Read every table that can be read, and give what is wrong with the others, or with the whole."""
+        wrong = list(_faults_of_whole(text))
+        if wrong:
+            return cls(unreadable=None), wrong
+        good, bad = list[Rules](), set[str]()
+        for name, table in tomllib.loads(text)["data_sets"].items():
+            if found := list(_faults_of_table(name, table)):
+                bad.add(name)
+                wrong += found
+            else:
+                good.append(_rules(name, table))
+        return cls(tuple(good), frozenset(bad)), wrong
+
     def rules(self, data_set: str) -> Rules:
         """Give the rules of a data set; without any, everything is refused."""
         for rules in self.data_sets:
             if rules.data_set == data_set:
                 return rules
+        if self.unreadable is None or data_set in self.unreadable:
+            raise UnreadablePolicyError(
+                f"The policy for the data set {shortened(data_set)} cannot be read at the moment; it is being mended.",
+                "Ask again later, or tell the steward of the data.",
+            )
         raise RefusedError(
             f"No policy here says what may be asked of the data set {shortened(data_set)}, so nothing may.",
             "Ask the steward of the data for a policy.",
@@ -307,16 +317,22 @@ class Policy:
 
 def faults(text: str) -> Iterator[InvalidParameterError]:
     """Give everything that is wrong with a policy, one fault a key."""
+    raw = yield from _faults_of_whole(text)
+    tables = raw.get("data_sets")
+    for name, table in tables.items() if isinstance(tables, dict) else ():
+        yield from _faults_of_table(name, table)
+
+
+def _faults_of_whole(text: str) -> Generator[InvalidParameterError, None, dict[str, Any]]:
+    """Give what is wrong outside of the tables, and return the whole as TOML has it."""
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as problem:
         yield InvalidParameterError(f"The policy is not valid TOML: {problem}.", "Mend that line.")
-        return
+        return {}
     yield from _caught("The policy", lambda: check_keys(raw, {"data_sets"}, {"data_sets"}))
-    tables = raw.get("data_sets", {})
-    yield from _caught("The policy", lambda: check_table("data_sets", tables))
-    for name, table in tables.items() if isinstance(tables, dict) else ():
-        yield from _faults_of_table(name, table)
+    yield from _caught("The policy", lambda: check_table("data_sets", raw.get("data_sets", {})))
+    return raw
 
 
 def _faults_of_table(name: str, table: Any) -> Iterator[InvalidParameterError]:  # noqa: ANN401  # whatever TOML holds
@@ -344,27 +360,12 @@ def _caught(where: str, work: Callable[[], object]) -> list[InvalidParameterErro
 
 def _check_keys_of(table: Any) -> None:  # noqa: ANN401  # whatever TOML holds
     check_table("its table", table)
-    needed = {each.name for each in fields(Rules) if each.default is MISSING} - {"data_set"}
+    needed = {each.name for each in fields(Rules) if each.default is each.default_factory is MISSING} - {"data_set"}
     of_rows = table.get("unit") not in [str(unit) for unit in PrivacyUnit if not unit.is_row]
     check_keys(table, _READERS.keys(), needed | ({"rows_per_person"} if of_rows else set()))
 
 
 # --- Values -----------------------------------------------------------------------------------------------------------
-
-
-def _budget(key: str, value: object) -> Budget:
-    made: Budget = table_of(Cap if isinstance(value, dict) and APPROXIMATE in value else Budget, key, value)
-    with naming(key):
-        room = filter_of(made)
-    enough = room.budget_units > 0 and room.slack_budget_units > 0
-    check(enough, f"{key} is too small to pay for any job.", "Choose a larger epsilon or delta.")
-    return made
-
-
-def _columns(key: str, value: object) -> int | tuple[str, ...]:
-    read = list_of(plain_text) if isinstance(value, list) else whole(MAX_DIMENSION)
-    columns: int | tuple[str, ...] = read(key, value)
-    return columns
 
 
 _READERS: Final[Mapping[str, Reader]] = {
@@ -376,13 +377,15 @@ _READERS: Final[Mapping[str, Reader]] = {
     "centering": list_of(one_of(Centering)),
     "explained_variance": flag,
     "unproven": flag,
-    "columns": _columns,
+    "answer_interval": seconds(MOST_ANSWER_INTERVAL),
+    "columns": columns_of,
     "norm_bound": partial(table_of, Range),
     "mean_bound": partial(table_of, Range),
     "minimum_parties": whole(MAX_PARTIES),
-    "lifetime": _budget,
-    "per_job": _budget,
-    "per_analyst": _budget,
+    "lifetime": budget_of,
+    "per_job": budget_of,
+    "per_analyst": budget_of,
+    "quotas": partial(some_of, Quotas),
 }
 """Every key of a data set's table, and what reads it."""
 

@@ -13,8 +13,21 @@ _log = logging.getLogger(__name__)
 
 def read_policy(path: Path) -> Policy:
     """Read a policy, or say what is wrong with it."""
+    return Policy.parse(_text(path))
+
+
+def read_readable_part(path: Path) -> tuple[Policy, list[DpspcaError]]:
+    """Read what can be read of a policy, as a provider does, and give all that is wrong with it."""
     try:
-        return Policy.parse(path.read_text(encoding="utf-8"))
+        policy, wrong = Policy.readable_part(_text(path))
+    except DpspcaError as problem:
+        return Policy(unreadable=None), [problem]
+    return policy, list(wrong)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
     except OSError as problem:
         raise InvalidParameterError(
             f"The policy {path} cannot be read: {problem.strerror}.",
@@ -25,29 +38,44 @@ def read_policy(path: Path) -> Policy:
 
 
 class CurrentPolicy:
-    """A policy that is read again when its file changes. One that has gone bad allows nothing, and is logged once.
+    """A policy that is read again when its file changes. What is wrong with it is logged once.
 
-    Safe to ask from many threads: what it keeps is replaced whole.
+    A table that cannot be read closes its data set; if nothing can be read, nothing is allowed. Safe to ask from many
+    threads: what it keeps is replaced whole.
     """
 
     def __init__(self, path: Path) -> None:
+        """Read a policy of which at least one table can be read."""
         self._path = path
-        self._kept = (files.stamp(path), read_policy(path))
+        stamp = self._stamp()
+        policy, wrong = read_readable_part(path)
+        if wrong and not policy.data_sets:
+            raise wrong[0]
+        _log_faults(policy, wrong)
+        self._kept = (stamp, policy)
 
     def get(self) -> Policy:
         """Give the policy."""
         stamp, policy = self._kept
-        now = files.stamp(self._path)
+        now = self._stamp()
         if now != stamp:
-            policy = self._read_again()
+            policy, wrong = read_readable_part(self._path)
+            _log_faults(policy, wrong)
+            if not wrong:
+                _log.info("The policy %s was read again.", self._path)
             self._kept = (now, policy)
         return policy
 
-    def _read_again(self) -> Policy:
+    def _stamp(self) -> "files.Stamp | None":
+        """Look at the file; one that cannot be looked at is as good as gone, and where it is, is not for analysts."""
         try:
-            read = read_policy(self._path)
-        except DpspcaError as problem:
-            _log.error("Nothing is allowed until the policy is mended: %s", problem)
-            return Policy()
-        _log.info("The policy %s was read again.", self._path)
-        return read
+            return files.stamp(self._path)
+        except DpspcaError:
+            return None
+
+
+def _log_faults(policy: Policy, wrong: list[DpspcaError]) -> None:
+    """Tell the operator what is closed, and why."""
+    closed = "Nothing" if policy.unreadable is None else f"Nothing on {', '.join(sorted(policy.unreadable))}"
+    for problem in wrong:
+        _log.error("%s is allowed until the policy is mended: %s", closed, problem)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.errors import DpspcaError, InvalidParameterError
-from dpspca.common.spec import check, check_whole
+from dpspca.common.spec import MAX_DIMENSION, check, check_whole
 from dpspca.common.transport.names import shortened
 
 SAMPLE: Final = "`dpspca config sample policy` shows what belongs there."
@@ -27,6 +27,14 @@ def check_keys(table: Mapping[str, Any], known: Iterable[str], needed: Iterable[
         f"{what} {', '.join(keys)}" for what, keys in (("it does not know", unknown), ("it lacks", missing)) if keys
     ]
     check(not said, f"{'; '.join(said)}.", SAMPLE)
+
+
+def some_of(kind: type[Of], key: str, value: Any) -> Of:  # noqa: ANN401  # whatever TOML holds
+    """Make a value of a table that has some of its fields; the others are as by default."""
+    check_table(key, value)
+    with naming(key):
+        check_keys(value, {each.name for each in fields(kind)}, ())  # type: ignore[arg-type]  # a dataclass
+        return kind(**value)
 
 
 def table_of(kind: type[Of], key: str, value: Any) -> Of:  # noqa: ANN401  # whatever TOML holds
@@ -52,6 +60,17 @@ def whole(most: int) -> Reader:
     return lambda key, value: check_whole(key, value, least=1, most=most)
 
 
+def seconds(most: float) -> Reader:
+    """Read a number of seconds from 0 on."""
+
+    def read(key: str, value: object) -> float:
+        given = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
+        check(given, f"{key} is {shortened(value)}.", f"Give a number of seconds between 0 and {most:g}.")
+        return float(value)  # type: ignore[arg-type]  # a number, as was checked
+
+    return read
+
+
 def flag(key: str, value: object) -> bool:
     """Read true or false."""
     check(isinstance(value, bool), f"{key} is {shortened(value)}, neither true nor false.", "Give one of these.")
@@ -59,8 +78,9 @@ def flag(key: str, value: object) -> bool:
 
 
 def plain_text(key: str, value: object) -> str:
-    """Read text."""
+    """Read text that says something."""
     check(isinstance(value, str), f"{key} lists {shortened(value)}, no text.", "Give names.")
+    check(bool(str(value).strip()), f"{key} lists {shortened(value)}, which is empty.", "Give names.")
     return str(value)
 
 
@@ -87,3 +107,10 @@ def list_of(entry: Reader) -> Reader:
         return found
 
     return read
+
+
+def columns_of(key: str, value: object) -> int | tuple[str, ...]:
+    """Read how many columns there may be at most, or which."""
+    read = list_of(plain_text) if isinstance(value, list) else whole(MAX_DIMENSION)
+    columns: int | tuple[str, ...] = read(key, value)
+    return columns

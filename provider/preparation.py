@@ -1,32 +1,30 @@
-"""From rows as they are to integer rows of bounded norm: the bounds that every sensitivity relies on.
+"""Rows as they are, found usable once: checked, bounded in rows of a person and in entries of a row, and named.
 
-Each integer row is a function of its own row (and of a public centre) alone. The norm is checked in integers, after
-rounding, so that no floating-point error can let a row be longer than the bound.
+What is done to a row follows from that row alone; what is made of them then is in ``integer_rows.py``.
 """
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import MATRIX, FloatArray, column_names
-from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
+from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, RefusedError
+from dpspca.common.privacy.lattice import MAX_ROWS
+from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spans import Span
 from dpspca.common.spec import Schema
 
-IntegerRows: TypeAlias = NDArray[np.int32]
+from . import fingerprints
 
 LARGEST: Final = 2.0**100
 """Entries beyond this are refused: their squares would leave the range of floating point."""
 
-_BOUND: Final = 2**ROW_BITS
-_BLOCK_ENTRIES: Final = 2**14
-"""Temporaries of 128 KiB: from larger ones the C library takes memory afresh for every block, five times slower."""
+_NOWHERE: Final = np.empty(0, dtype=np.intp)
 
 
 class UsableRows(Protocol):
@@ -63,6 +61,22 @@ class UsableRows(Protocol):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Unusable:
+    """Rows that hold a number which is not finite or is too large, and therefore count as rows of zeros.
+
+    A share of a symmetric matrix has no rows of its own: if a row were zero and its mirror image were not, the share
+    would be refused, and one entry would show. So ``entries`` keeps what these rows hold, with zeros in the place of
+    the unusable numbers alone, and ``CheckedRows.as_matrix`` puts that back.
+    """
+
+    count: int
+    """Number of these rows."""
+    places: NDArray[np.intp]
+    """Where their numbers are stored, counted from the first stored number of all rows."""
+    entries: FloatArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class CheckedRows:
     """Rows that were found usable once, before any job: nothing about them can fail later."""
 
@@ -73,6 +87,10 @@ class CheckedRows:
     """Whose each row is, as a number, where that is known."""
     span: Span | None = None
     """Of a share of a divided table: which of its rows are this provider's own (``matrix_shard.declared``)."""
+    unusable: Unusable | None = None
+    """Rows that count as rows of zeros. How many there are is for the steward alone."""
+    uncut: frozenset[str] | None = None
+    """What names the rows as they were before entries were left out: they have one budget, however many count."""
 
     @property
     def count(self) -> int:
@@ -90,6 +108,11 @@ class CheckedRows:
         return scipy.sparse.issparse(self.matrix)
 
     @property
+    def entries(self) -> int:
+        """Number of entries that are not zero."""
+        return int(np.count_nonzero(self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.data))
+
+    @property
     def pieces(self) -> None:
         """Nothing has to be read."""
         return
@@ -99,7 +122,7 @@ class CheckedRows:
         return self.matrix[which]
 
     def digest(self) -> str:
-        """Name these very rows: a job that began over them must not go on over others."""
+        """Name these very rows, in the form that they have: a job that began over them must not go on over others."""
         matrix = self.matrix
         parts = [matrix] if isinstance(matrix, np.ndarray) else [matrix.indptr, matrix.indices, matrix.data]
         form = (matrix.shape, len(parts), [part.dtype.str for part in parts], self.names)
@@ -108,16 +131,21 @@ class CheckedRows:
             found.update(np.ascontiguousarray(part).reshape(-1).data)
         return found.hexdigest()
 
+    def fingerprints(self) -> frozenset[str]:
+        """Name what these rows say, however they are stored: for the same rows there is one budget."""
+        return fingerprints.of_table(self.matrix) if self.uncut is None else self.uncut
+
     def bounded(self, rows_per_person: int) -> "CheckedRows":
         """Keep of each person the first so many rows, by position, before anything else is done with them.
 
-        Which of one's rows stay depends on nobody else's: whoever comes, leaves or changes moves a sum by no more than
-        these rows of one's own.
+        Which of one's rows stay depends on nobody else's, so a person who comes, leaves or changes moves a sum by no
+        more than these rows of their own. It is no bound for a single row: without it the person's next row stays in
+        its place, so that a sum moves as if one row were replaced, by up to twice what a removal may.
         """
         if self.persons is None:
             return self
-        kept = _place_among_own(self.persons) < rows_per_person
-        return self if kept.all() else replace(self, matrix=self.matrix[kept], persons=self.persons[kept])
+        kept = _place_among_own(self.persons) < rows_per_person  # a copy in any case: the time tells of nobody's rows
+        return replace(self, matrix=self.matrix[kept], persons=self.persons[kept], unusable=None)
 
     def first(self, rows: int | None) -> "CheckedRows":
         """Keep so many, from the first; or all of them, for None. Refuse if there are fewer."""
@@ -129,7 +157,65 @@ class CheckedRows:
                 "Take smaller or fewer blocks of rows, or wait until the rows are there.",
             )
         persons = None if self.persons is None else self.persons[:rows]
-        return replace(self, matrix=self.matrix[:rows], persons=persons)
+        return replace(self, matrix=self.matrix[:rows], persons=persons, unusable=None)
+
+    def as_matrix(self) -> "CheckedRows":
+        """Give the same numbers as entries of a matrix: an unusable one is zero, and leaves its row as it is.
+
+        The copy is made in any case, so that the time does not say whether there is such an entry.
+        """
+        matrix = self.matrix.copy()
+        if self.unusable is not None:
+            stored = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
+            stored[self.unusable.places] = self.unusable.entries
+        return replace(self, matrix=matrix, unusable=None)
+
+
+def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401  # whatever was given
+    """Say of each row whose it is: one name or number a row. What they are called is not kept, only how they sort.
+
+    Labels are compared as they are, and not as an array holds them, which would lose zero bytes at their ends: two
+    persons taken for one would leave each other rows.
+    """
+    try:
+        labels = whose.tolist() if hasattr(whose, "tolist") else list(whose)
+        missing = any(each is None or each == "" or each != each for each in labels)  # noqa: PLR0124  # NaN is not itself
+        places = {label: place for place, label in enumerate(sorted(set(labels)))}
+    except TypeError:
+        raise InvalidTypeError(
+            "The rows' persons are not all of one kind.", "Give text for each row, or a number for each: whose it is."
+        ) from None
+    if missing or len(labels) != rows.count:
+        raise InvalidDataError(
+            f"There are {len(labels)} persons for {rows.count} rows{', or one of them is missing' if missing else ''}.",
+            "Give one name or number for each row: whose it is.",
+        )
+    return replace(rows, persons=np.fromiter(map(places.__getitem__, labels), dtype=np.intp, count=rows.count))
+
+
+def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None:
+    """Refuse a unit whose statement would be false of a data set that says, or does not say, whose its rows are.
+
+    A person can be protected only where it is known whose each row is. Where it is known, of each person the first few
+    rows are used, and for a unit of rows the statement would be false: see ``CheckedRows.bounded``. This follows from
+    the provider's settings and the job alone, and from no row.
+    """
+    if cut and not unit.is_row:
+        raise RefusedError(
+            f"Entries of this data set's rows are left out (row_entries), and the unit {unit} is about a whole matrix.",
+            "Choose a unit of rows; or ask its steward to take row_entries away.",
+        )
+    if unit.is_person and not persons:
+        raise RefusedError(
+            f"This data set does not say whose each row is, and the unit {unit} protects persons.",
+            "Choose a unit of rows; or ask its steward to name a file of persons under [persons]. Where nobody has two "
+            "rows, number them.",
+        )
+    if persons and not unit.is_person:
+        raise RefusedError(
+            f"Rows of this data set are persons', who may have several, and the unit {unit} protects no person.",
+            f"Choose {PrivacyUnit.PERSON_ADD_REMOVE} or {PrivacyUnit.PERSON_REPLACE_ONE}.",
+        )
 
 
 def _place_among_own(persons: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -152,7 +238,7 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
             f"The rows have {matrix.shape[1]} columns; the schema has {schema.dimension}.",
             "Give the columns that the job names, in its order.",
         )
-    _check_size(*matrix.shape, least=least)
+    check_size(*matrix.shape, least=least)
     values = matrix.data if scipy.sparse.issparse(matrix) else matrix
     if not np.isfinite(values).all():
         raise InvalidDataError("The rows contain NaN or infinity.", "Fill in or drop missing values first.")
@@ -161,88 +247,41 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
     return CheckedRows(matrix, names)
 
 
-def rows_or_zeros(rows: Any) -> tuple[CheckedRows, bool]:  # noqa: ANN401
-    """Take rows whatever their numbers are, and as few as none: one that cannot be used counts as a row of zeros.
+def numbers_of(rows: Any) -> FloatArray | scipy.sparse.csr_array:  # noqa: ANN401
+    """Take a table over as numbers, checked for nothing but its form."""
+    return _csr(rows, lenient=True) if scipy.sparse.issparse(rows) else _dense(rows)
 
-    That is one with an entry that is not finite, or too large; which it is follows from that row alone, so that no
-    row has a part in whether others are answered about. Tell whether there was one.
+
+def with_largest_entries(rows: CheckedRows, most: int) -> CheckedRows:
+    """Keep of each row at most so many entries, the largest; of entries of one size, those of the first columns.
+
+    How long a question about sparse rows takes goes with the number of their entries: a bound on it that is public
+    bounds what one row can add. Which entries of a row stay depends on that row alone, so that no sensitivity changes.
     """
-    matrix = _csr(rows) if scipy.sparse.issparse(rows) else _dense(rows)
-    _check_size(*matrix.shape, least=0)
-    if not isinstance(matrix, np.ndarray):
-        good = np.abs(matrix.data) <= LARGEST  # which NaN is not
-        if not good.all():
-            whose = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-            matrix.data[np.isin(whose, whose[~good])] = 0  # in a copy that is nobody else's
-        return CheckedRows(matrix), not good.all()
-    usable: NDArray[np.bool_] = np.abs(matrix).max(axis=1) <= LARGEST
-    return CheckedRows(matrix if usable.all() else np.where(usable[:, None], matrix, 0.0)), not usable.all()
+    matrix = rows.matrix.copy()
+    unusable = rows.unusable and replace(
+        rows.unusable, places=_NOWHERE, entries=np.empty(0)
+    )  # of a matrix, not of rows
+    if isinstance(matrix, np.ndarray):
+        for place in np.flatnonzero(np.count_nonzero(matrix, axis=1) > most):
+            matrix[place, _smaller_entries(matrix[place], most)] = 0.0
+        return replace(rows, matrix=matrix, unusable=unusable, uncut=rows.fingerprints())
+    for place in np.flatnonzero(np.diff(matrix.indptr) > most):
+        stored = matrix.data[matrix.indptr[place] : matrix.indptr[place + 1]]
+        stored[_smaller_entries(stored, most)] = 0.0
+    matrix.eliminate_zeros()
+    return replace(rows, matrix=matrix, unusable=unusable, uncut=rows.fingerprints())
+
+
+def _smaller_entries(entries: FloatArray, most: int) -> NDArray[np.intp]:
+    """Say where the entries are that do not belong to the largest; of equal ones the first do."""
+    return np.argsort(-np.abs(entries), kind="stable")[most:]
 
 
 def check_names(names: tuple[str, ...] | None, schema: Schema) -> None:
     """Refuse columns that are called otherwise, or stand in another order, than the schema says."""
     if schema.names and names and names != schema.names:
         raise InvalidDataError("The rows' columns are not those of the schema.", "Give them in the schema's order.")
-
-
-def integer_rows(rows: FloatArray, norm_bound: float, center: FloatArray | None = None) -> IntegerRows:
-    """Centre, shorten to the bound, and round to integers of norm at most 2^17; in blocks, to spare memory."""
-    whole = np.empty(rows.shape, dtype=np.int32)
-    step = max(1, _BLOCK_ENTRIES // rows.shape[1])
-    for start in range(0, len(rows), step):
-        block = slice(start, start + step)
-        whole[block] = _integer_block(rows[block] if center is None else rows[block] - center, norm_bound)
-    return whole
-
-
-def _integer_block(rows: FloatArray, norm_bound: float) -> FloatArray:
-    """Round to nearest, which is unbiased but may lengthen a row beyond the bound.
-
-    Those few are cut towards zero instead, which cannot, once they have been shortened by more than the error of the
-    floating-point division. The bound rests on nothing outside these lines: a row that is too long even then, or is
-    not finite after all, counts as a row of zeros.
-    """
-    rows = _without_specks(rows, norm_bound)
-    scaled = rows * (_BOUND / np.maximum(np.sqrt(_squared_norms(rows)), norm_bound))[:, None]
-    whole = np.rint(scaled)
-    too_long = ~(_squared_norms(whole) <= _BOUND**2)
-    cut = np.trunc(scaled[too_long] * (1 - 2.0**-30))
-    cut[~(_squared_norms(cut) <= _BOUND**2)] = 0
-    whole[too_long] = cut
-    return whole
-
-
-def integer_csr(rows: scipy.sparse.csr_array, norm_bound: float) -> scipy.sparse.csr_array:
-    """Do the same to sparse rows, entry by entry of those that are stored. Centring would make them dense."""
-    lengths = np.diff(rows.indptr)
-
-    def too_long(values: FloatArray) -> NDArray[np.bool_]:
-        return np.repeat(~(_row_sums(np.square(values), rows.indptr) <= _BOUND**2), lengths)
-
-    data = _without_specks(rows.data, norm_bound)
-    norms = np.sqrt(_row_sums(np.square(data), rows.indptr))
-    scaled = data * np.repeat(_BOUND / np.maximum(norms, norm_bound), lengths)
-    whole = np.rint(scaled)
-    whole = np.where(too_long(whole), np.trunc(scaled * (1 - 2.0**-30)), whole)
-    whole[too_long(whole)] = 0
-    return scipy.sparse.csr_array((whole, rows.indices, rows.indptr), shape=rows.shape)
-
-
-def _without_specks(values: FloatArray, norm_bound: float) -> FloatArray:
-    """Set to zero what would be rounded to zero anyway: numbers too small for the processor's fast path take longer.
-
-    A coordinator that chose a centre close to a value could otherwise tell from the time how often it occurs.
-    """
-    return np.where(np.abs(values) < norm_bound * 2.0**-40, 0.0, values)
-
-
-def _squared_norms(rows: FloatArray) -> FloatArray:
-    """Sum squares along each row: contiguous, so that the order of additions depends on the row's length alone.
-
-    Were it to depend on where the row lies, removing one row could change how others are rounded.
-    """
-    squares: FloatArray = np.square(rows).sum(axis=1)
-    return squares
 
 
 def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
@@ -253,7 +292,8 @@ def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
         array = numeric(rows)
     _check_kind(array.dtype)
     _check_two_dimensions(array.ndim)
-    return np.ascontiguousarray(array, dtype=np.float64)
+    with np.errstate(all="ignore"):  # what does not fit becomes infinite, and is dealt with as that, without a warning
+        return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def numeric(rows: Any) -> FloatArray:  # noqa: ANN401
@@ -285,13 +325,30 @@ def _check_two_dimensions(dimensions: int) -> None:
         )
 
 
-def _csr(rows: Any) -> scipy.sparse.csr_array:  # noqa: ANN401
-    """Take sparse rows over in canonical CSR form: duplicates summed, so that a norm is a norm."""
+def _csr(rows: Any, *, lenient: bool = False) -> scipy.sparse.csr_array:  # noqa: ANN401
+    """Take sparse rows over in canonical CSR form: duplicates summed, so that a norm is a norm.
+
+    A file may hold a number in a column that does not exist. That is refused; or, leniently, its row becomes unusable.
+    """
     _check_kind(rows.dtype)
     _check_two_dimensions(rows.ndim)
     matrix = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
+    _check_row_ends(matrix)
+    stray = (matrix.indices < 0) | (matrix.indices >= matrix.shape[1])
+    if stray.any():
+        if not lenient:
+            raise InvalidDataError("A sparse row has a number in a column that does not exist.", "Write the file anew.")
+        matrix.indices[stray], matrix.data[stray] = 0, np.nan
     matrix.sum_duplicates()
     return matrix
+
+
+def _check_row_ends(matrix: scipy.sparse.csr_array) -> None:
+    """Refuse sparse rows that do not follow one another: then nobody can tell which number is whose."""
+    ends = matrix.indptr
+    if ends[0] != 0 or (np.diff(ends) < 0).any() or ends[-1] > len(matrix.data):
+        raise InvalidDataError("The sparse rows do not follow one another.", "Write the file anew.")
+    matrix.prune()
 
 
 def _check_kind(kind: np.dtype[Any]) -> None:
@@ -303,7 +360,8 @@ def _check_kind(kind: np.dtype[Any]) -> None:
         raise InvalidTypeError(f"The rows have type {kind}, not numbers.", "Convert every column to a number first.")
 
 
-def _check_size(rows: int, columns: int, *, least: int) -> None:
+def check_size(rows: int, columns: int, *, least: int) -> None:
+    """Refuse a table without columns, with fewer rows than these, or with more than sums can hold."""
     if columns == 0:
         raise InvalidDataError(
             f"Found array with 0 feature(s) (shape=({rows}, 0)) while a minimum of 1 is required.",
@@ -317,12 +375,3 @@ def _check_size(rows: int, columns: int, *, least: int) -> None:
         raise InvalidParameterError(
             f"There are {rows} rows; sums of more than {MAX_ROWS} could overflow.", "Split them over several providers."
         )
-
-
-def _row_sums(values: FloatArray, starts: NDArray[Any]) -> FloatArray:
-    """Sum stored values row by row. Each sum sees its own row alone, whatever stands before it."""
-    sums = np.zeros(len(starts) - 1)
-    filled = np.flatnonzero(np.diff(starts))
-    if filled.size:
-        sums[filled] = np.add.reduceat(values, starts[filled])
-    return sums

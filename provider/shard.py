@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from dpspca.common.question import RowQuery, RowSparse
 from dpspca.common.spec import Centering, JobSpec
 from dpspca.common.subspace_queries import SubspaceQuery
 
+from .integer_rows import integer_csr, integer_rows, row_norms
 from .mechanisms import release_subspace
 from .moments import (
     COMPRESSED_SHIFT,
@@ -40,16 +41,16 @@ from .moments import (
     Moments,
     SparseRows,
     StreamedMoments,
-    SummedMoments,
 )
-from .preparation import CheckedRows, UsableRows, check_names, integer_csr, integer_rows
-from .settling import SettlingMoments
+from .odd_rows import zero_row
+from .preparation import UsableRows, check_names
 from .sketches import Sketching
+from .summed_moments import SummedMoments
 
-GRAM_COLUMNS_A_ROUND: Final = 50
+GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix pays for itself when d is below 50 to 80 times the products asked (``bench/round_cost.py``)."""
-MAX_SETTLED_DIMENSION: Final = 2**12
-"""Nobody chose the matrix that settling makes, so it may take half a gigabyte and no more."""
+MAX_CHOSEN_DIMENSION: Final = 2**12
+"""Where nobody asked for the matrix, it may take half a gigabyte and no more."""
 
 
 class Strategy(StrEnum):
@@ -57,14 +58,17 @@ class Strategy(StrEnum):
 
     STREAM = "stream"
     GRAM = "gram"
-    SETTLE = "settle"
 
     @classmethod
-    def for_rounds(cls, rows: CheckedRows, rounds: int) -> "Strategy":
-        """Choose what should be faster for that many products."""
-        limit = min(GRAM_COLUMNS_A_ROUND * rounds, MAX_GRAM_DIMENSION)
-        pays = not rows.is_sparse and rows.dimension <= limit
-        return cls.GRAM if pays else cls.STREAM
+    def for_plan(cls, dimension: int, plan: Sequence[Step], *, is_sparse: bool) -> "Strategy":
+        """Choose what should be faster for a job, by its plan and the form of its rows: by what is public.
+
+        Where there are fewer rows than columns, going through them would be faster than the matrix. But which of the
+        two there are more of is not public under add/remove, and a choice by it would show in the time of an answer.
+        """
+        products = sum(step.question is CovarianceProduct and not step.extent.blocks for step in plan)
+        limit = min(GRAM_COLUMNS_A_PRODUCT * products, MAX_CHOSEN_DIMENSION)
+        return cls.GRAM if not is_sparse and dimension <= limit else cls.STREAM
 
 
 class Shard:
@@ -91,6 +95,16 @@ class Shard:
         self._threads = threads
         self._ready: tuple[bytes, Moments] | None = None
         self._preparing = Lock()
+
+    @property
+    def is_sparse(self) -> bool:
+        """Tell whether the rows are in CSR form."""
+        return self._rows.is_sparse
+
+    @property
+    def makes_matrix(self) -> bool:
+        """Tell whether the first question about second moments has the Gram matrix made."""
+        return self._strategy is Strategy.GRAM
 
     def fits(self, spec: JobSpec) -> bool:
         """Tell whether the rows were prepared under this job's bounds.
@@ -135,7 +149,7 @@ class Shard:
             case CovarianceTriangle(center=center):
                 return (self._moments(center).gram() >> SQUARE_SHIFT)[np.triu_indices(self._rows.dimension)]
             case SquaredColumns(center=center):
-                return np.diagonal(self._moments(center).gram()) >> SQUARE_SHIFT
+                return self._moments(center).squares() >> SQUARE_SHIFT
             case _:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a question over rows.")
 
@@ -166,8 +180,6 @@ class Shard:
         Where there are fewer rows than blocks, some have none; how many there are is public where blocks are priced.
         """
         first, last = (self._edge(edge, blocks) for edge in (block - 1, block))
-        if first == last:
-            return np.zeros((basis.dimension, basis.rows.shape[1]), dtype=np.int64)
         rows = self._integers(self._norm_bound, center, slice(first, last))
         return StreamedMoments(rows, self._threads).product(LatticeBasis(basis))
 
@@ -189,15 +201,7 @@ class Shard:
             return SummedMoments(partial(self._streamed, self._rows.pieces, center))
         rows = self._integers(self._norm_bound, center)
         streamed = StreamedMoments(rows, self._threads)
-        if self._strategy is Strategy.GRAM:
-            return GramMoments(streamed.gram(), self._rows.count)
-        if (
-            self._strategy is Strategy.SETTLE
-            and isinstance(rows, DenseRows)
-            and rows.dimension <= MAX_SETTLED_DIMENSION
-        ):
-            return SettlingMoments(rows, max(1, rows.dimension // GRAM_COLUMNS_A_ROUND), self._threads)
-        return streamed
+        return GramMoments(streamed.gram()) if self._strategy is Strategy.GRAM else streamed
 
     def _streamed(self, pieces: Sequence[slice], center: FloatArray | None) -> Iterator[Moments]:
         """Prepare rows one piece after the other, for they are not in memory together."""
@@ -208,6 +212,8 @@ class Shard:
         self, bound: float, center: FloatArray | None = None, part: slice = slice(None)
     ) -> DenseRows | SparseRows:
         matrix = self._rows.part(part)
+        if not matrix.shape[0]:
+            matrix = zero_row(matrix)  # adds nothing to any sum
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center))
         if center is not None:
@@ -221,9 +227,7 @@ class Shard:
         return np.asarray(rows.sum(axis=0, dtype=np.int64))
 
     def _norms(self, power: int) -> FloatArray:
-        matrix: Any = self._rows.part(slice(None))
-        norms: FloatArray = np.sqrt((abs(matrix) ** (2 * power)).sum(axis=1))
-        return norms
+        return row_norms(self._rows.part(slice(None)), squared=power == 2)  # noqa: PLR2004  # of squared entries
 
 
 def _dense_when_centred() -> InvalidParameterError:

@@ -15,6 +15,19 @@ this provider alone keeps to its part, whoever else works together:
 - Y is drawn once. What was drawn lives in this process's memory alone: after a restart the job is refused, for another
   Y would be another release. ``respond.py`` and the ledger see to one answer for each question.
 
+What a copy of this process does to that (a virtual machine that is cloned, or resumed twice from one snapshot). The
+nonce and Y are the only random numbers that are kept from one question to the next, and a copy has them too.
+
+- A copy that was made after ``Commit`` has the same nonce. Who sees it in one copy's ``Reveal`` can choose the other
+  nonces for the second copy, and so try one Omega after the other. For each nonce that is tried, the key is uniform and
+  independent of the rows (a random oracle), so each Omega stretches v further than was paid for with a probability of
+  at most ``directions.TAIL`` = 2^-100. With T tries the second copy's promise holds but for T 2^-100, on top of delta:
+  below 1e-12 for T = 2^60. No more is promised.
+- Two copies with different lists ask different questions, so the noise of their Y is unrelated (``entropy.py``). Each Y
+  is a release of its own, at the price of a release.
+- A copy that was made after ``Sketch`` has the same Y. Nothing that is made of Y costs anything, and the noise on a
+  projection is keyed with its own question.
+
 Everything that is made of Y afterwards is free. Of the projection M^T U the provider cuts U itself, in integers, so
 that no map that anybody sends makes a row of U longer than was paid for.
 """
@@ -202,10 +215,9 @@ class Sketching:
 
 def add_sketch(noise: Integers, rows: DenseRows | SparseRows, omega: FloatArray) -> None:
     """Add M Omega to noise, exactly: a row has norm 2^17, a column of Omega below 2^27, for 2^24 entries below 2^15."""
-    met = rows.narrow(omega)
     for start in range(0, rows.count, rows.block_rows):
         block = slice(start, min(start + rows.block_rows, rows.count))
-        noise[block] += (rows.block(block.start, block.stop) @ met).astype(np.int64)
+        noise[block] += (rows.block(block.start, block.stop) @ omega).astype(np.int64)
 
 
 def coarse(noisy: Integers, std: float) -> Whole:
@@ -259,7 +271,7 @@ def project(rows: DenseRows | SparseRows, sketch: Whole, query: Projection) -> I
         seen = weights(sketch[start:stop], query.map)
         seen[np.square(seen).sum(axis=1) > longest] = 0
         total = total + _block_products(rows, seen, start, stop).astype(np.int64)
-    return rows.spread(total >> PROJECTION_SHIFT)
+    return total >> PROJECTION_SHIFT  # type: ignore[no-any-return]
 
 
 def _block_products(rows: DenseRows | SparseRows, seen: FloatArray, start: int, stop: int) -> FloatArray:

@@ -1,30 +1,38 @@
 """Reads rows from files: numpy arrays, sparse matrices, comma-separated text. Edge: the only code that opens them.
 
-Nothing is executed while reading: no pickles. What comes back has passed ``check_rows``, so that no job can fail on it.
-What is wrong with a cell is told by its place and its kind, never by what it holds: logs are read by others.
+Nothing is executed while reading: no pickles. What comes back has passed ``check_rows`` or ``rows_or_zeros``, so that
+no job can fail on it. What is wrong with a cell is told by its place and its kind, never by what it holds: logs are
+read by others.
+
+There are two ways to read. ``read_rows`` is for the commands of whoever may see the rows: it refuses a file with a row
+that cannot be used, and says where that row is. ``read_protected`` is for a provider, whose start and whose answers
+others see. It refuses a file for its form alone: its kind, its columns, a number of persons that is not the number of
+rows. A row that cannot be used counts as a row of zeros there. In text, a row is one line: what is on one line never
+decides what the next line is.
 """
 
 import csv
+import logging
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.spec import Schema
 
-from .folders import UnreadableError, read_folder
-from .preparation import CheckedRows, check_rows, rows_or_zeros
+from .folders import UnreadableError, files_of, read_folder
+from .odd_rows import rows_or_zeros, without
+from .preparation import CheckedRows, check_rows, numbers_of, with_largest_entries, with_persons
 
 _Table: TypeAlias = tuple[Any, tuple[str, ...] | None]
 """Rows as a file holds them, and their columns' names where it tells them."""
@@ -36,37 +44,99 @@ _LONGEST_NAME: Final = 60
 _FORM: Final = "Write one line of column names, and under it a line of numbers for each row, divided by commas."
 _UTF_8: Final = "Save it as UTF-8."
 
+_log = logging.getLogger(__name__)
 
-def read_rows(path: Path, *, persons: Path | None = None, least: int = 2) -> CheckedRows:
+
+def read_rows(path: Path, *, least: int = 2) -> CheckedRows:
     """Read a file by its ending, and refuse it where it does not hold at least ``least`` usable rows.
 
     A folder stands for the rows of all its files, one after the other in the order of their names (``folders.py``).
-    ``persons`` is a file that says whose each row is: as many lines, each of them a name or a number of any kind.
     """
-    rows = _read(path, least)
-    return rows if persons is None else replace(rows, persons=_read_persons(persons, rows.count))
+    if path.is_dir():
+        whole = read_folder(path, lambda file: _checked(file, least=1))
+        return replace(check_rows(whole.matrix, least=least), names=whole.names)
+    return _checked(path, least)
 
 
-def read_file(path: Path) -> CheckedRows:
-    """Read one file of several that together are a data set; one row is enough."""
-    return _read(path, least=1)
+def read_protected(path: Path, *, persons: Path | None = None, row_entries: int | None = None) -> CheckedRows:
+    """Read a provider's file or folder; a row that cannot be used counts as a row of zeros.
 
-
-def read_arriving(path: Path) -> tuple[CheckedRows, bool]:
-    """Read a file that came while others were answered about: no row of it is to show by whether there are answers.
-
-    So a row that cannot be used counts as one of zeros, and whether there was such a row is told besides. There may be
-    no rows at all, as of a day on which nobody came. What is no table of numbers is refused as ever.
+    Whether the provider starts, and everything that it sends, is the same for neighbouring tables: tables that differ
+    in one row, whatever that row is. ``persons`` is a file that says whose each row is: as many lines, each of them a
+    name or a number of any kind. A row whose line there is blank counts as a row of zeros, too. ``row_entries`` is how
+    many entries of a row count, the largest; left out, all do.
     """
-    reader = _reader(path, _ARRIVING)
+    table = read_folder(path, _table) if path.is_dir() else _table(path)
+    whose = None if persons is None else _read_persons(persons, table.count)
+    with _in_words(path):
+        rows = rows_or_zeros(table.matrix)
+        if whose is None:
+            return replace(_bounded(path, rows, row_entries), names=table.names)
+        of_nobody = np.array([not each for each in whose], dtype=np.bool_)
+        used = _bounded(path, rows_or_zeros(without(table.matrix, of_nobody)), row_entries)
+    # What names them is what they say with the rows of nobody: a list of persons gives rows no budget of their own.
+    named = replace(used, names=table.names, uncut=used.fingerprints() | rows.fingerprints())
+    # Rows of nobody are each somebody else's: they take no place from one another.
+    return with_persons(named, [(each, 0 if each else place) for place, each in enumerate(whose, start=1)])
+
+
+def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:
+    """Keep so many entries of each row; tell whoever reads this machine's log if that left any out."""
+    if row_entries is None or row_entries >= rows.dimension:
+        return rows
+    kept = with_largest_entries(rows, row_entries)
+    if kept.entries < rows.entries:
+        _log.warning(
+            "%s has rows of more than %d entries: of each of these the %d largest count.",
+            path,
+            row_entries,
+            row_entries,
+        )
+    return kept
+
+
+def read_arriving(path: Path, *, row_entries: int | None = None) -> tuple[CheckedRows, bool]:
+    """Read a file that came while others were answered about, by the same rule.
+
+    Tell whether it has a row that counts as a row of zeros. There may be no rows at all, as of a day on which nobody
+    came.
+    """
+    table = _table(path)
+    with _in_words(path):
+        rows = replace(_bounded(path, rows_or_zeros(table.matrix), row_entries), names=table.names)
+    return rows, rows.unusable is not None
+
+
+def names_in(path: Path) -> tuple[str, ...] | None:
+    """Read the names of a table's columns and nothing else; None if it has none, or cannot be read."""
+    try:
+        file = next(iter(files_of(path))) if path.is_dir() else path
+        if file.suffix != ".csv":
+            return None
+        with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
+            return _names(_header(text))
+    except (DpspcaError, OSError):
+        return None  # whoever reads all of it says why
+
+
+def _checked(path: Path, least: int) -> CheckedRows:
+    """Read one file, and refuse it for any row that cannot be used."""
+    reader = _reader(path, READERS)
     with _in_words(path):
         table, names = reader(path)
-        rows, mended = rows_or_zeros(table)
-        return replace(rows, names=names), mended
+        return replace(check_rows(table, least=least), names=names)
 
 
-def _read_persons(path: Path, rows: int) -> NDArray[np.intp]:
-    """Give every person a number; what they are called is not kept."""
+def _table(path: Path) -> CheckedRows:
+    """Read one file of the right form, whatever its numbers are: they are not checked yet."""
+    reader = _reader(path, _LENIENT)
+    with _in_words(path):
+        table, names = reader(path)
+        return CheckedRows(numbers_of(table), names)
+
+
+def _read_persons(path: Path, rows: int) -> list[bytes]:
+    """Read whose each row is; a blank line names nobody."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as problem:
@@ -75,19 +145,7 @@ def _read_persons(path: Path, rows: int) -> NDArray[np.intp]:
         raise InvalidDataError(
             f"{path} has {len(lines)} lines for {rows} rows.", "Write a line for each row: whose it is."
         )
-    if not all(map(bytes.strip, lines)):
-        raise InvalidDataError(f"{path} has a line that names nobody.", "Write a line for each row: whose it is.")
-    numbers: NDArray[np.intp] = np.unique([line.strip() for line in lines], return_inverse=True)[1]
-    return numbers
-
-
-def _read(path: Path, least: int) -> CheckedRows:
-    if path.is_dir():
-        return read_folder(path, read_file, least=least)
-    reader = _reader(path, READERS)
-    with _in_words(path):
-        table, names = reader(path)
-        return replace(check_rows(table, least=least), names=names)
+    return [line.strip() for line in lines]
 
 
 def _reader(path: Path, readers: "_Readers") -> "_Reader":
@@ -124,17 +182,29 @@ def _read_array(path: Path) -> _Table:
 
 def _read_sparse(path: Path) -> _Table:
     with path.open("rb") as file:  # numpy leaves one open that it cannot read
-        return scipy.sparse.csr_array(scipy.sparse.load_npz(file)), None
+        stored: Any = scipy.sparse.load_npz(file)
+    if stored.format in {"csc", "bsr"}:
+        stored.check_format()  # a place outside of the table would be written to when it is made CSR
+    return scipy.sparse.csr_array(stored), None
 
 
 def _read_text(path: Path, *, lenient: bool = False) -> _Table:
-    """Read comma-separated numbers under one line of column names; leniently, NaN and infinity are, and no rows are."""
+    """Read comma-separated numbers under one line of column names.
+
+    Leniently, a line that is not a row of numbers becomes a row of NaN, and there may be no rows.
+    """
     # The mark that some programs write before UTF-8 is no part of a name, and bytes of another encoding are told
     # as such where they are met.
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
+        if lenient:
+            names = _names(_header(text))
+            return _numbers(names, _single_lines(text)), names
         lines = _lines(text)
         names = _names(next(lines, (1, []))[1])
-        return _numbers(names, lines, lenient=lenient), names
+        table = _numbers(names, lines, _refuse)
+        if not len(table):
+            raise InvalidDataError("There is no row under the line of names.", _FORM)
+        return table, names
 
 
 def _lines(text: Iterator[str]) -> Iterator[_Line]:
@@ -151,6 +221,27 @@ def _lines(text: Iterator[str]) -> Iterator[_Line]:
                 blank.append((reader.line_num, []))
     except csv.Error:
         raise InvalidDataError(f"Line {reader.line_num + 1} is not comma-separated text.", _FORM) from None
+
+
+def _header(text: Iterator[str]) -> list[str]:
+    """Read the line of names, which may have line breaks within quotes, and nothing that comes after it."""
+    try:
+        return next(csv.reader(text), [])
+    except csv.Error:
+        raise InvalidDataError("The first line is not comma-separated text.", _FORM) from None
+
+
+def _single_lines(text: Iterator[str]) -> Iterator[_Line]:
+    """Give the cells of each line by itself, so that a quote which is never closed spoils its own line and no other.
+
+    A blank line is a row without numbers, the last one as any other: if it were none, a row's content would decide how
+    many rows there are.
+    """
+    for line in text:
+        try:
+            yield 0, next(csv.reader((line,)), [])
+        except csv.Error:
+            yield 0, []
 
 
 def _names(cells: list[str]) -> tuple[str, ...]:
@@ -170,23 +261,26 @@ def _names(cells: list[str]) -> tuple[str, ...]:
     return names
 
 
-def _numbers(names: tuple[str, ...], lines: Iterator[_Line], *, lenient: bool) -> FloatArray:
-    """Read the rows, number by number: as text they would take ten times the room."""
-    numbers = array("d")
+def _numbers(names: tuple[str, ...], lines: Iterator[_Line], refuse: "_Refuse | None" = None) -> FloatArray:
+    """Read the rows, number by number: as text they would take ten times the room.
+
+    A line that holds anything else is refused, or leads to a row of NaN.
+    """
+    numbers, unusable = array("d"), [nan] * len(names)
     for line, cells in lines:
         try:
             row = list(map(float, cells))
         except ValueError:
             row = []
-        if len(row) != len(names) or not (lenient or all(map(isfinite, row))):
-            raise _fault(line, names, cells, _is_number if lenient else _is_finite)
+        if len(row) != len(names) or (refuse and not all(map(isfinite, row))):
+            if refuse:
+                raise refuse(line, names, cells)
+            row = unusable
         numbers.extend(row)
-    if not numbers and not lenient:
-        raise InvalidDataError("There is no row under the line of names.", _FORM)
     return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(names))
 
 
-def _fault(line: int, names: tuple[str, ...], cells: Sequence[str], usable: Callable[[str], bool]) -> InvalidDataError:
+def _refuse(line: int, names: tuple[str, ...], cells: Sequence[str]) -> InvalidDataError:
     """Say what is wrong with a line."""
     if not cells:
         return InvalidDataError(f"Line {line} is blank, and others follow.", "Remove it, or fill it in.")
@@ -195,7 +289,7 @@ def _fault(line: int, names: tuple[str, ...], cells: Sequence[str], usable: Call
             f"Line {line} has {_counted(len(cells), 'cell')} under {_counted(len(names), 'name')}.",
             "Give every row as many cells as the first line has names.",
         )
-    bad = next(index for index, cell in enumerate(cells) if not usable(cell))
+    bad = next(index for index, cell in enumerate(cells) if not _is_finite(cell))
     kind, remedy = _kind(cells[bad])
     return InvalidDataError(f"Line {line}, {_column(names, cells, bad)} holds {kind}, not a number.", remedy)
 
@@ -241,8 +335,9 @@ def _is_finite(text: str) -> bool:
     return _is_number(text) and isfinite(float(text))
 
 
+_Refuse: TypeAlias = Callable[[int, tuple[str, ...], Sequence[str]], InvalidDataError]
 _Reader: TypeAlias = Callable[[Path], _Table]
 _Readers: TypeAlias = Mapping[str, _Reader]
 
 READERS: Final[_Readers] = MappingProxyType({".npy": _read_array, ".npz": _read_sparse, ".csv": _read_text})
-_ARRIVING: Final[_Readers] = MappingProxyType({**READERS, ".csv": partial(_read_text, lenient=True)})
+_LENIENT: Final[_Readers] = MappingProxyType({**READERS, ".csv": partial(_read_text, lenient=True)})

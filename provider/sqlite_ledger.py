@@ -29,7 +29,7 @@ from dpspca.common.transport import files
 
 from .accounts import Question
 from .books import QUARANTINED, Books
-from .entries import Closed, Entry, Fact, Founded, Head, LedgerError, Opening, Quarantined, Reserved, Started
+from .entries import Closed, Entry, Fact, Founded, Head, LedgerError, Quarantined, Reserved, Started
 from .ledger import ANSWER, Bookkeeper, Clock, Kept
 from .ledger_database import Connect, Database, connect
 from .ledger_files import UNREADABLE, HeadFile, Hold, files_in_words, read_head
@@ -39,7 +39,6 @@ __all__ = ["SqliteLedger", "export", "read_books", "verify"]
 
 SECOND_PATH: Final = "The second path remembers"
 WITNESS: Final = "A receipt that was given with an answer tells of"
-_NEVER: Final = 1 << 62
 
 
 class SecondPath(Protocol):
@@ -131,14 +130,15 @@ class SqliteLedger(Bookkeeper):
             for entry in self._database.entries():
                 self._books.append(entry)
         self._require_findable()
-        kept = {job for job, _ in self._database.answers()} & self._books.jobs.keys()
-        self._dropped_until = min((self._books.jobs[job].opening.expires_at for job in kept), default=_NEVER) - 1.0
+        kept = {job for job, _ in self._database.answers()}  # refuses what is no answer of any question
         reason = difference(self._books, remembered, self._database.hash_at)
         self._record(
             None if self._books.head.entries else Founded(token_hex(16)),
             Quarantined.over(reason, remembered) if reason and not self.quarantine else None,
             Started(self.instance),
         )
+        # A crash, or an earlier version, may have left answers of jobs that are over.
+        self._drop_those([job for job in self._books.ended if job in kept])
 
     def _record(self, *facts: Fact | None, answer: Kept | None = None) -> bool:
         changed = super()._record(*facts, answer=answer)
@@ -162,8 +162,6 @@ class SqliteLedger(Bookkeeper):
 
     def _write(self, entries: Sequence[Entry], answer: Kept | None) -> None:
         self._database.write(self._books.head, entries, answer)
-        for opening in (entry.fact for entry in entries if isinstance(entry.fact, Opening)):
-            self._dropped_until = min(self._dropped_until, opening.expires_at - 1.0)
 
     def _fetch(self, job: str, position: int, question: Question) -> Integers | None:
         self._cover()
@@ -183,12 +181,15 @@ class SqliteLedger(Bookkeeper):
         content.setflags(write=False)
         return content.view(ANSWER).reshape(told.shape)
 
-    def _drop(self, now: float) -> None:
-        """Drop the answers of jobs whose signature has expired; those of other jobs that are over nobody gets."""
-        expired = self._database.expired(self._dropped_until, now)
-        if expired:
-            self._database.drop(self._books.head, expired)
-            self._dropped_until = now
+    def _drop(self) -> None:
+        self._drop_those(self._books.ended)
+
+    def _drop_those(self, ended: list[str]) -> None:
+        """Drop the answers of jobs, and leave jobs to their entries; a ledger in quarantine stays as it was found."""
+        if self.quarantine is not None:
+            return
+        if ended:
+            self._database.drop(self._books.head, ended)
         self._books.trim()
         self._database.make_room()
 

@@ -14,7 +14,7 @@ from dpspca.common.privacy.costs import SLACK_UNIT
 from dpspca.common.privacy.events import ApproximateEvent
 from dpspca.common.spec import Centering, JobSpec
 
-from .policy import APPROXIMATE, Cap, filter_of
+from .caps import APPROXIMATE, Cap, filter_of
 
 LIFETIME: Final = 4.0
 """Times a job's epsilon: at small budgets, room for about sixteen such jobs with Gaussian noise."""

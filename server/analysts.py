@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from sys import intern
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import grpc.aio
 from google.protobuf.message import DecodeError
@@ -24,6 +24,7 @@ from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport import rpc
 from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.logged import about
 from dpspca.common.transport.names import PartyName
 from dpspca.common.transport.signing import SignedJob, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -33,14 +34,19 @@ from .conductor import Conductor
 from .jobs import Event, Job, Results, State
 from .journal import Journal, JournalError, Recorded, damaged
 from .keeper import Keeper
+from .messages import as_message
+from .news import News
 from .roster import Roster
 
+Found = TypeVar("Found")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 MAX_JOBS: Final = 1000
 """Jobs that run at once."""
 MAX_RUNNING: Final = 100
 """Of these, one analyst's."""
+MAX_RUNNING_BYTES: Final = 2**25
+"""Bytes of the signed jobs of one analyst that run at once: they are held in memory until they are over."""
 MAX_KEPT: Final = 250
 """Jobs of one analyst that are remembered; beyond, the oldest that is over is forgotten."""
 MAX_SIGNED_BYTES: Final = 2**26
@@ -100,14 +106,14 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         self._believing = ThreadPoolExecutor(BELIEVING, "believing")
         self._results = Results(result_bytes)
         self._watches = rpc.Quota(MAX_WATCHES, f"You watch {MAX_WATCHES} jobs already.")
-        self._changed = asyncio.Condition()
+        self._changes = News()
 
     async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.Job:  # noqa: N802
         """Start a job; the same signed bytes are the same job."""
         analyst = await self._door.admit(context, "Submit")
         conductor = await self._believed(request.signed_job, analyst.uri)
         # Shielded: who hangs up half-way must not leave a job that is in the journal and does not run.
-        return _as_message(await asyncio.shield(self._accept(conductor)))
+        return as_message(await asyncio.shield(_looked_at(asyncio.ensure_future(self._accept(conductor)))))
 
     async def Watch(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
         """Tell the job now and after every change, until it is over."""
@@ -115,7 +121,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         async with self._watches.one_of(caller, context):
             async for job in self._states(known):
                 self._door.judge(context, "Watch")  # who was revoked meanwhile is told no more
-                yield _as_message(job)
+                yield as_message(job)
 
     async def List(self, request: pb.ListRequest, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
         """Tell an analyst's own jobs, one by one: all of them together may be more than one message takes."""
@@ -123,12 +129,12 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         own = [each for each in self._known.values() if each.analyst == analyst.uri]
         for known in own:
             with suppress(_NoJobError):  # forgotten meanwhile
-                yield _as_message(await self._job(known))
+                yield as_message(await self._job(known))
 
     async def Get(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """Tell one job."""
         _, known = await self._own(request, context, "Get")
-        return _as_message(await self._job(known), await self._signed(known))
+        return as_message(await self._job(known), await self._signed(known))
 
     async def Cancel(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
         """End a job at once; one that is over stays as it is."""
@@ -136,7 +142,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         if isinstance(known, Conductor):
             known.cancel()
         await self._settled(known)
-        return _as_message(await self._job(known))
+        return as_message(await self._job(known))
 
     async def Result(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Frame]:  # noqa: N802
         """Send a finished job's model, as long as it is kept: who reads slowly does not hold it."""
@@ -209,7 +215,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     async def _believed(self, content: bytes, caller: str) -> Conductor:
         """Verify a job and plan it, off the event loop; whoever hangs up has his turn until that is done."""
-        work = asyncio.get_running_loop().run_in_executor(self._believing, self._believe, content, caller)
+        work = _looked_at(asyncio.get_running_loop().run_in_executor(self._believing, self._believe, content, caller))
         try:
             return await asyncio.shield(work)
         finally:
@@ -224,13 +230,16 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         if analyst.uri != caller:
             raise RefusedError("The job was signed by another analyst.", "Submit it with the identity that signed it.")
         _require_room(JobSpec.from_json(envelope.spec), self._results.most)
-        return Conductor(signed, envelope, analyst, self._roster, self._keeper, door.clock, lambda _: self._wake())
+        return Conductor(
+            signed, envelope, analyst, self._roster, self._keeper, door.clock, lambda job: self._changes.tell(job.name)
+        )
 
     async def _accept(self, conductor: Conductor) -> Job:
         """Record a job and start it, unless it has been: the same signed bytes are the same job."""
         job = conductor.job
         async with self._accepting:
             if job.name not in self._known:
+                self._require_share(job.analyst, conductor.signed_bytes)
                 await self._make_room(job.analyst)
                 await self._keeper.do(lambda journal: journal.accept(job, conductor.signed))
                 if self._stopping:
@@ -240,7 +249,8 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     def _start(self, conductor: Conductor) -> None:
         job = conductor.job
-        _log.info("Job %.12s of %s over '%s' asks %s.", job.name, job.analyst, job.data_set, [*job.participants])
+        asked, who = [*job.participants], about(job.analyst)
+        _log.info("Job %.12s of %s over '%s' asks %s.", job.name, job.analyst, job.data_set, asked, extra=who)
         self._known[job.name] = conductor
         self._running[job.name] = asyncio.create_task(self._run(conductor))
 
@@ -251,12 +261,13 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             conductor = await self._believed(recorded.signed, job.analyst)
         except DpspcaError as problem:
             ended = job.after(Event.FAIL, f"After a restart: {problem}", now=self._door.clock().timestamp())
-            _log.warning("Job %.12s does not go on: %s", job.name, problem)
+            _log.warning("Job %.12s does not go on: %s", job.name, problem, extra=about(job.analyst))
             await self._keeper.do(lambda journal: journal.end(ended, None))
             self._known[job.name] = _Over.of(ended, len(recorded.signed))
             return
         conductor.resume(job, recorded.questions)
-        _log.info("Job %.12s goes on at question %d of %d.", job.name, recorded.questions or 1, job.questions)
+        number, who = recorded.questions or 1, about(job.analyst)
+        _log.info("Job %.12s goes on at question %d of %d.", job.name, number, job.questions, extra=who)
         self._start(conductor)
 
     async def _run(self, conductor: Conductor) -> None:
@@ -285,12 +296,29 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         if known.name in self._running:
             await asyncio.wait([self._running[known.name]])
 
+    def _require_share(self, analyst: str, size: int) -> None:
+        """Refuse one job too many, or too large beside those that run."""
+        own = [self._known[name] for name in self._running if self._known[name].analyst == analyst]
+        held = sum(each.signed_bytes for each in own)
+        for most, running, whose in (
+            (MAX_JOBS, len(self._running), "of all analysts"),
+            (MAX_RUNNING, len(own), "of yours"),
+        ):
+            if running >= most:
+                raise RefusedError(
+                    f"{running} jobs {whose} are running; at most {most} may.",
+                    "Wait until one is over, or cancel one with `dpspca jobs cancel`.",
+                )
+        if held + size > MAX_RUNNING_BYTES:
+            raise RefusedError(
+                f"Your running jobs take {held} bytes as they were signed, and this one {size} more; "
+                f"at most {MAX_RUNNING_BYTES} may be held.",
+                "Wait until one is over, cancel one with `dpspca jobs cancel`, or name no columns in the job.",
+            )
+
     async def _make_room(self, analyst: str) -> None:
-        """Refuse one job too many, and forget the oldest that are over."""
+        """Forget the oldest jobs of an analyst that are over, where there are too many."""
         own = {name: each for name, each in self._known.items() if each.analyst == analyst}
-        for limit, running in ((MAX_JOBS, len(self._running)), (MAX_RUNNING, len(own.keys() & self._running))):
-            if running >= limit:
-                raise RefusedError(f"{limit} jobs are running.", "Wait until one is over, or cancel one.")
         forgotten: list[str] = []
         for name in [name for name in own if name not in self._running]:
             if len(own) < MAX_KEPT and sum(each.signed_bytes for each in own.values()) <= MAX_SIGNED_BYTES:
@@ -311,15 +339,8 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             yield job
             if job.state.is_final:
                 return
-            async with self._changed:
-                await self._changed.wait_for(lambda seen=job: known.job is not seen)  # type: ignore[misc]
-
-    def _wake(self) -> None:
-        self._waking = asyncio.ensure_future(self._tell())
-
-    async def _tell(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+            while known.job is job:
+                await self._changes.of([known.name])
 
     async def _own(self, request: pb.JobName, context: Context, method: str) -> tuple[PartyName, _Known]:
         """Find a job of the caller's by its name, or by the beginning of it; another's does not exist for it."""
@@ -332,6 +353,12 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         if len(found) != 1:
             raise RefusedError("Several jobs of yours begin like this.", _NO_JOB[1]) if found else _NoJobError(*_NO_JOB)
         return caller, found[0]
+
+
+def _looked_at(work: "asyncio.Future[Found]") -> "asyncio.Future[Found]":
+    """Have what is raised looked at: else asyncio logs it, with all that a caller said, where nobody waits for it."""
+    work.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return work
 
 
 def _receipts(journal: Journal) -> dict[str, pb.Receipt]:
@@ -355,25 +382,3 @@ def _without_result(job: Job) -> RefusedError:
     if job.state.is_final:
         return RefusedError(f"The job is {job.state}, and has no result.", "Submit a new job.")
     return RefusedError(f"The job is {job.state}.", "Wait until it is done.")
-
-
-def _as_message(job: Job, signed: bytes = b"") -> pb.Job:
-    participants = [
-        pb.Participant(name=name, reason=each.reason, answered=each.answered, asked=each.asked)
-        for name, each in job.participants.items()
-    ]
-    return pb.Job(
-        job=job.name,
-        analyst=job.analyst,
-        data_set=job.data_set,
-        state=job.state,
-        reason=job.reason,
-        answered=job.answered,
-        questions=job.questions,
-        step=job.step,
-        bytes_moved=job.bytes_moved,
-        submitted=job.submitted,
-        ended=job.ended,
-        signed_job=signed,
-        participants=participants,
-    )

@@ -13,7 +13,7 @@ question than was asked, the job fails before anybody is asked. When the journal
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -27,8 +27,9 @@ from dpspca.common.model import Model
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.protocol import Algorithm
 from dpspca.common.question import RowQuery
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.transport import wire
+from dpspca.common.transport.logged import about
 from dpspca.common.transport.names import PartyName
 from dpspca.common.transport.signing import JobEnvelope, SignedJob
 
@@ -75,7 +76,7 @@ class Conductor:
         self.signed_bytes = len(self.signed)
         self.model_bytes = 0
         self._data_set = envelope.dataset
-        self._spec = JobSpec.from_json(envelope.spec)
+        self._spec = _without_names(JobSpec.from_json(envelope.spec))
         self._plan = catalogue.plan(self._spec)
         small = self._spec.components * self._spec.schema.dimension <= SMALL_SUM
         self._is_quick = small and all(isinstance(step.event, GaussianEvent | None) for step in self._plan)
@@ -115,7 +116,8 @@ class Conductor:
         receipts = self._roster.receipts_of(ended.participants)
         await self._keeper.do(lambda journal: journal.end(ended, model, receipts))
         self.model_bytes = len(model or b"")
-        _log.info("Job %.12s is %s%s", ended.name, ended.state, f": {ended.reason}" if ended.reason else ".")
+        reason = f": {ended.reason}" if ended.reason else "."
+        _log.info("Job %.12s is %s%s", ended.name, ended.state, reason, extra=about(self.analyst))
         self._tell(ended)
         for link in self._links():
             link.farewell(ended.name, ended.state, self._roster.receipts_beside(link.name, ended.participants))
@@ -140,7 +142,7 @@ class Conductor:
         except DpspcaError as problem:
             return self._after(Event.FAIL, str(problem)), None
         except Exception as problem:  # noqa: BLE001  # a job ends, whatever happens
-            _log.exception("Job %.12s met a fault.", self.job.name)
+            _log.exception("Job %.12s met a fault.", self.job.name, extra=about(self.analyst))
             return self._after(Event.FAIL, f"A fault of the coordinator's: {type(problem).__name__}."), None
         finally:
             self._leading = None
@@ -272,14 +274,11 @@ class Conductor:
     async def _wait_for_enough(self) -> None:
         """Wait for the whole audience until the deadline, and begin with those that are there."""
         dimension = self._spec.schema.dimension
-        waits = [asyncio.ensure_future(self._roster.wait_for(n, self._data_set, dimension)) for n in self._names]
-        _, absent = await asyncio.wait(waits, timeout=self._spec.answer_seconds)
-        for wait in absent:
-            wait.cancel()
-        for name, wait in zip(self._names, waits, strict=True):
-            if wait in absent:
-                reason = f"Not connected with the data set '{self._data_set}' of {dimension} columns."
-                self._drop(name, reason)
+        absent = set(self._names)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._spec.answer_seconds):
+                await self._roster.wait_for_all(absent, self._data_set, dimension)
+        self._drop_all(sorted(absent), f"Not connected with the data set '{self._data_set}' of {dimension} columns.")
         self._require_enough(len(self._names))
 
     async def _have_all_admit(self) -> None:
@@ -314,8 +313,15 @@ class Conductor:
 
     def _drop(self, name: str, reason: str) -> None:
         """Go on without a provider."""
-        _log.warning("Job %.12s goes on without %s: %s", self.job.name, name, reason)
-        self._record(name, reason=reason)
+        self._drop_all([name], reason)
+
+    def _drop_all(self, names: Sequence[str], reason: str) -> None:
+        """Go on without some providers, for the same reason."""
+        if names:
+            without, who = ", ".join(names), about(self.analyst)
+            _log.warning("Job %.12s goes on without %s: %s", self.job.name, without, reason, extra=who)
+            left_out = {name: replace(self.job.participants[name], reason=reason) for name in names}
+            self.job = replace(self.job, participants={**self.job.participants, **left_out})
 
     def _record(self, name: str, **changes: int | str) -> None:
         changed: Participant = replace(self.job.participants[name], **changes)  # type: ignore[arg-type]
@@ -330,3 +336,11 @@ class Conductor:
     def _tell(self, job: Job) -> None:
         self.job = job
         self._tell_watchers(job)
+
+
+def _without_names(spec: JobSpec) -> JobSpec:
+    """Leave out the columns' names, which take several times as much memory as they did when they were signed.
+
+    Nothing that is asked depends on them, and whoever fetches the model has them in the job.
+    """
+    return replace(spec, schema=Schema(spec.schema.dimension))

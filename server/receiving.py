@@ -2,7 +2,7 @@
 
 gRPC's own way is to read a request whole, and then to ask whose it is. A request that never ends would hold memory and
 one of the places for calls, whoever sent it: with a certificate that was revoked, too. So every call is served like one
-whose requests are a stream, which gives the same bytes on the wire: the caller is judged by the connection, before
+whose requests are a stream, which gives the same bytes on the wire: the caller is judged by its certificate, before
 anything that it sends is read, then takes one of its own places, and has so long to send one message.
 
 A reply that is never taken would hold as much, and gRPC has no way to end its call. So replies, too, are sent from

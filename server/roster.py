@@ -9,6 +9,8 @@ from dpspca.common.spec import Schema
 from dpspca.common.transport.wire import AnswerReader
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
+from .news import News
+
 QUEUE = 8
 """Messages that wait for one provider's connection: eight frames, so that a stalled one holds a few megabytes."""
 ADMISSION = -1
@@ -69,7 +71,10 @@ class Link:
 
     async def admit(self, signed: bytes, job: str) -> None:
         """Ask whether the provider takes part in a job, and wait until it says so."""
-        message = pb.ToProvider(admit=pb.Admit(signed_job=signed))
+
+        def message() -> pb.ToProvider:
+            return pb.ToProvider(admit=pb.Admit(signed_job=signed))
+
         await self._reply((job, ADMISSION), None, lambda: asyncio.ensure_future(self._send(message)))
 
     async def ask(self, question: pb.Ask, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
@@ -80,7 +85,7 @@ class Link:
             self._receipts_due += 1
             if self._sent_at_once(question):
                 return None
-            return asyncio.ensure_future(self._send(pb.ToProvider(ask=question), frames))
+            return asyncio.ensure_future(self._send(lambda: pb.ToProvider(ask=question), frames))
 
         await self._reply((job, question.position), reader, send)
 
@@ -174,9 +179,10 @@ class Link:
         self._outbound.put_nowait(pb.ToProvider(ask=question))
         return True
 
-    async def _send(self, first: pb.ToProvider, frames: Iterable[memoryview] = ()) -> None:
+    async def _send(self, first: Callable[[], pb.ToProvider], frames: Iterable[memoryview] = ()) -> None:
+        """Send a message and frames. The message holds a whole job, and so it is made when its turn has come."""
         async with self._turn:  # the frames of one question follow each other
-            await self._outbound.put(first)
+            await self._outbound.put(first())
             for sequence, frame in enumerate(frames):
                 message = pb.ToProvider()
                 message.frame.sequence = sequence
@@ -189,7 +195,7 @@ class Roster:
 
     def __init__(self) -> None:
         self._links: dict[str, Link] = {}
-        self._changed = asyncio.Condition()
+        self._arrivals = News()
         self.receipts: dict[str, pb.Receipt] = {}
         """The last that each provider signed of its ledger, connected or not."""
         self.witnesses: dict[str, dict[str, pb.Receipt]] = {}
@@ -205,20 +211,19 @@ class Roster:
         link = self._links.get(name)
         return link if link and not link.closed else None
 
-    async def join(self, link: Link) -> None:
+    def join(self, link: Link) -> None:
         """Add a provider."""
         old = self._links.get(link.name)
         if old:
             old.close(RefusedError("You connected again.", "Run one daemon for each identity."))
         self._links[link.name] = link
-        await self._tell()
+        self._arrivals.tell(link.name)
 
-    async def leave(self, link: Link) -> None:
+    def leave(self, link: Link) -> None:
         """Remove a provider, unless it has joined anew meanwhile."""
         link.close()
         if self._links.get(link.name) is link:
             del self._links[link.name]
-        await self._tell()
 
     def keep_receipt(self, link: Link, receipt: pb.Receipt) -> None:
         """Keep a receipt that a provider signed, unless a later one came over the same connection.
@@ -264,16 +269,20 @@ class Roster:
 
     async def wait_for(self, name: str, data_set: str, dimension: int) -> Link:
         """Wait until a provider is there with the data set."""
-        link = self.find(name, data_set, dimension)
-        while link is None:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self.find(name, data_set, dimension) is not None)
-            link = self.find(name, data_set, dimension)
+        while (link := self.find(name, data_set, dimension)) is None:
+            await self._arrivals.of([name])
         return link
 
-    async def _tell(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+    async def wait_for_all(self, absent: set[str], data_set: str, dimension: int) -> None:
+        """Wait until each of these providers has been there with the data set, and take those that were from the set.
+
+        This is one wait, however many names there are.
+        """
+        while True:
+            absent -= {name for name in absent if self.find(name, data_set, dimension)}
+            if not absent:
+                return
+            await self._arrivals.of(tuple(absent))
 
 
 def _quoted(words: str) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,7 +17,6 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from dpspca.common.errors import InvalidParameterError
 from dpspca.common.transport import envelopes, rpc
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName, Role
@@ -25,6 +24,7 @@ from dpspca.common.transport.trust import RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .analysts import RESULT_BYTES, AnalystService
+from .front import Front, Secrets
 from .health import Health
 from .journal import Journal, JournalError
 from .keeper import Keeper
@@ -77,7 +77,9 @@ class Coordinator:
         self._identity = identity
         self._acting = asyncio.Event()
         self._keeper = Keeper(journal or PassingJournal())
-        everybody = (identity().authority_pem, revocations, clock, ALLOWED)
+        judge = rpc.Doorkeeper(identity().authority_pem, revocations, clock, ALLOWED)
+        self._front = Front(judge, Secrets(identity).current)
+        everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._front.certificate_of)
         door = _Door(*everybody, self._acting)
         self.roster = Roster()
         self._analysts = AnalystService(door, self.roster, self._keeper, identity, result_bytes)
@@ -92,20 +94,16 @@ class Coordinator:
 
     async def start(self, address: str) -> None:
         """Listen; port 0 takes a free one."""
-        credentials = rpc.server_credentials(self._identity)
-        try:
-            port = self._server.add_secure_port(address, credentials)
-        except RuntimeError:  # all that gRPC says of an address it cannot have
-            raise InvalidParameterError(
-                f"Nobody can listen on {address}.", "Choose an address of this machine, and a port that is free."
-            ) from None
-        self.address = f"{address.rpartition(':')[0]}:{port}"
+        self.address = await self._front.listen(address)
         try:
             await self._take_up()
         except JournalError:
+            await self._front.stop()
             await self._keeper.close()
             raise
+        self._server.add_insecure_port(self._front.inside)
         await self._server.start()
+        self._front.start()
         self._watching = asyncio.create_task(self._watch())
 
     async def run(self) -> None:
@@ -121,7 +119,9 @@ class Coordinator:
             await asyncio.gather(self._watching, return_exceptions=True)
         self._health.say(serving=False)
         await self._rest()
+        await self._front.stop_listening()
         await self._server.stop(grace)
+        await self._front.stop()
         await self._keeper.close()
 
     async def _take_up(self) -> None:
@@ -168,7 +168,7 @@ def _name_of(path: str) -> str:
 class _Door(rpc.Doorkeeper):
     """Lets nobody in while this coordinator does not act."""
 
-    acting: asyncio.Event
+    acting: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def admit(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
         caller = await super().admit(context, method)

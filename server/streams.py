@@ -14,7 +14,9 @@ import grpc.aio
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.spec import Schema
 from dpspca.common.transport import rpc
+from dpspca.common.transport.config import MAX_DATA_SETS
 from dpspca.common.transport.identity import Identity
+from dpspca.common.transport.logged import about
 from dpspca.common.transport.names import PartyName, Role, check_name
 from dpspca.common.transport.proof import prove
 from dpspca.common.transport.receipts import require_own
@@ -26,7 +28,6 @@ from .roster import Link, Roster
 HEARTBEAT_SECONDS: Final = 20
 MISSED: Final = 3
 """Heartbeats without a word after which the other side is taken for lost."""
-MAX_DATA_SETS: Final = 256
 MAX_OPEN_JOBS: Final = 256
 MAX_WITNESSES: Final = 256
 """Receipts that one provider may show of others."""
@@ -80,17 +81,18 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         for job in hello.open_jobs[:MAX_OPEN_JOBS]:
             if state := await self._ended(job, name.name):
                 yield pb.ToProvider(farewell=pb.Farewell(job=job, state=state))
-        await self._roster.join(link)
-        _log.info("%s connected, with %s.", link.name, ", ".join(sorted(link.data_sets)) or "no data sets")
+        self._roster.join(link)
+        offered = ", ".join(sorted(link.data_sets)) or "no data sets"
+        _log.info("%s connected, with %s.", link.name, offered, extra=about(name))
         await self._hear_witnesses(link, name, hello.held[:MAX_WITNESSES])
         async with _Company(self._read(name, link, request_iterator), self._patrol(link, context)) as watching:
             try:
                 async for message in _outbound(link, self._heartbeat):
                     yield message
             finally:
-                await self._roster.leave(link)
+                self._roster.leave(link)
                 watching.stop()
-                _log.info("%s left%s", link.name, f": {link.ended_by}" if link.ended_by else ".")
+                _log.info("%s left%s", link.name, f": {link.ended_by}" if link.ended_by else ".", extra=about(name))
         if link.ended_by:
             await rpc.abort(context, link.ended_by)
 
@@ -102,7 +104,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 witnessed = PartyName(name.federation, Role.PROVIDER, each.provider)
                 await asyncio.to_thread(require_own, each.receipt, witnessed, self._door.authority_pem)
             except DpspcaError as problem:
-                _log.warning("A receipt that %s keeps for another is none: %s", name.name, problem)
+                _log.warning("A receipt that %s keeps for another is none: %s", name.name, problem, extra=about(name))
                 continue
             there = self._roster.link_of(each.provider)
             if self._roster.hear_witness(each) and there:
@@ -149,7 +151,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         try:
             require_own(receipt, name, self._door.authority_pem)
         except DpspcaError as problem:
-            _log.warning("A receipt from %s is not kept: %s", name.name, problem)
+            _log.warning("A receipt from %s is not kept: %s", name.name, problem, extra=about(name))
         else:
             self._roster.keep_receipt(link, receipt)
 
@@ -168,7 +170,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         except DpspcaError as problem:
             return problem
         except Exception:  # noqa: BLE001  # whatever it is
-            _log.exception("A fault of this program's while it watched %s.", link.name)
+            _log.exception("A fault of this program's while it watched %s.", link.name, extra=about(link.name))
             return RefusedError("The coordinator met a fault.", "Connect again.")
         if asyncio.get_running_loop().time() - link.heard_at > MISSED * self._heartbeat:
             return RefusedError(f"Nothing was heard for {MISSED * self._heartbeat} seconds.", "Connect again.")

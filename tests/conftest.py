@@ -1,6 +1,9 @@
 """Settings for all tests."""
 
 import os
+import shutil
+from functools import lru_cache
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -10,6 +13,11 @@ import dpspca  # noqa: F401  # before any test imports gRPC, so that it is held 
 
 # Lets scikit-learn's array check run instead of skipping; it has to be set before scipy is imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+# Files of tests lie in memory where there is room: thousands of keys and ledgers are forced to the disk otherwise.
+_MEMORY = Path("/dev/shm")  # noqa: S108  # pytest makes a folder in it that is ours alone
+if _MEMORY.is_mount() and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # Deterministic examples: a property that fails once fails on every run.
 settings.register_profile("dpspca", deadline=None, derandomize=True)
@@ -27,3 +35,11 @@ def pytest_xdist_auto_num_workers() -> int:
     """Let ``-n auto`` be three workers for two processors: a quarter of the time, tests wait for something else."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(2, 3 * processors // 2)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _many_tables_of_noise() -> None:
+    """Remember more tables of noise than a daemon does: tests have hundreds of jobs in one process, of few kinds."""
+    from dpspca.common.privacy import noise  # noqa: PLC0415  # after what scipy has to be told
+
+    noise._gaussian_table = lru_cache(maxsize=128)(noise._gaussian_table.__wrapped__)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from models import Sample
 
+from dpspca.client.findings import with_warnings
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.model import Model
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.question import RowQuery
@@ -48,9 +49,7 @@ def run_prepared(shards: Sequence[Shard], spec: JobSpec, noise_seed: int, bases:
     """Ask every shard through its responder; every basis that is multiplied is noted."""
     plan = iter(catalogue.plan(spec))
     responders = [
-        Responder(
-            spec, shard, MemoryLedger(), KeyStream.repeatable(noise_seed, f"{spec.digest()} {number}"), slot=number
-        )
+        Responder(spec, shard, MemoryLedger(), repeatable_entropy(noise_seed), slot=number)
         for number, shard in enumerate(shards)
     ]
     positions = iter(range(len(catalogue.plan(spec))))
@@ -61,7 +60,8 @@ def run_prepared(shards: Sequence[Shard], spec: JobSpec, noise_seed: int, bases:
         return combine(spec, step, [responder.respond(position, query) for responder in responders])
 
     model = drive(catalogue.find(spec.algorithm).run(spec), ask)
-    return replace(model, statement=replace(model.statement, releasable=False, federated=False))
+    stated = replace(model, statement=replace(model.statement, fresh_noise=False, federated=False))
+    return with_warnings(spec, stated)
 
 
 def float_outcome(sample: Sample, spec: JobSpec, noise_seed: int, noise_bound: float) -> Outcome:

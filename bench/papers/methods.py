@@ -57,6 +57,9 @@ class Method:
         return self.algorithm not in CATALOGUE
 
     def spec(self, population: Population, budget: Budget, seed: int) -> JobSpec:
+        options = dict(self.options)
+        if isinstance(sparsity := options.get("sparsity"), int):
+            options["sparsity"] = min(sparsity, population.dimension)
         return JobSpec(
             schema=Schema(population.dimension),
             unit=self.unit,
@@ -67,7 +70,7 @@ class Method:
             accounting=self.accounting,
             explained_variance=False,
             seed=seed,
-            options=dict(self.options),
+            options=options,
         )
 
     def run(self, sample: Sample, population: Population, budget: Budget, seed: int) -> Outcome:

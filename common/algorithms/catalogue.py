@@ -45,7 +45,7 @@ class Entry:
     run: Callable[[JobSpec], Algorithm]
     summary: str
     options: tuple[Option, ...] = ()
-    units: tuple[PrivacyUnit, ...] = (PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.ROW_ADD_REMOVE)
+    units: tuple[PrivacyUnit, ...] = tuple(unit for unit in PrivacyUnit if unit.is_row)
     accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
     published: tuple[PrivacyUnit, ...] = tuple(PrivacyUnit)
     """Units that the paper's own noise is for, where accounting may be published."""
@@ -117,7 +117,7 @@ CATALOGUE: Final = MappingProxyType(
             range_projection.run,
             "random directions that nobody chose, then one projection on what they span (Hardt & Roth 2012)",
             options=declared(range_projection.Options),
-            units=(PrivacyUnit.ROW_REPLACE_ONE,),
+            units=(PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.PERSON_REPLACE_ONE),
         ),
         "output-perturbation": Entry(
             output_perturbation.plan,

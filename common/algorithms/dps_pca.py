@@ -47,7 +47,9 @@ class Start(StrEnum):
 class Options:
     """What only this algorithm knows. ``rounds=None`` lets the budget decide."""
 
-    sparsity: int = field(metadata=told("How many features may take part, all components together."))
+    sparsity: int = field(
+        metadata=told("How many features may take part, all components together; at most as many as there are.")
+    )
     rounds: int | None = field(default=None, metadata=told("Rounds; left out, the budget decides."))
     start: Start = field(
         default=Start.DENSE,
@@ -61,9 +63,8 @@ class Options:
         check(
             "sparsity" in given, "sparsity is not set.", "Say how many features may take part, all components together."
         )
-        sparsity = given["sparsity"]
-        name = "sparsity (which cannot be below the number of components)"
-        kept = min(check_whole(name, sparsity, least=spec.components, most=2**31), spec.schema.dimension)
+        name = "sparsity (from the number of components to that of columns)"
+        kept = check_whole(name, given["sparsity"], least=spec.components, most=spec.schema.dimension)
         start = choice(Start, "the start", given.get("start", Start.DENSE))
         return cls(kept, given_rounds(spec), start)
 

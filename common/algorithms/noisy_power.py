@@ -9,7 +9,7 @@ Privacy. Every round is a release whose noise follows from the sensitivity of it
 basis that is asked about: with a basis without large entries the same price buys far less noise, which is what makes
 the error on incoherent matrices free of the dimension (Theorem 1.4). X was released, so using it costs nothing.
 ``noise="laplace"`` promises (epsilon, 0): delta then pays for nothing but the distance of the sampler's noise from the
-ideal, 2^-160 a draw, and may be as small as 1e-30.
+ideal, 2^-160 a draw, and may be as small as 1e-30; a smaller one than that needs is refused.
 
 Where it departs from the paper:
 

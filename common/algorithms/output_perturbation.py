@@ -1,12 +1,12 @@
 """Output perturbation with smooth sensitivity (Gonen & Gilad-Bachrach 2017): eigenvectors with noise, once.
 
 *Smooth Sensitivity Based Approach for Differentially Private Principal Component Analysis*, Algorithm 1. Each provider
-finds the leading eigenvectors of its own X^T X exactly, turns them at random, and adds noise as wide as a smooth bound
+finds the leading eigenvectors of its own X^T X, turns them at random, and adds noise as wide as a smooth bound
 on their sensitivity asks: little where the eigenvalues have a gap, much where they have none (then the answer is noise
 and says so by nothing; it is private all the same). How wide the noise was is data, and is not told.
 
-The promise is by ``privacy.smooth``, epsilon alone unless ``privacy="approximate"`` asks for (epsilon, delta). It holds
-in real arithmetic; see ``privacy.continuous``. Where it departs from the paper:
+The promise is by ``privacy.smooth``, epsilon alone unless ``privacy="approximate"`` asks for (epsilon, delta). It
+covers how the computer rounds, by ``privacy.dither``, for which the job's delta pays. Where it departs from the paper:
 
 - Pure is the default: every policy has room for it, and with noise of our own constants it is the better of the two
   where the gap is small or the rows are few (figure ``paper-004`` of ``bench/papers``).
@@ -30,9 +30,9 @@ from enum import StrEnum
 from typing import Final, Self
 
 from dpspca.common.plan import Step
-from dpspca.common.privacy.events import ApproximateEvent, Event, PureEvent
+from dpspca.common.privacy.dither import left_for
+from dpspca.common.privacy.events import ApproximateEvent, PureEvent
 from dpspca.common.privacy.smooth import keeps, published_gaussian_constants
-from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Algorithm
 from dpspca.common.spec import Accounting, JobSpec, check, choice
 from dpspca.common.subspace_queries import (
@@ -84,16 +84,16 @@ def run(spec: JobSpec) -> Algorithm:
     return run_subspace(spec, _question(spec), plan(spec))
 
 
-def _event(spec: JobSpec, options: Options) -> Event:
+def _event(spec: JobSpec, options: Options) -> PureEvent | ApproximateEvent:
     epsilon = epsilon_left(spec)
     if options.privacy is Privacy.PURE:
         return PureEvent(epsilon)
     event = ApproximateEvent(epsilon, delta_left(spec))
     if spec.accounting is Accounting.PUBLISHED:
         entries = spec.schema.dimension * spec.components
-        constants = published_gaussian_constants(entries, event.epsilon, event.delta)
+        constants, left = published_gaussian_constants(entries, event.epsilon, event.delta), left_for(event)
         check(
-            keeps(constants, entries, event.epsilon, event.delta),
+            keeps(constants, entries, left.epsilon, left.delta),
             "The published noise was not shown to be private for this epsilon, this delta and so many numbers.",
             "Use exact accounting, or a smaller epsilon.",
         )
@@ -101,7 +101,7 @@ def _event(spec: JobSpec, options: Options) -> Event:
 
 
 def _question(spec: JobSpec) -> type[SubspaceQuery]:
-    return _QUESTIONS[spec.unit is PrivacyUnit.ROW_REPLACE_ONE, spec.accounting is Accounting.PUBLISHED]
+    return _QUESTIONS[spec.unit.is_replace_one, spec.accounting is Accounting.PUBLISHED]
 
 
 _QUESTIONS: Final[dict[tuple[bool, bool], type[SubspaceQuery]]] = {

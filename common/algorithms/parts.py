@@ -15,7 +15,6 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent, Noise
-from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count
 from dpspca.common.question import Extent, RowQuery, RowSparse
@@ -71,9 +70,9 @@ def given_columns(spec: JobSpec) -> int | None:
 
 def shares(spec: JobSpec) -> dict[str, float]:
     """Divide the budget; the rest is the algorithm's own."""
-    count = needs_count(spec) and spec.unit == PrivacyUnit.ROW_ADD_REMOVE
+    private = Count.times(spec.unit, spec.rows_per_person) * Count.sensitivity_of(spec.unit, Extent(0)) > 0
     taken = {
-        "count": COUNT_SHARE if count else 0.0,
+        "count": COUNT_SHARE if needs_count(spec) and private else 0.0,
         "mean": MEAN_SHARE if spec.centering is Centering.PRIVATE else 0.0,
         "explained variance": VARIANCE_SHARE if spec.explained_variance else 0.0,
     }

@@ -2,7 +2,8 @@
 
 A frame V is drawn with density proportional to exp(c tr(V^T S V)), S = X^T X over rows of norm at most one: a matrix
 Bingham distribution. Purely private: see ``exponent`` in ``dpspca.provider.mechanisms`` for c and its proof. The
-promise holds in real arithmetic; see ``privacy.continuous``. Where it departs from the paper:
+promise covers how the computer rounds, by ``privacy.dither``, for which the job's delta pays. Where it departs from the
+paper:
 
 - The paper samples by a Gibbs chain (Hoff 2009) and assumes that it converged. Nobody knows when it has, and where it
   has not there is NO GUARANTEE: what is released then follows some other law than the one that is private. So the
@@ -23,7 +24,6 @@ from typing import Final, Self
 
 from dpspca.common.plan import Step
 from dpspca.common.privacy.events import PureEvent
-from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Algorithm
 from dpspca.common.spec import Accounting, JobSpec, choice
 from dpspca.common.subspace_queries import (
@@ -76,12 +76,12 @@ def run(spec: JobSpec) -> Algorithm:
 
 def _epsilon(spec: JobSpec) -> float:
     """Give what the draw costs. The paper's exponent is worth half as much where rows are added or removed."""
-    halved = spec.accounting is Accounting.PUBLISHED and spec.unit is PrivacyUnit.ROW_ADD_REMOVE
+    halved = spec.accounting is Accounting.PUBLISHED and spec.unit.is_add_remove
     return epsilon_left(spec) / (2 if halved else 1)
 
 
 def _question(spec: JobSpec, options: Options) -> type[SubspaceQuery]:
-    return _QUESTIONS[spec.unit is PrivacyUnit.ROW_REPLACE_ONE, options.sampler]
+    return _QUESTIONS[spec.unit.is_replace_one, options.sampler]
 
 
 _QUESTIONS: Final[dict[tuple[bool, Sampler], type[SubspaceQuery]]] = {

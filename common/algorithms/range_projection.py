@@ -160,10 +160,9 @@ def whitening(gram: FloatArray) -> FloatArray:
 
 def _check_fits(spec: JobSpec) -> None:
     check(
-        spec.unit is PrivacyUnit.ROW_REPLACE_ONE,
-        f"{spec.algorithm} is priced for the unit {PrivacyUnit.ROW_REPLACE_ONE} alone: a provider draws noise for "
-        "each of its rows, and their number is public there.",
-        f"Choose {PrivacyUnit.ROW_REPLACE_ONE}.",
+        spec.unit.is_replace_one,
+        f"{spec.algorithm} is priced for units that leave the number of rows public: a provider draws noise for each.",
+        f"Choose {PrivacyUnit.ROW_REPLACE_ONE}, or {PrivacyUnit.PERSON_REPLACE_ONE} with one row of each person.",
     )
     check(
         spec.centering is Centering.NONE,

@@ -4,22 +4,24 @@ Each provider answers once, by a private mechanism over its own rows, with the p
 ``subspace_queries``). The coordinator adds the projections up, n_i U_i U_i^T under replace-one, U_i U_i^T under
 add/remove, and takes the leading eigenvectors of the sum: post-processing. Before and after go the usual questions,
 a count or a mean where one is needed and what the components explain, with Laplace noise, each for its share of
-epsilon: so a job whose mechanism is purely private is so as a whole. Its delta pays for the samplers' distance from
-their ideal alone, 2^-160 a draw, and may be as small as 1e-30. A private mean has a sensitivity of sqrt(d) times as
-much in L1 as in L2, and needs many rows.
+epsilon. Where the mechanism is purely private its delta pays for the distance of what is implemented from its ideal
+alone: 2^-160 a draw of noise, and ``dither.slack`` for the mechanism. It may be as small as 1e-30; a job with less than
+these need is refused. A private mean has a sensitivity of sqrt(d) times as much in L1 as in L2, and needs many rows.
 
 Of a single provider all eigenvalues of the sum are equal: without ``explained_variance`` the components are then any
 basis of the subspace. With it they are turned to the axes along which the rows vary most.
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Noise, Step, price
-from dpspca.common.privacy.calibrate import round_down
-from dpspca.common.privacy.events import Event
+from dpspca.common.privacy import dither
+from dpspca.common.privacy.calibrate import round_down, rounded_up
+from dpspca.common.privacy.events import ApproximateEvent, PureEvent
 from dpspca.common.protocol import Algorithm
 from dpspca.common.question import Extent, RowSparse
 from dpspca.common.spec import JobSpec, check
@@ -34,9 +36,13 @@ _MARGIN: Final = Fraction(1, 2**40)
 """What the events give away, so that together they fit their budget whatever is rounded."""
 
 
-def plan_subspace(spec: JobSpec, question: type[SubspaceQuery], event: Event) -> tuple[Step, ...]:
+def plan_subspace(
+    spec: JobSpec, question: type[SubspaceQuery], event: PureEvent | ApproximateEvent
+) -> tuple[Step, ...]:
     """Plan the one release, and what goes before and after it."""
     _check_unit_and_width(spec)
+    _check_epsilon(spec, event)
+    event = replace(event, slack=dither.slack(spec.schema.dimension))
     extent = Extent(spec.schema.dimension, spec.components)
     intents = [
         *opening(spec, Noise.LAPLACE),
@@ -61,12 +67,23 @@ def _check_unit_and_width(spec: JobSpec) -> None:
     check(
         spec.unit.is_row,
         f"{spec.algorithm} protects rows, and the unit is {spec.unit}.",
-        "Choose row-replace-one or row-add-remove.",
+        "Choose a unit of rows or of persons.",
     )
     check(
         spec.schema.dimension <= MAX_DIMENSION,
         f"{spec.algorithm} releases a matrix of {spec.schema.dimension} by {spec.schema.dimension} numbers at once.",
         f"Use it up to {MAX_DIMENSION} columns; beyond, an algorithm that asks for products.",
+    )
+
+
+def _check_epsilon(spec: JobSpec, event: PureEvent | ApproximateEvent) -> None:
+    """Refuse an epsilon for which the noise that hides rounding errors would hide the answer as well."""
+    least = dither.least_epsilon(spec.schema.dimension, spec.components)
+    check(
+        event.epsilon >= least,
+        f"An epsilon of {spec.budget.epsilon:g} leaves {event.epsilon:.3g} for the subspace, too little to hide how "
+        "the computer rounds.",
+        f"Choose an epsilon that leaves at least {rounded_up(least, 3)}, fewer columns or fewer components.",
     )
 
 

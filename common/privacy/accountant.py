@@ -29,11 +29,13 @@ from .calibrate import (
     root_up,
     round_down,
     round_up,
+    rounded_up,
 )
 from .costs import SLACK_UNIT, UNIT, Mixture, cost_units, mu_of, slack_units, worst_cases
 from .events import Event, checked_events
 
 __all__ = [
+    "SLACK_SHARE",
     "Filter",
     "PrivacyLoss",
     "calibrated_scale",
@@ -272,13 +274,21 @@ class PrivacyLoss:
         eps = nonnegative("epsilon", epsilon)
         return min(1.0, round_up(Fraction(self._ideal_delta(eps)) + self._slack_charge(eps)))
 
+    def least_delta(self, epsilon: float) -> float:
+        """Return the part of ``delta`` that no noise makes smaller: what the distance from the ideal releases costs."""
+        return min(1.0, round_up(self._slack_charge(nonnegative("epsilon", epsilon))))
+
     def epsilon(self, delta: float) -> float:
         """Return an epsilon such that the implemented releases are (epsilon, delta)-DP; infinite if none is found.
 
         The charge for slack grows with epsilon, so the equation is solved from below by repetition; it ends at an
         epsilon whose own charge has been subtracted, which is what makes the answer valid.
         """
-        budget, epsilon = Fraction(nonnegative("delta", delta)), 0.0
+        return self._epsilon(nonnegative("delta", delta))
+
+    @lru_cache(maxsize=256)  # noqa: B019  # every statement of a job asks for the same; a loss is a few numbers
+    def _epsilon(self, delta: float) -> float:
+        budget, epsilon = Fraction(delta), 0.0
         for _ in range(100):
             left = budget - self._slack_charge(epsilon)
             needed = least_epsilon(self._ideal_delta, round_down(left)) if left >= 0 else math.inf
@@ -290,7 +300,7 @@ class PrivacyLoss:
     def describe(self) -> str:
         """Say in one line what was composed."""
         text = " or ".join(_describe_case(case) for case in self.cases)
-        return f"{text}; implemented noise within {self.slack:.3g} of ideal" if self.slack else text
+        return f"{text}; implemented noise within {rounded_up(self.slack, 3)} of ideal" if self.slack else text
 
     def _ideal_delta(self, epsilon: float) -> float:
         return max(case.delta(epsilon) for case in self.cases)
@@ -302,8 +312,12 @@ class PrivacyLoss:
 
 
 def _describe_case(case: Mixture) -> str:
-    parts = [f"Gaussian noise of mu = {mu_of(case.gaussian_units):.6g}"] if case.gaussian_units else []
-    for name, epsilons in (("Laplace", case.laplace), ("pure", case.pure)):
-        parts += [f"{len(epsilons)} {name} event(s) of total epsilon = {sum(epsilons):.6g}"] if epsilons else []
-    bound = "" if case.is_gaussian else f" (together at most mu = {mu_of(case.converted_units):.6g})"
+    parts = [f"Gaussian noise of mu = {rounded_up(mu_of(case.gaussian_units))}"] if case.gaussian_units else []
+    for name, epsilons in (("Laplace", [steps.epsilon for steps in case.laplace]), ("pure", case.pure)):
+        parts += [f"{len(epsilons)} {name} event(s) of total epsilon = {_total(epsilons)}"] if epsilons else []
+    bound = "" if case.is_gaussian else f" (together at most mu = {rounded_up(mu_of(case.converted_units))})"
     return (" and ".join(parts) or "nothing that costs") + bound
+
+
+def _total(epsilons: Iterable[float]) -> str:
+    return rounded_up(round_up(sum(map(Fraction, epsilons), Fraction(0))))

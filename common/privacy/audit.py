@@ -32,6 +32,7 @@ class Kind(StrEnum):
     RELATION = "relation"
     DISTANCE = "distance"
     EVENT = "event"
+    TIME = "time"
     SILENCE = "silence"
 
 
@@ -103,6 +104,31 @@ def told_apart(name: str, some: FloatArray, others: FloatArray, mu: float, level
     probability = min(1.0, 2 * float(ndtr((mu - distance) / spread)))
     catches = mu + spread * (_deviations(level / 2) + _deviations(1 - POWER))
     return Finding(Kind.DISTANCE, name, probability, level, some.size + others.size, distance, mu, catches)
+
+
+MOST_AREA: Final = 0.55
+"""What the time of one answer may tell: how often the neighbour that took longer is the same one."""
+
+
+def timed(name: str, longer: NDArray[np.bool_], level: float) -> Finding:
+    """Test how often the answer over the same one of two neighbours took longer: in at most ``MOST_AREA`` of pairs.
+
+    Which of a pair was asked first must have been chosen by a coin. If each pair says so with at most that probability
+    whatever the others did, the number that do is at most binomial, in either direction. A true share of ``catches``
+    is found with probability ``POWER``; where there are too few pairs to find anything, there is none.
+    """
+    pairs = longer.size
+    most = max(int(longer.sum()), pairs - int(longer.sum()))
+    probability = min(1.0, 2 * _at_least(most, pairs, MOST_AREA))
+    found = (count for count in range(pairs // 2 + 1, pairs + 1) if 2 * _at_least(count, pairs, MOST_AREA) < level)
+    least = next(found, None)
+    catches = None if least is None else float(betaincinv(least, pairs - least + 1, POWER))
+    return Finding(Kind.TIME, name, probability, level, pairs, most / pairs, MOST_AREA, catches)
+
+
+def _at_least(count: int, pairs: int, share: float) -> float:
+    """Give the probability that a binomial number is at least so large."""
+    return 1.0 if count <= 0 else float(betainc(count, pairs - count + 1, share))
 
 
 def outdone(

@@ -11,6 +11,7 @@ apart from its output is at least as hard as telling N(0, 1) from N(mu, 1).
 import math
 import sys
 from collections.abc import Callable
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Final
 
@@ -126,6 +127,12 @@ def _root_shift(square: Fraction) -> int:
 def quotient_up(numerator: float, denominator: float) -> float:
     """Return numerator / denominator, rounded up exactly."""
     return round_up(Fraction(numerator) / Fraction(denominator))
+
+
+def rounded_up(value: float, digits: int = 6) -> str:
+    """Write a number of privacy in a few digits, never less than it is."""
+    raised = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
+    return f"{float(raised):.{digits}g}"
 
 
 # --- Gaussian differential privacy ------------------------------------------------------------------------------------

@@ -1,58 +1,89 @@
 """Real-valued random numbers from random words: uniform, normal, Cauchy, and directions and turns that favour none.
 
-Only mechanisms that have no integer noise draw from here (``dpspca.provider.mechanisms``), and what floating point does
-to their guarantee has to be said. A uniform number here is one of 2^53 equally likely ones, the midpoints of a grid of
-that many cells in (0, 1), where the theorems have a continuum. A normal or Cauchy number is a function of one such
-number: within a relative 2^-50 or so of where the ideal would be, never beyond 8.3 deviations (a normal number; the
-ideal goes there with probability 2^-53) nor beyond 2^53 (a Cauchy number). So the theorems hold for these draws in
-real arithmetic alone. Three things keep the difference from being an obvious leak, and none is a proof: at no point
-are numbers released as they are drawn, for they go through a factorisation and a projection; what is released is
-rounded to a public lattice of 2^-30, some 2^22 times coarser than the rounding errors; and many numbers enter every
-entry of it. Where that is not enough, use an algorithm with integer noise.
+Only mechanisms that have no integer noise draw from here (``dpspca.provider.mechanisms``). Every number is a rounded
+value of the ideal one, also far out in the tails, so that no outcome is out of reach that a neighbour could give:
 
-The number of words that a draw takes depends on its size alone.
+- A uniform number is the midpoint of one of 2^62 equal cells of (0, 1). In the lowest 2^10 of 2^22 parts, where a cell
+  would be wide beside the number itself, 192 further bits divide it. So it is within a relative 2^-50 of the ideal
+  number in its cell, down to 2^-204; the ideal one is below that with probability 2^-204 = ``UNREACHED``.
+- A normal number is found from its distance to zero where that is likely to be small, from the tail beyond it where
+  not, by a fair coin: either way from the end at which the uniform number is exact. It is within a relative 2^-47 of
+  the ideal one, up to 16 deviations away. So is a Cauchy number, up to 2^204 away.
+
+These bounds allow for the special functions being wrong in their last places (``tests/unit`` measures them in 60
+digits). What rounding does to a guarantee is the subject of ``privacy.dither``.
+
+The number of words that a draw takes depends on its size and, in about one number of 4,096 that needs further bits, on
+the random words; never on data.
 """
 
 import math
 from typing import Final
 
 import numpy as np
-from scipy.special import ndtri
+from numpy.typing import NDArray
+from scipy.special import erfinv, ndtri
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 
 from .keystream import WordSource
 
-_HIGH_BITS: Final = 27
-_LOW_BITS: Final = 26
-_WORD_BITS: Final = 32
-_CELL: Final = 2.0 ** -(_HIGH_BITS + _LOW_BITS)
+UNREACHED: Final = 2.0**-204
+"""Probability below which a uniform number has fewer correct places, and what is drawn from it too."""
+
+_COINS: Final = 2
+_LOW_BITS: Final = 32 - _COINS
+_CELL: Final = 2.0 ** -(32 + _LOW_BITS)
+_FINE_BELOW: Final = 1 << 20  # of 2^32: high words below are completed by further ones
+_FINE_WORDS: Final = 6
 
 
 def uniforms(count: int, source: WordSource) -> FloatArray:
-    """Draw from the midpoints of 2^53 cells of (0, 1): two words each, of which 53 bits count.
+    """Draw from the midpoints of cells of (0, 1), which are the finer the closer to zero; two words each, or eight.
 
-    The midpoint of a cell above 1/2 is no float; it becomes the even one of its two neighbours, which moves no number
-    by more than half a cell. The last one would become 1, and stays below.
+    A midpoint that is no float becomes the nearest one. The last ones would become 1, and stay below.
     """
+    return _uniforms_and_coins(count, source)[0]
+
+
+def _uniforms_and_coins(count: int, source: WordSource) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Draw uniform numbers, and for each two fair coins of +1 and -1 from the bits that are left of its words."""
     words = source.words(2 * count)
-    high = (words[0::2] >> np.uint32(_WORD_BITS - _HIGH_BITS)).astype(np.float64)
-    low = (words[1::2] >> np.uint32(_WORD_BITS - _LOW_BITS)).astype(np.float64)
-    drawn: FloatArray = (high * 2.0**_LOW_BITS + low + 0.5) * _CELL
-    return np.minimum(drawn, 1 - _CELL, out=drawn)
+    high, low = words[0::2], words[1::2]
+    inside = np.full(count, 0.5)
+    fine = np.flatnonzero(high < np.uint32(_FINE_BELOW))
+    more = source.words(_FINE_WORDS * len(fine)).reshape(len(fine), _FINE_WORDS).astype(np.float64)
+    inside[fine] = (more @ 2.0 ** (-32.0 * np.arange(1, _FINE_WORDS + 1))) + 2.0 ** (-32 * _FINE_WORDS - 1)
+    whole = high.astype(np.float64) * 2.0**_LOW_BITS + (low >> np.uint32(_COINS)).astype(np.float64)
+    drawn: FloatArray = np.minimum((whole + inside) * _CELL, 1 - 2.0**-53)
+    return drawn, _coin(low, 0), _coin(low, 1)
+
+
+def _coin(words: NDArray[np.uint32], bit: int) -> FloatArray:
+    fallen = (words >> np.uint32(bit)) & np.uint32(1)
+    return 1 - 2 * fallen.astype(np.float64)
 
 
 def normals(count: int, source: WordSource) -> FloatArray:
-    """Draw standard normal numbers, by the inverse of their distribution function."""
-    drawn: FloatArray = ndtri(uniforms(count, source))
-    return drawn
+    """Draw standard normal numbers: a sign, and a distance from zero by the inverse of its distribution function.
+
+    |Z| is below z with probability v = erf(z / sqrt(2)). For v = u/2 it is sqrt(2) erfinv(u/2), and for v = 1 - u/2
+    the tail beyond it on one side is u/4; either half of (0, 1) has an even chance.
+    """
+    drawn, sign, half = _uniforms_and_coins(count, source)
+    near, far = half > 0, half < 0
+    drawn[near] = math.sqrt(2) * erfinv(drawn[near] / 2)
+    drawn[far] = -ndtri(drawn[far] / 4)
+    return np.multiply(sign, drawn, out=drawn)
 
 
 def cauchys(count: int, source: WordSource) -> FloatArray:
-    """Draw numbers of density 1 / (pi (1 + z^2))."""
-    drawn: FloatArray = np.tan(math.pi * (uniforms(count, source) - 0.5))
-    return drawn
+    """Draw numbers of density 1 / (pi (1 + z^2)): a sign, and a tangent between 0 and 1 or the reciprocal of one."""
+    drawn, sign, half = _uniforms_and_coins(count, source)
+    tangents = np.tan(math.pi / 4 * drawn)
+    cauchy: FloatArray = sign * np.where(half > 0, tangents, 1 / tangents)
+    return cauchy
 
 
 def students(count: int, source: WordSource) -> FloatArray:
@@ -67,8 +98,21 @@ def students(count: int, source: WordSource) -> FloatArray:
 
 
 def turn(columns: int, source: WordSource) -> FloatArray:
-    """Draw an orthogonal matrix uniformly (by Haar's measure): Q of a normal matrix, R's diagonal being positive."""
-    return frame(columns, columns, source)
+    """Draw an orthogonal matrix uniformly (by Haar's measure), as a product of reflections (Stewart 1980).
+
+    Each takes an axis of the space that is left to a uniform direction in it, with a sign that is fair. The directions
+    are drawn afresh, and not found by factoring a matrix: no near-singular one multiplies the rounding errors.
+    """
+    drawn = normals(columns * columns, source).reshape(columns, columns)
+    turned = np.eye(columns)
+    for place in reversed(range(columns)):
+        direction = drawn[place, place:] / np.linalg.norm(drawn[place, place:])
+        away = direction.copy()
+        away[0] += math.copysign(1.0, direction[0])  # never close to zero
+        left = turned[place:, place:]
+        left -= np.outer(away, (away @ left) * (2 / (away @ away)))
+        turned[place:, place] *= -math.copysign(1.0, direction[0])  # so that the column is the direction itself
+    return turned
 
 
 def frame(rows: int, columns: int, source: WordSource) -> FloatArray:

@@ -12,7 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
 
 from .calibrate import gaussian_delta, pure_mu, root_up, round_down
 from .events import (
@@ -73,12 +77,10 @@ def _whole_units(mu_squared: Fraction) -> int:
 @lru_cache(maxsize=_REMEMBERED)
 def _event_slack_units(event: Event) -> int:
     match event:
-        case GaussianEvent() | LaplaceEvent():
+        case GaussianEvent() | LaplaceEvent() | PureEvent():
             return math.ceil(Fraction(event.slack) / SLACK_UNIT)
         case ApproximateEvent():
-            return math.ceil(Fraction(event.delta) / SLACK_UNIT)
-        case PureEvent():
-            return 0
+            return math.ceil((Fraction(event.delta) + Fraction(event.slack)) / SLACK_UNIT)
         case ParallelEvent():
             return max(slack_units(group) for group in event.groups)
 
@@ -92,12 +94,19 @@ def mu_of(units: int) -> float:
 # --- Mixtures ---------------------------------------------------------------------------------------------------------
 
 
+class Steps(NamedTuple):
+    """A Laplace event: neighbouring answers are ``number`` steps apart, which cost ``epsilon`` together."""
+
+    epsilon: float
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The events that one row may meet: Gaussian noise summed up, Laplace and pure events by their epsilons."""
+    """The events that one row may meet: Gaussian noise summed up, Laplace events by their steps, pure by epsilon."""
 
     gaussian_units: int = 0
-    laplace: tuple[float, ...] = ()
+    laplace: tuple[Steps, ...] = ()
     pure: tuple[float, ...] = ()
     slack_units: int = 0
 
@@ -109,13 +118,18 @@ class Mixture:
     @property
     def converted_units(self) -> int:
         """The units of mu^2 when every pure event is taken for the Gaussian one it is no worse than."""
-        return self.gaussian_units + cost_units(PureEvent(epsilon) for epsilon in self.laplace + self.pure)
+        return self.gaussian_units + cost_units(PureEvent(epsilon) for epsilon in self.epsilons)
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """What each event costs that is not Gaussian, taken as a pure one."""
+        return tuple(steps.epsilon for steps in self.laplace) + self.pure
 
     @property
     def span(self) -> float:
         """A privacy loss that the ideal noise all but never exceeds: the pure parts, and ten deviations of the rest."""
         mu = mu_of(self.gaussian_units)
-        return sum(self.laplace + self.pure) + mu * mu / 2 + 10 * mu
+        return sum(self.epsilons) + mu * mu / 2 + 10 * mu
 
     def joined(self, other: "Mixture") -> "Mixture":
         """Return the mixture of both, one after the other."""
@@ -135,7 +149,7 @@ class Mixture:
 
     def _delta_by_adding(self, epsilon: float) -> float:
         """Compose (sum of epsilons, 0) with the Gaussian part by the basic theorem; exactly 0 for pure events alone."""
-        left = Fraction(epsilon) - sum(map(Fraction, self.laplace + self.pure))
+        left = Fraction(epsilon) - sum(map(Fraction, self.epsilons))
         return 1.0 if left < 0 else gaussian_delta(round_down(left), mu_of(self.gaussian_units))
 
 
@@ -163,20 +177,18 @@ def _options(event: Event) -> tuple[Mixture, ...]:
         case GaussianEvent():
             return (Mixture(gaussian_units=_event_units(event), slack_units=_event_slack_units(event)),)
         case LaplaceEvent():
-            return (Mixture(laplace=_nonzero(event.epsilon), slack_units=_event_slack_units(event)),)
+            steps = (Steps(event.epsilon, event.steps),) if event.epsilon else ()
+            return (Mixture(laplace=steps, slack_units=_event_slack_units(event)),)
         case PureEvent() | ApproximateEvent():
-            return (Mixture(pure=_nonzero(event.epsilon), slack_units=_event_slack_units(event)),)
+            pure = (event.epsilon,) if event.epsilon else ()
+            return (Mixture(pure=pure, slack_units=_event_slack_units(event)),)
         case ParallelEvent():
             return _undominated(case for group in event.groups for case in worst_cases(group))
 
 
-def _nonzero(epsilon: float) -> tuple[float, ...]:
-    return (epsilon,) if epsilon else ()
-
-
 def _undominated(cases: Iterable[Mixture]) -> tuple[Mixture, ...]:
     """Merge cases that differ only in Gaussian noise and slack: the largest of each bounds them all."""
-    merged: dict[tuple[tuple[float, ...], tuple[float, ...]], Mixture] = {}
+    merged: dict[tuple[tuple[Steps, ...], tuple[float, ...]], Mixture] = {}
     for case in cases:
         known = merged.setdefault((case.laplace, case.pure), case)
         merged[case.laplace, case.pure] = replace(
@@ -194,6 +206,7 @@ def _gaussian_bound(cases: tuple[Mixture, ...]) -> Mixture:
 # --- Privacy loss distributions ---------------------------------------------------------------------------------------
 
 _GRID_STEPS: Final = 2**15
+_MOST_ATOMS: Final = 2**15
 _LARGEST_SPAN: Final = 500.0  # the exponential of larger losses would overflow
 _GRID_GUARD: Final = 2.0**-36  # relative: rounding of parameters and of grid points
 _MASS_GUARD: Final = 2.0**-40  # absolute, per convolution: rounding of the Fourier transforms
@@ -207,15 +220,18 @@ def _delta_by_distribution(mixture: Mixture, epsilon: float) -> float:
 
     - Gaussian: one shift by mu, see ``GaussianEvent``.
     - Pure: randomised response, which every (epsilon, 0)-DP mechanism can be simulated from (Kairouz et al. 2015).
-    - Laplace on vectors: one entry that shifts by all of the L1 sensitivity. For two entries shifting by a >= b (in
-      scales), 0 <= e <= a + b and w = a + b - e, integrating the loss gives delta(e) = 1 - e^(-w/2) (1 + min(w, 2b)/4),
-      never more than the 1 - e^(-w/2) of a single entry that shifts by a + b. So entries can be merged one by one.
+    - n steps that are (epsilon/n, 0)-DP each (``LaplaceEvent.steps``): discrete Laplace noise on one integer that
+      shifts by n, P(x) proportional to q^|x|, q = e^(-epsilon/n). Reason: if a test is right by accident with
+      probability a, a step raises that to at most g(a) = min(a/q, 1 - q (1 - a)), and n steps to g(g(...g(a))), for g
+      increases. The tests X >= m of that noise reach it: P(X >= m) = q^m/(1 + q) for m >= 1 and 1 - q^(1 - m)/(1 + q)
+      for m <= 0, so that g(P(X >= m)) = P(X >= m - 1) for every m, and g is linear in between. With n = 1 this is
+      randomised response; as n grows it falls to the curve of continuous Laplace noise, 1 - e^((e - epsilon)/2).
     """
     span = mixture.span
     if span > _LARGEST_SPAN:
         return 1.0
     distribution = _distribution(replace(mixture, slack_units=0))
-    guard = _MASS_GUARD * (1 + len(mixture.laplace) + len(mixture.pure))
+    guard = _MASS_GUARD * (1 + len(mixture.epsilons))
     return float(distribution.get_delta_for_epsilon(epsilon - span * _GRID_GUARD)) + guard
 
 
@@ -223,7 +239,7 @@ def _delta_by_distribution(mixture: Mixture, epsilon: float) -> float:
 def _distribution(mixture: Mixture) -> Any:  # noqa: ANN401 -- dp_accounting publishes no types
     """Compose the distributions on a common grid; remembered, because a curve is read at many points."""
     # Imported here because it takes a second, which those who use Gaussian noise alone need not wait.
-    from dp_accounting.pld import common  # noqa: PLC0415
+    from dp_accounting.pld import pld_pmf  # noqa: PLC0415
     from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415
 
     step = mixture.span / _GRID_STEPS
@@ -231,10 +247,55 @@ def _distribution(mixture: Mixture) -> Any:  # noqa: ANN401 -- dp_accounting pub
     if mixture.gaussian_units:
         std = 1 / mu_of(mixture.gaussian_units)
         result = result.compose(pld.from_gaussian_mechanism(std, value_discretization_interval=step))
-    for epsilon, times in Counter(mixture.laplace).items():
-        one = pld.from_laplace_mechanism(1 / epsilon, value_discretization_interval=step)
-        result = result.compose(one.self_compose(times))
-    for epsilon, times in Counter(mixture.pure).items():
-        one = pld.from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, 0), step)
-        result = result.compose(one.self_compose(times))
+    for steps, times in Counter(mixture.laplace + tuple(Steps(epsilon, 1) for epsilon in mixture.pure)).items():
+        masses = pld_pmf.create_pmf(_on_grid(_atoms(steps), step), step, 0.0, pessimistic_estimate=True)
+        result = result.compose(pld.PrivacyLossDistribution(masses).self_compose(times))
     return result
+
+
+class _Atoms(NamedTuple):
+    """Probabilities of privacy losses, each spread over ``loss`` plus or minus ``spread`` and ``loss`` on average."""
+
+    mass: FloatArray
+    loss: FloatArray
+    spread: FloatArray
+
+
+def _atoms(steps: Steps) -> _Atoms:
+    """Give the privacy losses of discrete Laplace noise on an integer that shifts by n, where it did not.
+
+    The loss at x is (n - 2x) epsilon/n for 0 <= x <= n, with probability 1/(1 + q) for all x <= 0 together,
+    q^n/(1 + q) for all x >= n, and (1 - q) q^x/(1 + q) between. If there are many, u neighbours are taken together:
+    their masses add up to q^x (1 - q^u)/(1 + q) from x on, and to as much times e^-loss over the shifted noise, with
+    ``loss`` the middle of theirs.
+    """
+    each = steps.epsilon / steps.number
+    together = -(-steps.number // _MOST_ATOMS)
+    first = np.arange(1, steps.number, together, dtype=np.float64)
+    among = np.minimum(together, steps.number - first)
+    inside = np.exp(-each * first) * -np.expm1(-each * among)
+    ends = np.array([1.0, math.exp(-steps.epsilon)])
+    whole = 1 + math.exp(-each)
+    loss = steps.epsilon * (1 - (2 * first + among - 1) / steps.number)
+    return _Atoms(
+        np.concatenate([ends, inside]) / whole,
+        np.concatenate([[steps.epsilon, -steps.epsilon], loss]),
+        np.concatenate([[0.0, 0.0], each * (among - 1)]),
+    )
+
+
+def _on_grid(atoms: _Atoms, step: float) -> dict[int, float]:
+    """Move each atom to the grid points around it, keeping its probability and its probability over the neighbour.
+
+    That is connecting the dots (Doroshenko et al. 2022): on either point lies more than is lost between, since
+    max(0, 1 - e^(epsilon - loss)) is convex in e^-loss.
+    """
+    lower = np.floor((atoms.loss - atoms.spread) / step)
+    upper = np.maximum(np.ceil((atoms.loss + atoms.spread) / step), lower + 1)
+    above = np.expm1(lower * step - atoms.loss) / np.expm1((lower - upper) * step)
+    places = np.concatenate([lower, upper]).astype(np.int64)
+    masses = np.concatenate([atoms.mass * (1 - above), atoms.mass * above])
+    grid: dict[int, float] = {}
+    for place, mass in zip(places.tolist(), masses.tolist(), strict=True):
+        grid[place] = grid.get(place, 0.0) + max(0.0, mass)
+    return grid

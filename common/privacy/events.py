@@ -4,7 +4,8 @@ An event alone suffices to account for it: no context, no default unit. The sens
 privacy unit of the job. The meaning of a class never changes; a mechanism that none of them describes gets a new one.
 
 ``slack`` is the total variation distance between the noise as implemented and the ideal noise that the class names
-(a truncated tail, a rounded table). It is tiny, and it is paid for out of delta.
+(a truncated tail, a rounded table), or between a mechanism as implemented and the one that keeps the promise. It is
+tiny, and it is paid for out of delta.
 """
 
 import math
@@ -42,9 +43,12 @@ class GaussianEvent:
 @final
 @dataclass(frozen=True, slots=True)
 class LaplaceEvent:
-    """A query of this L1 sensitivity was answered with independent Laplace noise of this scale on every entry.
+    """A query of this L1 sensitivity was answered with independent discrete Laplace noise of this scale on each entry.
 
-    It is (epsilon, 0)-DP with epsilon = sensitivity / scale (Dwork, McSherry, Nissim & Smith 2006).
+    The exact answer is a vector of integers, and so is the noise: P(x) is proportional to exp(-|x|/scale). Sensitivity
+    and scale are in the same unit, that of the integers. It is (epsilon, 0)-DP with epsilon = sensitivity / scale
+    (Dwork, McSherry, Nissim & Smith 2006; Ghosh, Roughgarden & Sundararajan 2009). The whole privacy curve of integer
+    noise lies above that of continuous noise: a shift by one integer is randomised response (see ``steps``).
     """
 
     sensitivity: float
@@ -59,6 +63,18 @@ class LaplaceEvent:
         """Sensitivity / scale, rounded up."""
         return quotient_up(self.sensitivity, self.scale)
 
+    @property
+    def steps(self) -> int:
+        """The number of equal steps, each (epsilon / steps, 0)-DP, by which neighbouring answers are apart at most.
+
+        Integer vectors at an L1 distance of at most n = floor(sensitivity) are joined by n steps of one integer in one
+        entry, and such a step multiplies no probability by more than e^(1/scale) <= e^(epsilon/n). A sensitivity below
+        one is counted as a single step: then the price is that of randomised response, which no reading of the event
+        exceeds. (Continuous noise and a shift of any real size up to the sensitivity go in n equal steps, too.)
+        ``costs.Mixture`` says what n steps cost together.
+        """
+        return max(1, math.floor(self.sensitivity))
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -66,9 +82,11 @@ class PureEvent:
     """Any (epsilon, 0)-DP mechanism: exponential, Cauchy-type, randomised response."""
 
     epsilon: float
+    slack: float = 0.0
 
     def __post_init__(self) -> None:
         nonnegative("epsilon", self.epsilon)
+        _check_slack(self.slack)
 
 
 @final
@@ -84,9 +102,11 @@ class ApproximateEvent:
 
     epsilon: float
     delta: float
+    slack: float = 0.0
 
     def __post_init__(self) -> None:
         nonnegative("epsilon", self.epsilon)
+        _check_slack(self.slack)
         if nonnegative("delta", self.delta) >= 1:
             raise InvalidParameterError(f"delta = {self.delta} promises nothing.", "Give a number far below 1.")
 
@@ -141,8 +161,12 @@ def _check_noise(sensitivity: object, noise_name: str, noise: object, slack: obj
         raise InvalidParameterError(
             f"{noise_name} = {width} hides nothing of a sensitivity of {shift}.", "Give noise of the query's size."
         )
+    _check_slack(slack)
+
+
+def _check_slack(slack: object) -> None:
     if nonnegative("slack", slack) >= 1:
         raise InvalidParameterError(
-            f"slack = {slack} says that the implemented noise has nothing to do with the ideal one.",
+            f"slack = {slack} says that what is implemented has nothing to do with its ideal.",
             "Give the total variation distance between them, a number far below 1.",
         )

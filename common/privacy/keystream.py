@@ -1,14 +1,26 @@
-"""Where random words come from: a protocol, and the one pure source that satisfies it.
+"""Where random words come from: a protocol, the one pure source that satisfies it, and the key of each draw.
 
 ``WordSource`` is all that the noise asks for: independent uniform 32-bit words. ``KeyStream`` spreads a 32-byte key
 into such words with AES-256 in counter mode, so telling them from uniform ones means breaking AES. It is a pure
-function of its key. Noise that may be released needs a key that nobody knows: ``dpspca.provider.entropy`` draws it
-from the operating system. A key chosen here, or derived from a seed, is for tests and for rehearsals whose numbers
-never leave the machine: whoever knows the seed can subtract the noise.
+function of its key.
+
+Every draw for a release has a key of its own. ``keyed`` makes it with HMAC-SHA-256 from random bytes and from the
+draw's full name: the job, the provider's slot, the position in the plan, the question's digest, and what the words are
+for. HMAC is a pseudo-random function, so for random bytes that nobody knows two facts hold. Draws of different names
+have unrelated words *even if their random bytes are the same*, as they are in two copies of a virtual machine whose
+system generator was copied too. And if the random bytes are fresh, the words are fresh, whatever the name.
+
+Noise that may be released needs random bytes that nobody knows: ``dpspca.provider.entropy`` reads them from the
+operating system for each draw. A key that follows from a seed is for tests and for rehearsals whose numbers never leave
+the machine: whoever knows the seed can subtract the noise.
 """
 
+import hmac
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from enum import StrEnum
 from hashlib import sha256
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -42,14 +54,14 @@ class KeyStream:
         if len(key) != KEY_BYTES:
             raise InvalidParameterError(
                 f"A keystream needs a key of {KEY_BYTES} bytes, not {len(key)}.",
-                "Pass 32 random bytes, or use KeyStream.repeatable(seed, label) for a run that is not released.",
+                "Make the stream of a draw with `keyed`; a test may use KeyStream.repeatable(seed, label).",
             )
         # A fixed nonce is sound because a key starts one stream only.
         self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(_BLOCK_BYTES))).encryptor()
 
     @classmethod
     def repeatable(cls, seed: int, label: str) -> Self:
-        """Return the stream that belongs to a seed and a label, for tests and rehearsals: NEVER for a release.
+        """Return the stream that belongs to a seed and a label. For tests of what draws words; NEVER for a release.
 
         The key is SHA-256 of both; a NUL, which the digits of a seed cannot hold, divides them without ambiguity.
         """
@@ -62,3 +74,53 @@ class KeyStream:
         for start in range(0, size, len(_ZEROS)):
             self._encryptor.update_into(_ZEROS[: size - start], buffer.data[start:])
         return buffer[:size].view("<u4").astype(np.uint32, copy=False)
+
+
+class Purpose(StrEnum):
+    """What the words of a draw are for. Words for one purpose are unrelated to words for another."""
+
+    NOISE = "noise that is added to an answer"
+    MECHANISM = "an answer that is a private mechanism by itself"
+    AUDIT = "an audit's own random numbers, which are not released"
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The full name of one draw: two draws whose words may have to differ differ in a field.
+
+    ``job`` is the job's name, ``slot`` this provider's place among the job's providers, ``position`` the question's
+    place in the plan, and ``question`` the digest of the question's whole content.
+    """
+
+    job: str
+    slot: int
+    position: int
+    question: str
+    purpose: Purpose
+
+    def name(self) -> bytes:
+        """Write all fields so that no two draws are written alike: each field follows its length."""
+        fields = [str(field).encode() for field in astuple(self)]
+        return b"".join(len(field).to_bytes(8) + field for field in fields)
+
+
+Entropy: TypeAlias = Callable[[Draw], WordSource]
+"""Makes the words for a draw. A release gives it the draw's full name, and keeps none of the words."""
+
+
+def keyed(randomness: bytes, draw: Draw) -> KeyStream:
+    """Return the stream of one draw, keyed with random bytes and with the draw's name."""
+    return KeyStream(hmac.digest(randomness, b"dpspca draw\0" + draw.name(), "sha256"))
+
+
+def repeatable_entropy(seed: int) -> Entropy:
+    """Give every draw the same words again whenever it has the same name, for rehearsals: NEVER for a release.
+
+    The seed stands in the place of the system's randomness, and nothing else differs.
+    """
+    randomness = sha256(f"dpspca repeatable entropy\0{seed:d}".encode()).digest()
+
+    def words(draw: Draw) -> KeyStream:
+        return keyed(randomness, draw)
+
+    return words

@@ -11,12 +11,16 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.spans import Span
 
+from .names import check_name
+
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?):([0-9]{1,5})")
 _LAST_PORT: Final = 65_535
 _MOST_MEBIBYTES: Final = 2**30
+MAX_DATA_SETS: Final = 256
+"""Of one provider: a coordinator takes no greeting with more."""
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared with, not listened on
 _SAMPLES: Final = "`dpspca config sample` shows what belongs there."
-_TABLES: Final = ("data_sets", "arriving", "persons", "spans")
+_TABLES: Final = ("data_sets", "arriving", "persons", "spans", "row_entries")
 _OF_ROWS_READ_ONCE: Final = {
     "persons": "There a row is protected, and no person with several: if nobody has two, leave persons out; "
     "else name the folder under data_sets, where it is read once.",
@@ -68,6 +72,7 @@ Mebibytes: TypeAlias = int | None
 OptionalPath: TypeAlias = Path | None
 OptionalPaths: TypeAlias = dict[str, Path] | None
 Spans: TypeAlias = dict[str, Span] | None
+Counts: TypeAlias = dict[str, int] | None
 _Tables: TypeAlias = Mapping[str, dict[str, Any] | None]
 """What a provider's settings say of data sets, as it stands there; None for what is no table."""
 
@@ -89,7 +94,8 @@ class ProviderConfig:
 
     ``arriving`` maps other names to folders to which files are added while the daemon runs. One of the two has a name.
 
-    ``spans`` says of shares of a divided table which of its rows are this provider's own.
+    ``spans`` says of shares of a divided table which of its rows are this provider's own. ``row_entries`` says how many
+    entries of a row count, at most.
 
     Left out, the ledger is in a folder beside the settings, and its head, its second path, in the identity's folder.
     """
@@ -101,6 +107,7 @@ class ProviderConfig:
     data_sets: dict[str, Path] = field(default_factory=dict)
     persons: OptionalPaths = None
     spans: Spans = None
+    row_entries: Counts = None
     arriving: OptionalPaths = None
     ledger: OptionalPath = None
     ledger_head: OptionalPath = None
@@ -186,13 +193,25 @@ def _strays(tables: _Tables) -> Iterator[tuple[str, str]]:
         return
     if not read and not arriving:
         yield " offers no data set.", f"Name one under data_sets, or under arriving: {_SAMPLES}"
+    if len(read) + len(arriving) > MAX_DATA_SETS:
+        yield (
+            f" offers {len(read) + len(arriving)} data sets; a coordinator takes at most {MAX_DATA_SETS}.",
+            "Offer fewer, or divide them among several providers.",
+        )
     for key, remedy in _OF_ROWS_READ_ONCE.items():
         for name in sorted(set(tables[key] or ()) - read.keys()):
             if name in arriving:
                 yield f": {key} names {name!r:.80}, whose rows arrive.", remedy
             else:
                 yield f": {key} names {name!r:.80}, which is no data set.", "Name it as data_sets does."
+    for name in sorted(set(tables["row_entries"] or ()) - read.keys() - arriving.keys()):
+        yield f": row_entries names {name!r:.80}, which is no data set.", "Name it as data_sets or arriving does."
     persons, spans = tables["persons"] or {}, tables["spans"] or {}
+    for name in sorted(spans.keys() & (tables["row_entries"] or {}).keys()):
+        yield (
+            f": {name!r:.80} has row_entries and a span.",
+            "Entries of a symmetric matrix cannot be left out row by row: take row_entries away.",
+        )
     for name in sorted(persons.keys() & spans.keys()):
         yield (
             f": {name!r:.80} has persons and a span.",
@@ -233,11 +252,14 @@ def _places(path: Path) -> tuple[Path, set[Path]]:
 def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN401  # an address, a path, or paths
     if each.type is Address and isinstance(value, str):
         return _address(path, each.name, value)
+    _require_filled(path, each.name, value)
     if each.type in {Path, OptionalPath} and isinstance(value, str):
         return path.parent / value
     if each.type == Place and isinstance(value, str):
         return _place(path, each.name, value)
-    if each.type == Mebibytes and type(value) is int and 0 < value <= _MOST_MEBIBYTES:
+    are_counts = isinstance(value, dict) and all(type(count) is int and count > 0 for count in value.values())
+    is_room = type(value) is int and 0 < value <= _MOST_MEBIBYTES
+    if (each.type == Mebibytes and is_room) or (each.type == Counts and are_counts):
         return value
     are_texts = isinstance(value, dict) and all(isinstance(place, str) for place in value.values())
     if each.type in {dict[str, Path], OptionalPaths} and isinstance(value, dict) and are_texts:
@@ -245,6 +267,19 @@ def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN40
     if each.type == Spans and isinstance(value, dict):
         return {name: _span(path, name, told) for name, told in value.items()}
     raise InvalidParameterError(f"{path}: {each.name} is {value!r}.", _SAMPLES)
+
+
+def _require_filled(path: Path, key: str, value: object) -> None:
+    """Refuse empty text, which as a path would be the folder of the file, and names that no data set can have."""
+    for name, told in value.items() if isinstance(value, dict) else [("", value)]:
+        where = f"{path}: {key}.{name}" if isinstance(value, dict) else f"{path}: {key}"
+        if isinstance(told, str) and not told.strip():
+            raise InvalidParameterError(f"{where} is {told!r}, which is empty.", f"Fill it in: {_SAMPLES}")
+        if isinstance(value, dict):
+            try:
+                check_name("the data set's name", name)
+            except InvalidParameterError as problem:
+                raise InvalidParameterError(f"{path}: {key}: {problem.what}", problem.remedy) from None
 
 
 def _span(path: Path, name: str, told: object) -> Span:

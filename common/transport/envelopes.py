@@ -5,23 +5,29 @@ So protobuf writes all but the content, and the content follows in a second piec
 left to write. Whoever reads it reads one ordinary message.
 """
 
+import logging
 from typing import Final
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
+from dpspca.common.transport import parts
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["ProviderService"].full_name
 
+MOST_PARTS: Final = 2**15
+"""Of a message to a provider: receipts of 1,024 others, two of each, have eight parts each."""
 FEW_BYTES: Final = 2**16
 """Of a message that protobuf writes as quickly."""
 
 _FRAMED: Final = frozenset({"frame", "answer"})
 _CONTENT: Final = "content"
 _LENGTH_DELIMITED: Final = 2
+
+_log = logging.getLogger(__name__)
 
 
 def serve(servicer: pb_grpc.ProviderServiceServicer, server: grpc.aio.Server) -> None:
@@ -32,8 +38,21 @@ def serve(servicer: pb_grpc.ProviderServiceServicer, server: grpc.aio.Server) ->
 
 def connect(channel: grpc.aio.Channel) -> "grpc.aio.StreamStreamCall[pb.FromProvider, pb.ToProvider]":
     """Make the call."""
-    method = channel.stream_stream(f"/{SERVICE}/Connect", written, pb.ToProvider.FromString)
+    method = channel.stream_stream(f"/{SERVICE}/Connect", written, read)
     return method()  # type: ignore[call-arg]  # the published types do not know that requests may be written later
+
+
+def read(content: bytes) -> pb.ToProvider | None:
+    """Read a message of a coordinator's; nothing, as at the end, where it is none or has more parts than any has.
+
+    What a reader raises, gRPC would swallow, and write to the log with all that led there.
+    """
+    try:
+        parts.count(content, pb.ToProvider.DESCRIPTOR, MOST_PARTS)
+        return pb.ToProvider.FromString(content)
+    except (parts.TooManyPartsError, DecodeError) as problem:
+        _log.warning("The connection ends: the coordinator sent what is no message (%s).", type(problem).__name__)
+        return None
 
 
 def written(message: pb.ToProvider | pb.FromProvider) -> bytes:

@@ -39,6 +39,12 @@ class UnsafeFileError(DpspcaError):
     code = "unsafe-file"
 
 
+class BusyError(RefusedError):
+    """Nothing is wrong but the moment: the same call may be made again a little later."""
+
+    code = "busy"
+
+
 class FaultError(DpspcaError):
     """Something went wrong here that is no business of whoever called; what it was is in the log."""
 

@@ -1,8 +1,9 @@
 """gRPC with mutual TLS: credentials, limits, and who is calling. Edge: sockets live below this line.
 
-Both sides show a certificate of the federation's authority. gRPC checks the chain; ``Doorkeeper`` then reads the name
-and role from the certificate itself, checks that it is in force and not revoked, and lets a method through only for
-the role that it belongs to. A method that nobody listed is refused.
+Both sides show a certificate of the federation's authority. TLS checks the chain: gRPC's at a client, and Python's at
+the coordinator, which ends TLS in front of gRPC (``dpspca.server.front``). ``Doorkeeper`` then reads the name and role
+from the certificate itself, checks that it is in force and not revoked, and lets a method through only for the role
+that it belongs to. A method that nobody listed is refused.
 """
 
 import asyncio
@@ -21,10 +22,11 @@ import grpc.aio
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError, RefusedError
 
-from .errors import FaultError, NotTrustedError, WrongRoleError
+from .errors import BusyError, FaultError, NotTrustedError, WrongRoleError
 from .identity import Identity
+from .logged import OURSELVES, STRANGERS, about
 from .names import COORDINATOR_HOST, PartyName, Role
-from .trust import RevocationList, peer_of
+from .trust import RevocationList, holder_of, peer_of
 from .wire import FRAME
 
 MAX_MESSAGE: Final = 3 * FRAME
@@ -34,13 +36,14 @@ MAX_CALLS: Final = 2048
 """Calls that a server has open at once; the next is told to come back."""
 MAX_PENDING: Final = 2**14
 """Calls that wait until a server takes them up."""
-MAX_CONNECTIONS: Final = 2048
-"""Of all parties, and of whoever has not said who it is."""
+MAX_CONNECTIONS: Final = 1024
+"""Of all parties together."""
 
 _COMMON: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
     ("grpc.max_metadata_size", 8192),
+    ("grpc.absolute_max_metadata_size", 16_384),  # beyond the first gRPC refuses at random, beyond this always
 )
 _SERVER: Final = (
     *_COMMON,
@@ -52,7 +55,7 @@ _SERVER: Final = (
     ("grpc.server.max_pending_requests", MAX_PENDING),  # beyond, gRPC turns calls away by chance, whosever they are
     ("grpc.server.max_pending_requests_hard_limit", 2 * MAX_PENDING),
     ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
-    ("grpc.max_connection_idle_ms", 300_000),  # who asks nothing does not keep one; it is made anew when needed
+    ("grpc.max_connection_idle_ms", 60_000),  # a connection on which nothing is asked; it is made anew when needed
     ("grpc.http2.min_ping_interval_without_data_ms", 5000),
     ("grpc.http2.max_ping_strikes", 3),
     ("grpc.server_handshake_timeout_ms", 10_000),  # who opens a socket and says nothing does not keep it
@@ -69,6 +72,9 @@ _CLIENT: Final = (
 )
 
 CODE_KEY: Final = "dpspca-code"
+
+LONGEST_SAID: Final = 2000
+"""Letters of the other side's reason that are passed on."""
 
 CONNECTED: Final = "dpspca.v1.ProviderService/"
 """With a provider's name after it, the name under which the health service tells whether that one is connected."""
@@ -146,24 +152,38 @@ class Doorkeeper:
     revocations: Callable[[], RevocationList]
     clock: Callable[[], datetime]
     allowed: Mapping[str, frozenset[Role]]
+    certificate_of: Callable[[str], bytes | None] = lambda _: None
+    """Which certificate a caller showed, by the name that gRPC has for its connection."""
 
     async def admit(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
         """Name the caller, or end the call."""
         try:
             return self.judge(context, method)
         except DpspcaError as problem:
-            _log.warning("A call of %s from %s was refused: %s", method, context.peer(), problem)
+            if certificate := self.certificate_of(context.peer()):  # else its caller has hung up
+                who = about(self.name_in(certificate))
+                _log.warning("A call of %s was refused: %s", method, problem, extra=who)
             await abort(context, problem)
 
     def judge(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
         """Name the caller, or refuse; a call that lasts is judged again while it does."""
-        shown = list(context.auth_context().get("x509_pem_cert", []))
-        if len(shown) != 1:
-            raise NotTrustedError("The caller showed no certificate.", "Connect with the identity of a party.")
-        caller = peer_of(shown[0], self.authority_pem, self.clock(), ours(self.revocations))
+        caller = self.party_of(self.certificate_of(context.peer()))
         if caller.role not in self.allowed.get(method, frozenset()):
             raise WrongRoleError(f"The role {caller.role} may not call {method}.", "Use the identity of another role.")
         return caller
+
+    def party_of(self, certificate: bytes | None) -> PartyName:
+        """Name the party that a certificate is of, or refuse."""
+        if not certificate:
+            raise NotTrustedError("The caller's connection has ended.", "Connect again.")
+        return peer_of(certificate, self.authority_pem, self.clock(), ours(self.revocations))
+
+    def name_in(self, certificate: bytes) -> str:
+        """Say whose a certificate is, or was, for the log."""
+        try:
+            return str(holder_of(certificate, self.authority_pem)[0])
+        except DpspcaError:
+            return STRANGERS
 
 
 def ours(read: Callable[[], _Read]) -> _Read:
@@ -171,9 +191,9 @@ def ours(read: Callable[[], _Read]) -> _Read:
     try:
         return read()
     except DpspcaError as problem:
-        _log.error("%s", problem)
+        _log.error("%s", problem, extra=about(OURSELVES))
     except Exception:  # noqa: BLE001  # whatever it is
-        _log.exception("A fault of this program's.")
+        _log.exception("A fault of this program's.", extra=about(OURSELVES))
     raise FaultError
 
 
@@ -241,10 +261,19 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], problem: DpspcaErro
     """End a call with an error: a code for programs, sentences for people. What is no business of theirs is logged."""
     status = status_of(problem)
     if status is grpc.StatusCode.INTERNAL and not isinstance(problem, FaultError):
-        _log.error("%s", problem)
+        _log.error("%s", problem, extra=about(OURSELVES))
         problem = FaultError()
     await context.abort(status, str(problem), ((CODE_KEY, problem.code),))
     raise AssertionError  # abort does not return
+
+
+def said(problem: grpc.aio.AioRpcError) -> str:
+    """Give the other side's reason: a stranger's words, so they are escaped where they would steer a terminal, and cut.
+
+    gRPC bounds what it reads of them by the bytes of metadata.
+    """
+    reason = (problem.details() or "")[:LONGEST_SAID]
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in reason)
 
 
 def status_of(problem: DpspcaError) -> grpc.StatusCode:
@@ -258,6 +287,7 @@ def status_of(problem: DpspcaError) -> grpc.StatusCode:
 _STATUSES: Final = (
     (NotTrustedError, grpc.StatusCode.UNAUTHENTICATED),
     (WrongRoleError, grpc.StatusCode.PERMISSION_DENIED),
+    (BusyError, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (RefusedError, grpc.StatusCode.FAILED_PRECONDITION),
     ((InvalidParameterError, InvalidTypeError, InvalidDataError, ValueError), grpc.StatusCode.INVALID_ARGUMENT),
 )

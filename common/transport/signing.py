@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
+from dpspca.common.privacy.lattice import MAX_PARTIES
 
 from .certificates import name_in, public_key_of, read_authority, read_certificate, read_key
 from .errors import MalformedJobError, NotNowError, NotTrustedError, WrongAudienceError
@@ -29,7 +30,6 @@ from .names import PartyName, Role, check_name
 from .trust import RevocationList, peer_of, require_role
 
 MAX_SPEC_BYTES: Final = 1 << 21
-MAX_AUDIENCE: Final = 1 << 10
 MAX_JOB_BYTES: Final = MAX_SPEC_BYTES + (1 << 17)
 MAX_JOB_LIFE: Final = 7 * 86_400
 JOB_SKEW: Final = 300
@@ -86,7 +86,11 @@ class JobEnvelope:
         _check(
             0 < len(self.spec) <= MAX_SPEC_BYTES, f"The job is {len(self.spec)} bytes long.", "Send a job that fits."
         )
-        _check(0 < len(self.audience) <= MAX_AUDIENCE, "The audience is empty, or too large.", "Name the providers.")
+        _check(
+            0 < len(self.audience) <= MAX_PARTIES,
+            f"The job names {len(self.audience)} providers.",
+            f"Name between 1 and {MAX_PARTIES}: the sums of so many answers are bounded.",
+        )
         in_order = self.audience == tuple(sorted(set(self.audience)))
         _check(in_order, "The audience is not in order, or names a provider twice.", "Sort it.")
         self._check_times()
@@ -148,7 +152,7 @@ class JobEnvelope:
             made = cls(
                 spec=spec,
                 federation=federation.decode("ascii"),
-                audience=tuple(name.decode("ascii") for name in _parts(audience, MAX_AUDIENCE)),
+                audience=tuple(name.decode("ascii") for name in _parts(audience, MAX_PARTIES)),
                 dataset=dataset.decode("ascii"),
                 issued_at=int.from_bytes(issued),
                 expires_at=int.from_bytes(expires),

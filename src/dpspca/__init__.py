@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpspca.client.simulation import Progress as Progress
     from dpspca.client.simulation import simulate as simulate
     from dpspca.common.errors import DpspcaError as DpspcaError
+    from dpspca.common.errors import DpspcaWarning as DpspcaWarning
     from dpspca.common.model import Model as Model
     from dpspca.common.privacy.units import PrivacyUnit as PrivacyUnit
     from dpspca.common.spans import Span as Span
@@ -38,6 +39,7 @@ _HOMES = {
     "Progress": "dpspca.client.simulation",
     "simulate": "dpspca.client.simulation",
     "DpspcaError": "dpspca.common.errors",
+    "DpspcaWarning": "dpspca.common.errors",
     "Centering": "dpspca.common.spec",
     "load_model": "dpspca.client.files",
     "save_model": "dpspca.client.files",
@@ -55,6 +57,7 @@ __all__ = [
     "Budget",
     "Centering",
     "DpspcaError",
+    "DpspcaWarning",
     "Federation",
     "JobSpec",
     "Model",

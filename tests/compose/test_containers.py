@@ -215,6 +215,9 @@ def test_every_container_is_made_without_rights(stack: Stack) -> None:
     for container in containers:
         host = container.attrs["HostConfig"]
         assert container.attrs["Config"]["User"] == USER
+        assert host["Memory"] == host["MemorySwap"] > 0  # so many bytes, and no swap
+        assert host["PidsLimit"] > 0
+        assert [each for each in host["Ulimits"] if each["Name"] == "core" and each["Hard"] == 0]
         assert host["ReadonlyRootfs"]
         assert host["CapDrop"] == ["ALL"]
         assert not host["CapAdd"]

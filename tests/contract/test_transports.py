@@ -26,12 +26,14 @@ from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
 from dpspca.common.plan import Step
+from dpspca.common.privacy.keystream import Draw, WordSource
 from dpspca.common.spans import Span
 from dpspca.common.spec import Centering, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.daemon import Daemon
 from dpspca.provider.matrix_shard import declared
-from dpspca.provider.preparation import check_rows
+from dpspca.provider.preparation import check_rows, with_persons
 from dpspca.server.roster import QUEUE, Link
 
 EXAMPLES = {name: each.jobs for name, each in examples.EXAMPLES.items()}
@@ -83,12 +85,18 @@ def data_for(what: JobSpec, parties: int, *, is_sparse: bool = False) -> dict[st
     return {f"site-{number}": symmetric(dimension, number, is_sparse=is_sparse) for number in range(parties)}
 
 
+def persons_for(what: JobSpec, shards: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Say whose each row is, where the job's unit is a person: some have many rows, between those of others."""
+    return {name: np.arange(rows.shape[0]) ** 2 % 7 for name, rows in shards.items()} if what.unit.is_person else None
+
+
 def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any], spans: Mapping[str, Span] | None = None) -> None:
     """Check every byte against the model made in one process, but for what its statement has to say differently."""
-    inside = simulate(shards, what, noise_seed=NOISE_SEED, spans=spans)
-    assert (model.statement.federated, model.statement.releasable) == (True, True)
+    inside = simulate(shards, what, noise_seed=NOISE_SEED, spans=spans, persons=persons_for(what, shards))
+    assert (model.statement.federated, model.statement.fresh_noise) == (True, True)
+    assert model.statement.releasable is model.statement.proven is inside.statement.proven
     assert (inside.statement.federated, inside.statement.releasable) == (False, False)
-    statement = replace(model.statement, federated=False, releasable=False)
+    statement = replace(model.statement, federated=False, fresh_noise=False)
     assert parts(replace(model, statement=statement)) == parts(inside)
 
 
@@ -180,8 +188,13 @@ def town(tmp_path: Path) -> Town:
 def check_over_the_wire(town: Town, what: JobSpec, shards: Mapping[str, Any], order: Order | None = None) -> None:
     """Run a job over mutual TLS, answers arriving as they come or in an order, and hold its model against its twin."""
 
+    persons = persons_for(what, shards) or {}
+
     async def scenario() -> None:
-        async with federation(town, shards=shards, words=words_for(what)) as running:
+        at_once = [name for name in shards if name not in persons]
+        async with federation(town, at_once, shards, words_for(what)) as running:
+            for name, whose in persons.items():
+                await running.start(name, data_sets={"cohort": with_persons(check_rows(shards[name]), whose)})
             with through(Post.of(order, what, parties=len(shards))) if order else nullcontext():
                 check_twin(await running.analyst.fit(what, "cohort", list(shards)), what, shards)
 
@@ -269,14 +282,18 @@ def check_at_once(
     A question's answers arrive when those of all jobs are there, so that the jobs stay side by side to their ends.
     """
     sites = next(iter(shards.values()))
-    names = list(sites)
+    names, daemons = list(sites), dict[str, Daemon]()
+
+    def entropy(name: str, number: int, draw: Draw) -> WordSource:
+        job = daemons[name]._docket.find(draw.job)
+        assert job
+        return words_for(JobSpec.from_json(job.envelope.spec))(number)(draw)
 
     async def scenario() -> None:
         async with federation(town, (), sites) as running:
             for number, name in enumerate(names):
                 offered = {data_set: check_rows(rows[name]) for data_set, rows in shards.items()}
-                noises = iter([words_for(what)(number) for _, what in jobs])  # providers hear of the jobs in this order
-                await running.start(name, data_sets=offered, words=partial(next, noises))
+                daemons[name] = await running.start(name, data_sets=offered, entropy=partial(entropy, name, number))
             with through(Post.of(order, *(what for _, what in jobs), parties=len(names))) as post:
                 models = await asyncio.gather(*[await begun(running, post, job, names) for job in jobs])
             for model, (data_set, what) in zip(models, jobs, strict=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import shutil
 import signal
 import sys
@@ -22,7 +23,7 @@ from town import SHARDS, Running, Town, now, spec
 
 from dpspca import Federation, load_model, simulate
 from dpspca.client.blocking import progress_of
-from dpspca.client.calls import AwayError
+from dpspca.client.errors import AwayError
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
 from dpspca.client.jobs import JobStatus
 from dpspca.common.errors import InvalidParameterError
@@ -32,7 +33,6 @@ from dpspca.common.transport.names import Role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
-LASTS = 0.4
 """Seconds that an answer takes, so that a job is met half-way."""
 JOB = spec(answer_seconds=120)
 """With time for whoever lost the coordinator to find it again."""
@@ -46,12 +46,12 @@ def town(tmp_path: Path) -> Town:
 
 
 @asynccontextmanager
-async def settled(town: Town, barrier: Barrier | None = None) -> AsyncIterator[tuple[Hub, Running]]:
-    """Run a coordinator in a process of its own, and slow providers around it."""
+async def settled(town: Town, barrier: Barrier) -> AsyncIterator[tuple[Hub, Running]]:
+    """Run a coordinator in a process of its own, and providers around it whose answers are held at a barrier."""
     hub = Hub(town)
     await hub.start()
     try:
-        async with around(town, hub, LASTS, barrier=barrier) as running:
+        async with around(town, hub, barrier=barrier) as running:
             yield hub, running
     finally:
         await hub.stop()
@@ -65,9 +65,10 @@ async def following(hub: Hub, patience: float = 600) -> AsyncIterator[tuple[Asyn
         yield analyst, told
 
 
-async def strike(hub: Hub, number: signal.Signals = signal.SIGKILL) -> None:
-    """End the coordinator, and start it again on its journal."""
+async def strike(hub: Hub, barrier: Barrier, number: signal.Signals = signal.SIGKILL, then: float = math.inf) -> None:
+    """End the coordinator while a job is held, and start it again on its journal; then the job goes on that far."""
     await hub.kill(number)
+    await barrier.move(then)
     await hub.start()
 
 
@@ -81,11 +82,12 @@ async def states_of(job: AsyncJob) -> list[JobStatus]:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_watch_goes_on_over_a_restart_and_says_no_state_twice(town: Town, number: signal.Signals) -> None:
     async def scenario() -> None:
-        async with settled(town) as (hub, _), following(hub) as (analyst, told):
+        barrier = Barrier(3)
+        async with settled(town, barrier) as (hub, _), following(hub) as (analyst, told):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
             await answered(job, 2)
-            await strike(hub, number)
+            await strike(hub, barrier, number)
             states = await watching
             assert told == [AWAY, BACK]
             assert [state.is_final for state in states] == [False] * (len(states) - 1) + [True]
@@ -99,12 +101,13 @@ def test_a_watch_goes_on_over_a_restart_and_says_no_state_twice(town: Town, numb
 
 def test_a_result_that_is_waited_for_comes_though_the_coordinator_dies_again_and_again(town: Town) -> None:
     async def scenario() -> None:
-        async with settled(town) as (hub, _), following(hub) as (analyst, told):
+        barrier = Barrier(2)
+        async with settled(town, barrier) as (hub, _), following(hub) as (analyst, told):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             waiting = asyncio.create_task(job.result())
-            for least in (1, 2, 4):
+            for least, then in ((1, 3), (2, 5), (4, math.inf)):
                 await answered(job, least)
-                await strike(hub)
+                await strike(hub, barrier, then=then)
             assert_undisturbed(await waiting)
             assert told == [AWAY, BACK] * (len(told) // 2)
 
@@ -113,13 +116,14 @@ def test_a_result_that_is_waited_for_comes_though_the_coordinator_dies_again_and
 
 def test_a_coordinator_that_knows_less_than_it_told_is_not_quoted_until_it_has_come_as_far_again(town: Town) -> None:
     async def scenario() -> None:
-        barrier = Barrier(5)  # or the job might be over before anybody hears that the fourth question is answered
+        barrier = Barrier(2)
         async with settled(town, barrier) as (hub, _), following(hub) as (analyst, _):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
             await answered(job, 1)
             await hub.kill()
             old = [shutil.copy(file, town.folder / f"copy-of-{file.name}") for file in town.folder.glob("journal.db*")]
+            await barrier.move(5)
             await hub.start()
             await answered(job, 4)
             await hub.kill()
@@ -127,8 +131,8 @@ def test_a_coordinator_that_knows_less_than_it_told_is_not_quoted_until_it_has_c
                 file.unlink()
             for copy in old:
                 shutil.move(copy, town.folder / Path(copy).name.removeprefix("copy-of-"))
+            await barrier.lift()
             await hub.start()
-            barrier.lifted.set()
             counts = [state.answered for state in await watching]
             assert counts == sorted(counts)
             assert counts[-1] == 6
@@ -139,16 +143,18 @@ def test_a_coordinator_that_knows_less_than_it_told_is_not_quoted_until_it_has_c
 
 def test_a_fit_without_await_comes_through_as_well(town: Town) -> None:
     async def scenario() -> None:
-        async with settled(town) as (hub, running):
+        barrier = Barrier(3)
+        async with settled(town, barrier) as (hub, running):
             with Federation.connect(hub.address, town.folder / "analyst-ada") as fed:
                 fitting = asyncio.create_task(asyncio.to_thread(fed.fit, JOB, "cohort"))
                 await answered(await only_job(running.analyst), 2)
-                await strike(hub)
+                await strike(hub, barrier)
                 assert_undisturbed(await fitting)
+                barrier.open(3)
                 job = fed.submit(replace(JOB, seed=2), "cohort")
                 counting = asyncio.create_task(asyncio.to_thread(lambda: [each.done for each in progress_of(job)]))
                 await answered(await running.analyst.job(job.name), 2)
-                await strike(hub)
+                await strike(hub, barrier)
                 assert await counting == [1, 2, 3, 4, 5, 6]
 
     asyncio.run(scenario())
@@ -191,12 +197,13 @@ async def heard(process: asyncio.subprocess.Process, words: str) -> str:
 
 def test_a_run_that_a_program_reads_ends_well_with_the_model_though_the_coordinator_was_killed(town: Town) -> None:
     async def scenario() -> None:
-        async with settled(town) as (hub, running):
+        barrier = Barrier(3)
+        async with settled(town, barrier) as (hub, running):
             order = ("run", "job.json", "--json", "--data-set", "cohort")
             async with command(town, hub, *order) as process:
                 name = (await heard(process, "job ")).split()[1]
                 await answered(await running.analyst.job(name), 2)
-                await strike(hub)
+                await strike(hub, barrier)
                 out, told = await process.communicate()
             assert process.returncode == 0, told
             assert told.decode().splitlines() == [AWAY, BACK]
@@ -211,9 +218,10 @@ def test_a_run_that_a_program_reads_ends_well_with_the_model_though_the_coordina
 
 def test_a_person_who_watches_is_told_each_answer_once_and_that_the_coordinator_was_away(town: Town) -> None:
     async def scenario() -> None:
-        async with settled(town) as (hub, _), command(town, hub, "run", "job.json", "--data-set", "cohort") as process:
+        barrier, order = Barrier(3), ("run", "job.json", "--data-set", "cohort")
+        async with settled(town, barrier) as (hub, _), command(town, hub, *order) as process:
             await heard(process, "2 of 6")
-            await strike(hub)
+            await strike(hub, barrier)
             out, told = await process.communicate()
             assert process.returncode == 0, told
             said = told.decode().splitlines()
@@ -228,14 +236,15 @@ def test_a_person_who_watches_is_told_each_answer_once_and_that_the_coordinator_
 
 def test_whoever_interrupts_is_not_kept_waiting_for_a_coordinator_that_is_away(town: Town) -> None:
     async def scenario() -> None:
-        async with settled(town) as (hub, _), command(town, hub, "run", "job.json", "--data-set", "cohort") as process:
+        order = ("run", "job.json", "--data-set", "cohort")
+        async with settled(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
             await heard(process, "1 of 6")
             await hub.kill()
             await heard(process, AWAY)
             interrupted = time.monotonic()
             process.send_signal(signal.SIGINT)
             told = (await process.communicate())[1].decode()
-            assert process.returncode == 130
+            assert process.returncode == 130, told
             assert time.monotonic() - interrupted < PATIENCE
             assert "The job goes on without you" in told
 
@@ -246,7 +255,7 @@ def test_whoever_interrupts_is_not_kept_waiting_for_a_coordinator_that_is_away(t
 def test_a_command_waits_for_as_long_as_it_was_told_to(town: Town, seconds: str) -> None:
     async def scenario() -> None:
         order = ("run", "job.json", "--data-set", "cohort", "--patience", seconds)
-        async with settled(town) as (hub, _), command(town, hub, *order) as process:
+        async with settled(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
             await heard(process, "1 of 6")
             await hub.kill()
             gone = time.monotonic()
@@ -285,11 +294,13 @@ def test_a_job_whose_acceptance_was_not_heard_is_submitted_again_and_is_one_job(
 
 def test_patience_ends_with_what_was_wrong_and_what_to_do(town: Town) -> None:
     async def scenario() -> None:
-        async with settled(town) as (hub, _), following(hub, patience=2) as (analyst, told):
+        barrier = Barrier(2)
+        async with settled(town, barrier) as (hub, _), following(hub, patience=2) as (analyst, told):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
             await answered(job, 1)
             await hub.kill()
+            await barrier.lift()
             begun = time.monotonic()
             with pytest.raises(
                 AwayError, match=r"UNAVAILABLE: .* It was tried again for 2 seconds\. .* take up the job"
@@ -332,7 +343,7 @@ def test_a_coordinator_that_was_never_there_is_not_waited_for(town: Town) -> Non
 
 def test_a_certificate_that_ran_out_meanwhile_ends_the_waiting_with_the_remedy(town: Town) -> None:
     async def scenario() -> None:
-        async with settled(town) as (hub, _):
+        async with settled(town, Barrier()) as (hub, _):
             days = [0]
             async with AsyncFederation(hub.address, ada(town), lambda: now() + timedelta(days=days[0])) as analyst:
                 await analyst.jobs()

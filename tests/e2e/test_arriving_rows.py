@@ -13,9 +13,10 @@ from town import NOISE_SEED, ROWS, Running, Town, federation, spec, words_for
 from dpspca.client.federation import AsyncJob, JobFailedError
 from dpspca.client.simulation import simulate
 from dpspca.common.spec import JobSpec
+from dpspca.provider import schedule
 from dpspca.provider.arrivals import Arrivals
 from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import check_rows
+from dpspca.provider.preparation import CheckedRows, check_rows
 
 SHARDS = {"north": ROWS[:400], "south": ROWS[400:]}
 LONG = 120.0
@@ -39,12 +40,12 @@ class Office:
 
     async def start(self) -> None:
         self.add(0, 40)
-        await self.start_north()
+        await self.start_north(whole=check_rows(SHARDS["north"]))
         offered = {"cohort": check_rows(SHARDS["south"]), "whole": check_rows(SHARDS["south"] / 2)}
         await self.running.start("south", data_sets=offered, ledger=self.south)
 
-    async def start_north(self) -> None:
-        offered = {"cohort": Arrivals("cohort", self.folder, pause=0.02), "whole": check_rows(SHARDS["north"])}
+    async def start_north(self, **others: CheckedRows) -> None:
+        offered = {"cohort": Arrivals("cohort", self.folder, pause=0.02), **others}
         await self.running.start("north", data_sets=offered, ledger=self.ledger)
 
     async def stop_north(self) -> None:
@@ -169,8 +170,12 @@ def test_where_everybody_is_needed_the_job_fails_with_the_reason_and_has_spent_n
     play(scene)
 
 
-def test_a_job_that_waits_keeps_no_other_from_being_answered(play: Callable[[Scene], None]) -> None:
+def test_a_job_that_waits_keeps_no_other_from_being_answered(
+    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither on another data set nor on the same, though all there is to answer with is one thread."""
+
+    monkeypatch.setattr(schedule, "_THREADS", ThreadPoolExecutor(1))
 
     async def scene(office: Office) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

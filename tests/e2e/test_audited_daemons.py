@@ -45,6 +45,19 @@ import time
 from dpspca.provider.shard import Shard
 Shard.evaluate = lambda self, query: time.sleep(6)
 """
+SLOW_FOR_A_ROW = """
+import time
+from dpspca.provider.shard import Shard
+honest = Shard.evaluate
+def evaluate(self, query):
+    last = self._rows.part(slice(self._rows.count - 1, self._rows.count))
+    time.sleep(0.15 if last[0, 0] else 0)  # seconds
+    return honest(self, query)
+Shard.evaluate = evaluate
+"""
+"""A time that depends on a row, far longer than the moments are apart at which answers leave."""
+SLOW_BY_COUNT = SLOW_FOR_A_ROW.replace("last[0, 0]", "self._rows.count % 2")
+"""A path chosen by the number of rows."""
 DEAD = "raise SystemExit('There is no such thing here.')"
 
 
@@ -67,7 +80,7 @@ def test_the_command_says_what_was_tried_and_what_each_test_would_have_found(
     told = run("audit", "--spec", "job.json", "--runs", 30)
     assert told.code == 0
     assert "30 jobs over each of two made-up data sets that differ in one row" in told.out
-    assert "All 11 tests passed." in told.out
+    assert "All 13 tests passed." in told.out
     assert "would notice 0.9" in told.out
     assert "jobs answered 6 of 60\n" in told.err
     assert "jobs answered 60 of 60\n" in told.err
@@ -79,7 +92,7 @@ def test_the_facts_are_one_object_and_nothing_else(run: Callable[..., Ended]) ->
     assert told.err == ""
     assert told.facts["passed"] is True
     assert told.facts["job"] == job().digest()
-    assert {each["kind"] for each in told.facts["findings"]} == {"width", "shape", "relation", "distance"}
+    assert {each["kind"] for each in told.facts["findings"]} == {"width", "shape", "relation", "distance", "time"}
 
 
 @pytest.mark.parametrize(("fault", "found"), [(NARROW, "width of all noise: 0."), (LONG, "neighbours told apart by")])
@@ -94,13 +107,26 @@ def test_a_daemon_with_a_fault_is_found_and_the_steward_is_told_what_to_do(
     assert "Stop answering jobs with it" in told.out
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "unit"), [(SLOW_FOR_A_ROW, "row-replace-one"), (SLOW_BY_COUNT, "row-add-remove")])
+def test_a_daemon_whose_time_depends_on_rows_is_found(
+    fault: str, unit: str, run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is missed if a machine that is busy makes one in twenty answers wait as long as the fault does."""
+    planted(monkeypatch, fault)
+    (tmp_path / "job.json").write_text(job(unit=unit).to_json(), encoding="utf-8")
+    told = run("audit", "--spec", "job.json", "--runs", 60)
+    assert told.code == 1
+    assert any(line.startswith("WRONG  time of the answer to") for line in told.wrongs)
+
+
 def test_a_daemon_that_does_not_run_ends_the_audit_with_what_it_said(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     planted(monkeypatch, DEAD)
     told = run("audit", "--spec", "job.json")
     assert "There is no such thing here.\n" in told.err
-    assert "The process of first-1 ended by itself, with exit code 1." in told.err
+    assert "The process of audited-1 ended by itself, with exit code 1." in told.err
     assert told.code == 2
     assert not list((tmp_path / "temporary").iterdir())
 
@@ -111,7 +137,7 @@ def test_a_daemon_that_gives_no_answer_in_time_ends_the_audit_in_words(
     planted(monkeypatch, LATE)
     (tmp_path / "job.json").write_text(job(answer_seconds=3).to_json(), encoding="utf-8")
     told = run("audit", "--spec", "job.json")
-    assert "The daemon first-1 gave no answer within 3 seconds. See the end of its log" in told.err
+    assert "The daemon audited-1 gave no answer within 3 seconds. See the end of its log" in told.err
     assert "Opened job" in told.err
     assert told.code == 2
 
@@ -182,4 +208,4 @@ def test_a_daemon_whose_budget_is_used_up_is_replaced() -> None:
         assert audit(what, runs=4, opening=opening).passed
         desk: Any = opening.__self__  # type: ignore[attr-defined]  # a method's
     assert desk._room < 4
-    assert desk._started == -(-5 // desk._room) + -(-4 // desk._room)
+    assert desk._started == -(-5 // desk._room)  # five jobs over the first, with the rehearsal

@@ -66,7 +66,7 @@ def test_at_port_0_nobody_is_asked_and_the_key_is_named(
     assert health.code == 1
     assert health.out.startswith(f"{key} is 127.0.0.1:0, and at port 0 nobody can be asked. ")
     (port,) = here("doctor", "--config", "port-0.toml").wrongs
-    assert port.endswith(f"port: {health.out.strip()}")
+    assert health.out.startswith(port.partition("port: ")[2])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import active_count
@@ -12,13 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from puppets import reissued
-from town import NOISE_SEED, SHARDS, Town, federation, now, seeded, spec
+from town import NOISE_SEED, SHARDS, Town, federation, now, seeded, spec, words_for
 
-from dpspca import DPSPCA, Budget, Federation, JobSpec, PrivacyUnit, Schema, simulate
+from dpspca import DPSPCA, AsyncFederation, Budget, DpspcaWarning, Federation, JobSpec, PrivacyUnit, Schema, simulate
 from dpspca.client.blocking import Loop
 from dpspca.client.federation import FederationError
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.model import Model
+from dpspca.common.privacy.keystream import Draw, WordSource, repeatable_entropy
 from dpspca.common.transport.errors import NotNowError
 from dpspca.common.transport.names import Role
 
@@ -28,12 +30,18 @@ NAMED = {name: pd.DataFrame(rows, columns=[f"gene {number}" for number in range(
 @contextmanager
 def connected(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded) -> Iterator[Federation]:
     """Run a federation in one thread and connect to it from this one."""
+    with reachable(folder, shards, words) as address, Federation.connect(address, folder / "analyst-ada") as fed:
+        yield fed
+
+
+@contextmanager
+def reachable(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded) -> Iterator[str]:
+    """Run a federation in one thread, and say where its coordinator listens."""
     loop, town = Loop(), Town.found(folder)
     running = federation(town, shards=shards, words=words)
     up = loop.run(running.__aenter__())
     try:
-        with Federation.connect(up.coordinator.address, folder / "analyst-ada") as fed:
-            yield fed
+        yield up.coordinator.address
     finally:
         loop.run(running.__aexit__(None, None, None))
         loop.stop()
@@ -58,6 +66,29 @@ def test_a_job_runs_and_gives_what_it_gives_in_process(tmp_path: Path) -> None:
         assert job.cancel().state == "done"
 
 
+def test_a_federation_warns_of_a_result_as_one_process_does_and_once(tmp_path: Path) -> None:
+    doubtful = spec(budget=Budget(0.01, 1e-2))
+    with pytest.warns(DpspcaWarning, match="too few rows") as inside:
+        expected = simulate(list(SHARDS.values()), doubtful, noise_seed=NOISE_SEED).statement.warnings
+    assert [str(each.message) for each in inside] == list(expected)
+    me = tmp_path / "analyst-ada"
+    with reachable(tmp_path, words=words_for(doubtful)) as address:
+        with Federation.connect(address, me) as fed:
+            with pytest.warns(DpspcaWarning) as caught:
+                model = fed.fit(doubtful, "cohort", list(SHARDS))
+            (job,) = fed.jobs()
+        assert model.statement.warnings == expected
+        assert [(str(each.message), each.filename) for each in caught] == [(text, __file__) for text in expected]
+
+        async def alone() -> Model:
+            async with AsyncFederation.connect(address, me) as federated:
+                return await (await federated.job(job.name)).result()
+
+        with pytest.warns(DpspcaWarning) as caught:
+            assert asyncio.run(alone()).statement == model.statement
+        assert [str(each.message) for each in caught] == list(expected)
+
+
 def test_whose_certificate_has_run_out_is_told_so_and_nothing_is_left_running(tmp_path: Path) -> None:
     town = Town.found(tmp_path)
     old = reissued(town, town.identity(Role.ANALYST, "ada"), since=now() - timedelta(days=3))
@@ -79,9 +110,13 @@ def test_the_estimator_is_the_same_over_the_wire(tmp_path: Path) -> None:
         "n_iter": 4,
         "random_state": 3,
     }
+
+    def whatever_the_job(draw: Draw) -> WordSource:
+        return repeatable_entropy(9)(replace(draw, job=""))
+
     seen: list[tuple[int, int, int]] = []
     over = DPSPCA(**parameters, watch=lambda now: seen.append((now.done, now.total, now.parties)))
-    with connected(tmp_path, NAMED, words=lambda number: KeyStream.repeatable(9, str(number))) as fed:
+    with connected(tmp_path, NAMED, words=lambda _: whatever_the_job) as fed:
         over.fit(federation=fed, dataset="cohort")
         assert seen == [(done, 6, 3) for done in range(1, 7)]
         assert list(over.feature_names_in_) == list(NAMED["site-0"].columns)
@@ -93,6 +128,8 @@ def test_the_estimator_is_the_same_over_the_wire(tmp_path: Path) -> None:
             over.fit(federation=fed, dataset="other")
         with pytest.raises(InvalidParameterError, match="Leave X out"):
             over.fit(SHARDS["site-0"], federation=fed, dataset="cohort")
+        with pytest.raises(InvalidParameterError):  # no name is not the name of whatever there is
+            DPSPCA(**parameters).fit(federation=fed, dataset="")
         again = DPSPCA(**parameters).fit(federation=fed)  # there is one data set, which need not be named
         assert again.components_.tobytes() == over.components_.tobytes()
         with pytest.raises(InvalidParameterError, match="west do not offer"):
@@ -102,7 +139,7 @@ def test_the_estimator_is_the_same_over_the_wire(tmp_path: Path) -> None:
     assert over.get_params().keys() == here.get_params().keys()
 
 
-def test_columns_called_otherwise_are_refused_by_their_provider(tmp_path: Path) -> None:
+def test_columns_called_otherwise_are_refused_before_and_by_their_provider(tmp_path: Path) -> None:
     schema = Schema.of([f"gene {number}" for number in reversed(range(30))])
     asked = JobSpec(
         schema=schema,
@@ -114,7 +151,12 @@ def test_columns_called_otherwise_are_refused_by_their_provider(tmp_path: Path) 
         options={"sparsity": 6, "rounds": 2},
     )
     with connected(tmp_path, NAMED) as fed:
-        job = fed.submit(asked, "cohort", list(NAMED))
+        with pytest.raises(InvalidParameterError, match="column 1 is 'gene 29' for the job, and 'gene 0' for site-0"):
+            fed.submit(asked, "cohort", list(NAMED))
+        assert fed.jobs() == []
+        with pytest.MonkeyPatch.context() as patching:  # of an analyst's program that does not look
+            patching.setattr(JobSpec, "with_names", lambda self, _: self)
+            job = fed.submit(asked, "cohort", list(NAMED))
         with pytest.raises(FederationError, match="columns are not those of the schema"):
             job.result()
         last = job.status()

@@ -194,7 +194,7 @@ def test_a_folder_that_is_there_and_takes_no_files_is_told_before_any_work(here:
         b"\x80\x04no model",
         b"[" * 200_000,
         b'{"format": {}}\n',
-        b'{"format": "dpspca-model-1", "feature_names": 3, "shapes": []}\n',
+        b'{"format": "dpspca-model-2", "feature_names": 3, "shapes": []}\n',
         b"9" * 5000,
         b"",
     ],
@@ -208,7 +208,7 @@ def test_bytes_that_are_no_model_are_refused(stored: bytes, tmp_path: Path, here
     ("was", "becomes"),
     [
         (b'"mu": ', b'"mu": "x", "old_mu": '),
-        (b'"mu": ', b'"mu": 1e999, "releasable": '),
+        (b'"mu": ', b'"mu": 1e999, "fresh_noise": '),
         (b'"parties": 4', b'"parties": "four"'),
         (b'"explained_variance_std": ', b'"explained_variance_std": "little", "more": '),
         (b'"explained_variance_std": ', b'"explained_variance_std": 1e999, "more": '),

@@ -9,16 +9,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import Ended, commands_in
 from live import COMMAND, NAMES, live_town
-from patience import PATIENCE
+from numpy.typing import NDArray
+from patience import PROGRAM
 from town import Town, now
 
-from dpspca import load_model
+from dpspca import load_model, save_model
 from dpspca.cli import logs
 from dpspca.cli.options import USUAL
 from dpspca.client.jobs import spent
@@ -30,6 +32,8 @@ from dpspca.common.transport.names import Role
 PLAIN = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
 JOB_OF_ANY = ["--components", "2", "--norm-bound", "12", "--unit", "replace-one"]
 JOB = [*JOB_OF_ANY, "--sparsity", "4", "--epsilon", "4", "--delta", "1e-6"]
+WIDE = [*JOB_OF_ANY, "--sparsity", "21", "--epsilon", "4", "--delta", "1e-6"]
+"""A job of more features than there are."""
 
 MORE = {"output-perturbation": ("--option", "privacy=pure")}
 """What a job needs where the town's policy sets no part of delta aside for mechanisms of their own."""
@@ -167,7 +171,7 @@ def test_a_model_that_appears_meanwhile_stays_and_the_new_one_can_be_fetched(
     assert process.stderr is not None
     next(line for line in process.stderr if line.startswith("job "))
     (town / "f").write_text("another's")
-    told = process.communicate(timeout=PATIENCE)[1]
+    told = process.communicate(timeout=PROGRAM)[1]
     assert process.returncode == 2
     (name,) = re.findall(r"f is there already. The coordinator still has the model: `dpspca jobs result (\w+) ", told)
     assert (town / "f").read_text() == "another's"
@@ -235,7 +239,7 @@ def test_an_interrupt_says_that_the_job_goes_on_and_it_can_be_fetched_later(
     name = next(line for line in process.stderr if line.startswith("job ")).split()[1]
     next(line for line in process.stderr if "waiting" in line)
     process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=PATIENCE)[1]
+    told = process.communicate(timeout=PROGRAM)[1]
     assert process.returncode == 130
     assert f"`dpspca jobs watch {name[:12]} --config ada.toml` follows it" in told
     fetched = here("jobs", "result", name[:12], "--config", "ada.toml", "--out", "later", "--json")
@@ -290,10 +294,10 @@ def test_a_doctor_names_what_is_wrong_and_skips_what_rests_on_it(here: Callable[
     assert "not connected" in away
     (town / "broken.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "provider-west"\nrevocations = "nowhere.pem"\n'
-        'policy = "policy.toml"\n[data_sets]\nA = "none.csv"\n'
+        'policy = "policy.toml"\n[data_sets]\na = "none.csv"\n'
     )
     told = here("doctor", "--config", "broken.toml").wrongs
-    assert [line.split(":")[0].split(maxsplit=1)[1] for line in told] == ["revocation list", "data set A", "port"]
+    assert [line.split(":")[0].split(maxsplit=1)[1] for line in told] == ["revocation list", "data set a", "port"]
     (town / "wrong-role.toml").write_text((town / "west.toml").read_text().replace("provider-west", "analyst-ada"))
     assert "is no provider" in here("doctor", "--config", "wrong-role.toml").wrongs[0]
     (town / "bad.toml").write_text('listen = "here"\n')
@@ -353,11 +357,64 @@ def test_a_stored_model_is_drawn_applied_and_exported(here: Callable[..., Ended]
     assert np.array_equal(json.loads((town / "all.json").read_text())["components"], stored.components)
 
 
+def test_a_job_from_a_plan_keeps_the_names_on_offer_in_its_model(here: Callable[..., Ended], town: Path) -> None:
+    here("plan", *JOB, "--dimension", "20", "--write-job", "planned.json")
+    assert json.loads((town / "planned.json").read_text())["schema"]["names"] is None
+    ended = here("run", "planned.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "planned.dpspca")
+    assert ended.code == 0, ended.err
+    assert load_model(town / "planned.dpspca").feature_names == tuple(NAMES)
+
+
+def test_a_job_that_names_columns_otherwise_is_refused_at_once(here: Callable[..., Ended], town: Path) -> None:
+    (town / "swapped.json").write_text(json.dumps(A_JOB | {"schema": {"dimension": 20, "names": NAMES[::-1]}}))
+    before = here("jobs", "list", "--config", "ada.toml", "--json").facts
+    refused = here("run", "swapped.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "swapped.dpspca")
+    assert f"column 1 is '{NAMES[-1]}' for the job, and '{NAMES[0]}' for north" in refused.complaint
+    assert here("jobs", "list", "--config", "ada.toml", "--json").facts == before
+
+
+@pytest.mark.usefixtures("ran")
+def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[..., Ended], town: Path) -> None:
+    table = np.loadtxt(town / "north.csv", delimiter=",", skiprows=1)[:5]
+    expected = load_model(town / "model.dpspca").transform(table)
+    order = np.random.default_rng(1).permutation(20)
+
+    def write(columns: list[str], rows: NDArray[np.float64]) -> None:
+        lines = [",".join(columns), *(",".join(map(repr, row)) for row in rows.tolist())]
+        (town / "some.csv").write_text("\n".join(lines) + "\n")
+
+    def scored(*words: object) -> Ended:
+        return here("model", "transform", "model.dpspca", *words, "--out", "some.npy")
+
+    write([NAMES[place] for place in order], table[:, order])
+    assert scored("some.csv").code == 0
+    assert np.array_equal(np.load(town / "some.npy"), expected)
+    write(NAMES[1:], table[:, 1:])
+    assert f"missing: '{NAMES[0]}'" in scored("some.csv").complaint
+    write([*NAMES, "more"], np.c_[table, table[:, 0]])
+    assert "no feature of the model: 'more'" in scored("some.csv").complaint
+    np.save(town / "bare.npy", table)
+    assert "bare.npy has no names of columns, and the model's features have" in scored("bare.npy").complaint
+    assert scored("bare.npy", "--by-position").code == 0
+    assert np.array_equal(np.load(town / "some.npy"), expected)
+
+
+@pytest.mark.usefixtures("ran")
+def test_rows_with_names_are_refused_for_a_model_without(here: Callable[..., Ended], town: Path) -> None:
+    save_model(replace(load_model(town / "model.dpspca"), feature_names=None), town / "bare.dpspca")
+    refused = here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
+    assert "the model's features have none: which column is which" in refused.complaint
+    assert not (town / "bare-scores.npy").exists()
+    assert here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare.npy", "--by-position").code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["run", "--data-set", "cohort"], "these flags are needed: --components"),
         (["run", *JOB, "--data-set", "nobody"], "on offer: cohort"),
+        (["run", *WIDE, "--data-set", "cohort"], "to that of columns) is 21; it must lie between 2 and 20"),
+        (["run", *WIDE, "--data-set", "cohort", "--dimension", "20"], "--sparsity is 21, and there are 20 features"),
         (["run", *JOB, "--data-set", "cohort", "--dimension", "9"], "is about 9 columns, and 'cohort' of north has 20"),
         (["run", *JOB, "--data-set", "cohort", "--provider", "south", "--dimension", "9"], "'cohort' of south has 20"),
         (["run", *JOB, "--data-set", "cohort", "--minimum-parties", "3"], "needs 3 providers, and 2 would be asked"),

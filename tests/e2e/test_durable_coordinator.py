@@ -14,6 +14,7 @@ import grpc.aio
 import pytest
 from hubs import (
     LEASE,
+    Barrier,
     Counted,
     Forwarder,
     Hub,
@@ -40,7 +41,6 @@ from dpspca.server.journal import NO_RECEIPTS, JournalError
 from dpspca.server.service import Coordinator
 from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
 
-LASTS = 0.4
 """Seconds that an answer takes, where a job is to be met half-way."""
 
 
@@ -62,11 +62,13 @@ def test_the_same_signed_job_is_the_same_job_before_and_after_a_restart(town: To
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
-        async with around(town, hub, LASTS) as running:
+        barrier = Barrier(3)
+        async with around(town, hub, barrier=barrier) as running:
             job = signed(town)
             first = await submit(running, job)
             await answered(first, 2)
             await hub.kill()
+            await barrier.lift()
             await hub.start()
             again = await asyncio.gather(*(submit(running, job) for _ in range(5)))
             assert {each.name for each in again} == {first.name}
@@ -110,10 +112,12 @@ def test_a_job_is_not_over_because_its_coordinator_is_told_to_stop(town: Town) -
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
-        async with around(town, hub, LASTS) as running:
+        barrier = Barrier(3)
+        async with around(town, hub, barrier=barrier) as running:
             job = await submit(running, signed(town))
             await answered(job, 2)
             assert await hub.kill(signal.SIGTERM) == 0
+            await barrier.lift()
             await hub.start()
             assert "goes on at question" in "".join(hub.log)
             assert_undisturbed(await patiently(job.result))
@@ -183,10 +187,13 @@ def test_whoever_was_left_out_before_a_restart_is_left_out_after_it_and_named(to
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
-        async with around(town, hub, LASTS, ("site-0", "site-1")) as running:
-            job = await running.analyst.submit(spec(answer_seconds=8, minimum_parties=2), "cohort", list(SHARDS))
+        barrier = Barrier(2)
+        async with around(town, hub, names={"site-0": None, "site-1": None}, barrier=barrier) as running:
+            # Long enough for those who are there to dial again, however slowly the machine starts a coordinator.
+            job = await running.analyst.submit(spec(answer_seconds=20, minimum_parties=2), "cohort", list(SHARDS))
             await answered(job, 1)
             await hub.kill()
+            await barrier.lift()
             await hub.start()
             await running.start("site-2")
             assert (await patiently(job.result)).statement.parties == 2
@@ -203,18 +210,18 @@ def test_whoever_was_left_out_before_a_restart_is_left_out_after_it_and_named(to
 
 @asynccontextmanager
 async def serving(
-    town: Town, clock: Callable[[], datetime] = now, seconds: float = 0.0, **limits: int
+    town: Town, clock: Callable[[], datetime] = now, barrier: Barrier | None = None, **limits: int
 ) -> AsyncIterator[Running]:
     """Run everybody in this process, the coordinator on the town's journal."""
     me, journal = hub_identity(town), SqliteJournal(town.folder / "journal.db")
     coordinator = Coordinator(lambda: me, town.revocations, clock, journal=journal, **limits)
     await coordinator.start("127.0.0.1:0")
-    async with around(town, coordinator, seconds) as running:
+    async with around(town, coordinator, barrier=barrier) as running:
         yield running
 
 
 async def leave_half_way(town: Town) -> AsyncJob:
-    async with serving(town, seconds=LASTS) as running:
+    async with serving(town, barrier=Barrier(3)) as running:
         job = await submit(running, signed(town))
         await answered(job, 2)
         return job
@@ -322,7 +329,8 @@ def test_a_standby_refuses_calls_until_it_takes_over_from_one_that_was_killed(to
         await second.start()
         try:
             await second.says("standing by")
-            async with around(town, forwarder, LASTS) as running:
+            barrier = Barrier(3)
+            async with around(town, forwarder, barrier=barrier) as running:
                 job = signed(town)
                 await answered(await submit(running, job), 2)
                 assert not await serves(second)
@@ -330,6 +338,7 @@ def test_a_standby_refuses_calls_until_it_takes_over_from_one_that_was_killed(to
                     with pytest.raises(FederationError, match="stands by"):
                         await early.submit_signed(job, spec())
                 await first.kill()
+                await barrier.lift()
                 forwarder.redirect(second.address)
                 await until_it_serves(second)
                 assert_undisturbed(await (await submit(running, job)).result())

@@ -16,6 +16,7 @@ from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError,
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.privacy.lattice import MAX_PARTIES
 from dpspca.common.transport import rpc
 from dpspca.common.transport.certificates import read_key
 from dpspca.common.transport.identity import Identity
@@ -261,18 +262,18 @@ def test_a_data_set_is_named_where_it_is_not_the_only_one(town: Town) -> None:
 
 
 def test_a_list_of_jobs_may_be_longer_than_a_message(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [f"{number:04d}-{'x' * 50}" for number in range(1024)]
-    most = 2**17  # bytes of a message: with what is taken elsewhere, sixty jobs would have to be submitted
+    names = [f"{number:03d}-{'x' * 50}" for number in range(MAX_PARTIES)]
+    most = 2**16  # bytes of a message: with what is taken elsewhere, five hundred jobs would have to be submitted
     for side in ("_SERVER", "_CLIENT"):
         limits = [(name, most if name.endswith("message_length") else value) for name, value in getattr(rpc, side)]
         monkeypatch.setattr(rpc, side, limits)
 
     async def scenario() -> None:
         async with federation(town, names=[]) as running:
-            for _ in range(4):
+            for _ in range(12):
                 await running.analyst.submit(spec(), "cohort", names)
             listed = await running.analyst.jobs()
-            assert len(listed) == 4
+            assert len(listed) == 12
             assert sum(len(each.name) for job in listed for each in job.participants) > most
 
     asyncio.run(scenario())

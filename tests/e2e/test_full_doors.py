@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import grpc
@@ -16,13 +17,10 @@ from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import Role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+from dpspca.server import callers, front
 
 PLACES = 4
-MOST, SILENT, IDLE = (
-    "grpc.max_allowed_incoming_connections",
-    "grpc.server_handshake_timeout_ms",
-    "grpc.max_connection_idle_ms",
-)
+IDLE = "grpc.max_connection_idle_ms"
 
 
 @pytest.fixture
@@ -30,11 +28,8 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-def at_a_door(
-    town: Town, patch: pytest.MonkeyPatch, scene: Callable[[Running], Awaitable[None]], changed: dict[str, int]
-) -> None:
-    """Play a scene at a coordinator that has some settings of its own, and all others as they are."""
-    patch.setattr(rpc, "_SERVER", tuple((dict(rpc._SERVER) | changed).items()))
+def at_a_door(town: Town, scene: Callable[[Running], Awaitable[None]]) -> None:
+    """Play a scene at a coordinator."""
 
     async def scenario() -> None:
         async with asyncio.timeout(PATIENCE), federation(town, ()) as running:
@@ -49,38 +44,77 @@ async def answered(running: Running, caller: Identity) -> bool:
         try:
             await pb_grpc.AnalystServiceStub(channel).DataSets(pb.DataSetsRequest()).read()
         except grpc.aio.AioRpcError as problem:
-            assert problem.code() is grpc.StatusCode.UNAVAILABLE, problem  # noqa: PT017  # anything else is not the door
+            assert problem.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, problem  # noqa: PT017  # or it is not the door
             return False
         return True
 
 
-def test_what_the_doors_are_set_to_is_what_is_written_of_them() -> None:
-    settings = dict(rpc._SERVER)
-    assert {name: settings[name] for name in (MOST, SILENT, IDLE)} == {MOST: 2048, SILENT: 10_000, IDLE: 300_000}
+async def until(holds: Callable[[], Awaitable[bool]]) -> bool:
+    """Wait until something holds."""
+    while not await holds():  # noqa: ASYNC110  # nobody tells of it
+        await asyncio.sleep(0.02)
+    return True
 
 
-def test_t35_of_connections_there_are_so_many_and_who_says_nothing_on_one_does_not_keep_it(
+def test_limits_of_connections_are_those_in_the_documents() -> None:
+    assert (rpc.MAX_CONNECTIONS, front.MAX_OF_ONE, front.MAX_GREETING) == (1024, 48, 512)
+    assert (callers.HANDSHAKE_SECONDS, dict(rpc._SERVER)[IDLE]) == (10, 60_000)
+
+
+def test_silent_connections_make_room_for_those_that_say_who_they_are(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(front, "MAX_GREETING", PLACES)
+
     async def scene(running: Running) -> None:
-        cyd = town.identity(Role.ANALYST, "cyd")
         host, _, port = running.coordinator.address.rpartition(":")
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             await site.greet(OFFER)
-            silent = [await asyncio.open_connection(host, int(port)) for _ in range(PLACES - 1)]
-            assert not await answered(running, cyd)
-            for reader, writer in silent:
+            silent = [await asyncio.open_connection(host, int(port)) for _ in range(3 * PLACES)]
+            assert await answered(running, town.identity(Role.ANALYST, "cyd"))
+            for reader, writer in silent[: 2 * PLACES]:  # the oldest had to go
                 assert not await reader.read()
                 writer.close()
-            assert await answered(running, cyd)
-            assert running.coordinator.roster.links  # who was connected stays so
+            for _, writer in silent[2 * PLACES :]:
+                writer.close()
+            assert running.coordinator.roster.links  # whoever was connected stays so
 
-    at_a_door(town, monkeypatch, scene, {MOST: PLACES, SILENT: 2000})
+    at_a_door(town, scene)
+
+
+def test_a_connection_that_never_says_who_it_is_is_ended(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "HANDSHAKE_SECONDS", 0.5)
+
+    async def scene(running: Running) -> None:
+        host, _, port = running.coordinator.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        assert not await reader.read()
+        writer.close()
+
+    at_a_door(town, scene)
+
+
+def test_one_party_has_so_many_connections_and_others_have_theirs(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "MAX_OF_ONE", PLACES)
+
+    async def scene(running: Running) -> None:
+        cyd, dot = (town.identity(Role.ANALYST, name) for name in ("cyd", "dot"))
+        async with AsyncExitStack() as held:
+            for _ in range(PLACES):
+                channel = await held.enter_async_context(line(running.coordinator.address, cyd))
+                await pb_grpc.AnalystServiceStub(channel).DataSets(pb.DataSetsRequest()).read()
+            assert not await answered(running, cyd)
+            assert await answered(running, dot)
+        assert await until(lambda: answered(running, cyd))  # it has hung up
+
+    at_a_door(town, scene)
 
 
 def test_t35_a_connection_on_which_nothing_is_asked_is_ended_and_one_with_a_stream_is_not(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rpc, "_SERVER", tuple((dict(rpc._SERVER) | {IDLE: 1000}).items()))
+
     async def scene(running: Running) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             await site.greet(OFFER)
@@ -89,4 +123,4 @@ def test_t35_a_connection_on_which_nothing_is_asked_is_ended_and_one_with_a_stre
             idle.hang_up()
             assert running.coordinator.roster.links
 
-    at_a_door(town, monkeypatch, scene, {IDLE: 1000})
+    at_a_door(town, scene)

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from hubs import Slow, answered, assert_undisturbed
+from hubs import answered, assert_undisturbed
 from patience import PATIENCE
 from town import SHARDS, AnythingGoes, Running, Town, federation, now, seeded, spec
 
@@ -28,8 +28,6 @@ from dpspca.provider.preparation import check_rows
 from dpspca.server.roster import Link
 from dpspca.server.service import Coordinator
 
-LASTS = 0.2
-"""Seconds that an answer takes."""
 SPEC = spec(answer_seconds=4, minimum_parties=2)
 QUESTIONS = len(catalogue.plan(SPEC))
 COSTS = (NOTHING, *prices(catalogue.plan(SPEC)))
@@ -41,50 +39,21 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-async def begun(running: Running) -> dict[str, Slow]:
-    """Start all providers, each with a ledger that takes its time."""
-    ledgers = {name: Slow(LASTS) for name in SHARDS}
-    for name, ledger in ledgers.items():
-        await running.start(name, ledger=ledger)
-    return ledgers
-
-
-@pytest.mark.parametrize("reached", [1, 3])
-def test_a_provider_that_is_revoked_is_shown_out_and_the_others_go_on(town: Town, reached: int) -> None:
-    async def scenario() -> None:
-        async with federation(town, (), heartbeat_seconds=1) as running:
-            ledgers = await begun(running)
-            job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
-            await answered(job, reached)
-            town.authority.revoke(PartyName("town", Role.PROVIDER, "site-1"))
-            running.revoked.append(town.revocations())
-            model = await job.result()
-            told = {each.name: each for each in (await job.status()).participants}
-            assert model.statement.parties == 2
-            assert told["site-1"].reason
-            assert reached <= told["site-1"].answered < QUESTIONS
-            standing = ledgers["site-1"].standing(job.name)
-            assert standing is not None
-            assert told["site-1"].answered <= standing.reached <= told["site-1"].asked
-            assert [told[name].answered for name in ("site-0", "site-2")] == [QUESTIONS] * 2
-
-    asyncio.run(scenario())
-
-
 REACHED = 2
 """Questions that are answered when something happens to a certificate."""
 
 
 class Held(MemoryLedger):
-    """A ledger that keeps the answer to one question back until it is let go."""
+    """A ledger that keeps the answer to one question back, and so holds its job there, until it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, reached: int = REACHED) -> None:
         super().__init__()
         self.let_go = Event()
+        self._reached = reached
 
     def store(self, job: str, position: int, answer: Integers) -> None:
-        if position == REACHED:
-            assert self.let_go.wait(60)
+        if position == self._reached:
+            assert self.let_go.wait(PATIENCE)
         super().store(job, position, answer)
 
     def require_paid(self, job: str, questions: int) -> None:
@@ -92,6 +61,52 @@ class Held(MemoryLedger):
         standing = self.standing(job)
         assert standing is not None
         assert (standing.reached, standing.spent) == (questions, COSTS[questions])
+
+
+@pytest.mark.parametrize("reached", [1, 3])
+def test_a_provider_that_is_revoked_is_shown_out_and_the_others_go_on(town: Town, reached: int) -> None:
+    """It is held at its next question until the coordinator has ended its connection, so it cannot be done before."""
+
+    async def scenario() -> None:
+        async with federation(town, (), heartbeat_seconds=1) as running:
+            held = Held(reached)
+            for name in SHARDS:
+                await running.start(name, ledger=held if name == "site-1" else MemoryLedger())
+            link = running.coordinator.roster.link_of("site-1")
+            assert link
+            try:
+                job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
+                await answered(job, reached)
+                await asked(held, job.name, reached)
+                town.authority.revoke(PartyName("town", Role.PROVIDER, "site-1"))
+                running.revoked.append(town.revocations())
+                await ended(link, "was revoked")
+            finally:
+                held.let_go.set()
+            model = await job.result()
+            told = {each.name: each for each in (await job.status()).participants}
+            assert model.statement.parties == 2
+            assert told["site-1"].reason
+            assert (told["site-1"].answered, told["site-1"].asked) == (reached, reached + 1)
+            held.require_paid(job.name, reached + 1)
+            assert [told[name].answered for name in ("site-0", "site-2")] == [QUESTIONS] * 2
+
+    asyncio.run(scenario())
+
+
+async def asked(ledger: MemoryLedger, job: str, position: int) -> None:
+    """Wait until a provider has paid for a question."""
+    async with asyncio.timeout(PATIENCE):
+        while not ledger.asked(job, position):  # noqa: ASYNC110  # it tells nobody
+            await asyncio.sleep(0.05)
+
+
+async def ended(link: Link, why: str) -> None:
+    """Wait until the coordinator has ended a connection."""
+    async with asyncio.timeout(PATIENCE):
+        while not link.closed:  # noqa: ASYNC110  # it tells nobody
+            await asyncio.sleep(0.05)
+    assert why in str(link.ended_by)
 
 
 @dataclass
@@ -120,9 +135,8 @@ class Renewing:
     async def begin(self, what: JobSpec) -> AsyncJob:
         """Begin a job, and wait until all providers are at the same question."""
         job = await self.running.analyst.submit(what, "cohort", list(SHARDS))
-        async with asyncio.timeout(PATIENCE):
-            while not all(each.asked(job.name, REACHED) for each in self.ledgers.values()):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        for each in self.ledgers.values():
+            await asked(each, job.name, REACHED)
         self.let_go("site-0", "site-2")
         return job
 
@@ -134,10 +148,7 @@ class Renewing:
         """Wait until the coordinator has ended the connection of site-1."""
         old = self.running.coordinator.roster.link_of("site-1")
         assert old
-        async with asyncio.timeout(PATIENCE):
-            while not old.closed:  # noqa: ASYNC110  # it tells nobody
-                await asyncio.sleep(0.05)
-        assert why in str(old.ended_by)
+        await ended(old, why)
 
 
 @asynccontextmanager
@@ -161,7 +172,7 @@ async def renewing(town: Town) -> AsyncIterator[Renewing]:
             {"cohort": check_rows(SHARDS["site-1"])},
             AnythingGoes,
             here.ledgers["site-1"],
-            lambda: running.words(1),
+            running.words(1),
         )
         daemon = Daemon(settings)
         running.daemons["site-1"] = asyncio.create_task(daemon.run())
@@ -288,17 +299,23 @@ async def dialled_again(hub: Coordinator, before: Mapping[str, Link | None]) -> 
 def test_a_job_can_be_cancelled_at_every_question_and_costs_what_was_asked_by_then(town: Town, reached: int) -> None:
     async def scenario() -> None:
         async with federation(town, ()) as running:
-            ledgers = await begun(running)
-            job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
-            await answered(job, reached)
-            ended = await job.cancel()
-            assert (ended.state, ended.reason) == ("cancelled", "Cancelled by the analyst.")
+            ledgers = {name: Held(reached) for name in SHARDS}
+            for name, ledger in ledgers.items():
+                await running.start(name, ledger=ledger)
+            try:
+                job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
+                await answered(job, reached)
+                cancelled = await job.cancel()
+            finally:
+                for ledger in ledgers.values():
+                    ledger.let_go.set()
+            assert (cancelled.state, cancelled.reason) == ("cancelled", "Cancelled by the analyst.")
             with pytest.raises(JobFailedError):
                 await job.result()
             async with asyncio.timeout(PATIENCE):  # for answers that were being made, and for the farewell
                 while any(ledger.unfinished() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
-                    await asyncio.sleep(LASTS / 4)
-            told = {each.name: each for each in ended.participants}
+                    await asyncio.sleep(0.05)
+            told = {each.name: each for each in cancelled.participants}
             for name, ledger in ledgers.items():
                 known = ledger._books.jobs.get(job.name)
                 if known is None:  # it was cancelled before anybody was asked

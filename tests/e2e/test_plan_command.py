@@ -72,6 +72,10 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
         (["plan", "--dimension", "5"], "these flags are needed: --components"),
         (["plan", "job.json", "--epsilon", "1"], "Both a job and flags are given: --epsilon"),
         (["plan", *JOB, "--sparsity", "2"], "--sparsity is 2 and --components is 3"),
+        (
+            ["plan", *JOB, "--sparsity", "41"],
+            "--sparsity is 41, and there are 40 features. Give a --sparsity of at most",
+        ),
         (["plan", *JOB, "--center", "private"], "--mean-bound goes with --center private"),
         (["plan", *JOB, "--mean-bound", "5"], "--mean-bound goes with --center private"),
         (["plan", *JOB, "--center", "public"], "--public-mean goes with --center public"),
@@ -99,6 +103,7 @@ A_JOB = {
         {"algorithm": None},
         {"options": 7},
         {"options": {"sparsity": [3]}},
+        {"options": {"sparsity": 5}},
         {"options": {"sparsity": 3, "start": {}}},
         {"norm_bound": 10**400},
         {"components": 10**4000},
@@ -159,7 +164,7 @@ def test_a_unit_that_the_algorithm_has_not_is_refused_with_those_that_it_has(
     unit: str, here: Callable[..., Ended]
 ) -> None:
     refusal = here("plan", *JOB, "--unit", unit).complaint
-    assert f"--unit is {unit}, which dps-pca does not have. It has: row-replace-one, row-add-remove." in refusal
+    assert f"--unit is {unit}, which dps-pca does not have. It has: row-replace-one, row-add-remove, person-" in refusal
 
 
 @pytest.mark.parametrize("name", ["job.json", "plan.json", "job.toml"])

@@ -52,8 +52,8 @@ def test_who_is_missing_and_why_a_job_failed_is_told(town: Town, caplog: pytest.
     with caplog.at_level(logging.INFO, "dpspca"):
         name = asyncio.run(scenario())
     lines = told(caplog)
-    for site in ("site-1", "site-2"):
-        assert any(level == "WARNING" and f"Job {name} goes on without {site}: Not" in line for level, line in lines)
+    without = f"Job {name} goes on without site-1, site-2: Not connected"
+    assert any(level == "WARNING" and without in line for level, line in lines)
     assert any(f"Job {name} is failed: 1 of at least 2" in line for _, line in lines)
 
 
@@ -67,6 +67,6 @@ def test_a_refused_call_is_told_with_the_reason(town: Town, caplog: pytest.LogCa
 
     asyncio.run(scenario())
     assert any(
-        level == "WARNING" and re.search(r"A call of List from ipv4:127.* was refused: The role provider may not", line)
+        level == "WARNING" and "A call of List was refused: The role provider may not" in line
         for level, line in told(caplog)
     )

@@ -23,7 +23,7 @@ from hubs import free_port
 from measures import MEBIBYTE, Sample, growth, sample
 from town import lax_policy
 
-from dpspca.client.calls import FederationError
+from dpspca.client.errors import FederationError
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema

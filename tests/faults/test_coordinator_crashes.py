@@ -11,6 +11,7 @@ import pytest
 from hubs import (
     MORTAL,
     NARROW,
+    Barrier,
     Counted,
     Hub,
     LastingTown,
@@ -56,7 +57,7 @@ async def states_until_it_dies(hub: Hub, job: SignedJob) -> list[str]:
     return seen
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("moment", "fatal", "lives"), [("before", 2, WRITES), ("after", 1, WRITES + 1)])
 def test_t38_whichever_write_it_dies_at_the_job_is_finished_and_the_same(
     town: Town, moment: str, fatal: int, lives: int
@@ -105,6 +106,11 @@ async def reached(job: AsyncJob, moment: int) -> None:
         await answered(job, moment)
 
 
+def barrier_after(answers: int) -> Barrier:
+    """Hold a job after so many answers: it must not be over while its coordinator is still to be killed."""
+    return Barrier(answers + 1)
+
+
 async def require_same_or_over(work: Callable[[], Awaitable[Model]], last: int) -> None:
     """Have the same model made again, or none where the providers may have been told that the job is over."""
     try:
@@ -123,7 +129,7 @@ def lose_journal(town: Town) -> None:
         file.unlink()
 
 
-MOMENTS = [each if each in {3, OVER} else pytest.param(each, marks=pytest.mark.slow) for each in range(OVER + 1)]
+MOMENTS = [each if each in {3, OVER} else pytest.param(each, marks=pytest.mark.nightly) for each in range(OVER + 1)]
 """Right after a job is accepted, after each answer, and after the result."""
 
 
@@ -134,10 +140,12 @@ def test_a_journal_that_is_lost_costs_nobody_any_privacy(town: Town, moment: int
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
-        async with around(town, hub, LASTS) as running:
+        barrier = barrier_after(moment)
+        async with around(town, hub, barrier=barrier) as running:
             job = signed(town)
             await reached(await submit(running, job), moment)
             await hub.kill()
+            await barrier.lift()
             lose_journal(town)
             await hub.start()
             assert await patiently(running.analyst.jobs) == []
@@ -159,7 +167,7 @@ async def undisturbed_draws(town: Town) -> int:
 
 
 COPIES = [
-    (copied, lost) if (copied, lost) in {(1, 4), (0, OVER)} else pytest.param(copied, lost, marks=pytest.mark.slow)
+    (copied, lost) if (copied, lost) in {(1, 4), (0, OVER)} else pytest.param(copied, lost, marks=pytest.mark.nightly)
     for copied, lost in [(0, 1), *((each, 4) for each in range(4)), (4, 5), (5, QUESTIONS), (0, OVER), (5, OVER)]
 ]
 """After how many answers a copy of the journal is made, and when that copy takes the journal's place."""
@@ -170,16 +178,19 @@ def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(town: To
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
-        async with around(town, hub, LASTS) as running:
+        barrier = barrier_after(copied)
+        async with around(town, hub, barrier=barrier) as running:
             job = await submit(running, signed(town))
             await answered(job, copied)
             await hub.kill()
+            await barrier.move(lost + 1)
             copies = [
                 shutil.copy(file, town.folder / f"copy-of-{file.name}") for file in town.folder.glob("journal.db*")
             ]
             await hub.start()
             await patiently(lambda: reached(job, lost))
             await hub.kill()
+            await barrier.lift()
             lose_journal(town)
             for copy in copies:
                 shutil.move(copy, town.folder / Path(copy).name.removeprefix("copy-of-"))

@@ -138,7 +138,7 @@ def test_a_power_cut_at_any_step_leaves_the_journal_after_one_call_or_the_next(s
     assert power_cuts(seed, each=16) >= POINTS // 16
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_power_cut_at_every_single_step_leaves_the_journal_after_one_call_or_the_next(seed: int) -> None:
     assert power_cuts(seed) >= POINTS

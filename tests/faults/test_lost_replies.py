@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hubs import Forwarder, LastingTown, Slow, answered
+from hubs import Barrier, Forwarder, LastingTown, Slow, answered
 from patience import PATIENCE
 from town import SHARDS, Running, Town, federation, spec
 
@@ -156,13 +156,17 @@ def test_when_the_reply_to_a_cancelling_is_lost_the_job_is_over_once_and_nobody_
     town: Town, handled: Handled
 ) -> None:
     async def scenario() -> None:
-        ledgers = {name: Slow(0.2) for name in SHARDS}
+        barrier = Barrier(3)
+        ledgers = {name: Slow(0, barrier) for name in SHARDS}
         async with federation(town, ()) as running, beyond(town, running) as (analyst, thief):
             for name, ledger in ledgers.items():
                 await running.start(name, ledger=ledger)
             job = await analyst.submit(SPEC, "cohort", list(SHARDS))
             await answered(job, 2)
-            ended = await robbed(thief, handled, "Cancel", job.cancel())
+            try:
+                ended = await robbed(thief, handled, "Cancel", job.cancel())
+            finally:
+                barrier.open()
             assert (ended.state, ended.reason) == ("cancelled", "Cancelled by the analyst.")
             async with asyncio.timeout(PATIENCE):  # for answers that were being made, and for the farewell
                 while any(ledger.unfinished() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody

@@ -13,7 +13,7 @@ from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.calibrate import MAX_EPSILON
 from dpspca.common.spec import Budget, Schema
 from dpspca.common.transport.names import PartyName
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.sqlite_ledger import SqliteLedger
 from dpspca.server import analysts
 from dpspca.server.sqlite_journal import SqliteJournal
@@ -53,7 +53,7 @@ async def finish(running: Running, jobs: int) -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_jobs_that_are_over_leave_no_memory_taken_in_any_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +66,7 @@ def test_jobs_that_are_over_leave_no_memory_taken_in_any_daemon(
             SqliteLedger(tmp_path / "north" / "ledger", tmp_path / "second" / "north") as north,
             SqliteLedger(tmp_path / "south" / "ledger", tmp_path / "second" / "south") as south,
         ):
-            async with federation(town, (), SHARDS, lambda _: SystemEntropy(), journal=journal) as running:
+            async with federation(town, (), SHARDS, lambda _: system_entropy, journal=journal) as running:
                 for name, ledger in zip(SHARDS, (north, south), strict=True):
                     await running.start(name, ledger=ledger, policy=Generous)
                 before = await finish(running, WARM_UP)

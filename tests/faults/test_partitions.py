@@ -18,7 +18,7 @@ from town import lax_policy
 
 from dpspca.provider.sqlite_ledger import verify
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 COLUMNS = 8
 HUB = f"{ADDRESSES[NEAR]}:7443"

@@ -11,7 +11,7 @@ SOAK = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("soak.py"))
 ROUNDS = 1000
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_thousand_rounds_leave_nothing_amiss(tmp_path: Path) -> None:
     report = asyncio.run(SOAK.soak(tmp_path, ROUNDS))
     assert report["rounds"] >= ROUNDS

@@ -23,7 +23,10 @@ from dpspca.provider.entries import LedgerError
 PAGE = 4096
 QUESTIONS = (DENSE, SPARSE, SPARSE)
 IN_WORDS = "damaged|no ledger|cannot be (used|read|written)|chain breaks"
-REFUSALS = "The provider's ledger (cannot be|is not as)|The answer was kept, and is damaged"
+REFUSALS = (
+    "The provider's ledger (cannot be|is not as)|The answer was kept, and is damaged|"
+    "Question 2 was asked where number 1 is next"  # which could not be recorded
+)
 
 
 @dataclass

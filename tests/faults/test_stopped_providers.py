@@ -84,7 +84,7 @@ async def scene(folder: Path) -> AsyncIterator[Scene]:
         site: {"cohort": draw.standard_normal((300, COLUMNS)) * np.r_[5, 4, np.ones(COLUMNS - 2)]} for site in SITES
     }
     policy = lax_policy(PrivacyUnit.ROW_REPLACE_ONE)
-    async with daemons(folder, f"127.0.0.1:{free_port()}", policy, rows) as settled:
+    async with daemons(folder, f"127.0.0.1:{free_port()}", policy, rows, keeping=True) as settled:
         async with AsyncFederation(settled.address, settled.ada) as analyst:
             here = Scene(settled, analyst)
             yield here
@@ -118,7 +118,7 @@ def require_late(status: JobStatus, ending: str) -> ParticipantStatus:
     return late
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("least", "ending"), [(2, "done"), (3, "failed")])
 def test_i1_i2_i3_a_provider_that_is_stopped_past_the_deadline_is_named_and_comes_back(
     tmp_path: Path, least: int, ending: str

@@ -24,7 +24,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
     return asyncio.run(torture(tmp_path_factory.mktemp("tortured"), SEED, STRIKES))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_i1_to_i5_hold_for_real_daemons_that_are_killed_and_stopped_at_random(record: Record) -> None:
     summary = record.summary()
     assert summary["problems"] == [], f"make torture KILLS={STRIKES} SEED={SEED}: {summary}"
@@ -66,13 +66,13 @@ LIES: dict[str, Callable[[Record], Record]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("found", LIES)
 def test_the_reckoning_finds_whatever_is_told_otherwise(record: Record, found: str) -> None:
     assert any(found in problem for problem in problems(LIES[found](record)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_reckoning_finds_that_an_answer_is_lost(record: Record, tmp_path: Path) -> None:
     folder = shutil.copytree(record.daemons.town.folder, tmp_path / "copy")
     spoiled = replace(record, daemons=replace(record.daemons, town=replace(record.daemons.town, folder=folder)))

@@ -21,7 +21,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import cost_units, slack_units
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import Draw, KeyStream, keyed
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.conversation import QUEUE, Conversation
 from dpspca.provider.docket import MAX_OPEN_JOBS, Docket, Settings
@@ -42,13 +42,13 @@ class Desk:
         self.ledger = MemoryLedger(lambda: 0.0)
         me, listed = self.people.identities["north"], self.people.revoked
         self.settings = Settings(
-            "", lambda: me, lambda: listed, self._clock, {"cohort": ROWS}, AnythingGoes, self.ledger, self._words
+            "", lambda: me, lambda: listed, self._clock, {"cohort": ROWS}, AnythingGoes, self.ledger, self._entropy
         )
         self.docket = Docket(self.settings)
         self.left: dict[tuple[str, int], set[bytes]] = {}
         """Every answer that was sent: of which job and question."""
         self.said: list[pb.FromProvider] = []
-        self._sources = 0
+        self._draws = 0
 
     def converse(self, messages: Sequence[pb.ToProvider], *, hasty: bool = False, listening: bool = True) -> None:
         """Hold a conversation to its end; what a provider must never raise is raised here."""
@@ -126,9 +126,9 @@ class Desk:
             self.people.born + timedelta(seconds=asyncio.get_running_loop().time()) if _running() else self.people.born
         )
 
-    def _words(self) -> KeyStream:
-        self._sources += 1
-        return KeyStream.repeatable(self._sources, "noise")
+    def _entropy(self, draw: Draw) -> KeyStream:
+        self._draws += 1
+        return keyed(self._draws.to_bytes(32), draw)
 
 
 def _running() -> bool:

@@ -14,8 +14,9 @@ from messages import messages
 from town import spec
 
 from dpspca.client.calls import Line
-from dpspca.client.federation import AsyncJob, FederationError, _model
-from dpspca.client.jobs import JobStatus, Offer
+from dpspca.client.errors import TooMuchError
+from dpspca.client.federation import AsyncJob, _model
+from dpspca.client.jobs import JobStatus, Offers
 from dpspca.client.simulation import simulate
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
@@ -29,7 +30,7 @@ def test_t36_what_is_told_of_a_job_is_read_or_refused_in_words(told: Any) -> Non
 
 @given(messages("Offer"))
 def test_t36_what_is_told_of_a_data_set_is_read_or_refused_in_words(told: Any) -> None:
-    require_words(lambda: Offer.of(told).to_dict())
+    require_words(lambda: Offers().read(told).to_dict())
 
 
 class Teller:
@@ -38,7 +39,7 @@ class Teller:
     def __init__(self, frames: Sequence[pb.Frame]) -> None:
         self._frames = frames
 
-    async def Result(self, _: pb.JobName) -> AsyncIterator[pb.Frame]:  # noqa: N802  # the name of the rpc
+    async def Result(self, _: pb.JobName, timeout: float) -> AsyncIterator[pb.Frame]:  # noqa: ASYNC109, N802  # of the rpc
         for each in self._frames:
             yield each
 
@@ -80,5 +81,5 @@ def test_t36_a_model_that_is_damaged_on_its_way_is_read_or_refused_in_words(cont
 
 def test_t35_frames_without_end_are_refused_when_they_are_more_than_a_model() -> None:
     frames = [pb.Frame(sequence=number, content=bytes(2**20)) for number in range(50)]
-    with pytest.raises(FederationError, match="more than a model of this job"):
+    with pytest.raises(TooMuchError, match="frames of a model of more than"):
         fetched(frames)

@@ -33,8 +33,7 @@ def model_of(hall: Hall, sites: Sequence[str]) -> bytes:
 
     def answer(_: RowQuery) -> Aggregate:
         position, step = next(steps)
-        stored = [hall.ledgers[site].stored(hall.job.job_id, position) for site in sites]
-        return combine(PLAIN, step, [each for each in stored if each is not None])
+        return combine(PLAIN, step, [hall.ledgers[site].answers[hall.job.job_id, position] for site in sites])
 
     return drive(catalogue.find(PLAIN.algorithm).run(PLAIN), answer).to_bytes()
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from ledgers import quick_folder
 from messages import few
 
-from dpspca.server.analysts import _as_message
 from dpspca.server.jobs import Event, Job, Participant
 from dpspca.server.journal import JournalError, Sum, read_job, write_job
+from dpspca.server.messages import as_message
 from dpspca.server.sqlite_journal import SqliteJournal
 
 COLUMNS: Final = (
@@ -106,7 +106,7 @@ def test_t36_a_row_of_the_journal_that_holds_anything_is_read_or_refused_in_word
 @given(altered(json.loads(write_job(STANDING))))
 def test_t36_how_a_job_stands_is_read_whole_or_refused_in_words(standing: Any) -> None:
     """Whole enough to be told to its analyst."""
-    require_words(lambda: _as_message(read_job(written(standing))).SerializeToString(), JournalError)
+    require_words(lambda: as_message(read_job(written(standing))).SerializeToString(), JournalError)
 
 
 def test_t36_a_job_that_is_nested_without_end_is_refused_in_words() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledgers import LIMITS, Place, opening, quick_folder, respond
 
 from dpspca.provider.books import Books
-from dpspca.provider.entries import GENESIS, Entry, Head, LedgerError, link
+from dpspca.provider.entries import GENESIS, Entry, Head, LedgerError, Named, link
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.ledger_files import PLACE_BYTES, HeadFile, read_head
 from dpspca.provider.sqlite_ledger import export, read_books, verify
@@ -25,6 +25,7 @@ def told() -> tuple[dict[str, Any], ...]:
     for job in ("job", "other"):
         ledger.open(opening(job), LIMITS)
         respond(ledger, job, 0)
+    ledger.name_rows(Named("cohort", ["a" * 64, "b" * 64], "c" * 32))
     ledger.close("job", "done")
     return tuple(json.loads(entry.content) for entry in ledger.entries)
 

@@ -67,7 +67,7 @@ def test_two_mutants_of_one_name_are_refused(tmp_path: Path, capsys: pytest.Capt
     assert "one name" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_survivor_is_reported_and_fails_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (RUNNER.ROOT / "common/privacy/units.py").read_bytes()
     assert judged(tmp_path, HARMLESS) == 1
@@ -75,19 +75,19 @@ def test_a_survivor_is_reported_and_fails_the_run(tmp_path: Path, capsys: pytest
     assert (RUNNER.ROOT / "common/privacy/units.py").read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_mutant_that_cannot_even_be_loaded_is_not_taken_for_killed(tmp_path: Path) -> None:
     broken = HARMLESS.replace("'Which two data sets are neighbours.'", '\'"""(\'')
     (mutant,) = RUNNER.read([written(tmp_path, broken)])
     assert RUNNER.tried(mutant).outcome == "broken"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_a_mutant_all_these_tests_pass_in_a_copy() -> None:
     RUNNER.require_clean(MUTANTS)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_noticed(mutant: Any) -> None:
     found = RUNNER.tried(mutant)

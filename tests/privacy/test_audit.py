@@ -24,7 +24,7 @@ from dpspca.common.privacy import audit as audits
 from dpspca.common.privacy import continuous
 from dpspca.common.privacy.audit import Finding, Kind
 from dpspca.common.privacy.events import GaussianEvent
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import Draw, KeyStream, keyed
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from dpspca.common.question import RowQuery
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
@@ -90,6 +90,23 @@ def test_a_job_that_asks_about_its_own_draws_is_not_audited_and_the_reason_is_to
     options = examples.EXAMPLES["range-projection"].audited
     with pytest.raises(DpspcaError, match="no run is like another"):
         audit(job(algorithm="range-projection", budget=Budget(1.0, 1e-6), options=options))
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.5, False), (0.55, False), (0.95, True)])
+def test_times_that_tell_neighbours_apart_are_found_and_others_are_not(share: float, found: bool) -> None:
+    """False alarm 1e-6, at a share that is allowed; of .95 with 100 pairs, missed with a probability below 1e-4."""
+    longer = np.random.default_rng(int(100 * share)).random(100) < share
+    for told in (longer, ~longer):
+        finding = audits.timed("time", told, 1e-6)
+        assert finding.passed is not found
+        assert finding.catches is not None
+        assert 0.8 < finding.catches < 0.95
+
+
+def test_a_few_pairs_convict_nobody_and_say_so() -> None:
+    finding = audits.timed("time", np.ones(20, dtype=np.bool_), 1e-6)
+    assert finding.passed
+    assert finding.catches is None
 
 
 def kinds_for(what: JobSpec) -> set[Kind]:
@@ -185,18 +202,17 @@ def test_noise_of_another_shape_and_the_planned_width_is_caught(monkeypatch: pyt
 
 def test_noise_drawn_once_for_a_job_is_caught() -> None:
     def opening(spec: JobSpec, about: Neighbour, name: str) -> Provider:
-        class Once(KeyStream):
-            def words(self, count: int) -> Any:
-                return KeyStream(name.encode().ljust(32)).words(count)
+        def once(_draw: Draw) -> KeyStream:
+            return KeyStream(name.encode().ljust(32))
 
-        responder = Responder(spec, about.exactly, MemoryLedger(), Once(bytes(32)), job=name)
+        responder = Responder(spec, about.exactly, MemoryLedger(), once, job=name)
         return lambda position, query: wire.answer_content(responder.respond(position, query))
 
     assert Kind.RELATION in failed(audit(job(), opening=opening))
 
 
 def test_noise_that_every_job_shares_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auditing, "SystemEntropy", lambda: KeyStream(bytes(32)))
+    monkeypatch.setattr(auditing, "system_entropy", lambda draw: keyed(bytes(32), replace(draw, job="every job")))
     assert Kind.RELATION in failed(audit(job()))
 
 
@@ -338,7 +354,7 @@ def test_an_audit_too_small_or_too_large_is_refused(runs: int, why: str) -> None
 # --- At length --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_of_a_hundred_planted_five_percent_ninety_nine_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one round of two alone, at the number of draws that a round of the default audit has."""
     jobs = [job(unit=unit) for unit in UNITS]
@@ -351,7 +367,7 @@ def test_of_a_hundred_planted_five_percent_ninety_nine_are_caught(monkeypatch: p
     assert caught >= 99
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("algorithm", "unit", "accounting"), [each for each in OFFERED if Kind.DISTANCE in kinds_for(offered(*each))]
 )
@@ -366,7 +382,7 @@ def test_five_percent_too_little_is_caught_whatever_the_job(
     assert Kind.WIDTH in failed(audit(what, runs=max(2, -(-20_000 // draws))))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_of_two_hundred_honest_providers_none_is_called_dishonest() -> None:
     """Of every algorithm, unit and accounting, one after the other. False alarm: below 200 times 1e-6."""
     for number in range(200):

@@ -18,7 +18,7 @@ from dpspca.common.question import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport.wire import AnswerReader, answer_content, frames
 from dpspca.provider import respond
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.preparation import check_rows
 from dpspca.provider.respond import Responder
@@ -35,7 +35,7 @@ def colluding(spec: JobSpec, about: Any, job: str) -> Provider:
     plan = catalogue.plan(spec)
     rows = np.random.default_rng(0).standard_normal((COLLUDERS, 50, spec.schema.dimension))
     shards = [Shard(check_rows(each), spec.norm_bound, mean_bound=spec.mean_bound) for each in rows]
-    others = [Responder(spec, each, MemoryLedger(), SystemEntropy(), job=job) for each in shards]
+    others = [Responder(spec, each, MemoryLedger(), system_entropy, job=job) for each in shards]
     honest = responding(spec, about, job)
 
     def left(position: int, query: RowQuery) -> memoryview:

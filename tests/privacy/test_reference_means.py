@@ -15,7 +15,7 @@ from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import subspace_distance
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.question import RowQuery
@@ -63,7 +63,7 @@ def _spec(epsilon: float, delta: float, seed: int, **settings: Any) -> JobSpec:
 
 
 def _fit(spec: JobSpec, shard: Shard) -> FloatArray:
-    responder = Responder(spec, shard, MemoryLedger(), KeyStream.repeatable(spec.seed, "reference means"))
+    responder = Responder(spec, shard, MemoryLedger(), repeatable_entropy(spec.seed))
     steps = list(enumerate(catalogue.plan(spec)))
 
     def ask(query: RowQuery) -> Aggregate:

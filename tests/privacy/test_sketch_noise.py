@@ -13,13 +13,14 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy import audit as audits
 from dpspca.common.privacy.directions import directions, directions_key
 from dpspca.common.privacy.events import GaussianEvent
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import KeyStream, repeatable_entropy
 from dpspca.common.privacy.noise import lattice_std
 from dpspca.common.sketch_queries import Commit, Peaks, Projection, Reveal, Sketch
 from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.integer_rows import integer_rows
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.moments import DenseRows
-from dpspca.provider.preparation import check_rows, integer_rows
+from dpspca.provider.preparation import check_rows
 from dpspca.provider.respond import Responder
 from dpspca.provider.shard import Shard
 from dpspca.provider.sketches import Sketching, coarse, project
@@ -120,7 +121,7 @@ def test_the_noise_on_a_projection_is_as_wide_as_its_reach_asks_for() -> None:
         noise = []
         for number in range(JOBS):
             shard = Shard(check_rows(rows(1.0)), 1.0)
-            responder = Responder(what, shard, MemoryLedger(), KeyStream.repeatable(number, "projection noise"))
+            responder = Responder(what, shard, MemoryLedger(), repeatable_entropy(number))
             commitments = responder.respond(0, Commit()).astype(np.uint32)
             nonces = responder.respond(1, Reveal(commitments)).astype(np.uint32)
             responder.respond(2, Sketch(nonces, DIMENSION, COLUMNS))

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpspca.common.linalg import thin_qr
+from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.question import RowQuery
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.moments import Integers
 from dpspca.provider.preparation import check_rows
@@ -91,7 +92,7 @@ def answering(over: Evaluator, query: RowQuery) -> float:
     content, announced = bytes(wire.content(query)), wire.announce(query)
 
     def once() -> float:
-        responder = Responder(SPEC, over, MemoryLedger(), SystemEntropy())
+        responder = Responder(SPEC, over, MemoryLedger(), system_entropy)
 
         def answer() -> None:
             reader = wire.QuestionReader(announced, responder._gate.plan[0])
@@ -99,9 +100,7 @@ def answering(over: Evaluator, query: RowQuery) -> float:
                 reader.add(sequence, bytes(frame))
             wire.answer_content(responder.respond(0, reader.query()))
 
-        spent = seconds(answer)
-        responder.let_go()
-        return spent
+        return seconds(answer)
 
     return min(once() for _ in range(TIMES))
 
@@ -198,13 +197,13 @@ def test_t22_the_time_of_a_draw_does_not_tell_its_size_or_its_sign(law: str, wid
     which lower it: 0.05 are 6.1 standard deviations.
     """
     assert 2 * stats.norm.sf((MOST_AUC - 0.5) / math.sqrt((DRAWS + 1) / (3 * DRAWS**2))) < 1e-9
-    noise, entropy = LAWS[law](width), SystemEntropy()
+    noise, entropy = LAWS[law](width), system_entropy(Draw("test", 0, 0, "", Purpose.NOISE))
     assert told(lambda: noise.sample(count, entropy)) <= MOST_AUC
 
 
 def test_a_sampler_that_rejects_would_be_found() -> None:
     """Noise that is small is drawn anew by a sampler of the textbook: its time tells which is."""
-    noise, entropy = DiscreteGaussian.with_std_at_least(300.0), SystemEntropy()
+    noise, entropy = DiscreteGaussian.with_std_at_least(300.0), system_entropy(Draw("test", 0, 0, "", Purpose.NOISE))
 
     def draw() -> Integers:
         drawn = noise.sample(24, entropy)

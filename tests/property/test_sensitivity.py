@@ -6,65 +6,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from questions_of_rows import BOUND, KINDS, contribution, question
 
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import (
     ColumnSums,
     CompressedCovariance,
-    Count,
-    CountAbove,
     Covariance,
     CovarianceProduct,
     CovarianceTriangle,
     SquaredColumns,
 )
 from dpspca.common.question import RowQuery, SecondMomentQuery
-from dpspca.provider.preparation import check_rows, integer_rows
+from dpspca.provider.integer_rows import integer_rows
+from dpspca.provider.preparation import check_rows
 from dpspca.provider.shard import Shard
 
 ADD_REMOVE, REPLACE = PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.ROW_REPLACE_ONE
-BOUND = 3.0
-
-KINDS = ["product", "product-1", "compressed", "covariance", "triangle", "squares", "sums", "count", "above"]
-
-
-def question(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
-    columns = 1 if kind == "product-1" else min(3, dimension)
-    basis, _ = thin_qr(rng.standard_normal((dimension, columns)))
-    return {
-        "product": lambda: CovarianceProduct(basis),
-        "product-1": lambda: CovarianceProduct(basis),
-        "compressed": lambda: CompressedCovariance(basis),
-        "covariance": lambda: Covariance(dimension),
-        "triangle": lambda: CovarianceTriangle(dimension),
-        "squares": lambda: SquaredColumns(dimension),
-        "sums": lambda: ColumnSums(dimension),
-        "count": Count,
-        "above": lambda: CountAbove(0.8, power=2),
-    }[kind]()
-
-
-def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:
-    """The exact answer to a data set of one row of norm at most one, in real arithmetic: an independent reading."""
-    match query:
-        case CovarianceProduct(basis=basis):
-            return np.outer(row, row @ basis)
-        case CompressedCovariance(basis=basis):
-            image = row @ basis
-            return np.append(np.outer(image, image).ravel(), row @ row - image @ image)
-        case Covariance():
-            return np.outer(row, row)
-        case CovarianceTriangle():
-            return np.outer(row, row)[np.triu_indices(len(row))]
-        case SquaredColumns():
-            return row**2
-        case ColumnSums():
-            return row
-        case CountAbove(threshold=threshold):
-            return np.array([float(np.linalg.norm(row**2) > threshold)])
-        case _:
-            return np.ones(1)
 
 
 def rows_to_try(rng: np.random.Generator, query: RowQuery, dimension: int) -> list[np.ndarray]:

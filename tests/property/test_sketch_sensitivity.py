@@ -13,8 +13,8 @@ from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.question import Extent
 from dpspca.common.sketch_queries import MAX_COLUMNS, Projection, Sketch
+from dpspca.provider.integer_rows import integer_rows
 from dpspca.provider.moments import DenseRows
-from dpspca.provider.preparation import integer_rows
 from dpspca.provider.sketches import add_sketch, project
 
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE

@@ -86,8 +86,19 @@ class Purse:
         pass
 
     @property
+    def unit(self) -> None:
+        return None
+
+    @property
     def least_bound(self) -> None:
         return None
+
+    @property
+    def answer_interval(self) -> None:
+        return None
+
+    promise = None
+    quotas = None
 
     def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
         return self.data_set, self.analyst

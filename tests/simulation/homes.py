@@ -17,6 +17,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.provider.books import Books
 from dpspca.provider.entries import Entry
 from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.moments import Integers
 from dpspca.provider.sqlite_ledger import SqliteLedger, verify
 from dpspca.server.jobs import Job
 from dpspca.server.journal import Journal
@@ -66,10 +67,15 @@ class JournalHome(Protocol):
 
 
 class LedgerInMemory(MemoryLedger):
-    """A ledger that nothing happens to."""
+    """A ledger that nothing happens to. It has ``answers`` of jobs that are over too, which a ledger drops."""
 
     def __init__(self) -> None:
         super().__init__(lambda: 0.0)
+        self.answers: dict[tuple[str, int], Integers] = {}
+
+    def store(self, job: str, position: int, answer: Integers) -> None:
+        super().store(job, position, answer)
+        self.answers[job, position] = answer
 
     def used(self, life: Life, clock: Callable[[], float]) -> AbstractContextManager[MemoryLedger]:
         return nullcontext(self)

@@ -103,7 +103,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("part", range(12))
 def test_the_invariants_hold_in_a_thousand_universes(inhabitants: Inhabitants, part: int) -> None:

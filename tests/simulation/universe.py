@@ -10,12 +10,11 @@ outlasts processes, which is several times as fast. The same seed gives the same
 import asyncio
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -32,7 +31,7 @@ from partitions import partitions
 from weather import Weather
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import Draw, KeyStream, keyed
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import PartyName
 from dpspca.common.transport.signing import SignedJob
@@ -257,15 +256,27 @@ class Universe:
 
     async def _provide(self, name: str, rows: dict[str, Any], life: Life) -> None:
         me, clock, purse = self.town.sites[name], partial(self.clock, name), self.purses[name]
-        words = partial(self._words, name, count())
         with self.ledgers[name].used(life, lambda: clock().timestamp()) as lasting:
             ledger: Any = Mortal(lasting, LEDGER_STEPS, life, lambda: self.heads[name].add(lasting.head()))
-            settings = Settings("", lambda: me, lambda: self.town.revoked, clock, rows, lambda: purse, ledger, words)
+            settings = Settings(
+                "",
+                lambda: me,
+                lambda: self.town.revoked,
+                clock,
+                rows,
+                lambda: purse,
+                ledger,
+                self._entropy,
+                toss=self.chance.random,
+            )
             await life.of(Site(settings, self).run())
 
-    def _words(self, name: str, draws: Iterator[int]) -> KeyStream:
-        """Give noise that no two answers share: a process that comes back draws afresh, as a real one does."""
-        return KeyStream.repeatable(self.chance.getrandbits(64), f"{name} {next(draws)}")
+    def _entropy(self, draw: Draw) -> KeyStream:
+        """Read fresh randomness for each draw, as a real process does; the universe's seed repeats it.
+
+        A job has another name in each process, which must not show in what happens.
+        """
+        return keyed(self.chance.randbytes(32), replace(draw, job="a job"))
 
     async def _coordinate(self, life: Life) -> None:
         roster, door = Roster(), Door(self)

@@ -26,6 +26,13 @@ daemons.Coordinator = partial(daemons.Coordinator, heartbeat_seconds=int(sys.arg
 main.main()
 """
 """The program, whose coordinator speaks at least every so many seconds."""
+KEEPING = """
+from dpspca.cli import main
+from dpspca.provider.ledger_database import Database
+Database.drop = lambda *_: None
+main.main()
+"""
+"""The program, whose provider keeps the answers of jobs that are over: then models can be made of them once more."""
 
 Rows = Mapping[str, Mapping[str, NDArray[np.float64]]]
 """Of each provider, by name, and of each of its data sets."""
@@ -127,10 +134,13 @@ async def daemons(
     rows: Rows,
     heartbeat_seconds: int | None = None,
     within: Callable[[str], Sequence[str]] = lambda _: (),
+    *,
+    keeping: bool = False,
 ) -> AsyncIterator[Daemons]:
     """Settle a federation in a folder, run it, and end what is left of it.
 
-    ``within`` gives the command that runs another one where the party of a name is.
+    ``within`` gives the command that runs another one where the party of a name is. ``keeping`` providers drop no
+    answer.
     """
     town = Town.found(folder)
     ada = town.identity(Role.ANALYST, "ada")
@@ -138,7 +148,8 @@ async def daemons(
     pulse = (sys.executable, "-c", PULSE, str(heartbeat_seconds)) if heartbeat_seconds else DPSPCA
     words = ("coordinator", "start", "--config", str(folder / "hub.toml"))
     hub = Process("hub", (*within("hub"), *pulse, *words), folder / "hub.log", "listening on")
-    providers = {name: _provider(folder, name, within(name)) for name in rows}
+    program = (sys.executable, "-c", KEEPING) if keeping else DPSPCA
+    providers = {name: _provider(folder, name, (*within(name), *program)) for name in rows}
     running = Daemons(town, hub, providers, ada, address)
     try:
         for each in running.everybody:
@@ -153,8 +164,8 @@ async def daemons(
             await each.away_with_it()
 
 
-def _provider(folder: Path, name: str, within: Sequence[str]) -> Process:
-    command = (*within, *DPSPCA, "provider", "start", "--config", str(folder / f"{name}.toml"))
+def _provider(folder: Path, name: str, program: Sequence[str]) -> Process:
+    command = (*program, "provider", "start", "--config", str(folder / f"{name}.toml"))
     return Process(name, command, folder / f"{name}.log", f"provider/{name} offers")
 
 

@@ -4,7 +4,7 @@ The first of each goes through every test of the contract: it takes sparse rows,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -207,3 +207,18 @@ EXAMPLES: dict[str, Examples] = {
         {"rounds": 2},
     ),
 }
+
+
+def of_persons(name: str, jobs: Mapping[str, JobSpec]) -> dict[str, JobSpec]:
+    """Give an algorithm's first job over rows for persons: three rows of each where it adds noise to sums."""
+    first = next((job for job in jobs.values() if job.unit.is_row and job.schema.names is None), None)
+    if first is None or name == "streaming-power":  # a person could be in several blocks
+        return {}
+    own = 1 if name in {"range-projection", "output-perturbation", "ppca"} else 3
+    exchanged = replace(first, unit=PrivacyUnit.PERSON_REPLACE_ONE, rows_per_person=own)
+    if name == "range-projection":  # the number of rows has to be public
+        return {"persons exchanged": exchanged}
+    return {"persons exchanged": exchanged, "persons": replace(exchanged, unit=PrivacyUnit.PERSON_ADD_REMOVE)}
+
+
+EXAMPLES = {name: replace(each, jobs={**each.jobs, **of_persons(name, each.jobs)}) for name, each in EXAMPLES.items()}

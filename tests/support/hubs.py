@@ -2,14 +2,15 @@
 
 import asyncio
 import json
+import math
 import random
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from town import NOISE_SEED, SHARDS, Running, Town, seeded, spec
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
 from dpspca.client.simulation import simulate
 from dpspca.common.model import Model
-from dpspca.common.privacy.keystream import WordSource
+from dpspca.common.privacy.keystream import Draw, Entropy, WordSource
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport.identity import Identity
 from dpspca.common.transport.names import Role
@@ -166,36 +167,76 @@ class Counted:
 
     tally = Tally()
 
-    def __init__(self, words: WordSource, tally: Tally) -> None:
-        self._words = words
+    def __init__(self, entropy: Entropy, tally: Tally, stream: WordSource | None = None) -> None:
+        self._entropy = entropy
         self._tally = tally
+        self._stream = stream
+
+    def __call__(self, draw: Draw) -> "Counted":
+        return Counted(self._entropy, self._tally, self._entropy(draw))
 
     def words(self, count: int) -> NDArray[np.uint32]:
+        assert self._stream
         self._tally.drawn += count
-        return self._words.words(count)
+        return self._stream.words(count)
 
 
-@dataclass(frozen=True)
 class Barrier:
-    """Holds answers back, from one to the question of that number on, until it is lifted."""
+    """Holds answers back, from one to the question of that number on, until it is moved or lifted.
 
-    number: int
-    lifted: threading.Event = field(default_factory=threading.Event)
+    So a job cannot be over before a test has done what it is about. Without a number it holds nothing.
+    """
+
+    def __init__(self, number: int | None = None) -> None:
+        self._number = math.inf if number is None else number
+        self._within = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def passing(self, number: int) -> Iterator[None]:
+        """Wait until an answer may pass; it has passed when this is left."""
+        with self._changed:
+            self._within += 1
+            assert self._changed.wait_for(lambda: number < self._number, 10 * PATIENCE)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._within -= 1
+
+    def open(self, number: float = math.inf) -> None:
+        """Let answers to questions before that one pass."""
+        with self._changed:
+            self._number = number
+            self._changed.notify_all()
+
+    async def lift(self) -> None:
+        """Let all pass, and wait until those that were held have."""
+        await self.move(math.inf)
+
+    async def move(self, number: float) -> None:
+        """Hold answers back from another question on, of which nobody was asked yet."""
+        self.open(number)
+        async with asyncio.timeout(PATIENCE):
+            while self._within:  # noqa: ASYNC110  # the threads tell nobody
+                await asyncio.sleep(0.02)
 
 
 class Slow(MemoryLedger):
-    """A ledger that takes its time over every answer, so that a job can be met half-way."""
+    """A ledger that takes its time over every answer, so that a job can be met half-way; or waits at a barrier.
+
+    Time alone does not hold a job: where it has to be half-way, there is a barrier.
+    """
 
     def __init__(self, seconds: float, barrier: Barrier | None = None) -> None:
         super().__init__()
         self._seconds = seconds
-        self._barrier = barrier
+        self._barrier = barrier or Barrier()
 
     def store(self, job: str, position: int, answer: Integers) -> None:
         time.sleep(self._seconds)
-        if self._barrier and position + 1 >= self._barrier.number:
-            assert self._barrier.lifted.wait(PATIENCE)
-        super().store(job, position, answer)
+        with self._barrier.passing(position + 1):
+            super().store(job, position, answer)
 
 
 @asynccontextmanager
@@ -213,6 +254,8 @@ async def around(
                 await running.start(name, ledger=Slow(seconds, barrier))
             yield running
         finally:
+            if barrier:
+                barrier.open()
             await running.stop()
 
 

@@ -8,7 +8,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from ledgers import LIMITS, PRICE, opening, respond
+from ledgers import LIMITS, PRICE, SLACK, opening, reserve, respond
 
 from dpspca.common.errors import BudgetExceededError
 from dpspca.provider.ledger import LedgerError
@@ -39,7 +39,8 @@ def hold(ledger: SqliteLedger, name: str) -> None:
 def spend(ledger: SqliteLedger, name: str) -> None:
     """Take a tenth of the budget."""
     job = f"{name} {time.monotonic_ns()}"
-    ledger.open(opening(job, units=PRICE, slack_units=0), LIMITS)
+    ledger.open(opening(job, units=PRICE, slack_units=SLACK), LIMITS)
+    assert reserve(ledger, job, 0)
     say("admitted", job)
 
 

@@ -3,6 +3,7 @@
 Every job here plans three questions, each for a tenth of the budget.
 """
 
+import json
 import shutil
 import sqlite3
 import tempfile
@@ -16,8 +17,11 @@ import numpy as np
 
 from dpspca.common.plan import Price
 from dpspca.common.privacy.accountant import Filter
+from dpspca.provider.entries import GENESIS, Head, link
 from dpspca.provider.gate import Standing
 from dpspca.provider.ledger import Ledger, Limits, Opening
+from dpspca.provider.ledger_database import MIGRATIONS, migrate
+from dpspca.provider.ledger_files import HeadFile
 from dpspca.provider.moments import Integers
 from dpspca.provider.sqlite_ledger import SqliteLedger
 
@@ -114,6 +118,21 @@ class Place:
         for path, content in files.items():
             path.touch(0o600)
             path.write_bytes(content)
+
+    def rewrite(self, lines: list[str], version: int) -> None:
+        """Put other entries into the ledger, as a version of the software wrote them, and forget the second path."""
+        self.path.unlink()
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            migrate(connection, MIGRATIONS[:version])
+            previous = GENESIS
+            for number, line in enumerate(lines, start=1):
+                previous = link(previous, line)
+                connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, line, previous))
+        self.path.chmod(0o600)
+        self.head.unlink()
+        head = HeadFile(self.head)
+        head.write(Head(json.loads(lines[0])["ledger"], len(lines), previous))
+        head.end()
 
     def tables(self) -> list[str]:
         """The names of the tables."""

@@ -12,6 +12,8 @@ from typing import Any
 
 PATIENCE = 60
 """Seconds after which what is bound to come is given up. What has a time of its own names that instead."""
+PROGRAM = 10 * PATIENCE
+"""The same for a program that starts others: on a busy machine each of them needs its time to load."""
 SLICE = 0.05
 """Seconds that an event loop waits at a time; when it wakes later, the machine stood still."""
 MOST = 2 * SLICE

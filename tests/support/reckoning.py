@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from daemons import Daemons
 
 from dpspca.client.jobs import JobStatus
@@ -19,10 +21,12 @@ from dpspca.common.question import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.provider.accounts import Job
 from dpspca.provider.books import Books
-from dpspca.provider.entries import Head, LedgerError
+from dpspca.provider.entries import Head
+from dpspca.provider.ledger import ANSWER
+from dpspca.provider.ledger_database import Database
 from dpspca.provider.moments import Integers
 from dpspca.provider.policy_file import read_policy
-from dpspca.provider.sqlite_ledger import SqliteLedger, export, read_books, verify
+from dpspca.provider.sqlite_ledger import export, read_books, verify
 from dpspca.server.rounds import combine
 
 
@@ -77,7 +81,7 @@ def problems(record: Record) -> Iterator[str]:
     for site in record.daemons.providers:
         yield from (f"{site}: {found}" for found in _ledger_problems(record, site))
     with ExitStack() as open_ledgers:
-        ledgers = {site: open_ledgers.enter_context(_opened(record, site)) for site in record.daemons.providers}
+        ledgers = {site: open_ledgers.enter_context(_kept(record, site)) for site in record.daemons.providers}
         for each in record.told:
             yield from (f"Job {each.name} ({each.status.state}): {found}" for found in _job_problems(each, ledgers))
 
@@ -89,14 +93,33 @@ def _ledger_problems(record: Record, site: str) -> Iterator[str]:
     yield from _history_problems(path, [each.head for each in record.deaths if each.site == site])
 
 
-def _opened(record: Record, site: str) -> SqliteLedger:
-    return SqliteLedger(record.daemons.ledger(site), record.daemons.head(site))
+@dataclass(frozen=True)
+class Kept:
+    """A ledger whose answers were never dropped (``daemons.KEEPING``)."""
+
+    books: Books
+    database: Database
+
+    def stored(self, job: str, position: int) -> Integers | None:
+        """Give an answer, if it is the one that was stored."""
+        question = self.books.question(job, position)
+        content = b"".join(self.database.pieces(job, position))
+        if question is None or question.answer is None or sha256(content).hexdigest() != question.answer.sha256:
+            return None
+        return np.frombuffer(content, ANSWER).reshape(question.answer.shape)
+
+
+@contextmanager
+def _kept(record: Record, site: str) -> Iterator[Kept]:
+    path = record.daemons.ledger(site)
+    with Database.readable(path) as database:
+        yield Kept(read_books(path), database)
 
 
 # --- Jobs -------------------------------------------------------------------------------------------------------------
 
 
-def _job_problems(told: Told, ledgers: Mapping[str, SqliteLedger]) -> Iterator[str]:
+def _job_problems(told: Told, ledgers: Mapping[str, Kept]) -> Iterator[str]:
     """I3, I4: an end and a reason; all that is said to be answered is stored, and the model was made of it."""
     status = told.status
     if status.state not in {"done", "failed", "cancelled"} or (status.state != "done" and not status.reason):
@@ -105,7 +128,7 @@ def _job_problems(told: Told, ledgers: Mapping[str, SqliteLedger]) -> Iterator[s
         f"{each.name} is said to have answered {each.answered} questions, and has no answer to {at + 1}"
         for each in status.participants
         for at in range(each.answered)
-        if _stored(ledgers[each.name], told.name, at) is None
+        if ledgers[each.name].stored(told.name, at) is None
     ]
     yield from lost
     if told.model and not lost:
@@ -116,24 +139,17 @@ def _job_problems(told: Told, ledgers: Mapping[str, SqliteLedger]) -> Iterator[s
             yield "the model is not the one that the stored answers give"
 
 
-def _made_again(told: Told, ledgers: Mapping[str, SqliteLedger]) -> Model:
+def _made_again(told: Told, ledgers: Mapping[str, Kept]) -> Model:
     """Make a model from the stored answers of those who are said to have given them."""
     steps = iter(enumerate(catalogue.plan(told.spec)))
 
     def ask(_: RowQuery) -> Aggregate:
         position, step = next(steps)
         asked = [each.name for each in told.status.participants if each.answered > position]
-        stored = [_stored(ledgers[name], told.name, position) for name in asked]
+        stored = [ledgers[name].stored(told.name, position) for name in asked]
         return combine(told.spec, step, [answer for answer in stored if answer is not None])
 
     return drive(catalogue.find(told.spec.algorithm).run(told.spec), ask)
-
-
-def _stored(ledger: SqliteLedger, job: str, position: int) -> Integers | None:
-    try:
-        return ledger.stored(job, position)
-    except LedgerError:  # a damage that is told of elsewhere
-        return None
 
 
 def _content(model: Model) -> list[bytes | None]:

@@ -16,7 +16,7 @@ from dpspca.common.privacy.accountant import Filter, cost_units, slack_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.ledger import Ledger, Limits, Opening
 from dpspca.provider.preparation import check_rows
 from dpspca.provider.respond import Responder
@@ -116,7 +116,7 @@ class Site:
         """Admit a job and answer so many of its questions."""
         spec = spec or job()
         ledger.open(opening(name, spec, **changes), Limits(LIFETIME))
-        asked = Responder(spec, Shard(check_rows(ROWS), spec.norm_bound), ledger, SystemEntropy(), job=name)
+        asked = Responder(spec, Shard(check_rows(ROWS), spec.norm_bound), ledger, system_entropy, job=name)
         for position in range(answers):
             asked.respond(position, QUESTION)
 

@@ -212,7 +212,7 @@ async def persistently(work: Callable[[], Awaitable[Found]]) -> Found:
 
 async def torture(folder: Path, seed: int, strikes: int) -> Record:
     """Strike real daemons so many times while jobs run, and have everything end."""
-    async with daemons(folder, f"127.0.0.1:{free_port()}", _policy(), _rows()) as settled:
+    async with daemons(folder, f"127.0.0.1:{free_port()}", _policy(), _rows(), keeping=True) as settled:
         tormentor = Tormentor(settled)
         async with AsyncFederation(settled.address, settled.ada) as federation:
             told = await _all_told(tormentor, settled, federation, seed, strikes)

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from dpspca.client.federation import AsyncFederation
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.calibrate import MAX_EPSILON
-from dpspca.common.privacy.keystream import KeyStream, WordSource
+from dpspca.common.privacy.keystream import Draw, Entropy, WordSource, repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import identity as identities
@@ -64,8 +65,19 @@ class AnythingGoes:
         pass
 
     @property
+    def unit(self) -> None:
+        return None
+
+    @property
     def least_bound(self) -> None:
         return None
+
+    @property
+    def answer_interval(self) -> None:
+        return None
+
+    promise = None
+    quotas = None
 
     def limits(self, _: PartyName) -> tuple[Filter, None]:
         return Filter.for_budget(30.0, 0.9, aside=0.4), None
@@ -131,7 +143,7 @@ class Running:
     revoked: list[RevocationList]
     """The last one is in force at every party."""
     shards: Mapping[str, Any]
-    words: Callable[[int], WordSource]
+    words: Callable[[int], Entropy]
     known: dict[str, Identity] = field(default_factory=dict)
     daemons: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
 
@@ -143,7 +155,7 @@ class Running:
         usual = {
             "data_sets": {"cohort": check_rows(self.shards[name])},
             "policy": AnythingGoes,
-            "words": lambda: self.words(number),
+            "entropy": self.words(number),
         }
         settings: dict[str, Any] = usual | others
         daemon = Daemon(Settings(self.coordinator.address, lambda: home, lambda: self.revoked[-1], now, **settings))
@@ -158,9 +170,13 @@ class Running:
         await self.coordinator.stop(grace=0)
 
 
-def words_for(what: JobSpec) -> Callable[[int], WordSource]:
-    """Make the noise that ``simulate(..., noise_seed=NOISE_SEED)`` gives each provider of a job."""
-    return lambda number: KeyStream.repeatable(NOISE_SEED, f"{what.digest()} {number}")
+def words_for(what: JobSpec, seed: int = NOISE_SEED) -> Callable[[int], Entropy]:
+    """Make the noise that ``simulate(..., noise_seed=seed)`` gives each provider, whatever the job is called here."""
+
+    def words(number: int, draw: Draw) -> WordSource:
+        return repeatable_entropy(seed)(replace(draw, job=what.digest(), slot=number))
+
+    return lambda number: partial(words, number)
 
 
 seeded = words_for(spec())
@@ -172,7 +188,7 @@ async def federation(
     town: Town,
     names: Sequence[str] | None = None,
     shards: Mapping[str, Any] = SHARDS,
-    words: Callable[[int], WordSource] = seeded,
+    words: Callable[[int], Entropy] = seeded,
     **limits: Any,
 ) -> AsyncIterator[Running]:
     """Run a coordinator within ``limits``, the providers ``names`` (left out: all) and an analyst, and stop them."""

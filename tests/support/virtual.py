@@ -49,9 +49,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, executor: object, func: Callable[..., Result], *args: Any
     ) -> "asyncio.Future[Result]":
         future: asyncio.Future[Result] = self.create_future()
-        begin = max(self.time(), self._free_at.get(executor, 0.0)) if executor else self.time()
+        in_order = getattr(executor, "_max_workers", None) == 1  # one thread does one thing after the other
+        begin = max(self.time(), self._free_at.get(executor, 0.0)) if in_order else self.time()
         end = begin + self._chance.uniform(0, THINKING)
-        if executor:  # an executor of somebody's own has one thread: it works in order
+        if in_order:
             self._free_at[executor] = end
 
         def work() -> None:

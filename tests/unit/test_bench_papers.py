@@ -24,6 +24,9 @@ sys.stdout.buffer.write(page.filled(text, json.loads(Path(sys.argv[2]).read_text
 """
 
 SAME_BITS = """
+import warnings
+from dpspca.common.errors import DpspcaWarning
+warnings.simplefilter("ignore", DpspcaWarning)
 from models import Spiked, sample
 from measure import run_prepared
 import methods, numpy

@@ -1,5 +1,6 @@
 """The house is as it says: what should be pure is listed as pure, and every ignore of a linter explains itself."""
 
+import ast
 import json
 import re
 import subprocess
@@ -8,6 +9,8 @@ import tomllib
 import zipfile
 from hashlib import sha256
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -28,6 +31,61 @@ def test_t21_no_release_path_uses_a_generator_that_is_not_cryptographic() -> Non
         text = path.read_text(encoding="utf-8")
         assert "np.random" not in text, path
         assert "import random" not in text, path
+
+
+LIBRARY = ("common", "provider", "server", "client", "cli")
+MAKERS = {
+    "os.urandom(": {"provider/entropy.py"},
+    "keyed(": {"common/privacy/keystream.py", "provider/entropy.py"},
+    "KeyStream(": {"common/privacy/keystream.py", "common/privacy/directions.py"},
+    "KeyStream.repeatable(": {"common/privacy/keystream.py"},
+    "repeatable_entropy(": {"common/privacy/keystream.py", "client/simulation.py"},
+    "Draw(": {"provider/respond.py", "client/audit.py"},
+}
+"""Who may make random words, or ask for them by a draw's name."""
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_words_for_a_release_are_made_in_one_place(maker: str) -> None:
+    """A release has no other words than those of ``entropy(draw)``, for a draw with its full name."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in LIBRARY
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"(?<![A-Za-z_])" + re.escape(maker), path.read_text(encoding="utf-8"))
+    }
+    assert found == MAKERS[maker]
+
+
+def test_nothing_keeps_random_words_beyond_the_call_that_uses_them() -> None:
+    """What an object keeps, a copy of the process has as well: a word source is an argument, and never a field."""
+    for path in (path for folder in LIBRARY for path in (ROOT / folder).rglob("*.py")):
+        for part in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(part, ast.ClassDef):
+                fields = [each for each in part.body if isinstance(each, ast.AnnAssign)]
+                assert not any(_is_source(each.annotation) for each in fields), (path, part.name)
+            elif isinstance(part, ast.FunctionDef):
+                sources = {each.arg for each in _arguments(part) if each.annotation and _is_source(each.annotation)}
+                assert not (sources and part.name == "__init__"), (path, part.lineno)
+                assert not sources & _names_in_fields(part), (path, part.lineno)
+
+
+def _arguments(function: ast.FunctionDef) -> list[ast.arg]:
+    return [*function.args.args, *function.args.kwonlyargs]
+
+
+def _names_in_fields(function: ast.FunctionDef) -> set[str]:
+    """Name what a function puts into a field; of what it asks something (``words.words(8)``), only that is kept."""
+    assigned = [each for each in ast.walk(function) if isinstance(each, ast.Assign)]
+    kept = [each.value for each in assigned if any(isinstance(target, ast.Attribute) for target in each.targets)]
+    names = [each for value in kept for each in ast.walk(value) if isinstance(each, ast.Name)]
+    asked = [each.value for value in kept for each in ast.walk(value) if isinstance(each, ast.Attribute)]
+    return {each.id for each in names if each not in asked}
+
+
+def _is_source(annotation: ast.expr) -> bool:
+    """Tell whether an annotation, in quotes or not, is about random words themselves, and not about who makes them."""
+    return bool({"WordSource", "KeyStream"} & set(re.findall(r"\w+", ast.unparse(annotation))))
 
 
 def test_t36_nothing_is_stored_or_sent_as_a_pickle() -> None:

@@ -135,7 +135,7 @@ def test_a_job_fits_exactly_as_often_as_the_ledger_admits_it(here: Callable[...,
         with site.running() as ledger:
             before = here(*asking, "--analyst", "ada")
             assert (before.code, before.facts["job"]["fits"]) == (0, True)
-            ledger.open(opening(f"job {number}", job()), limits)
+            site.answer(ledger, f"job {number}", 1)
     refused = here(*asking, "--analyst", "ada")
     assert refused.code == 1
     with site.running() as ledger, pytest.raises(Exception, match="The budget of dpspca://town/analyst/ada"):
@@ -172,13 +172,13 @@ def test_a_job_that_the_policy_refuses_is_refused_with_its_rule(here: Callable[.
 def test_jobs_past_their_expiry_are_told_and_stand_in_nobodys_way(here: Callable[..., Ended], site: Site) -> None:
     past = int(time.time()) - 10
     with site.running(past - 10) as ledger:
-        for number in range(15):
-            ledger.open(opening(f"job {number}", job(), expires_at=past, analyst=GRACE), Limits(LIFETIME))
+        for number in range(9):
+            site.answer(ledger, f"job {number}", 1, expires_at=past, analyst=GRACE)
     asking = ("--job", "job.json", "--data-set", "cohort", "--analyst", "grace")
     facts = told(here, *asking)
-    assert (facts["past_expiry"], facts["further_jobs"]) == (15, 0)
-    assert facts["reserved"]["units"] == 15 * PRICE
-    assert "15 of them are past their expiry" in here("budget", "--config", "provider.toml", *asking).out
+    assert (facts["past_expiry"], facts["further_jobs"]) == (9, 6)
+    assert facts["reserved"]["units"] + facts["spent"]["units"] == 9 * PRICE
+    assert "9 of them are past their expiry" in here("budget", "--config", "provider.toml", *asking).out
 
 
 def test_a_lifetime_below_what_is_spent_leaves_nothing(here: Callable[..., Ended], site: Site) -> None:

@@ -190,7 +190,7 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
         {"n_components": 3, "sparsity": 2},
         ROWS,
         InvalidParameterError,
-        "cannot be below the number of components. is 2",
+        "to that of columns. is 2; it must lie between 3 and 6",
     ),
     ("epsilon = 0", {"epsilon": 0.0}, ROWS, InvalidParameterError, "epsilon"),
     ("epsilon < 0", {"epsilon": -1.0}, ROWS, InvalidParameterError, "epsilon"),
@@ -294,3 +294,21 @@ def test_the_package_offers_its_names_and_no_others() -> None:
     assert all(getattr(dpspca, name) is not None for name in dpspca.__all__)
     with pytest.raises(AttributeError, match="no attribute 'PCA'"):
         dpspca.PCA  # noqa: B018  # asking is the test
+
+
+# --- Persons ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_person_is_protected_with_all_their_rows() -> None:
+    whose = np.arange(len(ROWS)) // 3
+    fitted = estimator(adjacency="person-replace-one", rows_per_person=2).fit(ROWS, persons=whose)
+    assert fitted.privacy_.unit is PrivacyUnit.PERSON_REPLACE_ONE
+    assert fitted.privacy_.rows_per_person == 2
+    assert "used at most 2 rows" in fitted.privacy_.text
+
+
+def test_persons_and_the_adjacency_have_to_agree() -> None:
+    with pytest.raises(InvalidParameterError, match="persons="):
+        estimator(adjacency="person-add-remove").fit(ROWS)
+    with pytest.raises(InvalidParameterError, match="protects none"):
+        estimator(adjacency="add-remove").fit(ROWS, persons=np.arange(len(ROWS)))

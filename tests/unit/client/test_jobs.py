@@ -4,8 +4,10 @@ from datetime import UTC, datetime
 import pytest
 from town import spec
 
-from dpspca.client.jobs import JobStatus, Offer, spent
+from dpspca.client.errors import TooMuchError
+from dpspca.client.jobs import JobStatus, Offer, Offers, spent
 from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import Schema
 from dpspca.common.statement import PrivacyStatement
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -49,7 +51,44 @@ def test_what_was_spent_grows_with_the_questions_up_to_the_job_s_price() -> None
 
 
 def test_an_offer_without_names_has_a_width() -> None:
-    bare = Offer.of(pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=3)))
+    bare = Offers().read(pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=3)))
     assert bare == Offer("north", "cohort", Schema(3))
-    named = Offer.of(pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=2, columns=["a", "b"])))
+    named = Offers().read(
+        pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=2, columns=["a", "b"]))
+    )
     assert named.to_dict() == {"provider": "north", "data_set": "cohort", "dimension": 2, "columns": ("a", "b")}
+
+
+def test_columns_that_several_providers_offer_are_kept_once() -> None:
+    offers, columns = Offers(), [f"column {number}" for number in range(1000)]
+    read = [
+        offers.read(
+            pb.Offer(provider=f"site-{number}", data_set=pb.DataSet(name="cohort", dimension=1000, columns=columns))
+        )
+        for number in range(1000)  # a million names in all
+    ]
+    assert len({id(each.schema) for each in read}) == 1
+
+
+def test_columns_that_all_differ_are_refused_before_they_fill_the_memory() -> None:
+    offers = Offers()
+
+    def offer(number: int) -> pb.Offer:
+        columns = [f"{number} {column}" for column in range(10_000)]
+        return pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=10_000, columns=columns))
+
+    for number in range(30):  # each takes 850 kB
+        offers.read(offer(number))
+    with pytest.raises(TooMuchError, match="names of columns of more than 33554432 bytes"):
+        list(map(offers.read, map(offer, range(30, 60))))
+
+
+@pytest.mark.parametrize("name", ["", "North", "n" * 64, "n\n"])
+def test_an_offer_of_nobody_is_refused(name: str) -> None:
+    with pytest.raises(InvalidParameterError, match="the provider is"):
+        Offers().read(pb.Offer(provider=name, data_set=pb.DataSet(name="cohort", dimension=3)))
+
+
+def test_a_job_of_more_participants_than_can_be_asked_is_refused() -> None:
+    with pytest.raises(TooMuchError, match="1025 participants"):
+        JobStatus.of(pb.Job(job="a", participants=[pb.Participant(name="b")] * 1025))

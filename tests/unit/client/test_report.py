@@ -132,7 +132,7 @@ def test_what_noise_alone_may_give_is_marked_and_loses_its_percentage() -> None:
     model = of_variances(40.0, 4.42, 4.41, 0.0, std=1.0)
     components = report.to_dict(model)["components"]
     assert [component["within_noise"] for component in components] == [False, False, True, True]
-    paragraphs = report.summary(model).split("\n\n")[1:5]
+    paragraphs = report.summary(model).split("\n\n")[2:6]
     assert ["within the noise" in paragraph for paragraph in paragraphs] == [False, False, True, True]
     assert ["% of the total" in paragraph for paragraph in paragraphs] == [True, True, False, False]
     assert "may be nothing but noise" in report.summary(model)
@@ -312,10 +312,26 @@ def test_many_features_many_components_and_odd_names_are_drawn_without_a_warning
     assert max(picture(tmp_path / "wide.png").shape) < 2200
 
 
+def stating(**changes: Any) -> Model:
+    return replace(MODEL, statement=replace(MODEL.statement, **changes))
+
+
 def test_a_plot_of_a_repeatable_run_says_that_it_is_not_for_release() -> None:
-    assert "NOT FOR RELEASE" in report._footer(MODEL)
-    released = replace(MODEL, statement=replace(MODEL.statement, releasable=True))
+    assert report._footer(MODEL).startswith("NOT FOR RELEASE: the noise came from a fixed seed")
+    released = stating(fresh_noise=True)
     assert report._footer(released) == "(5, 1e-05)-differentially private, unit: row-add-remove"
+
+
+def test_an_unproven_model_says_first_that_it_is_not_for_release() -> None:
+    chain = stating(fresh_noise=True, proven=False, caveat="Only if it converged.")
+    for told in (report._footer(chain), report.summary(chain)):
+        assert told.startswith("NOT FOR RELEASE")
+        assert " ".join(told.split()).index("NOT FOR RELEASE") < " ".join(told.split()).index("-differentially private")
+    assert not report.to_dict(chain)["statement"]["releasable"]
+
+
+def test_a_plot_says_before_the_promise_that_it_has_a_caveat() -> None:
+    assert report._footer(stating(fresh_noise=True, caveat="The promise is one.")).startswith("With a caveat")
 
 
 def test_what_cannot_be_plotted_is_refused(tmp_path: Path) -> None:

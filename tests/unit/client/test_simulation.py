@@ -226,13 +226,18 @@ def test_frames_have_to_agree_on_their_columns() -> None:
     names = [f"f{number}" for number in range(DIMENSION)]
     frame = pd.DataFrame(ROWS, columns=names)
     backwards = frame[frame.columns[::-1]]
-    with pytest.raises(InvalidDataError, match="schema"):
+    with pytest.raises(InvalidParameterError, match="column 1 is 'f0' for the job, and 'f59' for shard 1"):
         simulate([backwards], spec(schema=Schema.of(names)))
-    with pytest.raises(InvalidDataError, match="different names"):
-        simulate([frame, backwards], spec())
-    model = simulate([frame, frame], spec(schema=Schema.of(names)))
-    with pytest.raises(InvalidDataError, match="not the model's"):
-        model.transform(backwards)
+    with pytest.raises(InvalidParameterError, match="column 1 is 'f0' for shard 1, and 'f59' for shard 3"):
+        simulate([frame, ROWS, backwards], spec())
+
+
+def test_a_model_has_the_names_of_the_frames_that_it_was_made_from() -> None:
+    names = [f"f{number}" for number in range(DIMENSION)]
+    frame = pd.DataFrame(ROWS, columns=names)
+    model = simulate([frame, ROWS], spec(schema=Schema(DIMENSION)), noise_seed=1)
+    assert model.feature_names == tuple(names)
+    assert np.array_equal(model.transform(frame[frame.columns[::-1]]), model.transform(ROWS))
 
 
 @pytest.mark.parametrize("change", [{"noise_seed": -1}, {"noise_seed": True}, {"noise_seed": "a"}, {"strategy": "x"}])
@@ -262,3 +267,57 @@ def test_the_catalogue_s_algorithms_plan_and_run_the_same_number_of_questions() 
         simulate([rows if what.unit.is_row else rows + rows.T], what, noise_seed=0, watch=seen.append)
         assert len(seen) == len(entry.plan(what))
         assert entry.summary
+
+
+# --- Persons ----------------------------------------------------------------------------------------------------------
+
+WHOSE = ["eve", "ada", "eve", "eve", "bob"]
+PERSONS = {"unit": PrivacyUnit.PERSON_ADD_REMOVE, "rows_per_person": 2}
+
+
+def test_of_each_person_no_more_rows_are_used_than_the_job_says() -> None:
+    """The fourth row is eve's third: whatever it holds, nothing follows from it."""
+    rows = np.random.default_rng(0).standard_normal((5, DIMENSION))
+    changed = rows.copy()
+    changed[3] = 9.0
+    models = [simulate([each], spec(**PERSONS), noise_seed=1, persons=[WHOSE]) for each in (rows, changed)]
+    assert models[0].to_bytes() == models[1].to_bytes()
+    other = simulate([changed], spec(**PERSONS | {"rows_per_person": 3}), noise_seed=1, persons=[WHOSE])
+    assert other.to_bytes() != models[0].to_bytes()
+
+
+def test_the_statement_speaks_of_persons() -> None:
+    rows = {name: np.random.default_rng(0).standard_normal((5, DIMENSION)) for name in ("north", "south")}
+    told = simulate(rows, spec(**PERSONS), persons=dict.fromkeys(rows, WHOSE)).statement
+    assert (told.unit, told.rows_per_person) == (PrivacyUnit.PERSON_ADD_REMOVE, 2)
+    for part in ("one person been left out with all their rows", "used at most 2 rows", "under several names"):
+        assert part in told.text
+    replaced = spec(**PERSONS | {"unit": PrivacyUnit.PERSON_REPLACE_ONE})
+    text = simulate(rows, replaced, persons=dict.fromkeys(rows, WHOSE)).statement.text
+    assert "all rows of one person been different" in text
+    assert "each provider's number of persons" in text
+
+
+@pytest.mark.parametrize(
+    ("unit", "persons", "why"),
+    [
+        ("row-add-remove", [WHOSE], "protects none"),
+        ("row-replace-one", [WHOSE], "protects none"),
+        ("person-add-remove", None, "none are given"),
+        ("person-add-remove", [], "persons for 0"),
+        ("person-add-remove", [None], "persons for 0"),
+        ("person-add-remove", [WHOSE, WHOSE], "persons for 2"),
+        ("person-add-remove", {"north": WHOSE}, "not named"),
+        ("person-add-remove", 7, "of type int"),
+        ("person-add-remove", [WHOSE[:4]], "4 persons for 5 rows"),
+        ("person-add-remove", [[*WHOSE[:4], None]], "kind|missing"),
+        ("person-add-remove", [[1.0, 2.0, 3.0, 4.0, float("nan")]], "missing"),
+        ("person-add-remove", [[*WHOSE[:4], 5]], "one kind"),
+        ("person-add-remove", [[[1], [2], [3], [4], [5]]], "one kind"),
+        ("person-add-remove", [np.ones((5, 1))], "one kind"),
+    ],
+)
+def test_persons_go_with_units_of_persons_and_are_one_for_each_row(unit: str, persons: Any, why: str) -> None:
+    rows = np.random.default_rng(0).standard_normal((5, DIMENSION))
+    with pytest.raises(DpspcaError, match=why):
+        simulate([rows], spec(unit=PrivacyUnit(unit)), persons=persons)

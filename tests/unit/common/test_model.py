@@ -4,6 +4,7 @@ import json
 from dataclasses import fields, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from hypothesis import given
@@ -25,7 +26,7 @@ SPEC = JobSpec(
     components=2,
     options={"sparsity": 4},
 )
-STATEMENT = PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=3, releasable=True, federated=True)
+STATEMENT = PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=3, fresh_noise=True, federated=True)
 BASIS, _ = thin_qr(np.random.default_rng(0).standard_normal((6, 2)))
 MODEL = Model(
     components=BASIS.T,
@@ -62,7 +63,7 @@ def damaged() -> list[bytes]:
     line, body = MODEL.to_bytes().split(b"\n", 1)
     header = json.loads(line)
     changes = [
-        {"format": "dpspca-model-2"},
+        {"format": "dpspca-model-3"},
         {"shapes": header["shapes"] | {"mean": [7]}},
         {"shapes": header["shapes"] | {"mean": [-6]}},
         {"shapes": header["shapes"] | {"stranger": [0]}},
@@ -158,7 +159,7 @@ def test_the_statement_says_who_is_protected_by_how_much_and_under_which_bounds(
 
 
 def test_the_statement_warns_of_a_repeatable_run_before_all_else() -> None:
-    assert replace(STATEMENT, releasable=False).text.startswith("NOT FOR RELEASE")
+    assert replace(STATEMENT, fresh_noise=False).text.startswith("NOT FOR RELEASE")
 
 
 def test_the_statement_says_who_had_to_be_trusted() -> None:
@@ -201,17 +202,38 @@ def test_unsaid_a_result_is_not_for_release() -> None:
     assert not PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=1).releasable
 
 
+NAMES = tuple("abcdef")
+TABLE = np.random.default_rng(3).standard_normal((5, 6))
+
+
+@given(st.permutations(range(6)))
+def test_columns_are_matched_to_features_by_name_in_any_order(order: list[int]) -> None:
+    frame = pd.DataFrame(TABLE[:, order], columns=[NAMES[place] for place in order])
+    assert np.array_equal(MODEL.transform(frame), MODEL.transform(TABLE))
+
+
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        ("bacdef", "column 1 is 'b', and feature 1 is 'a'"),
-        ("abcde", "column 6 is none, and feature 6 is 'f'"),
-        ("abcdefg", "column 7 is 'g', and feature 7 is none"),
+        ("abcde", "missing: 'f'"),
+        ("abcdefg", "no feature of the model: 'g'"),
+        ("abcdeg", "missing: 'f'; no feature of the model: 'g'"),
+        ("abcdeff", "there more than once: 'f'"),
+        ("gggggg", "missing: 'a', 'b', 'c', 'd', 'e' and 1 more; .* model: 'g'; there more than once: 'g'"),
     ],
 )
-def test_columns_that_are_not_the_features_are_refused_with_the_first_that_differs(names: str, said: str) -> None:
-    MODEL.check_columns(tuple("abcdef"))
-    MODEL.check_columns(None)
-    replace(MODEL, feature_names=None).check_columns(tuple(names))
+def test_columns_that_are_not_the_features_are_refused_by_name(names: str, said: str) -> None:
+    with pytest.raises(InvalidDataError, match=f"not the model's features.*{said}"):
+        MODEL.order_of(names)
     with pytest.raises(InvalidDataError, match=said):
-        MODEL.check_columns(tuple(names))
+        MODEL.transform(pd.DataFrame(np.zeros((2, len(names))), columns=list(names)))
+
+
+def test_columns_with_names_are_refused_where_the_model_has_none() -> None:
+    nameless = replace(MODEL, feature_names=None)
+    frame = pd.DataFrame(TABLE, columns=list("fedcba"))
+    with pytest.raises(InvalidDataError, match="the model's features have none"):
+        nameless.transform(frame)
+    by_position = nameless.transform(TABLE)
+    assert np.array_equal(nameless.transform(frame, by_position=True), by_position)
+    assert np.array_equal(MODEL.transform(frame, by_position=True), by_position)

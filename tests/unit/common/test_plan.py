@@ -305,10 +305,13 @@ def _exact_delta(epsilon: float, shift: float, mu: float) -> float:
 
 @pytest.mark.parametrize(("epsilon", "shift", "mu"), [(1.0, 0.5, 0.2), (2.0, 1.0, 0.3), (0.5, 0.1, 0.15)])
 def test_a_mixed_plan_is_held_against_the_loss_of_both_noises_together(epsilon: float, shift: float, mu: float) -> None:
-    """The two are composed by quadrature here. A delta 2 % above passes, one that is 2 % below does not."""
+    """The two are composed by quadrature here. A delta 2 % above passes, one that is 2 % below does not.
+
+    The shift is one by many integers, where integer noise has the curve of continuous noise.
+    """
     needed = _exact_delta(epsilon, shift, mu)
     intents = [
-        Intent("one", ColumnSums, Extent(6), 1.0, event=LaplaceEvent(shift, 1.0)),
+        Intent("one", ColumnSums, Extent(6), 1.0, event=LaplaceEvent(shift * 2**30, 2.0**30)),
         Intent("two", ColumnSums, Extent(6), 1.0, event=GaussianEvent(mu, 1.0)),
     ]
     assert price(spec(budget=Budget(epsilon, 1.02 * needed)), intents)

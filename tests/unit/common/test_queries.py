@@ -226,3 +226,7 @@ def test_a_count_is_in_ones_whatever_the_bound_on_the_rows() -> None:
 def test_a_block_that_there_is_not_is_refused(block: int, blocks: int) -> None:
     with pytest.raises(InvalidQueryError, match=f"no block {block} of {blocks}"):
         CovarianceProduct(IDENTITY, None, block, blocks)
+
+
+def test_as_many_rows_of_a_person_move_a_count_above_a_threshold_as_many_times() -> None:
+    assert [CountAbove.times(PrivacyUnit.PERSON_ADD_REMOVE, rows) for rows in (1, 3)] == [1, 3]

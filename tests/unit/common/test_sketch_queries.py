@@ -103,7 +103,7 @@ def test_a_question_does_not_change_with_the_array_that_it_was_made_of() -> None
 
 
 @pytest.mark.parametrize("query", QUESTIONS, ids=lambda query: query.kind)
-@pytest.mark.parametrize("unit", [unit for unit in PrivacyUnit if unit is not REPLACE])
+@pytest.mark.parametrize("unit", [unit for unit in PrivacyUnit if not unit.is_replace_one])
 def test_no_other_unit_has_a_price(query: SketchQuery, unit: PrivacyUnit) -> None:
     for ask in (type(query).sensitivity_of, type(query).lattice_sensitivity):
         with pytest.raises(InvalidParameterError, match="no price"):

@@ -1,11 +1,15 @@
 """What a statement says of the price is exact where it says so, a bound elsewhere, and right for all noise."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from examples import EXAMPLES
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms.ppca import Sampler
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Noise, Step, events, price
 from dpspca.common.privacy.accountant import compose
@@ -14,7 +18,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import ColumnSums, Count
 from dpspca.common.question import Extent
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement, rounded_up
+from dpspca.common.statement import NOT_FOR_RELEASE, PrivacyStatement, rounded_up
 
 SPEC = JobSpec(
     schema=Schema(4), unit=PrivacyUnit.ROW_ADD_REMOVE, budget=Budget(1.0, 1e-6), norm_bound=1.0, components=2
@@ -89,11 +93,67 @@ def test_several_rows_of_a_person_are_spoken_of_where_the_noise_was_sized_for_th
     assert "noise was sized for 3 rows" in told
 
 
-def test_a_price_that_rests_on_more_is_stated_with_what_it_rests_on() -> None:
-    def text(sampler: str) -> str:
-        spec = replace(SPEC, algorithm="ppca", options={"sampler": sampler}, components=1)
-        return PrivacyStatement.of(spec, catalogue.plan(spec), parties=1, releasable=True).text
+def stated(sampler: str, *, fresh_noise: bool = True, **changes: Any) -> PrivacyStatement:
+    spec = replace(SPEC, **({"algorithm": "ppca", "options": {"sampler": sampler}, "components": 1} | changes))
+    return PrivacyStatement.of(spec, catalogue.plan(spec), parties=1, fresh_noise=fresh_noise)
 
-    assert "only if the chain had converged" in text("gibbs")
-    assert "NOT FOR RELEASE" not in text("exact")
-    assert "one about real numbers" in text("exact")
+
+def test_a_price_that_rests_on_more_is_stated_with_what_it_rests_on() -> None:
+    chain, exact = stated("gibbs"), stated("exact")
+    assert "only if the chain had converged" in chain.text
+    assert NOT_FOR_RELEASE not in exact.text
+    assert "one about real numbers" in exact.text
+
+
+@pytest.mark.parametrize("unit", ["row-replace-one", "row-add-remove"])
+@pytest.mark.parametrize("accounting", list(Accounting))
+def test_an_unproven_result_is_never_releasable(unit: str, accounting: Accounting) -> None:
+    chain = stated("gibbs", unit=unit, accounting=accounting)
+    assert (chain.releasable, chain.proven) == (False, False)
+    assert stated("exact", unit=unit, accounting=accounting).releasable
+    plain = chain.to_dict()
+    assert not plain["releasable"]
+    for told in (chain.text, chain.headline, plain["text"], plain["headline"]):
+        assert told.startswith(NOT_FOR_RELEASE)
+    assert NOT_FOR_RELEASE in repr(chain)
+
+
+@pytest.mark.parametrize("sampler", list(Sampler))
+@pytest.mark.parametrize("fresh_noise", [True, False])
+def test_every_condition_stands_before_the_promise(sampler: str, *, fresh_noise: bool) -> None:
+    told = stated(sampler, fresh_noise=fresh_noise)
+    before, _, after = told.text.partition("differentially private")
+    assert told.caveat
+    assert told.caveat in before
+    assert told.caveat not in after
+    assert ("only if the chain" in before) == (sampler == "gibbs")
+    assert ("fixed seed" in before) == (not fresh_noise)
+    assert ("Only under these conditions" in before) == (not told.releasable)
+
+
+def test_every_plan_whose_price_is_proven_is_releasable_and_no_other() -> None:
+    """Whatever algorithm, unit, accounting and option: a released result rests on proven steps alone."""
+    for name, examples in EXAMPLES.items():
+        for spec in examples.jobs.values():
+            steps = catalogue.plan(spec)
+            told = PrivacyStatement.of(spec, steps, parties=1, fresh_noise=True)
+            assert told.releasable == all(step.question.is_proven for step in steps), name
+            assert told.text.startswith(told.caveat or "This result is") or not told.releasable
+
+
+def test_a_model_that_is_not_for_release_says_so_wherever_it_is_shown() -> None:
+    chain = Model(np.eye(4)[:2], stated("gibbs"))
+    assert repr(chain).startswith(f"<{NOT_FOR_RELEASE}")
+    assert repr(Model(np.eye(4)[:2], stated("exact"))).startswith("<Model: ")
+
+
+@pytest.mark.parametrize(("sampler", "begins"), [("gibbs", "NOT FOR RELEASE. The subspace"), ("exact", "The promise")])
+def test_a_stored_model_of_version_0_1_0_is_read(sampler: str, begins: str) -> None:
+    model = Model(np.eye(4)[:2], stated(sampler))
+    line, body = model.to_bytes().split(b"\n", 1)
+    header = json.loads(line)
+    statement = {name: value for name, value in header["statement"].items() if name not in {"fresh_noise", "proven"}}
+    statement |= {"releasable": True, "caveat": f"{begins} was drawn by other words."}
+    stored = json.dumps(header | {"format": "dpspca-model-1", "statement": statement}).encode() + b"\n" + body
+    read = Model.from_bytes(stored).statement
+    assert (read.fresh_noise, read.proven) == (True, sampler == "exact")

@@ -19,6 +19,7 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraErro
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries import CompressedCovariance, Count, CountAbove, CovarianceProduct
 from dpspca.common.question import RowQuery
+from dpspca.provider import schedule
 from dpspca.provider.arrivals import LOOKS_A_JUDGEMENT, Arrivals, WaitingRoom
 from dpspca.provider.preparation import CheckedRows, check_rows
 from dpspca.provider.shard import Shard
@@ -179,7 +180,7 @@ def sparse_beside_dense(folder: Path) -> None:
 
 
 def text(folder: Path) -> None:
-    (folder / "5.csv").write_text("a,b,c,d,e\nnan,2,3,4,five\n")
+    (folder / "5.csv").write_text("1,2,3,4,5\nnan,2,3,4,five\n")
 
 
 def a_symbolic_link(folder: Path) -> None:
@@ -217,7 +218,7 @@ FAULTS: dict[Callable[[Path], None], str] = {
     other_columns: "5.npy has 4 columns, 0.npy has 5",
     named_columns: "columns of",
     sparse_beside_dense: "one is sparse",
-    text: "5.csv: Line 2, column 5 ('e') holds text",
+    text: "5.csv: The first line holds numbers, not the names of the columns",
     a_symbolic_link: "5.npy is 3.npy under another name",
     a_hard_link: "5.npy is 3.npy under another name",
     links_to_another: "6.npy is 5.npy under another name",
@@ -512,18 +513,21 @@ def test_who_asks_about_rows_that_are_counted_waits_for_nobody_s_reading(tmp_pat
     asyncio.run(scenario())
 
 
-def test_whoever_goes_while_a_file_is_read_leaves_no_thread_behind(tmp_path: Path) -> None:
+def test_whoever_goes_while_a_file_is_read_leaves_no_thread_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Twelve come and go while one file takes its time: it is read once, in one thread, and others have theirs."""
 
+    monkeypatch.setattr(schedule, "_THREADS", ThreadPoolExecutor(3))
+
     async def scenario() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(3))
         for _ in range(12):
             waiting = asyncio.create_task(arrivals.until(40, nothing))
             await until(lambda: arrivals._wanted and "b.npy" in reader.read)
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-            assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), PATIENCE) == "done"
+            assert await asyncio.wait_for(schedule.in_a_thread_for_rows(lambda: "done"), PATIENCE) == "done"
         assert reader.read.count("b.npy") == 1
         reader.let.set()
         await asyncio.wait_for(arrivals.until(40, nothing), PATIENCE)
@@ -583,12 +587,13 @@ def test_so_many_may_wait_and_hold_so_much_and_their_places_are_free_again() -> 
         pass
 
 
-def test_no_thread_is_held_by_any_number_of_those_who_wait(tmp_path: Path) -> None:
+def test_no_thread_is_held_by_any_number_of_those_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "_THREADS", ThreadPoolExecutor(1))
+
     async def scenario() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         arrivals = Arrivals("cohort", tmp_path, pause=SLOW)
         waits = [asyncio.create_task(arrivals.until(30, nothing)) for _ in range(20)]
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), PATIENCE) == "done"
+        assert await asyncio.wait_for(schedule.in_a_thread_for_rows(lambda: "done"), PATIENCE) == "done"
         for wait in waits:
             wait.cancel()
         assert all(

@@ -15,7 +15,7 @@ from town import AnythingGoes, Town, now
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.plan import prices
-from dpspca.common.privacy.keystream import WordSource
+from dpspca.common.privacy.keystream import Draw, Entropy, KeyStream, WordSource
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
@@ -31,7 +31,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider import docket as dockets
 from dpspca.provider.conversation import Conversation
 from dpspca.provider.docket import Docket, Settings
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.ledger import Head, MemoryLedger
 from dpspca.provider.peers import PeerReceipts
 from dpspca.provider.preparation import check_rows
@@ -54,7 +54,7 @@ class Table:
 
     town: Town
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
-    source: Callable[[], WordSource] = SystemEntropy
+    source: Entropy = system_entropy
     ahead: timedelta = timedelta()
     revoked: RevocationList | None = None
     rows: NDArray[np.float64] = field(default_factory=lambda: np.random.default_rng(1).standard_normal((20, 6)))
@@ -64,7 +64,7 @@ class Table:
         self.north = self.town.identity(Role.PROVIDER, "north")
         self.ada = self.town.identity(Role.ANALYST, "ada")
         rows = {"cohort": check_rows(self.rows)}
-        self.settings = Settings("", self.me, self.list, self.clock, rows, AnythingGoes, self.ledger, self.words)
+        self.settings = Settings("", self.me, self.list, self.clock, rows, AnythingGoes, self.ledger, self.entropy)
         self.docket = Docket(self.settings)
         self.stream: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue()
 
@@ -77,8 +77,8 @@ class Table:
     def clock(self) -> datetime:
         return now() + self.ahead
 
-    def words(self) -> WordSource:
-        return self.source()
+    def entropy(self, draw: Draw) -> WordSource:
+        return self.source(draw)
 
     def job(self, **times: Any) -> SignedJob:
         return self.town.job(SPEC, self.ada, ["north"], **times)
@@ -211,23 +211,21 @@ def test_a_stream_that_ends_while_answers_wait_to_be_sent_ends_the_conversation(
     at(table, scene)
 
 
-class NoRandomness:
-    """A source of random words that fails, as a system's may."""
-
-    def words(self, _: int) -> NDArray[np.uint32]:
-        raise OSError("no entropy")
+def no_randomness(_: Draw) -> KeyStream:
+    """Fail, as a system's source of random bytes may."""
+    raise OSError("no entropy")
 
 
 def test_t23_a_fault_that_nobody_foresaw_is_refused_in_constant_words_and_ends_nothing(
     table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(table: Table) -> None:
-        table.source = NoRandomness
+        table.source = no_randomness
         await table.ask(table.job())
         refusal = (await table.reply()).refusal
         assert (refusal.what, "entropy" in refusal.remedy) == ("The provider met a fault.", False)
         assert "no entropy" in caplog.text
-        table.source = SystemEntropy
+        table.source = system_entropy
         await table.ask(table.job())
         assert (await table.reply()).HasField("answer")
 
@@ -305,13 +303,11 @@ def test_t33_a_coordinator_that_is_revoked_between_an_announcement_and_its_conte
 def test_t33_a_coordinator_that_is_revoked_while_an_answer_is_made_does_not_get_it(table: Table) -> None:
     revoked = iter([table.hub.name])
 
-    class Late(SystemEntropy):
-        """Noise that takes so long that the coordinator is revoked meanwhile."""
-
-        def words(self, count: int) -> NDArray[np.uint32]:
-            for name in revoked:
-                table.town.authority.revoke(name)
-            return super().words(count)
+    def late(draw: Draw) -> KeyStream:
+        """Take so long over the noise that the coordinator is revoked meanwhile."""
+        for name in revoked:
+            table.town.authority.revoke(name)
+        return system_entropy(draw)
 
     async def scene(table: Table) -> None:
         job = table.job()
@@ -325,7 +321,7 @@ def test_t33_a_coordinator_that_is_revoked_while_an_answer_is_made_does_not_get_
         with pytest.raises(NotTrustedError, match="revoked"):
             await asyncio.wait_for(table.hearing, PATIENCE)
 
-    table.source = Late
+    table.source = late
     at(table, scene)
 
 

@@ -16,9 +16,10 @@ from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.common.transport.names import Role
 from dpspca.provider.arrivals import Arrivals
-from dpspca.provider.docket import MAX_OPEN_JOBS, MAX_WAITING_BYTES, Docket, OpenJob, Settings
+from dpspca.provider.docket import MAX_OPEN_JOBS, MAX_WAITING_BYTES, Docket, Settings
 from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import CheckedRows, check_rows
+from dpspca.provider.open_jobs import OpenJob
+from dpspca.provider.preparation import check_rows
 from dpspca.provider.shard import Shard
 
 ROWS = np.random.default_rng(1).standard_normal((20, 4))
@@ -176,11 +177,3 @@ def test_questions_wait_in_a_bounded_number_and_more_are_refused_in_words_at_no_
     for job in jobs:
         standing = told.ledger.standing(job.name)
         assert standing is None or standing.reached <= 1
-
-
-def test_rows_of_persons_are_counted_after_all_but_the_first_of_each_were_left_out(told: Settings) -> None:
-    persons = np.repeat(np.arange(10), 2)
-    docket = Docket(replace(told, data_sets={"there": CheckedRows(ROWS, persons=persons)}))
-    assert docket._shard("there", spec(block_rows=5)).evaluate(Count()).tolist() == [10]
-    with pytest.raises(InvalidDataError, match="first 12 rows"):
-        docket._shard("there", spec(block_rows=6))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from town import AnythingGoes, Town, now
+from town import AnythingGoes, Town, lax_policy, now
 
 from dpspca.common.errors import InvalidDataError, RefusedError
 from dpspca.common.matrix_queries import SpectralProduct, SymmetricProduct
@@ -17,6 +17,7 @@ from dpspca.common.transport.names import Role
 from dpspca.provider.docket import Docket, Settings
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.matrix_shard import MatrixShard
+from dpspca.provider.policy import Policy
 from dpspca.provider.preparation import check_rows
 from dpspca.provider.shard import Shard
 
@@ -61,10 +62,12 @@ def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(town: Town) -
     A ledger holds a data set to one unit; this holds where it has not been asked yet.
     """
     docket = Docket(settings(town))
-    for unit in (*PrivacyUnit, *PrivacyUnit):
+    for unit in 2 * [unit for unit in PrivacyUnit if not unit.is_person]:
         made = docket._shard("cohort", job(unit))
         made.check(job(unit))
         assert isinstance(made, Shard if unit.is_row else MatrixShard)
+        others = [other for other in PrivacyUnit if other.is_row is not unit.is_row]
+        assert not any(made.fits(job(other)) for other in others)
 
 
 def test_jobs_of_two_units_over_one_data_set_are_refused(town: Town, ada: Identity) -> None:
@@ -95,7 +98,8 @@ def test_t23_a_matrix_whose_rows_are_persons_is_refused_in_words_that_no_row_and
             with pytest.raises(RefusedError) as caught:
                 docket.open(town.job(job(unit), ada, ["north"]))
             told.add(str(caught.value))
-    assert told == {"Rows of this data set are persons', and no matrix. Ask for a unit of rows."}
+    what = f"Rows of this data set are persons', who may have several, and the unit {unit} protects no person."
+    assert told == {f"{what} Choose person-add-remove or person-replace-one."}
 
 
 def test_a_table_that_is_no_symmetric_matrix_is_refused_before_anything_is_written_down(
@@ -107,3 +111,44 @@ def test_a_table_that_is_no_symmetric_matrix_is_refused_before_anything_is_writt
         Docket(told).open(asked)
     assert isinstance(told.ledger, MemoryLedger)
     assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
+
+
+def of_a_matrix(unit: str, least: float = 1.0) -> str:
+    """Write a policy of a unit with a least bound."""
+    kept = [line for line in lax_policy(unit).splitlines() if not line.startswith(("mean_bound", "rows_per_person"))]
+    text = "\n".join('centering = ["none"]' if line.startswith("centering") else line for line in kept)
+    return text.replace(f"least = {2.0**-100!r}", f"least = {least!r}")
+
+
+def spectral(least: float) -> str:
+    return of_a_matrix("spectral", least)
+
+
+def test_whether_a_spectral_matrix_answers_is_decided_at_the_start_and_for_all_jobs(
+    town: Town, ada: Identity, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same refusal for every bound and every policy since: nobody learns more by asking again."""
+    told = settings(town, np.diag([2.0**21, 3.0, 2.0, 1.0]))
+    policy = [spectral(1.0)]
+    docket = Docket(replace(told, policy=lambda: Policy.parse(policy[-1])))
+    assert "Every job on 'cohort' is refused" in caplog.text
+    said = set()
+    for text, bound in ((policy[0], 1.0), (policy[0], 2.0**40), (spectral(4.0), 4.0)):
+        policy.append(text)
+        with pytest.raises(RefusedError) as caught:
+            docket.open(town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=bound), ada, ["north"]))
+        said.add(caught.value.what)
+    assert said == {"This matrix answers no job of the unit spectral: that was decided when the provider started."}
+    assert not told.ledger.unfinished()
+    Docket(replace(told, policy=lambda: Policy.parse(spectral(4.0)))).open(
+        town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=4.0), ada, ["north"])
+    )
+
+
+@pytest.mark.parametrize("before", [spectral(4.0), of_a_matrix("entry")])
+def test_a_smaller_spectral_bound_than_at_the_start_takes_a_new_start(before: str, town: Town, ada: Identity) -> None:
+    policy = [before]
+    docket = Docket(replace(settings(town), policy=lambda: Policy.parse(policy[-1])))
+    policy.append(spectral(1.0))
+    with pytest.raises(RefusedError, match="start the provider again"):
+        docket.open(town.job(job(PrivacyUnit.SPECTRAL), ada, ["north"]))

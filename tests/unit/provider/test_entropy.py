@@ -1,4 +1,4 @@
-"""The system's randomness: unrepeatable, never continued by a forked child, private to a thread."""
+"""The system's randomness: read anew for every draw, unrepeatable, and never continued by a copy of the process."""
 
 import inspect
 import os
@@ -11,22 +11,24 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.provider import entropy
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
+
+DRAW = Draw("a job", 0, 0, "a question", Purpose.NOISE)
 
 # A parent that has already drawn forks a child, which forks a grandchild, then a second child; each prints words.
 FAMILY = """
 import os
-from dpspca.provider import entropy
+from dpspca.common.privacy.keystream import Draw, Purpose
+from dpspca.provider.entropy import system_entropy
 
-{sabotage}
-source = entropy.SystemEntropy()
-source.words(1000)
+draw = Draw("a job", 0, 0, "a question", Purpose.NOISE)
+system_entropy(draw).words(1000)
 
 def speak():
-    print(*source.words(8).tolist(), flush=True)
+    print(*system_entropy(draw).words(8).tolist(), flush=True)
 
 def fork(then):
     child = os.fork()
@@ -43,84 +45,61 @@ fork(first_child)
 fork(speak)
 speak()
 """
-BLIND_TO_PROCESS_IDS = "os.getpid = lambda: 1"
-BLIND_TO_FORK_HOOKS = "entropy._Process._forks = property(lambda process: 0, lambda process, count: None)"
-BLIND = BLIND_TO_PROCESS_IDS + "\n" + BLIND_TO_FORK_HOOKS
 
 
-def family(sabotage: str) -> list[tuple[int, ...]]:
-    """Return what child, grandchild, second child and parent drew."""
-    program = FAMILY.format(sabotage=sabotage)
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603 - our own program
+def family() -> list[tuple[int, ...]]:
+    """Return what child, grandchild, second child and parent drew for one and the same question."""
+    done = subprocess.run([sys.executable, "-c", FAMILY], check=True, capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603 - our own program
     return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("sabotage", ["", BLIND_TO_PROCESS_IDS, BLIND_TO_FORK_HOOKS])
-def test_t21_parent_children_and_grandchild_draw_unrelated_words(sabotage: str) -> None:
-    """Either guard suffices alone. False alarm: 32 words, all different but with probability below 2^-22."""
-    words = family(sabotage)
+def test_t21_parent_children_and_grandchild_draw_unrelated_words() -> None:
+    """False alarm: 32 words, all different but with probability below 2^-22."""
+    words = family()
     assert len(words) == 4
     assert len({word for line in words for word in line}) == 32
 
 
-def test_without_both_guards_a_family_would_share_its_noise() -> None:
-    assert len(set(family(BLIND))) < 4
-
-
-def test_two_sources_draw_unrelated_words() -> None:
+def test_two_draws_of_one_name_have_unrelated_words() -> None:
     """False alarm: 128 random bits that agree."""
-    assert not np.array_equal(SystemEntropy().words(4), SystemEntropy().words(4))
+    assert not np.array_equal(system_entropy(DRAW).words(4), system_entropy(DRAW).words(4))
 
 
-def test_threads_that_share_a_source_draw_unrelated_words() -> None:
+def test_threads_draw_unrelated_words() -> None:
     """False alarm: two of 4 x 50 draws of 128 bits agree, below 2^-112."""
-    source, together = SystemEntropy(), Barrier(4)
+    together = Barrier(4)
 
     def draw() -> list[tuple[int, ...]]:
         together.wait(timeout=PATIENCE)
-        return [tuple(source.words(4).tolist()) for _ in range(50)]
+        return [tuple(system_entropy(DRAW).words(4).tolist()) for _ in range(50)]
 
     with ThreadPoolExecutor(4) as pool:
         drawn = [words for task in [pool.submit(draw) for _ in range(4)] for words in task.result()]
     assert len(set(drawn)) == 200
 
 
-def test_every_thread_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    source, keys = SystemEntropy(), []
-    monkeypatch.setattr(entropy, "KeyStream", lambda key: keys.append(key) or KeyStream(key))
-    for _ in range(3):
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(source.words, 1).result(timeout=PATIENCE)
-    assert len(set(keys)) == 3
-
-
 def test_t21_there_is_no_way_to_set_a_seed() -> None:
-    assert not inspect.signature(SystemEntropy).parameters
-    assert {name for name in vars(SystemEntropy) if not name.startswith("_")} == {"words"}
+    assert list(inspect.signature(system_entropy).parameters) == ["draw"]
+    assert {name for name, value in vars(entropy).items() if inspect.isfunction(value)} == {"system_entropy", "keyed"}
 
 
-def test_a_key_is_replaced_when_it_has_served_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys: list[bytes] = []
+def test_each_draw_reads_256_fresh_bits_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
 
     def urandom(size: int) -> bytes:
-        keys.append(bytes([len(keys)]) * size)
-        return keys[-1]
+        read.append(size)
+        return bytes([len(read)]) * size
 
-    monkeypatch.setattr(entropy, "WORDS_PER_KEY", 100)
     monkeypatch.setattr(os, "urandom", urandom)
-    source = SystemEntropy()
-    first = source.words(60)
-    source.words(40)
-    assert len(keys) == 1
-    assert not np.array_equal(source.words(60), first)
-    assert [len(key) for key in keys] == [32, 32]
-
-
-def test_a_key_serves_four_gibibytes() -> None:
-    assert entropy.WORDS_PER_KEY * 4 == 1 << 32
+    streams = [system_entropy(DRAW) for _ in range(3)]
+    assert read == [32, 32, 32]
+    drawn = [tuple(stream.words(4).tolist()) for stream in streams]
+    drawn += [tuple(stream.words(1000)[:4].tolist()) for stream in streams]
+    assert len(set(drawn)) == 6
+    assert read == [32, 32, 32]
 
 
 def test_noise_can_be_drawn_from_it() -> None:
     """False alarm: 1000 draws of 40 bits that repeat, below 2^-20."""
-    draws = DiscreteGaussian.with_std_at_least(2.0**40).sample(1000, SystemEntropy())
+    draws = DiscreteGaussian.with_std_at_least(2.0**40).sample(1000, system_entropy(DRAW))
     assert len(np.unique(draws)) == 1000

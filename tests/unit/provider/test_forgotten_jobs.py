@@ -125,33 +125,40 @@ def test_t12_a_job_that_was_open_at_a_quarantine_is_found_to_be_over(place: Plac
         refuses(ledger, "job", "quarantined")
 
 
-def test_answers_are_dropped_when_their_forgotten_job_expires(place: Place) -> None:
+def test_answers_are_dropped_when_their_job_is_over(place: Place) -> None:
     with place.start() as ledger:
-        finish(ledger, "first")
-        finish(ledger, "second", expires_at=EXPIRY + 5)
-        ledger.expire(EXPIRY - 1)
-        assert kept_answers(place) == {"first", "second"}
+        for job in ("open", "late"):
+            ledger.open(opening(job, expires_at=EXPIRY + (job == "open")), LIMITS)
+            respond(ledger, job, 0)
+        finish(ledger, "done")
+        assert kept_answers(place) == {"open", "late"}
+        ledger.expire(EXPIRY)
+        assert kept_answers(place) == {"open"}
     with place.start() as ledger:
-        ledger.expire(EXPIRY + 4)
-        assert kept_answers(place) == {"second"}
-        ledger.expire(EXPIRY + 5)
-        assert kept_answers(place) == set()
-        finish(ledger, "under an earlier clock", expires_at=EXPIRY - 1)
-        ledger.expire(EXPIRY - 2)
-        assert kept_answers(place) == {"under an earlier clock"}
-        ledger.expire(EXPIRY - 1)
-        assert kept_answers(place) == set()
+        assert kept_answers(place) == {"open"}
+        assert ledger.stored("open", 0) is not None
+
+
+def test_answers_that_an_earlier_version_kept_are_dropped_at_the_start(place: Place) -> None:
+    with place.start() as ledger:
+        ledger.open(opening("done"), LIMITS)
+        respond(ledger, "done", 0)
+        ledger.open(opening("open"), LIMITS)
+        respond(ledger, "open", 0)
+        (kept,) = place.tamper("SELECT hex(content) FROM answers WHERE job = 'done'")
+        ledger.close("done", "done")
+    place.tamper(f"INSERT INTO answers VALUES ('done', 0, 0, x'{kept[0]}')")  # noqa: S608  # ours
+    with place.start():
+        assert kept_answers(place) == {"open"}
 
 
 def test_jobs_from_before_there_was_an_index_are_found(place: Place) -> None:
     with place.start() as ledger:
         finish(ledger, "job")
-    place.tamper("DROP INDEX entries_of_jobs", "DROP INDEX openings_by_expiry", "PRAGMA user_version = 2")
+    place.tamper("DROP INDEX entries_of_jobs", "PRAGMA user_version = 2")
     with place.start() as ledger:
         ledger.expire(EXPIRY - 1)
         refuses(ledger, "job", "done")
-        ledger.expire(EXPIRY)
-        assert kept_answers(place) == set()
 
 
 def test_a_ledger_whose_index_lacks_a_job_is_refused(place: Place) -> None:
@@ -186,7 +193,8 @@ def test_where_a_job_cannot_be_looked_up_it_is_neither_opened_nor_paid_for(place
 
 def test_kept_answers_of_no_question_are_found_at_the_start(place: Place) -> None:
     with place.start() as ledger:
-        finish(ledger, "first")
+        ledger.open(opening("first"), LIMITS)
+        respond(ledger, "first", 0)
     place.tamper("PRAGMA ignore_check_constraints = ON", "UPDATE answers SET job = x'00'")
     with pytest.raises(LedgerError, match="a kept answer is of no question"):
         place.start()

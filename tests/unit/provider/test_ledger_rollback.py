@@ -24,6 +24,7 @@ from ledgers import (
 from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.provider.entries import Head
 from dpspca.provider.ledger import LedgerError, QuarantinedError
+from dpspca.provider.ledger_database import Database
 from dpspca.provider.ledger_files import PLACE_BYTES, HeadFile
 from dpspca.provider.sqlite_ledger import SqliteLedger, export, verify
 
@@ -44,9 +45,8 @@ def used(place: Place) -> Place:
 
 
 def steps(ledger: SqliteLedger) -> Iterator[None]:
-    """A job's life, one commit at a time."""
+    """A job's life, one commit at a time; none before its first question."""
     ledger.open(opening(), LIMITS)
-    yield
     for position in range(2):
         assert reserve(ledger, "job", position)
         yield
@@ -105,7 +105,7 @@ def test_t12_whoever_finds_the_newer_ledger_again_needs_no_decision(place: Place
 
 
 def test_t12_a_release_is_recorded_and_counts_everything_as_spent(place: Place) -> None:
-    place.restore(backups(place)[1])
+    place.restore(backups(place)[2])
     with place.start() as ledger:
         ledger.release("restored after a disk failure, ticket 12", {"cohort": BUDGET})
         assert ledger.quarantine is None
@@ -121,7 +121,7 @@ def test_t12_a_release_is_recorded_and_counts_everything_as_spent(place: Place) 
 
 
 def test_t12_an_operator_who_knows_better_counts_less_and_the_rest_can_be_used(place: Place) -> None:
-    place.restore(backups(place)[1])
+    place.restore(backups(place)[2])
     with place.start() as ledger:
         ledger.release("the lost answers are in the coordinator's journal", {}, {"cohort": (2 * PRICE, 0)})
         rest = opening("new", units=BUDGET.budget_units - 5 * PRICE, slack_units=0, issued_at=SIGNED + YEAR)
@@ -153,6 +153,7 @@ def test_t12_a_ledger_that_went_another_way_after_a_backup_is_found(used: Place,
     with SqliteLedger(used.path, tmp_path / "elsewhere" / "head") as fork:
         for number in range(9):
             fork.open(opening(f"job {number}", data_set=f"set {number}"), LIMITS)
+            respond(fork, f"job {number}", 0)
     with used.start() as ledger:
         assert ledger.quarantine is not None
         assert "another entry" in ledger.quarantine
@@ -224,3 +225,17 @@ def test_an_answer_is_not_sent_before_the_second_path_has_it(used: Place) -> Non
         assert again is not None
         assert (again == answer("job", 2)).all()
         assert made[0].read() == ledger.head()
+
+
+def test_a_quarantine_is_found_at_the_end_of_a_ledger_without_reading_all_of_it(place: Place) -> None:
+    made = backups(place)
+    assert quarantined(place) is None
+    place.restore(made[2])
+    for _ in range(2):  # a start is recorded after the quarantine
+        place.start().shut()
+        assert "it went back" in str(quarantined(place))
+
+
+def quarantined(place: Place) -> str | None:
+    with Database.readable(place.path) as database:
+        return database.quarantine()

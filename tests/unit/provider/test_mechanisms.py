@@ -14,7 +14,7 @@ from dpspca.client.simulation import simulate
 from dpspca.common.errors import InvalidQueryError, RefusedError
 from dpspca.common.privacy import audit, smooth
 from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, PureEvent
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import KeyStream, repeatable_entropy
 from dpspca.common.privacy.smooth import Constants
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
@@ -230,7 +230,7 @@ def test_a_draw_that_found_nothing_is_answered_when_asked_again_and_costs_nothin
         explained_variance=False,
     )
     shard, ledger = Shard(check_rows(np.eye(3)), 1.0), MemoryLedger()
-    responder = Responder(job, shard, ledger, KeyStream.repeatable(11, ""))
+    responder = Responder(job, shard, ledger, repeatable_entropy(11))
     with monkeypatch.context() as patched:
         patched.setattr(bingham, "log_acceptance", lambda falling, *_: np.full(len(falling), -np.inf))
         with pytest.raises(RefusedError, match="Ask again"):

@@ -22,7 +22,9 @@ from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.transport.names import PartyName, Role
-from dpspca.provider.policy import Cap, Policy, Range, Rules, _budget, faults, filter_of
+from dpspca.provider.caps import Cap, Range, budget_of, filter_of
+from dpspca.provider.policy import Policy, Rules, faults
+from dpspca.provider.quotas import Quotas
 from dpspca.server.roster import LONGEST_REASON
 
 SAMPLE = (Path(__file__).parents[3] / "deploy" / "samples" / "policy.toml").read_text(encoding="utf-8")
@@ -53,7 +55,7 @@ JOB: dict[str, Any] = {
     "norm_bound": 12.0,
     "components": 2,
     "minimum_parties": 2,
-    "options": {"sparsity": 3},
+    "options": {"sparsity": 2},
 }
 
 
@@ -288,11 +290,11 @@ def test_approximate_mechanisms_need_a_part_of_the_cap_s_delta_as_well() -> None
 
 
 def test_a_part_of_delta_may_be_set_aside_for_approximate_mechanisms() -> None:
-    read = _budget("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": 1e-6})
+    read = budget_of("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": 1e-6})
     assert filter_of(read) == Filter.for_budget(8.0, 1e-5, 1e-6)
     for wrong in (1e-5, -1e-9, "much"):
         with pytest.raises(DpspcaError, match="approximate_delta"):
-            _budget("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": wrong})
+            budget_of("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": wrong})
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------
@@ -321,7 +323,7 @@ def toml(value: Any) -> str:
             return "{" + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + "}"
         case list() | tuple():
             return "[" + ", ".join(map(toml, value)) + "]"
-        case Budget() | Range():
+        case Budget() | Range() | Quotas():
             return toml({each.name: getattr(value, each.name) for each in fields(value)})
         case str():
             return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -373,7 +375,7 @@ def test_everything_else_has_to_be_said(key: str) -> None:
         ({"analysts": ["ada", "ada"]}, "analysts lists something twice"),
         (
             {"unit": "edge"},
-            "unit: 'edge' is not known. Choose among: row-replace-one, row-add-remove, entry, spectral.",
+            "unit: 'edge' is not known. Choose among: row-replace-one, row-add-remove, person-replace-one, ",
         ),
         ({"unit": ["row-add-remove"]}, "unit: ['row-add-remove'] is not known."),
         ({"rows_per_person": 0}, "rows_per_person is 0; it must lie between 1 and"),
@@ -463,7 +465,7 @@ def test_rules_that_contradict_each_other_are_told_together() -> None:
 # --- For every policy and every job ----------------------------------------------------------------------------------
 
 _NAMES = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,9}", fullmatch=True)
-_COLUMN = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+_COLUMN = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).filter(str.strip)
 _BOUND = st.floats(2.0**-100, 2.0**100)
 _BUDGET = st.builds(Budget, st.floats(1e-3, 48), st.floats(1e-30, 0.5))
 _ROW_UNIT = st.sampled_from([unit for unit in PrivacyUnit if unit.is_row])
@@ -498,6 +500,7 @@ def rules_of(draw: Callable[..., Any], data_set: str = "cohort") -> Rules:
         lifetime=caps[2],
         per_analyst=draw(st.sampled_from([caps[1], None])),
         per_job=caps[0],
+        quotas=Quotas(*(draw(st.integers(1, 2**40)) for _ in fields(Quotas))),
     )
 
 
@@ -505,7 +508,8 @@ def rules_of(draw: Callable[..., Any], data_set: str = "cohort") -> Rules:
 def specs(draw: Callable[..., Any]) -> JobSpec:
     columns = draw(some(_COLUMN))
     centering = draw(st.sampled_from(Centering))
-    scalar = st.none() | st.booleans() | st.integers(-3, 2000) | st.floats() | st.text(max_size=5)
+    finite = st.floats(allow_nan=False, allow_infinity=False)  # no job holds others
+    scalar = st.none() | st.booleans() | st.integers(-3, 2000) | finite | st.text(max_size=5)
     return JobSpec(
         schema=draw(st.sampled_from([Schema.of(columns), Schema(len(columns)), Schema(2**24)]))
         if centering is not Centering.PUBLIC

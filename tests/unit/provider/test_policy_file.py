@@ -6,6 +6,7 @@ import pytest
 from town import lax_policy
 
 from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.provider.policy import UnreadablePolicyError
 from dpspca.provider.policy_file import CurrentPolicy, read_policy
 
 POLICY = lax_policy("row-replace-one")
@@ -46,6 +47,42 @@ def test_a_policy_that_goes_bad_allows_nothing_until_it_is_mended(
     for _ in range(3):
         with pytest.raises(RefusedError):
             current.get().rules("cohort")
-    assert caplog.text.count("Nothing is allowed until the policy is mended") == 1
+    assert caplog.text.count("is allowed until the policy is mended") == 1
     path.write_text(POLICY)
     assert current.get().rules("cohort")
+
+
+def test_a_table_that_cannot_be_read_closes_its_own_data_set(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    both = lax_policy("row-replace-one", "cohort", "labs")
+    broken = both.replace('unit = "row-replace-one"', 'unit = "row"', 1)
+    path.write_text(broken)
+    current = CurrentPolicy(path)  # also at a start
+    for _ in range(2):
+        assert current.get().rules("labs")
+        with pytest.raises(UnreadablePolicyError, match="being mended"):
+            current.get().rules("cohort")
+        with pytest.raises(RefusedError, match="No policy here"):
+            current.get().rules("other")
+    assert caplog.text.count("Nothing on cohort is allowed until the policy is mended") == 1
+    path.write_text(both)
+    assert current.get().rules("cohort")
+    path.write_text(both + "[datasets.cohort]")
+    for name in ("cohort", "labs", "other"):
+        with pytest.raises(UnreadablePolicyError):
+            current.get().rules(name)
+
+
+def test_a_policy_of_which_nothing_can_be_read_keeps_a_provider_from_starting(path: Path) -> None:
+    for text in ("nonsense", lax_policy().replace("analysts", "analyst")):
+        path.write_text(text)
+        with pytest.raises(InvalidParameterError):
+            CurrentPolicy(path)
+
+
+def test_a_policy_that_is_taken_away_allows_nothing(path: Path) -> None:
+    current = CurrentPolicy(path)
+    current.get()
+    path.unlink()
+    with pytest.raises(UnreadablePolicyError):
+        current.get().rules("cohort")
+    assert current._stamp() is None

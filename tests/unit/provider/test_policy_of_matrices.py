@@ -83,7 +83,7 @@ def test_the_words_say_what_is_protected_and_up_to_which_change(unit: PrivacyUni
 @pytest.mark.parametrize("unit", MATRICES)
 def test_a_statement_promises_what_the_unit_is_and_no_row(unit: PrivacyUnit, federated: bool) -> None:
     spec = job(unit)
-    text = PrivacyStatement.of(spec, catalogue.plan(spec), parties=2, releasable=True, federated=federated).text
+    text = PrivacyStatement.of(spec, catalogue.plan(spec), parties=2, fresh_noise=True, federated=federated).text
     change = "one entry been different, by 2.5" if unit is PrivacyUnit.ENTRY else "by 2.5 in spectral norm"
     for part in (unit.neighbours, change, "covers changes of at most 2.5", "prices of jobs add up"):
         assert part in text

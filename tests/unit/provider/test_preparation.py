@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
 from dpspca.common.spec import Schema
-from dpspca.provider.preparation import check_rows, integer_csr, integer_rows
+from dpspca.provider.integer_rows import integer_csr, integer_rows, row_norms
+from dpspca.provider.preparation import check_rows, with_largest_entries
 
 BOUND = 2**17
 
@@ -189,3 +190,68 @@ def test_t16_rows_that_differ_in_anything_have_another_digest() -> None:
     ]
     assert len({each.digest() for each in kinds}) == len(kinds)
     assert check_rows(rows.copy(order="F")).digest() == check_rows(rows).digest()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("squared", [False, True])
+def test_norms_are_those_of_the_rows_or_of_their_squares(sparse: bool, squared: bool) -> None:
+    values = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [2.0**-250, 0.0, 2.0**-300], [2.0**99, 2.0**99, 0.0]])
+    norms = row_norms(scipy.sparse.csr_array(values) if sparse else values, squared=squared)
+    expected = [337**0.5, 0.0, 0.0, 2.0**198.5] if squared else [5.0, 0.0, 0.0, 2.0**99.5]
+    assert norms == pytest.approx(expected)
+
+
+# --- A bound on the entries of a row ----------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**32 - 1), most=st.integers(1, 6))
+def test_the_largest_entries_of_each_row_are_kept_sparse_or_dense(seed: int, most: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-3, 4, (8, 5)).astype(float)
+    dense = with_largest_entries(check_rows(values), most).matrix
+    sparse = with_largest_entries(check_rows(scipy.sparse.csr_array(values)), most).matrix
+    assert isinstance(dense, np.ndarray)
+    assert isinstance(sparse, scipy.sparse.csr_array)
+    assert (sparse.toarray() == dense).all()
+    assert np.diff(sparse.indptr).max() <= most
+    for row, kept in zip(values, dense, strict=True):
+        left = np.flatnonzero(kept)
+        out = np.flatnonzero((row != 0) & (kept == 0))
+        assert len(left) == min(most, np.count_nonzero(row))
+        assert (kept[left] == row[left]).all()
+        assert np.abs(row[out]).max(initial=0) <= np.abs(kept[left]).min(initial=9)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_which_entries_are_kept_depends_on_their_own_row_alone(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-3, 4, (8, 5)).astype(float)
+    order = rng.permutation(8)[:5]
+    kept, alone = (with_largest_entries(check_rows(part), 2).matrix for part in (values, values[order]))
+    assert (kept[order] == alone).all()
+
+
+ROWS_TO_CUT = np.array([[1.0, 2.0, 3.0], [1.0, 0.0, 0.0]])
+
+
+def test_rows_are_not_cut_where_they_are() -> None:
+    for given_rows in (ROWS_TO_CUT.copy(), scipy.sparse.csr_array(ROWS_TO_CUT)):
+        checked = check_rows(given_rows)
+        with_largest_entries(checked, 1)
+        assert checked.entries == 4
+
+
+def test_rows_have_one_name_however_many_of_their_entries_count() -> None:
+    for given_rows in (ROWS_TO_CUT.copy(), scipy.sparse.csr_array(ROWS_TO_CUT)):
+        checked = check_rows(given_rows)
+        cut = with_largest_entries(checked, 1)
+        assert cut.fingerprints() == checked.fingerprints()
+        assert cut.digest() != checked.digest()
+
+
+def test_rows_of_persons_are_copied_whoever_has_how_many() -> None:
+    """A copy is what takes time: whether there is one must not depend on whether somebody has more rows than m."""
+    for persons in ([0, 1, 2], [0, 0, 1]):
+        rows = replace(check_rows(np.eye(3)), persons=np.array(persons))
+        assert rows.bounded(1).matrix is not rows.matrix
+        assert not np.shares_memory(rows.bounded(2).matrix, rows.matrix)

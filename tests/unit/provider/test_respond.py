@@ -3,12 +3,11 @@
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Event, current_thread
+from threading import Barrier, Event
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from patience import PATIENCE
 
 from dpspca.common.algorithms import catalogue
@@ -16,7 +15,7 @@ from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import Price
 from dpspca.common.privacy.accountant import Filter
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import Draw, KeyStream, Purpose, keyed, repeatable_entropy
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, CovarianceProduct
@@ -26,7 +25,7 @@ from dpspca.provider.gate import Gate, Standing
 from dpspca.provider.ledger import LedgerError, MemoryLedger
 from dpspca.provider.moments import Integers
 from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import DRAWN_AHEAD, Responder, Room
+from dpspca.provider.respond import Responder
 from dpspca.provider.shard import Shard
 
 DIMENSION, ROUNDS = 12, 3
@@ -60,8 +59,7 @@ def responder(
     job: JobSpec | None = None, ledger: MemoryLedger | None = None, shard: Any = None, seed: int = 0
 ) -> Responder:
     job = job or spec()
-    words = KeyStream.repeatable(seed, "test")
-    return Responder(job, shard or Shard(ROWS, job.norm_bound), ledger or MemoryLedger(), words)
+    return Responder(job, shard or Shard(ROWS, job.norm_bound), ledger or MemoryLedger(), repeatable_entropy(seed))
 
 
 def test_an_answer_is_the_exact_sum_plus_noise_of_the_planned_width() -> None:
@@ -202,12 +200,17 @@ def test_t22_price_and_noise_come_before_the_rows_are_looked_at_and_the_record_b
 
     class WatchedWords(KeyStream):
         def words(self, count: int) -> Any:
-            if "noise" not in ledger.steps:
-                ledger.steps.append("noise")
+            ledger.steps.append("noise")
             return super().words(count)
 
-    Responder(spec(), Watched(), ledger, WatchedWords(bytes(32))).respond(0, DENSE)
-    assert ledger.steps == ["reserve", "noise", "evaluate", "store"]
+    def watched(draw: Draw) -> KeyStream:
+        ledger.steps.append("randomness")
+        return WatchedWords(keyed(bytes(32), draw).words(8).tobytes())
+
+    Responder(spec(), Watched(), ledger, watched).respond(0, DENSE)
+    assert ledger.steps[:3] == ["reserve", "randomness", "noise"]
+    assert [step for step in ledger.steps if step != "noise"] == ["reserve", "randomness", "evaluate", "store"]
+    assert "noise" not in ledger.steps[ledger.steps.index("evaluate") :]
 
 
 def test_an_answer_lost_before_it_was_stored_is_made_after_all_and_charged_once() -> None:
@@ -256,27 +259,31 @@ def test_t05_of_two_answers_that_are_made_at_once_one_leaves_and_both_who_asked_
     assert (first == second).all()
 
 
-@pytest.mark.parametrize("dimension", [10, DRAWN_AHEAD])
-def test_noise_drawn_ahead_is_the_noise_that_would_have_been_drawn(dimension: int) -> None:
-    """A seed gives the same answers however much is drawn ahead, and whether a question is asked twice."""
-    job = spec(schema=Schema(dimension), options={"sparsity": 5, "rounds": 3})
-    words = KeyStream(bytes(32))
-    answering = Responder(job, Nothing(dimension), MemoryLedger(), words)
-    questions = [CovarianceProduct(np.eye(dimension, 2)), *[CovarianceProduct(np.eye(dimension, 2))] * 2]
-    made = [answering.respond(position, question) for position, question in enumerate(questions)]
-    again = answering.respond(1, questions[1])
-    expected = KeyStream(bytes(32))
-    for step, answer in zip(catalogue.plan(job), made, strict=True):
+def test_each_answer_has_its_own_draw_named_in_full() -> None:
+    """The name has the question's digest, so no draw is made before the question is known."""
+    named: list[Draw] = []
+
+    def noted(draw: Draw) -> KeyStream:
+        named.append(draw)
+        return keyed(bytes(32), draw)
+
+    ledger = MemoryLedger()
+    questions = [CovarianceProduct(np.eye(DIMENSION, 2)), SPARSE, SPARSE]
+    asked = Responder(spec(), Nothing(DIMENSION), ledger, noted, job="this job", slot=3)
+    made = [asked.respond(position, question) for position, question in enumerate(questions)]
+    again = asked.respond(1, SPARSE)
+    assert named == [Draw("this job", 3, at, each.digest(), Purpose.NOISE) for at, each in enumerate(questions)]
+    for step, draw, answer in zip(catalogue.plan(spec()), named, made, strict=True):
         law = DiscreteGaussian.with_std_at_least(step.noise_std)
-        assert (answer.ravel() == law.sample(answer.size, expected)).all()
+        assert (answer.ravel() == law.sample(answer.size, keyed(bytes(32), draw))).all()
     assert (again == made[1]).all()
 
 
-def test_noise_drawn_ahead_for_an_answer_that_was_lost_is_not_used_again() -> None:
-    """The answer was made in its place: added once more, the rows would count twice, and only once was paid for."""
+def test_an_answer_that_was_lost_is_made_again_with_noise_of_its_own() -> None:
+    """Were the noise of the lost answer kept, the rows would be in it, and would count twice."""
 
     class Full(MemoryLedger):
-        full = False
+        full = True
 
         def store(self, job: str, position: int, answer: Integers) -> None:
             if self.full:
@@ -287,18 +294,18 @@ def test_noise_drawn_ahead_for_an_answer_that_was_lost_is_not_used_again() -> No
         def evaluate(self, query: RowQuery) -> Integers:
             return super().evaluate(query) + 5
 
-    ledger, first, second = Full(), CovarianceProduct(np.eye(DRAWN_AHEAD, 2)), CovarianceProduct(np.eye(DRAWN_AHEAD, 2))
-    job = spec(schema=Schema(DRAWN_AHEAD), options={"sparsity": 5, "rounds": 2})
-    asked = Responder(job, Fives(DRAWN_AHEAD), ledger, KeyStream(bytes(32)))
-    asked.respond(0, first)
-    ledger.full = True
+    ledger, streams = Full(), [keyed(bytes([seed] * 32), A_DRAW) for seed in (0, 1)]
+    left = iter(streams)
+    asked = Responder(spec(), Fives(DIMENSION), ledger, lambda _: next(left))
     with pytest.raises(LedgerError):
-        asked.respond(1, second)
+        asked.respond(0, DENSE)
     ledger.full = False
-    expected = KeyStream(bytes(32))
-    laws = [DiscreteGaussian.with_std_at_least(catalogue.plan(job)[step].noise_std) for step in (0, 1, 1)]
-    drawn = [law.sample(2 * DRAWN_AHEAD, expected) for law in laws]
-    assert (asked.respond(1, second).ravel() - 5 == drawn[2]).all()
+    law = DiscreteGaussian.with_std_at_least(catalogue.plan(spec())[0].noise_std)
+    expected = law.sample(2 * DIMENSION, keyed(bytes([1] * 32), A_DRAW))
+    assert (asked.respond(0, DENSE).ravel() - 5 == expected).all()
+
+
+A_DRAW = Draw("a job", 0, 0, "a question", Purpose.NOISE)
 
 
 class Nothing:
@@ -397,7 +404,7 @@ def test_an_answer_of_another_shape_than_its_noise_never_leaves() -> None:
 )
 def test_rows_prepared_for_another_job_are_refused_before_anything_is_paid(job: JobSpec, reason: str) -> None:
     with pytest.raises(DpspcaError, match=reason):
-        Responder(job, Shard(ROWS, 4.0), MemoryLedger(), KeyStream(bytes(32)))
+        Responder(job, Shard(ROWS, 4.0), MemoryLedger(), repeatable_entropy(0))
 
 
 def test_stored_answers_cannot_be_changed_by_whoever_received_them() -> None:
@@ -452,79 +459,3 @@ def test_t18_a_person_with_several_rows_moves_no_answer_further_than_was_priced(
     assert step.event is not None
     moved = float(np.linalg.norm((some - others).astype(float)))
     assert 0.999 * step.event.sensitivity < moved <= step.event.sensitivity
-
-
-# --- Room for what is drawn ahead -------------------------------------------------------------------------------------
-
-
-def ahead(room: Room, jobs: int) -> list[Responder]:
-    """Answer the first question of so many jobs, whose second each needs 2 DRAWN_AHEAD numbers."""
-    job, question = spec(schema=Schema(DRAWN_AHEAD), options={"sparsity": 5, "rounds": 3}), np.eye(DRAWN_AHEAD, 2)
-    asked = [Responder(job, Nothing(DRAWN_AHEAD), MemoryLedger(), KeyStream(bytes(32)), room=room) for _ in range(jobs)]
-    for each in asked:
-        each.respond(0, CovarianceProduct(question))
-    return asked
-
-
-def drawn(responder: Responder) -> int:
-    return sum(drawing.result().size for drawing in responder._noise._ahead.values())
-
-
-def test_jobs_draw_no_more_ahead_together_than_there_is_room_for() -> None:
-    """A coordinator that asks one question of each of many jobs would else have noise for all of them kept."""
-    asked = ahead(Room(5 * DRAWN_AHEAD), 6)
-    assert [drawn(each) for each in asked] == [2 * DRAWN_AHEAD] * 2 + [0] * 4
-
-
-def test_whoever_found_no_room_answers_as_if_there_had_been() -> None:
-    question = CovarianceProduct(np.eye(DRAWN_AHEAD, 2))
-    with_room, without = ahead(Room(2 * DRAWN_AHEAD), 2)
-    assert drawn(with_room) > drawn(without) == 0
-    assert (with_room.respond(1, question) == without.respond(1, question)).all()
-
-
-def test_room_is_free_again_when_noise_is_taken_or_its_job_is_over() -> None:
-    room, question = Room(2 * DRAWN_AHEAD), CovarianceProduct(np.eye(DRAWN_AHEAD, 2))
-    for _ in range(3):
-        (asked,) = ahead(room, 1)
-        assert drawn(asked) == 2 * DRAWN_AHEAD
-        asked.respond(1, question)
-        assert drawn(asked) == 2 * DRAWN_AHEAD  # for the third question, in the room of the second
-        asked.let_go()
-        assert drawn(asked) == 0
-        answered = asked.respond(2, question)  # asked all the same, it is drawn anew
-        assert answered.any()
-    assert room.take(2 * DRAWN_AHEAD)
-    assert not room.take(1)
-
-
-def test_nothing_is_drawn_ahead_for_a_job_that_is_over() -> None:
-    room = Room(2 * DRAWN_AHEAD)
-    (asked,) = ahead(room, 1)
-    asked.let_go()
-    asked.respond(1, CovarianceProduct(np.eye(DRAWN_AHEAD, 2)))
-    assert drawn(asked) == 0
-    assert room.take(2 * DRAWN_AHEAD)
-
-
-def test_what_is_being_drawn_when_its_job_is_over_keeps_its_room_until_it_is_done() -> None:
-    """Or whoever opens and leaves one job after the other would have as many drawings in memory as he likes."""
-    started, going_on = Event(), Event()
-
-    class Held(KeyStream):
-        def words(self, count: int) -> NDArray[np.uint32]:
-            if current_thread().name == "noise":
-                started.set()
-                assert going_on.wait(20)
-            return super().words(count)
-
-    job = spec(schema=Schema(DRAWN_AHEAD), options={"sparsity": 5, "rounds": 3})
-    room = Room(2 * DRAWN_AHEAD)
-    asked = Responder(job, Nothing(DRAWN_AHEAD), MemoryLedger(), Held(bytes(32)), room=room)
-    asked.respond(0, CovarianceProduct(np.eye(DRAWN_AHEAD, 2)))
-    assert started.wait(20)
-    asked.let_go()
-    assert not room.take(1)
-    going_on.set()
-    asked._noise.rest()
-    assert room.take(2 * DRAWN_AHEAD)

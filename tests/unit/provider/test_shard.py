@@ -21,8 +21,9 @@ from dpspca.common.queries import (
 )
 from dpspca.common.question import Extent, RowQuery
 from dpspca.provider import moments
+from dpspca.provider.integer_rows import integer_rows
 from dpspca.provider.moments import DenseRows, StreamedMoments
-from dpspca.provider.preparation import check_rows, integer_rows
+from dpspca.provider.preparation import check_rows
 from dpspca.provider.shard import Shard, Strategy
 
 BOUND = 4.0
@@ -206,10 +207,6 @@ def test_centring_sparse_rows_is_refused_with_the_reason() -> None:
         shard.evaluate(CovarianceProduct(np.eye(3)[:, :1], np.ones(3)))
 
 
-def test_a_gram_matrix_is_chosen_when_it_pays_and_refused_when_it_is_too_large() -> None:
-    dense = check_rows(np.ones((2, 100)))
-    assert Strategy.for_rounds(dense, 10) is Strategy.GRAM
-    assert Strategy.for_rounds(dense, 1) is Strategy.STREAM
-    assert Strategy.for_rounds(check_rows(scipy.sparse.csr_array(np.eye(3))), 10) is Strategy.STREAM
+def test_a_gram_matrix_that_is_too_large_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="too large"):
         Shard(check_rows(np.ones((2, 2**14 + 1))), BOUND, strategy=Strategy.GRAM)

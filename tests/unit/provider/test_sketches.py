@@ -10,15 +10,24 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.range_projection import columns_of, unlucky, whitening
 from dpspca.common.errors import DpspcaError, InvalidQueryError, RefusedError
 from dpspca.common.privacy.accountant import Filter, slack_units
-from dpspca.common.privacy.directions import DIRECTION_BITS, NONCE_WORDS, Words, directions, directions_key
+from dpspca.common.privacy.directions import (
+    DIRECTION_BITS,
+    NONCE_WORDS,
+    TAIL,
+    Words,
+    commitment,
+    directions,
+    directions_key,
+)
 from dpspca.common.privacy.events import ApproximateEvent, GaussianEvent
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.question import RowQuery
 from dpspca.common.sketch_queries import SLOTS, WEIGHT_BITS, Commit, Peaks, Projection, Reveal, Sketch
 from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.integer_rows import integer_csr, integer_rows
 from dpspca.provider.ledger import Ledger, LedgerError, Limits, MemoryLedger, Opening
 from dpspca.provider.moments import DenseRows, Integers, SparseRows
-from dpspca.provider.preparation import check_rows, integer_csr, integer_rows
+from dpspca.provider.preparation import check_rows
 from dpspca.provider.respond import Responder
 from dpspca.provider.shard import Shard
 from dpspca.provider.sketches import Sketching, add_sketch, coarse, gram_of, project, weights
@@ -63,8 +72,8 @@ class Job:
     def start(self, seed: int) -> None:
         """Start the provider, as after a power failure: the ledger is what is left."""
         shard = Shard(check_rows(self.rows), self.what.norm_bound)
-        words = KeyStream.repeatable(seed, "sketches")
-        self.responder = Responder(self.what, shard, self.ledger, words, job="the job", slot=self.slot)
+        entropy = repeatable_entropy(seed)
+        self.responder = Responder(self.what, shard, self.ledger, entropy, job="the job", slot=self.slot)
 
     def ask(self, position: int, query: RowQuery) -> Integers:
         return self.responder.respond(position, query)
@@ -242,10 +251,10 @@ class Failing(MemoryLedger):
 def test_a_sketch_that_was_paid_for_and_not_stored_is_not_made_a_second_time() -> None:
     ledger = Failing()
     job = Job(ledger)
-    nonces = job.revealed()
-    question = Sketch(nonces, DIMENSION, COLUMNS)
+    question = Sketch(job.revealed(), DIMENSION, COLUMNS)
     with pytest.raises(LedgerError):
         job.ask(SKETCH, question)
+    job.responder._entropy = repeatable_entropy(99)  # a true source would give other words for another draw
     made = job.responder._remembering._sketch.copy()  # type: ignore[union-attr]
     ledger.broken = False
     job.ask(SKETCH, question)
@@ -262,6 +271,30 @@ def test_one_that_was_lost_with_its_process_is_not_made_again_either() -> None:
     job.start(seed=99)
     with refused("is gone"):
         job.ask(SKETCH, question)
+
+
+def test_copies_of_a_provider_sketch_other_directions_with_unrelated_noise() -> None:
+    """Both drew one nonce, as copies do, and here they read the same bytes from the system as well.
+
+    Rows are zero, so a sketch is its noise. A correlation of n pairs is nearly normal with deviation 1/sqrt(n): false
+    alarm 2e-9 at six of them. Equal noise would cancel, and leave a row along the difference of the directions.
+    """
+    copies = [Job(slot=1, rows=np.zeros((3000, DIMENSION))) for _ in range(2)]
+    assert (copies[0].committed() == copies[1].committed()).all()
+    for number, job in enumerate(copies):
+        listed, theirs = job.committed(), bytes([number] * 32)
+        listed[3] = np.frombuffer(commitment(job.what.digest(), 3, theirs), dtype="<u4")
+        nonces = job.ask(REVEAL, Reveal(listed)).astype(np.uint32)
+        nonces[3] = np.frombuffer(theirs, dtype="<u4")
+        job.ask(SKETCH, Sketch(nonces, DIMENSION, COLUMNS))
+    first, second = (job.responder._remembering._sketch.ravel() for job in copies)  # type: ignore[union-attr]
+    assert abs(np.corrcoef(first, second)[0, 1]) * np.sqrt(first.size) < 6
+    assert np.mean(first == second) < 0.01
+
+
+def test_whoever_knows_a_nonce_in_time_finds_no_unlucky_directions_in_2_to_the_60_tries() -> None:
+    """As it may where a provider was copied: each try is unlucky with probability ``TAIL``, whatever is looked for."""
+    assert 2.0**60 * TAIL < 1e-12
 
 
 # --- What it costs ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dpspca.common.errors import DpspcaError, InvalidDataError
 from dpspca.provider.folders import UnreadableError
 from dpspca.provider.preparation import CheckedRows
-from dpspca.provider.sources import read_rows
+from dpspca.provider.sources import read_arriving, read_protected, read_rows
 
 ROWS = np.arange(12.0).reshape(4, 3)
 
@@ -208,7 +208,7 @@ def test_a_table_of_text_is_named(tmp_path: Path) -> None:
 def test_t18_of_each_person_the_first_rows_are_kept_whatever_stands_between(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.arange(14.0).reshape(7, 2))
     (tmp_path / "whose.txt").write_text("eve\nada\neve\n 7 \neve\nada\n7\n", encoding="utf-8")
-    rows = read_rows(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
     for most, kept in ((1, [0, 1, 3]), (2, [0, 1, 2, 3, 5, 6]), (3, list(range(7))), (99, list(range(7)))):
         assert (rows.bounded(most).matrix == rows.matrix[kept]).all()
     assert (rows.bounded(2).bounded(1).matrix == rows.bounded(1).matrix).all()
@@ -232,8 +232,14 @@ def test_whose_rows_they_are_is_part_of_what_names_the_rows(tmp_path: Path) -> N
     names = set()
     for each in ("a\nb\n", "a\na\n"):
         (tmp_path / "whose.txt").write_text(each * (len(ROWS) // 2) + "a\n" * (len(ROWS) % 2), encoding="utf-8")
-        names.add(read_rows(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").digest())
+        names.add(read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").digest())
     assert len(names) == 2
+
+
+def test_persons_who_differ_in_a_zero_byte_are_two(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    (tmp_path / "whose.txt").write_bytes(b"".join(b"a%s\n" % (b"\0" * (row % 2)) for row in range(len(ROWS))))
+    assert read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").bounded(1).count == 2
 
 
 @pytest.mark.parametrize(("text", "why"), [("a\n", "has 1 lines for"), ("", "has 0 lines for")])
@@ -241,13 +247,38 @@ def test_a_file_of_persons_of_another_length_is_refused(tmp_path: Path, text: st
     np.save(tmp_path / "rows.npy", ROWS)
     (tmp_path / "whose.txt").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidDataError, match=why):
-        read_rows(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+        read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
 
 
-def test_a_row_that_is_nobody_s_is_refused_and_so_is_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_file_of_persons_that_is_not_there_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
-    (tmp_path / "whose.txt").write_text(" \n" * len(ROWS), encoding="utf-8")
-    with pytest.raises(InvalidDataError, match="names nobody"):
-        read_rows(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
     with pytest.raises(InvalidDataError, match="cannot be read"):
-        read_rows(tmp_path / "rows.npy", persons=tmp_path / "gone.txt")
+        read_protected(tmp_path / "rows.npy", persons=tmp_path / "gone.txt")
+
+
+@pytest.mark.parametrize("arriving", [False, True])
+def test_longer_rows_are_cut_while_they_are_read_and_the_log_says_so(
+    arriving: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = np.array([[1.0, -5.0, 3.0], [0.0, 0.0, 2.0]])
+    path = tmp_path / "rows.npz"
+    scipy.sparse.save_npz(path, scipy.sparse.csr_array(values))
+
+    def read(most: int) -> list[list[float]]:
+        rows = read_arriving(path, row_entries=most)[0] if arriving else read_protected(path, row_entries=most)
+        return rows.matrix.toarray().tolist()  # type: ignore[union-attr, no-any-return]
+
+    assert read(3) == values.tolist()
+    assert not caplog.records
+    assert read(2) == [[0.0, -5.0, 3.0], [0.0, 0.0, 2.0]]
+    assert "rows of more than 2 entries" in caplog.text
+
+
+def test_a_row_that_names_nobody_counts_as_zeros_and_takes_nobody_s_place(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.arange(1.0, 11.0).reshape(5, 2))
+    (tmp_path / "whose.txt").write_text("eve\n \neve\n\nada\n", encoding="utf-8")
+    rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    assert (rows.matrix == [[1, 2], [0, 0], [5, 6], [0, 0], [9, 10]]).all()
+    assert rows.bounded(1).count == 4
+    assert rows.unusable is not None
+    assert rows.unusable.count == 2

@@ -15,7 +15,7 @@ from dpspca.common.errors import DpspcaError, InvalidAnswerError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.matrix_queries import EntryTotal, MatrixProduct, SpectralProduct, SymmetricProduct
 from dpspca.common.privacy.audit import laplace_as_normal
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.question import RowQuery
 from dpspca.common.spans import Span
@@ -52,7 +52,7 @@ def job(unit: PrivacyUnit = ENTRY, algorithm: str = "noisy-power", **options: An
 
 def responder(spec: JobSpec, rows: CheckedRows, seed: int = 0, ledger: MemoryLedger | None = None) -> Responder:
     shard = MatrixShard(rows, spec.norm_bound, spec.unit)
-    return Responder(spec, shard, ledger or MemoryLedger(), KeyStream.repeatable(seed, "test"))
+    return Responder(spec, shard, ledger or MemoryLedger(), repeatable_entropy(seed))
 
 
 # --- What is declared -------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Astray(MatrixShard):
 def test_an_answer_that_shows_outside_of_the_span_is_never_stored(unit: PrivacyUnit) -> None:
     spec, ledger = job(unit), MemoryLedger()
     shard = Astray(declared(share(), SPAN), spec.norm_bound, unit)
-    asked = Responder(spec, shard, ledger, KeyStream.repeatable(0, "test"))
+    asked = Responder(spec, shard, ledger, repeatable_entropy(0))
     query = SymmetricProduct(BASIS) if unit is ENTRY else SpectralProduct(BASIS)
     for _ in range(2):
         with pytest.raises(InvalidAnswerError, match="rows that are not theirs"):

@@ -169,14 +169,14 @@ def test_whoever_connects_again_takes_the_place_of_the_old_link() -> None:
     async def scenario() -> None:
         roster = Roster()
         first, second = Link("north", {"cohort": Schema(3)}), Link("north", {"cohort": Schema(3)})
-        await roster.join(first)
+        roster.join(first)
         task = ask(first, "a")
         await asyncio.sleep(0)
-        await roster.join(second)
+        roster.join(second)
         with pytest.raises(ProviderLostError):
             await task
         assert isinstance(first.ended_by, RefusedError)
-        await roster.leave(first)  # late: it takes nothing of the new one
+        roster.leave(first)  # late: it takes nothing of the new one
         assert roster.find("north", "cohort", 3) is second
         assert roster.find("north", "cohort", 4) is None
         await roster.dismiss()

@@ -19,7 +19,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.transport.signing import MAX_JOB_LIFE
-from dpspca.provider.preparation import CheckedRows, check_rows
+from dpspca.provider.preparation import check_rows
 from dpspca.provider.shard import Shard
 
 ROWS = np.random.default_rng(0).standard_normal((60, 6)) * np.r_[5, 4, 1, 1, 1, 1]
@@ -79,15 +79,10 @@ def test_a_question_reaches_as_far_as_its_block_and_what_is_told_without_rows_re
     assert [shard.reach(step) for step in catalogue.plan(spec())] == [0, 10, 20, 30, 30]
 
 
-def test_of_each_person_the_first_row_stays_before_rows_are_divided() -> None:
-    """So a person is in one block or in none, whoever else's rows are how long."""
-    whose = np.arange(60) // 2
-    kept = CheckedRows(ROWS, persons=whose).bounded(1).first(20)
-    assert (kept.matrix == ROWS[:40:2]).all()
-    assert kept.persons is not None
-    assert kept.persons.tolist() == list(range(20))
-    with pytest.raises(InvalidParameterError, match="one row of a person"):
-        catalogue.plan(spec(rows_per_person=2))
+@pytest.mark.parametrize("changes", [{"rows_per_person": 2}, {"unit": "person-replace-one"}])
+def test_a_person_who_could_be_in_several_blocks_has_no_price(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError, match=r"one row of a person|a person may have rows in several blocks"):
+        catalogue.plan(spec(**changes))
 
 
 def test_the_audit_has_its_canary_in_the_last_block_and_finds_an_honest_provider_honest() -> None:

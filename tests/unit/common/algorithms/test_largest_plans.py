@@ -57,7 +57,7 @@ def largest(option: str, shape: tuple[int, int]) -> int:
     return {
         "rounds": MOST_ROUNDS,
         "columns": min(dimension, MAX_COMPONENT_ENTRIES // dimension),
-        "sparsity": 2**31,
+        "sparsity": dimension,
         "coherence": dimension,
         "block_rows": MAX_ROWS // MOST_ROUNDS,
         "oversampling": max(0, min(dimension, MAX_COLUMNS) - components),

@@ -131,7 +131,7 @@ def test_published_noise_that_does_not_keep_its_promise_is_refused() -> None:
     [
         ({"options": {"privacy": "none"}}, "privacy"),
         ({"options": {"rounds": 3}}, "rounds"),
-        ({"unit": PrivacyUnit.ENTRY}, "rows"),
+        ({"unit": PrivacyUnit.ENTRY}, "row-add-remove"),
         ({"schema": Schema(MAX_DIMENSION + 1)}, str(MAX_DIMENSION)),
         ({"budget": Budget(1.0, 1e-160)}, "delta"),
     ],

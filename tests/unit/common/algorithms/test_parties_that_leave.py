@@ -18,7 +18,7 @@ from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.question import RowQuery
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.transport import wire
-from dpspca.provider.entropy import SystemEntropy
+from dpspca.provider.entropy import system_entropy
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.matrix_shard import MatrixShard
 from dpspca.provider.preparation import check_rows
@@ -38,7 +38,7 @@ def fitted(job: JobSpec, shards: Sequence[Evaluator], leaving: int) -> Model:
     """Run a job, the last of whose providers answers so many questions and no more."""
     plan = catalogue.plan(job)
     providers = [
-        Responder(job, shard, MemoryLedger(), SystemEntropy(), slot=number) for number, shard in enumerate(shards)
+        Responder(job, shard, MemoryLedger(), system_entropy, slot=number) for number, shard in enumerate(shards)
     ]
     asked = 0
 

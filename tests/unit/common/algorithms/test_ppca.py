@@ -117,7 +117,7 @@ def test_a_private_mean_is_paid_for_out_of_epsilon() -> None:
     [
         ({"options": {"sampler": "metropolis"}}, "sampler"),
         ({"options": {"privacy": "pure"}}, "privacy"),
-        ({"unit": PrivacyUnit.SPECTRAL}, "rows"),
+        ({"unit": PrivacyUnit.SPECTRAL}, "row-add-remove"),
         ({"schema": Schema(MAX_DIMENSION + 1)}, str(MAX_DIMENSION)),
     ],
 )

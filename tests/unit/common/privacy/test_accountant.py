@@ -20,6 +20,8 @@ from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent,
 
 UNIT = Fraction(1, 2**80)
 SLACK = 2.0**-140
+FINE = 2.0**30
+"""A scale at which integer noise is as fine as continuous noise."""
 
 epsilons = st.floats(math.log(0.05), math.log(48.0)).map(lambda power: min(48.0, math.exp(power)))
 deltas = st.floats(-12, -1).map(lambda power: 10.0**power)
@@ -110,10 +112,12 @@ def test_a_coin_and_a_gaussian_cost_the_average_over_the_coin(epsilon: float) ->
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.25, 0.5, 0.9])
 def test_one_laplace_event_has_its_closed_form_and_is_better_than_pure(epsilon: float) -> None:
-    loss = compose([LaplaceEvent(2, 2)])
+    """A shift by many integers has the closed form of continuous noise; by one, that of a pure event."""
+    loss = compose([LaplaceEvent(FINE, FINE)])
     truth = 1 - math.exp((epsilon - 1) / 2)
     assert truth <= loss.delta(epsilon) <= truth * (1 + 1e-6)
     assert loss.delta(epsilon) < compose([PureEvent(1)]).delta(epsilon)
+    assert compose([LaplaceEvent(1, 1)]).delta(epsilon) == compose([PureEvent(1)]).delta(epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.39, 0.41, 0.8])
@@ -121,9 +125,9 @@ def test_a_laplace_shift_spread_over_two_entries_is_never_worse_than_one(epsilon
     """The lemma that lets vectors be accounted for by their L1 sensitivity alone, against its closed form."""
     a, b, left = 0.7, 0.3, 1 - epsilon
     truth = 1 - math.exp(-left / 2) * (1 + min(left, 2 * b) / 4)
-    spread = compose([LaplaceEvent(a, 1), LaplaceEvent(b, 1)]).delta(epsilon)
+    spread = compose([LaplaceEvent(a * FINE, FINE), LaplaceEvent(b * FINE, FINE)]).delta(epsilon)
     assert truth <= spread <= truth * (1 + 1e-6)
-    assert spread < compose([LaplaceEvent(a + b, 1)]).delta(epsilon)
+    assert spread < compose([LaplaceEvent((a + b) * FINE, FINE)]).delta(epsilon)
 
 
 def test_a_mixture_costs_more_than_its_parts_and_less_than_every_simple_bound() -> None:

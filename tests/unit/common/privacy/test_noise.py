@@ -1,7 +1,11 @@
 """The distributions that the noise encodes, compared with the ideal ones in exact or 300-bit arithmetic."""
 
+import hmac
 import math
+import struct
+from dataclasses import replace
 from fractions import Fraction
+from hashlib import sha256
 from typing import Any
 
 import mpmath  # type: ignore[import-untyped]
@@ -13,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy import noise, tables
-from dpspca.common.privacy.keystream import KeyStream
+from dpspca.common.privacy.keystream import Draw, KeyStream, Purpose, keyed, repeatable_entropy
 from dpspca.common.privacy.noise import DRAW_SLACK, DiscreteGaussian, DiscreteLaplace, lattice_std
 from dpspca.common.privacy.tables import TABLE_ERROR, AliasTable, Scratch
 
@@ -105,6 +109,24 @@ def test_repeatable_streams_differ_by_seed_and_by_label() -> None:
     first = {tuple(KeyStream.repeatable(seed, label).words(4).tolist()) for seed, label in streams}
     assert len(first) == len(streams)
     assert np.array_equal(KeyStream.repeatable(1, "a").words(9), KeyStream.repeatable(1, "a").words(9))
+
+
+def test_the_key_of_a_draw_is_hmac_of_its_name_each_field_after_its_length() -> None:
+    """Written anew here from the docstring: a change of the name's form changes all seeded results."""
+    fields = [b"a job", b"1", b"2", b"a question", b"noise that is added to an answer"]
+    message = b"dpspca draw\0" + b"".join(struct.pack(">Q", len(each)) + each for each in fields)
+    expected = KeyStream(hmac.new(b"r" * 32, message, sha256).digest()).words(9)
+    draw = Draw("a job", 1, 2, "a question", Purpose.NOISE)
+    assert np.array_equal(keyed(b"r" * 32, draw).words(9), expected)
+
+
+def test_a_seed_repeats_the_words_of_a_draw_and_of_no_other() -> None:
+    draw = Draw("a job", 1, 2, "a question", Purpose.NOISE)
+    others = [replace(draw, position=3), replace(draw, slot=0)]
+    first = [tuple(repeatable_entropy(1)(each).words(4).tolist()) for each in (draw, *others, draw)]
+    first.append(tuple(repeatable_entropy(2)(draw).words(4).tolist()))
+    assert first[0] == first[3]
+    assert len(set(first)) == 4
 
 
 # --- what a table encodes

@@ -6,7 +6,8 @@ from dpspca.common.privacy.units import PrivacyUnit
 
 
 def test_stored_names_never_change() -> None:
-    assert [unit.value for unit in PrivacyUnit] == ["row-replace-one", "row-add-remove", "entry", "spectral"]
+    rows, persons = ["row-replace-one", "row-add-remove"], ["person-replace-one", "person-add-remove"]
+    assert [unit.value for unit in PrivacyUnit] == [*rows, *persons, "entry", "spectral"]
 
 
 def test_a_stored_name_gives_its_unit_back() -> None:
@@ -25,5 +26,8 @@ def test_no_two_units_say_the_same() -> None:
     assert len({unit.neighbours for unit in PrivacyUnit}) == len(PrivacyUnit)
 
 
-def test_only_the_row_units_protect_rows() -> None:
-    assert [unit.is_row for unit in PrivacyUnit] == [True, True, False, False]
+def test_units_of_rows_and_of_persons_protect_rows_and_those_of_matrices_do_not() -> None:
+    assert [unit.is_row for unit in PrivacyUnit] == [True, True, True, True, False, False]
+    assert [unit.is_person for unit in PrivacyUnit] == [False, False, True, True, False, False]
+    assert [unit.is_replace_one for unit in PrivacyUnit] == [True, False, True, False, False, False]
+    assert [unit.is_add_remove for unit in PrivacyUnit] == [False, True, False, True, False, False]

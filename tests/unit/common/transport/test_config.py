@@ -245,3 +245,16 @@ def test_a_path_that_leads_in_a_circle_or_is_none_stops_nothing_from_being_told(
 def _top(path: Path, line: str) -> Path:
     path.write_text(f"{line}\n{path.read_text()}")
     return path
+
+
+def test_a_bound_on_the_entries_of_a_row_is_read_and_goes_with_a_data_set(tmp_path: Path) -> None:
+    def read(lines: str) -> ProviderConfig:
+        return read_config(ProviderConfig, provider_with(lines, tmp_path))
+
+    assert read("[row_entries]\nratings = 40").row_entries == {"ratings": 40}
+    with pytest.raises(InvalidParameterError, match="row_entries names 'labs', which is no data set"):
+        read("[row_entries]\nlabs = 40")
+    with pytest.raises(InvalidParameterError, match="row_entries is"):
+        read("[row_entries]\nratings = 0")
+    with pytest.raises(InvalidParameterError, match="'ratings' has row_entries and a span"):
+        read("[spans]\nratings = { start = 0, rows = 2, of = 4 }\n[row_entries]\nratings = 4")

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
+from dpspca.common.privacy.lattice import MAX_PARTIES
 from dpspca.common.transport import signing
 from dpspca.common.transport.certificates import read_key
 from dpspca.common.transport.errors import (
@@ -327,7 +328,7 @@ def test_every_field_counts_in_what_is_signed() -> None:
         {"audience": ("oslo", "bergen")},
         {"audience": ("oslo", "oslo")},
         {"audience": ("Oslo",)},
-        {"audience": tuple(f"{number:04}" for number in range(signing.MAX_AUDIENCE + 1))},
+        {"audience": tuple(f"{number:04}" for number in range(MAX_PARTIES + 1))},
         {"issued_at": -1},
         {"expires_at": 1_000_000},
         {"expires_at": 1_000_001 + MAX_JOB_LIFE},

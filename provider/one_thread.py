@@ -1,0 +1,45 @@
+"""The linear-algebra library on one thread, for as long as anybody needs that."""
+
+from functools import cache
+from threading import Lock
+from typing import Final
+
+from threadpoolctl import ThreadpoolController
+
+
+class OneThread:
+    """Holds the BLAS to one thread while anybody is inside: its setting is the whole process's, not a thread's."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                _take_control()
+                self._limited = _libraries().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                _take_control()
+                self._limited.restore_original_limits()
+
+
+one_thread: Final = OneThread()
+
+
+def _take_control() -> None:
+    """Let this thread set the limit: it is left to the first that did, for as long as that lives, and to no other."""
+    for library in _libraries().lib_controllers:
+        if clear := getattr(library, "clear_controlling_thread", None):
+            clear(force=True)
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Look the loaded libraries up once."""
+    return ThreadpoolController()

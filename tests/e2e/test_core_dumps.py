@@ -1,0 +1,95 @@
+"""No crash of a daemon writes its memory to a disk: rows, keys and noise are in it."""
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import Daemons, Process, daemons
+from hubs import free_port
+from patience import PATIENCE
+from town import lax_policy
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGQUIT)
+ROWS = {"north": {"cohort": np.eye(3)}}
+TOLD = """
+import atexit, ctypes
+atexit.register(lambda: print("dumpable", ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), flush=True))
+from dpspca.cli.main import main
+main()
+"""
+"""The program, which says at its end whether its memory can be dumped."""
+
+
+def unlimited() -> None:
+    """Allow cores of any size, as far as one may, and crashes: programs in the background are born without some."""
+    for number in CRASHES:
+        signal.signal(number, signal.SIG_DFL)
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+
+
+def started(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    folder.mkdir(exist_ok=True)
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(command, cwd=folder, stderr=log, preexec_fn=unlimited)  # noqa: PLW1509, S603  # ours
+
+
+def crashed(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
+    """Crash a process, and tell whether the system dumped its memory."""
+    os.kill(process.pid, how)
+    _, status = os.waitpid(process.pid, 0)
+    process.returncode = -how
+    assert os.WTERMSIG(status) == how
+    return os.WCOREDUMP(status)
+
+
+async def settled(folder: Path) -> list[Process]:
+    """Set a federation up that works, and end it."""
+    async with daemons(folder, f"127.0.0.1:{free_port()}", lax_policy(), ROWS) as running:
+        assert isinstance(running, Daemons)
+        return running.everybody
+
+
+@LINUX
+@pytest.mark.parametrize("how", CRASHES)
+def test_a_daemon_that_crashes_leaves_no_core(how: signal.Signals, tmp_path: Path) -> None:
+    other = started([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "other")
+    time.sleep(0.2)
+    dumps_elsewhere = crashed(other, how)
+    for each in asyncio.run(settled(tmp_path / "town")):
+        folder = tmp_path / each.name
+        process = started(each._command, folder)
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while each._ready.encode() not in (folder / "log").read_bytes():
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            limits = Path(f"/proc/{process.pid}/limits").read_text(encoding="ascii")
+            assert any(line.split()[4:6] == ["0", "0"] for line in limits.splitlines() if "Max core file" in line)
+            assert not crashed(process, how)
+            assert not [name for name in os.listdir(folder) if "core" in name]  # noqa: PTH208
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+    if not dumps_elsewhere:
+        pytest.skip("this machine dumps no program's memory, so that a daemon's was not shows nothing")
+
+
+@LINUX
+@pytest.mark.parametrize("words", [["--version"], ["algorithms"], ["provider", "start", "--config", "none.toml"]])
+def test_no_command_of_the_program_can_be_dumped_or_traced(words: list[str], tmp_path: Path) -> None:
+    """Of a process that cannot be dumped, Linux gives the folder in /proc to root, whoever runs it."""
+    command = [sys.executable, "-c", TOLD, *words]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)  # noqa: S603  # ours
+    assert told.stdout.endswith(b"dumpable 0\n")

@@ -1,0 +1,112 @@
+"""Very many jobs that wait for providers who are not there hold up nobody, and no analyst has more than a share."""
+
+import asyncio
+import gc
+import logging
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from statistics import median
+
+import pytest
+from attackers import Attacker
+from town import SHARDS, Running, Town, federation, now, spec
+
+from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.spec import Schema
+from dpspca.common.transport.names import PartyName, Role
+from dpspca.common.transport.signing import JobEnvelope, sign
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server.analysts import MAX_RUNNING, MAX_RUNNING_BYTES
+
+MOST_TIMES, SLACK = 2.0, 0.2
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+async def met(running: Running) -> float:
+    """Have a provider leave and come back, and an honest job done; give the seconds that this took."""
+    begun = time.monotonic()
+    task = running.daemons.pop("site-0")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await running.start("site-0")
+    await running.analyst.fit(spec(), "cohort", list(SHARDS))
+    return time.monotonic() - begun
+
+
+def test_jobs_for_absent_providers_hold_up_no_honest_job(town: Town) -> None:
+    names = [f"absent-{number}" for number in range(MAX_PARTIES)]
+    what = spec(answer_seconds=600)
+
+    async def scenario() -> None:
+        mallory = town.identity(Role.ANALYST, "mallory")
+        async with federation(town) as running, AsyncFederation(running.coordinator.address, mallory) as attacker:
+            usual = median([await met(running) for _ in range(5)])
+            for _ in range(MAX_RUNNING):
+                await attacker.submit_signed(town.job(what, mallory, names), what)
+            taken = median([await met(running) for _ in range(5)])
+            assert taken < MOST_TIMES * usual + SLACK
+
+    asyncio.run(scenario())
+
+
+def test_a_job_names_no_more_providers_than_sums_are_bounded_for() -> None:
+    def drawn(count: int) -> JobEnvelope:
+        audience = [PartyName("town", Role.PROVIDER, f"site-{number}") for number in range(count)]
+        return JobEnvelope.draw(b"{}", audience, "cohort", now=now(), life=timedelta(hours=1))
+
+    assert len(drawn(MAX_PARTIES).audience) == MAX_PARTIES
+    with pytest.raises(InvalidParameterError, match=f"names {MAX_PARTIES + 1} providers.*between 1 and {MAX_PARTIES}"):
+        drawn(MAX_PARTIES + 1)
+
+
+def test_one_analyst_s_running_jobs_take_so_many_bytes_and_another_has_room(town: Town) -> None:
+    names = tuple(f"gene {number:07d}" for number in range(130_000))
+    what = spec(schema=Schema(len(names), names), answer_seconds=600)
+
+    async def scenario() -> None:
+        ada, bea = (town.identity(Role.ANALYST, name) for name in ("greedy", "bea"))
+        async with federation(town, ()) as running, AsyncFederation(running.coordinator.address, ada) as greedy:
+            signed = [town.job(what, ada, ["absent"]) for _ in range(MAX_RUNNING_BYTES // len(what.to_json()) + 1)]
+            jobs = [await greedy.submit_signed(each, what) for each in signed[:-1]]
+            with pytest.raises(FederationError, match=f"running jobs take .* more; at most {MAX_RUNNING_BYTES} may"):
+                await greedy.submit_signed(signed[-1], what)
+            async with AsyncFederation(running.coordinator.address, bea) as modest:
+                await modest.submit_signed(town.job(what, bea, ["absent"]), what)
+            await jobs[0].cancel()
+            await greedy.submit_signed(town.job(what, ada, ["absent"]), what)
+
+    asyncio.run(scenario())
+
+
+def test_whoever_hangs_up_while_a_job_is_refused_leaves_no_traceback(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody is there to be told why, and the log is no place for what a caller sent."""
+    ada = town.identity(Role.ANALYST, "forger")
+    (town.folder / "raw.pem").write_bytes(ada.key_pem + ada.certificate_pem)
+    audience = [PartyName("town", Role.PROVIDER, "a")]
+    no_json = JobEnvelope.draw(b"{", audience, "cohort", now=now(), life=timedelta(hours=1))
+    forged = replace(town.job(spec(), ada, ["a"]), signature=bytes(70))
+
+    async def scenario() -> None:
+        async with federation(town, ()) as running:
+            attacker = Attacker(running.coordinator.address, town.folder)
+            for job in (sign(no_json, ada), forged):
+                request = pb.SubmitRequest(signed_job=job.to_bytes()).SerializeToString()
+                for _ in range(5):
+                    await asyncio.to_thread(attacker.dropped, content=request)
+                    await asyncio.sleep(0.2)  # a few of its calls are under way
+        gc.collect()  # asyncio tells of what nobody looked at when it is let go
+
+    with caplog.at_level(logging.DEBUG):
+        asyncio.run(scenario())
+    assert "never retrieved" not in caplog.text
+    assert [each for each in caplog.records if each.exc_info] == []

@@ -1,0 +1,189 @@
+"""A coordinator that sends without end fills no analyst's memory: the program stops in time and says why."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hubs import LastingTown
+from pours import Ended, Replies, Script, listen, pouring
+from town import Town, spec
+
+from dpspca.client.simulation import simulate
+from dpspca.common.transport.names import Role
+from dpspca.common.transport.signing import SignedJob
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+MOST_GROWTH = 100 * 2**20
+"""Bytes by which such a program may grow beyond one that listens to an honest coordinator."""
+LONGEST = 45
+"""Seconds after which a program that still listens is killed. Those that stop do so within a few."""
+LARGEST = 3 * 2**20 - 1024
+"""Bytes of the largest message that gRPC takes here, less what else stands in it."""
+
+JOB = SignedJob(b"", b"", b"")
+
+
+def endless(made: Callable[[int], bytes]) -> Callable[[], Replies]:
+    return lambda: map(made, count())
+
+
+def offer(number: int, columns: int = 0) -> bytes:
+    names = [f"{number}-{column}" for column in range(columns)]
+    data_set = pb.DataSet(name="cohort", dimension=columns or 30, columns=names)
+    return pb.Offer(provider=f"site-{number}", data_set=data_set).SerializeToString()
+
+
+def nested(number: int, *path: int) -> bytes:
+    """Write as many empty parts as one message takes: each takes two bytes here, and far more where it is read."""
+    content = bytes([number << 3 | 2, 0]) * (LARGEST // 2)
+    for each in path:
+        content = bytes([each << 3 | 2]) + varint(len(content)) + content
+    return content
+
+
+def varint(value: int) -> bytes:
+    digits = bytearray()
+    while value >= 1 << 7:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*digits, value))
+
+
+def status(signed: SignedJob, state: str = "running", **others: object) -> bytes:
+    told: dict[str, Any] = {"job": signed.job_id, "data_set": "cohort", "questions": 6, "submitted": 1.0} | others
+    return pb.Job(state=state, **told).SerializeToString()
+
+
+def shown(job: SignedJob) -> Callable[[], Replies]:
+    return lambda: [status(job, "done", answered=6, signed_job=job.to_bytes())]
+
+
+def states(job: SignedJob) -> Callable[[], Replies]:
+    return endless(lambda number: status(job, step=f"{number:0100000}"))
+
+
+def done(job: SignedJob) -> Callable[[], Replies]:
+    return lambda: [status(job, "done", answered=6)]
+
+
+def frames(content: bytes) -> Callable[[], Replies]:
+    return endless(lambda number: pb.Frame(sequence=number, content=content).SerializeToString())
+
+
+def bloated() -> Iterator[bytes]:
+    """Send a model within its size whose heading is all empty lists."""
+    rows = [[0.0] * spec().schema.dimension] * 2
+    whole = simulate([rows], spec(), noise_seed=1).to_bytes()
+    heading = json.dumps({"format": "dpspca-model-1", "shapes": {}}).encode()[:-1] + b', "x": ['
+    content = heading + b"[]," * 330_000 + b"[]]}\n" + whole
+    for start in range(0, len(content), 2**20):
+        yield pb.Frame(content=content[start : start + 2**20]).SerializeToString()
+
+
+LISTED = ("datasets", "--json"), ("jobs", "list", "--json")
+LISTS: dict[str, tuple[tuple[str, ...], Script]] = {
+    "offers": (LISTED[0], {"DataSets": endless(offer)}),
+    "offers of many columns": (LISTED[0], {"DataSets": endless(lambda number: offer(number, 20_000))}),
+    "an offer of empty columns": (LISTED[0], {"DataSets": endless(lambda _: nested(3, 2))}),
+    "jobs": (LISTED[1], {"List": endless(lambda number: status(JOB, job=f"{number:064x}"))}),
+    "jobs with long reasons": (LISTED[1], {"List": endless(lambda number: status(JOB, reason=f"{number:0400000}"))}),
+    "a job of empty participants": (LISTED[1], {"List": endless(lambda _: nested(9))}),
+}
+
+
+def watching(job: SignedJob) -> dict[str, tuple[tuple[str, ...], Script]]:
+    """Say what is sent about one job of the analyst's own, and to which command."""
+    name = job.job_id[:12]
+    watch, result = ("jobs", "watch", name), ("jobs", "result", name)
+    known: Script = {"Get": shown(job)}
+    return {
+        "states to who watches": ((*watch, "--json"), known | {"Watch": states(job)}),
+        "states to who waits for the result": (result, known | {"Watch": states(job)}),
+        "answers beyond the plan": (watch, known | {"Watch": lambda: [status(job, "done", answered=2**32 - 1)]}),
+        "full frames": (result, known | {"Watch": done(job), "Result": frames(bytes(2**20))}),
+        "empty frames": (result, known | {"Watch": done(job), "Result": frames(b"")}),
+        "a model with a bloated heading": (result, known | {"Watch": done(job), "Result": bloated}),
+        "a job that is too long": (watch, {"Get": lambda: [nested(9)]}),
+    }
+
+
+def reasons() -> Replies:
+    """End a call with as long a reason as gRPC takes, in letters that would steer a terminal."""
+    raise RuntimeError("\x1b[2J" * 3000)
+    yield b""
+
+
+WATCHED = tuple(watching(JOB))
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return LastingTown.found(tmp_path)
+
+
+def heard(town: Town, words: tuple[str, ...], script: Script, *, compressed: bool = False) -> tuple[Ended, int]:
+    """Run a command beside that coordinator, and one beside an honest one; say by how much more the first grew."""
+
+    async def perform() -> tuple[Ended, int]:
+        async with pouring(town, {}) as address:
+            honest = await listen(town, address, LISTED[1], LONGEST)
+        assert honest.code == 0, honest.err
+        async with pouring(town, script, compressed) as address:
+            ended = await listen(town, address, words, LONGEST)
+        return ended, ended.most_memory - honest.most_memory
+
+    return asyncio.run(perform())
+
+
+def require_refused(ended: Ended, growth: int) -> None:
+    """See that a program stopped by itself, in words, and had not grown."""
+    assert ended.code == 2, (ended.code, ended.err[-400:], growth / 2**20)
+    assert "The coordinator sent" in ended.err
+    assert "Traceback" not in ended.err
+    assert growth < MOST_GROWTH, growth / 2**20
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_a_list_without_end_is_refused_and_fills_no_memory(town: Town, what: str) -> None:
+    require_refused(*heard(town, *LISTS[what]))
+
+
+@pytest.mark.parametrize("what", WATCHED)
+def test_what_is_told_of_one_job_without_end_is_refused(town: Town, what: str) -> None:
+    job = town.job(spec(), town.identity(Role.ANALYST, "ada"), ["site-0"])
+    require_refused(*heard(town, *watching(job)[what]))
+
+
+def test_a_message_that_unpacks_to_far_more_is_refused(town: Town) -> None:
+    script = {"List": lambda: [bytes(200 * 2**20)]}
+    ended, growth = heard(town, LISTED[1], script, compressed=True)
+    assert (ended.code, "RESOURCE_EXHAUSTED" in ended.err) == (2, True)
+    assert growth < MOST_GROWTH
+
+
+@pytest.mark.parametrize("words", LISTED)
+def test_the_words_of_an_error_are_cut_and_steer_no_terminal(town: Town, words: tuple[str, ...]) -> None:
+    ended, _ = heard(town, words, {"List": reasons, "DataSets": reasons})
+    assert ended.code == 2
+    assert "\x1b" not in ended.err
+    assert len(ended.err) < 10_000
+
+
+def test_an_honest_list_of_many_jobs_and_offers_is_read(town: Town) -> None:
+    """Near what a coordinator can have to say: 250 jobs of 128 providers each, and 128 offers of 10,000 columns."""
+    parties = [pb.Participant(name=f"site-{number}", asked=6, answered=6) for number in range(128)]
+    columns = [f"a column of name {number}" for number in range(10_000)]
+    jobs = [status(JOB, "done", job=f"{number:064x}", participants=parties) for number in range(250)]
+    offers = [
+        pb.Offer(
+            provider=f"site-{number}", data_set=pb.DataSet(name="cohort", dimension=len(columns), columns=columns)
+        ).SerializeToString()
+        for number in range(128)
+    ]
+    for words in LISTED:
+        ended, _ = heard(town, words, {"List": lambda: jobs, "DataSets": lambda: offers})
+        assert ended.code == 0, ended.err[-400:]

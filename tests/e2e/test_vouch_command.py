@@ -1,0 +1,65 @@
+"""An operator says what jobs of an earlier version protected, and nothing else."""
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import Ended, commands_in
+from steward import POLICY, Site
+
+Here = Callable[..., Ended]
+VOUCH = ("ledger", "vouch", "--config", "provider.toml", "--reason", "three from the start")
+BUDGET = ("budget", "--config", "provider.toml")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """A provider whose ledger does not say what its job protected, and whose policy says that persons have 3 rows."""
+    made = Site.made(tmp_path)
+    with made.running() as ledger:
+        made.answer(ledger, "a" * 64)
+        ledger.close("a" * 64, "done")
+    (tmp_path / "policy.toml").write_text(POLICY.replace("rows_per_person = 1", "rows_per_person = 3"))
+    return made
+
+
+@pytest.fixture
+def here(site: Site, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
+    return commands_in(site.folder, monkeypatch, capfd)
+
+
+def test_what_was_not_recorded_is_vouched_for_once_and_stays_in_the_ledger(here: Here) -> None:
+    (before,) = here(*BUDGET, "--json").facts["data_sets"]
+    assert "protect 3 rows of a person together; jobs that count" in before["refused"]
+    facts = here(*VOUCH, "--data-set", "cohort", "--protects", "3", "--yes", "--json").facts
+    assert (facts["data_set"], facts["protects"]) == ("cohort", 3.0)
+    (after,) = here(*BUDGET, "--json").facts["data_sets"]
+    assert after["refused"] is None
+    last = here("ledger", "export", "--config", "provider.toml", "--json").facts["entries"][-1]
+    assert (last["kind"], last["number"], last["reason"]) == ("vouched", facts["entry"], "three from the start")
+    again = here(*VOUCH, "--data-set", "cohort", "--protects", "4", "--yes")
+    assert "knows what every job on the data set 'cohort' protected" in again.complaint
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--data-set", "cohort", "--protects", "0"), "positive number"),
+        (("--data-set", "cohort", "--protects", "nan"), "positive number"),
+        (("--data-set", "labs", "--protects", "3"), "'labs'"),
+    ],
+)
+def test_a_word_that_means_nothing_is_refused(here: Here, words: tuple[str, ...], said: str) -> None:
+    assert said in here(*VOUCH, *words, "--yes").complaint
+
+
+def test_nothing_is_recorded_unless_somebody_agrees(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    ended = here(*VOUCH, "--data-set", "cohort", "--protects", "3")
+    assert ended.code == 2
+    assert "cannot be taken back" in ended.err
+    assert "nobody agreed" in ended.err
+    (told,) = here(*BUDGET, "--json").facts["data_sets"]
+    assert told["refused"]

@@ -1,0 +1,79 @@
+"""Over a real connection, a job stops when its analyst is taken out of a policy, and nothing more of it leaves."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hubs import Slow, answered
+from town import SHARDS, Town, federation, lax_policy, spec
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.plan import prices
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.moments import Integers
+from dpspca.provider.policy_file import CurrentPolicy
+
+SPEC = spec(answer_seconds=4, minimum_parties=2)
+COSTS = [price.units for price in prices(catalogue.plan(SPEC))]
+POLICY = lax_policy()
+WITHOUT = POLICY.replace('"ada", ', "")
+
+
+class Edited(MemoryLedger):
+    """A ledger whose steward edits the policy while the answer to one question is made."""
+
+    def __init__(self, at: int, edit: Callable[[], object]) -> None:
+        super().__init__()
+        self.at, self.edit = at, edit
+
+    def store(self, job: str, position: int, answer: Integers) -> None:
+        super().store(job, position, answer)
+        if position == self.at:
+            self.edit()
+
+
+def test_an_analyst_taken_out_of_a_policy_gets_no_more_and_others_go_on(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY)
+
+    async def scenario() -> None:
+        async with federation(Town.found(tmp_path / "town"), (), heartbeat_seconds=1) as running:
+            ledgers = {name: Slow(0.2) for name in SHARDS}
+            for name, ledger in ledgers.items():
+                told = {"policy": CurrentPolicy(policy).get} if name == "site-1" else {}
+                await running.start(name, ledger=ledger, **told)
+            job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
+            await answered(job, 1)
+            policy.write_text(WITHOUT)
+            model = await job.result()
+            assert model.statement.parties == 2
+            told_of = {each.name: each for each in (await job.status()).participants}
+            assert "The policy changed while this job ran" in told_of["site-1"].reason
+            account = ledgers["site-1"]._books.data_sets["cohort"]
+            assert account.reserved_units == 0
+            assert account.spent_units in COSTS[:-1]
+            assert ledgers["site-1"]._books.jobs[job.name].state == "withdrawn"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("broken", [WITHOUT, "nonsense"])
+def test_an_answer_that_is_ready_stays_here_if_the_policy_changed_meanwhile(broken: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY)
+
+    async def scenario() -> None:
+        async with federation(Town.found(tmp_path / "town"), (), heartbeat_seconds=1) as running:
+            ledger = Edited(1, lambda: policy.write_text(broken))
+            for name in SHARDS:
+                told = {"policy": CurrentPolicy(policy).get, "ledger": ledger} if name == "site-1" else {}
+                await running.start(name, **told)
+            job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
+            await job.result()
+            told_of = {each.name: each for each in (await job.status()).participants}
+            assert told_of["site-1"].answered == 1
+            assert ("being mended" in told_of["site-1"].reason) == (broken == "nonsense")
+            assert ledger._books.data_sets["cohort"].spent_units == COSTS[1]  # it was made, and is paid for
+
+    asyncio.run(scenario())

@@ -1,0 +1,102 @@
+"""A coordinator with a true certificate that sends an analyst more than anybody may, and a program that listens to it.
+
+The program runs in a process of its own, so that its memory can be read, and it is the one that analysts run.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from town import Town
+
+from dpspca.common.transport import rpc
+from dpspca.common.transport.names import Role
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+SERVICE: Final = pb.DESCRIPTOR.services_by_name["AnalystService"].full_name
+DPSPCA: Final = (sys.executable, "-m", "dpspca")
+
+Replies = Iterable[bytes]
+Script = Mapping[str, Callable[[], Replies]]
+"""What is replied to each method, message by message. A method that is not named has no replies."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended, what it wrote, and the most memory that it had."""
+
+    code: int
+    out: str
+    err: str
+    most_memory: int
+
+
+@asynccontextmanager
+async def pouring(town: Town, script: Script, compressed: bool = False) -> AsyncIterator[str]:  # noqa: FBT002
+    """Run such a coordinator, and give its address."""
+    hub = town.identity(Role.COORDINATOR, "hub")
+    method = grpc.unary_stream_rpc_method_handler
+    handlers = {
+        each.name: method(_replying(script.get(each.name, tuple)))
+        for each in pb.DESCRIPTOR.services_by_name["AnalystService"].methods
+    }
+    compression = grpc.Compression.Gzip if compressed else grpc.Compression.NoCompression
+    server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)], compression=compression)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
+    port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(0)
+
+
+def _replying(replies: Callable[[], Replies]) -> Callable[[Any, Any], AsyncIterator[bytes]]:
+    async def reply(_: Any, context: Any) -> AsyncIterator[bytes]:
+        try:
+            for each in replies():
+                yield each
+        except RuntimeError as problem:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
+
+    return reply
+
+
+def settled(town: Town) -> Path:
+    """Give the folder of an analyst, whose settings lack nothing but the coordinator's address."""
+    town.identity(Role.ANALYST, "ada")
+    return town.folder
+
+
+async def listen(town: Town, address: str, words: Sequence[str], seconds: float) -> Ended:
+    """Run the program beside that coordinator; after so many seconds it is killed."""
+    folder = settled(town)
+    (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "analyst-ada"\n')
+    with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+        process = await asyncio.create_subprocess_exec(
+            *DPSPCA, *words, "--config", "ada.toml", cwd=folder, stdout=out, stderr=err
+        )
+    most = 0
+    waiting = asyncio.ensure_future(process.wait())
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not waiting.done():
+        most = max(most, _peak(process.pid))
+        if asyncio.get_running_loop().time() > deadline:
+            process.kill()
+        await asyncio.wait([waiting], timeout=0.05)
+    return Ended(await waiting, (folder / "out").read_text(), (folder / "err").read_text(), most)
+
+
+def _peak(process: int) -> int:
+    """Give the most memory that a process has had, in bytes; none of one that is gone."""
+    try:
+        told = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return next((1024 * int(row.split()[1]) for row in told.splitlines() if row.startswith("VmHWM")), 0)

@@ -1,0 +1,34 @@
+"""The settings of a provider and its policy have to agree on whether persons are protected."""
+
+from pathlib import Path
+
+import pytest
+from steward import POLICY
+
+from dpspca.cli.examination import _policy
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.transport.config import Address, ProviderConfig
+
+
+def settings(folder: Path, unit: str, *, persons: bool) -> ProviderConfig:
+    file = folder / "policy.toml"
+    file.write_text(POLICY.replace('unit = "row-add-remove"', f'unit = "{unit}"'), encoding="utf-8")
+    return ProviderConfig(
+        coordinator=Address.parse("127.0.0.1:1"),
+        identity=folder,
+        revocations=folder,
+        policy=file,
+        data_sets={"cohort": folder / "rows.npy"},
+        persons={"cohort": folder / "whose.txt"} if persons else None,
+    )
+
+
+@pytest.mark.parametrize("unit", ["row-add-remove", "row-replace-one", "person-add-remove", "person-replace-one"])
+@pytest.mark.parametrize("persons", [True, False])
+def test_doctor_tells_of_a_policy_under_which_no_job_is_answered(tmp_path: Path, unit: str, *, persons: bool) -> None:
+    told = settings(tmp_path, unit, persons=persons)
+    if unit.startswith("person") == persons:
+        assert "is understood" in _policy(told)
+        return
+    with pytest.raises(InvalidParameterError, match=r"'cohort' lets no job be answered.*\[persons\]"):
+        _policy(told)

@@ -1,0 +1,143 @@
+"""Commands that ask how a provider is say what is wrong on its machine, and how many odd rows there are."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import Ended, commands_in
+from ledgers import LIMITS, opening, standing_at
+from town import Town, lax_policy
+
+from dpspca.cli.daemons import data_sets_of, open_ledger
+from dpspca.common.transport.config import ProviderConfig, read_config
+from dpspca.common.transport.names import Role
+from dpspca.provider.entries import Head
+
+SETTINGS = """
+coordinator = "127.0.0.1:1"
+identity = "provider-north"
+revocations = "revoked.pem"
+policy = "policy.toml"
+ledger = "ledger/ledger.db"
+[data_sets]
+"""
+ROWS = np.random.default_rng(0).standard_normal((5, 3))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    town = Town.found(tmp_path)
+    town.identity(Role.PROVIDER, "north")
+    (tmp_path / "revoked.pem").write_bytes(town.authority.revocation_list())
+    (tmp_path / "policy.toml").write_text(lax_policy("row-replace-one", "cohort", "labs"))
+    write(tmp_path, cohort=ROWS, labs=ROWS + 1)
+    return tmp_path
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], folder: Path) -> Callable[..., Ended]:
+    return commands_in(folder, monkeypatch, capfd)
+
+
+def write(folder: Path, **rows: np.ndarray) -> ProviderConfig:
+    for name, table in rows.items():
+        np.save(folder / f"{name}.npy", table)
+    (folder / "north.toml").write_text(SETTINGS + "".join(f'{name} = "{name}.npy"\n' for name in rows))
+    return read_config(ProviderConfig, folder / "north.toml")
+
+
+def settled(folder: Path) -> None:
+    """Make the ledger, as a first start does."""
+    open_ledger(read_config(ProviderConfig, folder / "north.toml"), folder / "north.toml").shut()
+
+
+def health(here: Callable[..., Ended]) -> str:
+    """Ask how a provider is whose coordinator is not there."""
+    said = here("health", "--config", "north.toml")
+    assert said.code == 1
+    return said.out
+
+
+def test_health_says_that_the_policy_cannot_be_read(folder: Path, here: Callable[..., Ended]) -> None:
+    settled(folder)
+    assert "olicy" not in health(here)
+    whole = (folder / "policy.toml").read_text()
+    for broken in ("nonsense", whole.replace("row-replace-one", "row", 1), None):
+        (folder / "policy.toml").unlink()
+        if broken is not None:
+            (folder / "policy.toml").write_text(broken)
+        assert "he policy" in health(here)
+        assert any("policy" in line for line in here("doctor", "--config", "north.toml").wrongs)
+        (folder / "policy.toml").write_text(whole)
+
+
+def test_health_says_that_the_ledger_is_in_quarantine(folder: Path, here: Callable[..., Ended]) -> None:
+    settled(folder)
+    assert "quarantine" not in health(here)
+    read = read_config(ProviderConfig, folder / "north.toml")
+    with open_ledger(read, folder / "north.toml") as ledger:
+        lost = ledger.head()
+        assert ledger.witnessed(Head(lost.ledger, lost.entries + 9, "0" * 64))
+    settled(folder)  # starts again, and is as it was
+    assert "The ledger is in quarantine, and every job is refused" in health(here)
+    with open_ledger(read, folder / "north.toml") as ledger:
+        ledger.release("nothing was lost", {})
+    assert "quarantine" not in health(here)
+
+
+def test_doctor_finds_the_same_rows_under_two_names(folder: Path, here: Callable[..., Ended]) -> None:
+    assert not any("names of rows" in line for line in here("doctor", "--config", "north.toml").wrongs)
+    write(folder, cohort=ROWS, labs=ROWS)
+    found = here("doctor", "--config", "north.toml").wrongs
+    assert any("The rows of 'labs' are those of 'cohort'" in line for line in found)
+
+
+def test_doctor_finds_rows_that_arrive_under_another_name(folder: Path, here: Callable[..., Ended]) -> None:
+    write(folder, cohort=ROWS)
+    (folder / "arriving").mkdir()
+    np.save(folder / "arriving" / "1.npy", ROWS)
+    with (folder / "north.toml").open("a") as settings:
+        settings.write('[arriving]\nextra = "arriving"\n')
+    found = here("doctor", "--config", "north.toml").wrongs
+    assert any("The rows of 'extra' are those of 'cohort'" in line for line in found)
+
+
+def test_doctor_finds_a_policy_that_states_more_than_was_kept(folder: Path, here: Callable[..., Ended]) -> None:
+    settled(folder)
+    own = read_config(ProviderConfig, folder / "north.toml")
+    with open_ledger(own, folder / "north.toml") as ledger:
+        assert not any("promises" in line for line in here("doctor", "--config", "north.toml").wrongs)
+        ledger.open(opening(protects=1.0, unit="row-replace-one", issued_at=2**40, expires_at=2**41), LIMITS)
+        assert ledger.reserve("job", "question", "digest", None, standing_at(1))
+    stated = (folder / "policy.toml").read_text().replace("rows_per_person = 1", "rows_per_person = 2")
+    (folder / "policy.toml").write_text(stated)
+    found = here("doctor", "--config", "north.toml").wrongs
+    assert any("promises" in line and "protect" in line for line in found)
+
+
+def test_odd_rows_keep_no_provider_from_starting_and_are_counted_for_its_steward(
+    folder: Path, here: Callable[..., Ended], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "count as rows of zeros" not in here("doctor", "--config", "north.toml").out
+    data_sets_of(write(folder, cohort=ROWS, labs=ROWS + 1))
+    assert not caplog.text
+    odd = ROWS.copy()
+    odd[[1, 3], 0] = np.nan, np.inf
+    assert data_sets_of(write(folder, cohort=odd, labs=ROWS + 1)).keys() == {"cohort", "labs"}
+    assert "'cohort' has a row that is no row of finite numbers" in caplog.text
+    assert "2" not in caplog.messages[-1]
+    said = here("doctor", "--config", "north.toml").out
+    assert "2 of them are no rows of finite numbers" in said
+
+
+def test_what_does_not_fit_into_a_greeting_is_said_before_the_start(folder: Path, here: Callable[..., Ended]) -> None:
+    (folder / "wide.csv").write_text(",".join(f"{number:012}x" for number in range(70_000)) + "\n")
+    (folder / "north.toml").write_text(SETTINGS + 'cohort = "cohort.npy"\nwide = "wide.csv"\n')
+    checked = here("config", "check", "north.toml")
+    assert checked.code == 0
+    for said in (checked.out, here("doctor", "--config", "north.toml").out):
+        assert "those of wide are not told" in said
+    many = "".join(f's{number} = "cohort.npy"\n' for number in range(257))
+    (folder / "north.toml").write_text(SETTINGS + many)
+    assert "offers 257 data sets; a coordinator takes at most 256" in here("config", "check", "north.toml").out

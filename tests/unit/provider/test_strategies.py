@@ -1,0 +1,227 @@
+"""How rows are evaluated follows from public numbers alone: the plan, the number of columns, the machine."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, SquaredColumns
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider import docket, moments
+from dpspca.provider.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
+from dpspca.provider.preparation import check_rows
+from dpspca.provider.shard import Shard, Strategy
+
+DIMENSION: Final = 200
+ROUNDS: Final = 5
+"""As many products as make the matrix pay at this width."""
+COUNTS: Final = (2, 3, 63, 64, 65, 199, 200, 201, 5000)
+"""Numbers of rows, far below and above the number of columns, and next to those at which something might change."""
+
+
+def job(rounds: int = ROUNDS, dimension: int = DIMENSION) -> JobSpec:
+    return JobSpec(
+        schema=Schema(dimension),
+        unit=PrivacyUnit.ROW_ADD_REMOVE,
+        budget=Budget(1.0, 1e-6),
+        norm_bound=10.0,
+        components=2,
+        explained_variance=False,
+        options={"sparsity": dimension, "rounds": rounds},
+    )
+
+
+def rows(count: int, *, sparse: bool = False, dimension: int = DIMENSION) -> Any:
+    made = np.random.default_rng(count).standard_normal((count, dimension))
+    return scipy.sparse.csr_array(made) if sparse else made
+
+
+def basis(dimension: int = DIMENSION, support: int = 10) -> np.ndarray[Any, np.dtype[np.float64]]:
+    made = np.zeros((dimension, 2))
+    made[:support], _ = np.linalg.qr(np.random.default_rng(0).standard_normal((support, 2)))
+    return made
+
+
+class Trace:
+    """What was done: which code ran, on how many threads, with numbers of how many digits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[object] = []
+        for kind, name in ((StreamedMoments, "product"), (GramMoments, "product"), (StreamedMoments, "gram")):
+            self._note(monkeypatch, kind, name)
+        pool, digits = ThreadPoolExecutor, moments._digits
+        monkeypatch.setattr(moments, "ThreadPoolExecutor", lambda count: self.seen.append(count) or pool(count))
+        monkeypatch.setattr(moments, "_digits", lambda *given: self.seen.append(given[2]) or digits(*given))
+
+    def _note(self, monkeypatch: pytest.MonkeyPatch, kind: Any, name: str) -> None:
+        original = getattr(kind, name)
+
+        def noted(*given: Any) -> Any:
+            self.seen.append((kind.__name__, name))
+            return original(*given)
+
+        monkeypatch.setattr(kind, name, noted)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rounds", [1, ROUNDS])
+@pytest.mark.parametrize("support", [2, 64, 200])
+def test_what_is_done_does_not_depend_on_the_number_of_rows(
+    sparse: bool, rounds: int, support: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator chooses the basis: at no number of its rows may the number of ours decide what is done."""
+    trace, done = Trace(monkeypatch), set()
+    question = CovarianceProduct(basis(support=support))
+    for count in COUNTS:
+        held = check_rows(rows(count, sparse=sparse))
+        shard = docket._shard_of(held, job(rounds), docket._Preparation.of(job(rounds)).strategy)
+        trace.seen.clear()
+        for _ in range(ROUNDS + 1):
+            shard.evaluate(question)
+        done.add(tuple(trace.seen))
+    assert len(done) == 1
+
+
+def test_no_thread_goes_on_after_an_answer() -> None:
+    """What is done beside the answers would make one of them, or one of another job, take longer."""
+    before = threading.active_count()
+    shard = docket._shard_of(check_rows(rows(64)), job(100), Strategy.GRAM)
+    for _ in range(10):
+        shard.evaluate(CovarianceProduct(basis()))
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("dimension", [3, 64, 65, 1000, 4096])
+def test_a_matrix_has_as_many_digits_as_the_most_rows_need(dimension: int) -> None:
+    """Rows of full length in one direction make the largest entry that there is, and it is kept exactly."""
+    largest = MAX_ROWS * 2 ** (2 * ROW_BITS)
+    gram = np.zeros((dimension, dimension), dtype=np.int64)
+    gram[0, 0], gram[1, 1] = largest, -largest
+    kept = GramMoments(gram)
+    assert len(kept._digits) == len(GramMoments(np.eye(dimension, dtype=np.int64))._digits)
+    whole = sum(digit.astype(object) * 2 ** (place * kept._digit_bits) for place, digit in enumerate(kept._digits))
+    assert whole[0, 0] == largest
+    assert whole[1, 1] == -largest
+    assert all(np.abs(digit).max() <= 2**kept._digit_bits for digit in kept._digits)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_more_threads_than_rows_change_nothing(count: int, sparse: bool) -> None:
+    whole = np.random.default_rng(count).integers(-1000, 1000, (count, 300)).astype(np.int32)
+    made = SparseRows(scipy.sparse.csr_array(whole.astype(float))) if sparse else DenseRows(whole)
+    one, many = StreamedMoments(made, threads=1), StreamedMoments(made, threads=7)
+    asked = np.rint(basis(300) * 2**20)
+    exact = whole.astype(object)
+    assert (one.product(asked) == many.product(asked)).all()
+    assert (many.gram() == exact.T @ exact).all()
+    assert (many.squares() == (exact**2).sum(axis=0)).all()
+    assert many.trace() == (exact**2).sum()
+    assert (one.compressed(asked) == many.compressed(asked)).all()
+
+
+def test_wide_questions_are_asked_on_fewer_threads() -> None:
+    """Each thread adds up an answer of its own: sixteen of half a gigabyte would be more than a machine has."""
+    assert moments._threads(16, 2**10) == 16
+    assert moments._threads(16, 2**26) == 2
+    assert moments._threads(16, 2**28) == 1
+
+
+def test_the_matrix_is_made_where_the_plan_has_enough_products_and_the_rows_are_dense() -> None:
+    def chosen(rounds: int, dimension: int, *, is_sparse: bool = False) -> Strategy:
+        return Strategy.for_plan(dimension, catalogue.plan(job(rounds, dimension)), is_sparse=is_sparse)
+
+    assert chosen(ROUNDS, DIMENSION) is Strategy.GRAM
+    assert chosen(ROUNDS - 2, DIMENSION) is Strategy.STREAM
+    assert chosen(ROUNDS, DIMENSION, is_sparse=True) is Strategy.STREAM
+    assert chosen(500, 2**12) is Strategy.GRAM
+    assert chosen(500, 2**12 + 1) is Strategy.STREAM
+
+
+def test_squares_of_columns_need_no_matrix() -> None:
+    """One of 20,000 columns would take gigabytes."""
+    wide = np.random.default_rng(0).standard_normal((3, 20_000))
+    shard = Shard(check_rows(wide), 1000.0)
+    assert shard.evaluate(SquaredColumns(20_000)).shape == (20_000,)
+
+
+def test_threads_that_ask_at_once_about_other_centres_get_their_own_answers() -> None:
+    """A shard serves several jobs, each with a centre of its own; it keeps the last one ready."""
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal((200, 6)) / 4
+    centres = [None, *rng.standard_normal((3, 6)) / 10]
+    vectors = np.eye(6)[:, :2]
+    questions = [CovarianceProduct(vectors, centre) for centre in centres]
+    questions += [CompressedCovariance(vectors, centre) for centre in centres] + [Covariance(6)]  # type: ignore[list-item]
+    expected = [Shard(check_rows(values), 1.0).evaluate(question) for question in questions]
+    shard = Shard(check_rows(values), 1.0, strategy=Strategy.GRAM, threads=1)
+    wrong: list[int] = []
+
+    def ask(number: int) -> None:
+        answers = [shard.evaluate(questions[number]) for _ in range(20)]
+        wrong.extend(number for answer in answers if not (answer == expected[number]).all())
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(questions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_sums_of_sparse_rows_are_as_wide_as_the_table_whatever_columns_they_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If they were only as wide as the columns in use, one full row would make every block wider, and slower."""
+    widths: list[tuple[int, ...]] = []
+    across = SparseRows.across
+
+    def seen(block: Any, wide: Any) -> Any:
+        widths.append((block.shape[1], *wide.shape[1:]))
+        return across(block, wide)
+
+    monkeypatch.setattr(SparseRows, "across", staticmethod(seen))
+    asked = []
+    for used in (3, 30):
+        places = np.arange(100) % used
+        sparse = scipy.sparse.csr_array((np.full(100, 1000.0), (np.arange(100), places)), shape=(100, 30))
+        widths.clear()
+        StreamedMoments(SparseRows(sparse), threads=2).product(np.rint(basis(30) * 2**20))
+        asked.append(list(widths))
+    assert asked[0] == asked[1]
+
+
+def test_sparse_rows_are_added_up_in_as_many_blocks_whatever_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One full row makes a block's part as wide as the table: with more blocks it would take as many times longer."""
+    widths: list[int] = []
+    across = SparseRows.across
+    monkeypatch.setattr(SparseRows, "across", staticmethod(lambda *given: widths.append(1) or across(*given)))
+    made = set()
+    for count in (100, 20_000, 100_000):
+        places = np.arange(count) % 30
+        sparse = scipy.sparse.csr_array((np.full(count, 1000.0), (np.arange(count), places)), shape=(count, 30))
+        widths.clear()
+        asked = np.rint(basis(30) * 2**20)
+        product = StreamedMoments(SparseRows(sparse), threads=2).product(asked)
+        dense = StreamedMoments(DenseRows(sparse.toarray().astype(np.int32)), threads=2).product(asked)
+        assert (product == dense).all()
+        made.add(len(widths))
+    assert made == {moments.SPARSE_BLOCKS}  # of so narrow a question on one thread
+
+
+def test_the_largest_sums_of_sparse_rows_are_exact() -> None:
+    row, rows = 2**17 - 1, 200_001
+    sparse = SparseRows(scipy.sparse.csr_array(np.full((rows, 1), float(row))))
+    column = 2.0**20 - 1
+    streamed = StreamedMoments(sparse, threads=1)
+    assert (
+        int(streamed.product(np.array([[column]]))[0, 0]) == (rows * row * row * int(column)) >> moments.PRODUCT_SHIFT
+    )
+    assert int(streamed.gram()[0, 0]) == rows * row * row
+    assert streamed.trace() == rows * row * row
