@@ -3,11 +3,16 @@
 A virtual processor with busy neighbours is taken away for seconds at a time. A party that has to answer within two
 seconds is late then, and no fault of anybody's. A job, its providers and the time they are given stand still
 together where they live in one process; where they live in several, they are given more time.
+
+Work on rows is done in threads, which a busy machine slows down while the event loop goes on. So time there hardly
+passes while another thread of the process works or wants to: a deadline is about who does nothing.
 """
 
 import asyncio
 import selectors
+import threading
 import time
+from pathlib import Path
 from typing import Any
 
 PATIENCE = 60
@@ -19,6 +24,10 @@ SLICE = 0.05
 MOST = 2 * SLICE
 """Seconds that count at the most between two looks at the clock."""
 
+BUSY = 1 / 20
+"""How fast time goes while another thread works: a test in which one always does still ends."""
+_THREADS = Path("/proc/self/task")
+
 
 class _Slices(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # which class that is depends on the system
     """Waits in slices, so that its owner looks at the clock again and again."""
@@ -28,17 +37,41 @@ class _Slices(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # w
 
 
 class SteadyLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time goes on only as far as this process does."""
+    """An event loop whose time goes on only as far as this process does, and hardly while other threads work."""
 
     def __init__(self) -> None:
-        self._seen = self._steady = time.monotonic()
+        self._seen = self._steady = self._looked = time.monotonic()
+        self._pace = 1.0
         super().__init__(_Slices())
 
     def time(self) -> float:
         now = time.monotonic()
-        self._steady += min(now - self._seen, MOST)
+        if now - self._looked > SLICE:
+            self._pace = BUSY if others_work() else 1.0
+            self._looked = now
+        self._steady += self._pace * min(now - self._seen, MOST)
         self._seen = now
         return self._steady
+
+
+def others_work() -> bool:
+    """Tell whether a thread of this process other than the caller's works, or would if a processor were free."""
+    me = str(threading.get_native_id())
+    return any(_state(thread) in {"R", "D"} for thread in _threads() if thread.name != me)
+
+
+def _threads() -> list[Path]:
+    try:
+        return list(_THREADS.iterdir())
+    except OSError:  # no such system
+        return []
+
+
+def _state(thread: Path) -> str:
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:  # it has ended
+        return "gone"
 
 
 def have_every_loop_steady() -> None:

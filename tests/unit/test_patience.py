@@ -1,5 +1,7 @@
 import asyncio
+import sys
 import time
+import zlib
 
 import pytest
 from patience import MOST, SteadyLoop
@@ -23,5 +25,20 @@ def test_a_deadline_passes_where_the_process_waits() -> None:
             async with asyncio.timeout(0.4):
                 await asyncio.Event().wait()
         assert 0.4 <= loop.time() - before <= time.monotonic() - real + MOST
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what threads do")
+def test_a_deadline_hardly_counts_the_time_that_a_thread_works() -> None:
+    def work() -> None:
+        content = bytes(1 << 20)
+        begun = time.monotonic()
+        while time.monotonic() < begun + 1.5:
+            zlib.compress(content)  # outside the interpreter's lock
+
+    async def scenario() -> None:
+        async with asyncio.timeout(1):
+            await asyncio.to_thread(work)
 
     asyncio.run(scenario())
