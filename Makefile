@@ -58,7 +58,7 @@ test: $(READY)  ## run the fast tests
 test-slow: $(READY)  ## run the tests that take longer: floods, wide jobs, containers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
 
-nightly: $(READY)  ## run what takes an hour: planted bugs, kills and broken disks at random, attacks, times and audits
+nightly: $(READY)  ## run what takes longest: planted bugs, kills and broken disks at random, attacks, times and audits
 	$(BIN)/python -m pytest -m nightly -n auto --dist loadfile
 
 mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a test notices each

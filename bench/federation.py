@@ -23,6 +23,7 @@ import argparse
 import asyncio
 import json
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -42,6 +43,8 @@ from federation_jobs import (
 )
 from federation_parties import Elsewhere, elsewhere, here
 from federation_parts import parts_result
+
+from dpspca.common.errors import DpspcaWarning
 
 Result: TypeAlias = dict[str, Any]
 
@@ -88,6 +91,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     options = parser.parse_args()
     suite = QUICK if options.quick else FULL
+    warnings.simplefilter("ignore", DpspcaWarning)  # what a model is worth is not what is measured
     result = {"parts": parts_result(suite.small), **asyncio.run(measured(suite))}
     print(json.dumps(result, indent=2) if options.json else tables(suite, result))
 

@@ -44,8 +44,6 @@ BLOCK_ENTRIES: Final = 3 * 2**15
 """A block of rows in float64 leaves room in a second-level cache of a megabyte, and its product with five columns is
 small enough (below 10^6 multiplications, of ten columns after the split) for OpenBLAS not to copy it first."""
 
-SPARSE_BLOCKS: Final = 4
-"""Blocks in which sparse rows are added up, whatever their number."""
 SMALL_PRODUCT: Final = 10**7
 """Multiplications up to which several threads are slower than one, and much slower where a core is busy."""
 MOST_SUMS: Final = 2**28
@@ -152,9 +150,9 @@ class DenseRows:
 class SparseRows:
     """Rows in CSR form, never widened: work goes with the stored entries, and with the columns that there are.
 
-    A block adds to sums that are as wide as the table, also where no row has an entry: which columns are used is said
-    by the rows, and one row may use all of them. There are so many blocks, whatever the number of rows, so that this
-    takes as long for any. Sums are in 64-bit integers: 2^24 rows of 2^36 at most.
+    Sums are as wide as the table, also where no row has an entry: which columns are used is said by the rows, and one
+    row may use all of them. All rows are one block, whatever their number, so that sums so wide are made once. They are
+    in 64-bit integers: 2^24 rows of 2^36 at most.
 
     One thread does it all: sparse products keep the interpreter's lock, for which others would only wait.
     """
@@ -167,7 +165,7 @@ class SparseRows:
         self.block_rows = EXACT_ROWS
 
     def steps(self, count: int) -> tuple[int, int]:
-        return max(1, -(-count // SPARSE_BLOCKS)), MAX_ROWS
+        return max(1, count), MAX_ROWS
 
     @staticmethod
     def across(block: scipy.sparse.csr_array, wide: FloatArray) -> Integers:

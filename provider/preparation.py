@@ -90,7 +90,8 @@ class CheckedRows:
     unusable: Unusable | None = None
     """Rows that count as rows of zeros. How many there are is for the steward alone."""
     uncut: frozenset[str] | None = None
-    """What names the rows as they were before entries were left out: they have one budget, however many count."""
+    """What names the rows as they were before any of them, or of their entries, was left out: they have one budget,
+    however many count."""
 
     @property
     def count(self) -> int:
@@ -200,11 +201,6 @@ def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None
     rows are used, and for a unit of rows the statement would be false: see ``CheckedRows.bounded``. This follows from
     the provider's settings and the job alone, and from no row.
     """
-    if cut and not unit.is_row:
-        raise RefusedError(
-            f"Entries of this data set's rows are left out (row_entries), and the unit {unit} is about a whole matrix.",
-            "Choose a unit of rows; or ask its steward to take row_entries away.",
-        )
     if unit.is_person and not persons:
         raise RefusedError(
             f"This data set does not say whose each row is, and the unit {unit} protects persons.",
@@ -215,6 +211,11 @@ def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None
         raise RefusedError(
             f"Rows of this data set are persons', who may have several, and the unit {unit} protects no person.",
             f"Choose {PrivacyUnit.PERSON_ADD_REMOVE} or {PrivacyUnit.PERSON_REPLACE_ONE}.",
+        )
+    if cut and not unit.is_row:
+        raise RefusedError(
+            f"Entries of this data set's rows are left out (row_entries), and the unit {unit} is about a whole matrix.",
+            "Choose a unit of rows; or ask its steward to take row_entries away.",
         )
 
 

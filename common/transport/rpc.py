@@ -8,14 +8,13 @@ that it belongs to. A method that nobody listed is refused.
 
 import asyncio
 import logging
-import os
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
@@ -87,43 +86,6 @@ _log = logging.getLogger(__name__)
 def server(*interceptors: "grpc.aio.ServerInterceptor[Any, Any]") -> grpc.aio.Server:
     """Make a server with our limits."""
     return grpc.aio.server(interceptors=interceptors, options=_SERVER, maximum_concurrent_rpcs=MAX_CALLS)
-
-
-def server_credentials(identity: Callable[[], Identity]) -> grpc.ServerCredentials:
-    """Show our certificate, the one in force at each handshake, and insist on one of the same authority."""
-    require_new_tls()
-    shown = identity()
-
-    def current() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal shown
-        try:
-            now = identity()
-        except DpspcaError as problem:  # half a renewal must not end the service
-            _log.warning("The identity cannot be read anew: %s", problem)
-            return None
-        if now == shown:
-            return None
-        shown = now
-        return _configuration(now)
-
-    # The published types do not know that None stands for no change.
-    fetch = cast("Callable[[], grpc.ServerCertificateConfiguration]", current)
-    return grpc.dynamic_ssl_server_credentials(_configuration(shown), fetch, require_client_authentication=True)
-
-
-def require_new_tls() -> None:
-    """Refuse to serve where gRPC was loaded too early to be held to TLS 1.3: see ``dpspca/__init__.py``."""
-    suites = os.environ.get("GRPC_SSL_CIPHER_SUITES", "ECDSA")
-    if "ECDSA" in suites:
-        raise InvalidParameterError(
-            "gRPC was imported before dpspca, so that TLS 1.2 would be accepted.", "Import dpspca first."
-        )
-
-
-def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration(
-        [(identity.key_pem, identity.certificate_pem)], identity.authority_pem
-    )
 
 
 def dial(address: str, identity: Identity) -> grpc.aio.Channel:

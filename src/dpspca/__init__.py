@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 # gRPC cannot be told to refuse TLS 1.2, but it reads, when it is loaded, which suites of TLS 1.2 it may use. These go
 # with RSA keys alone, and ours are on elliptic curves: between our parties nothing but TLS 1.3 can be agreed on.
-# Where gRPC was loaded before, this would come too late; then it is left undone, so that servers can refuse to start.
+# Where gRPC was loaded before, this would come too late, and is left undone. A coordinator refuses TLS 1.2 by itself.
 if "grpc" not in sys.modules:
     os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-RSA-AES128-GCM-SHA256"
 

@@ -19,7 +19,7 @@ import grpc
 import pytest
 from hubs import MORTAL, Barrier, Hub, LastingTown, ada, answered, around, assert_undisturbed, free_port, signed
 from patience import PATIENCE
-from town import SHARDS, Running, Town, now, spec
+from town import SHARDS, Running, Town, now, server_credentials, spec
 
 from dpspca import Federation, load_model, simulate
 from dpspca.client.blocking import progress_of
@@ -396,7 +396,7 @@ class Capricious(pb_grpc.AnalystServiceServicer):
 async def capricious(town: Town, model: bytes) -> AsyncIterator[tuple[Capricious, AsyncFederation]]:
     hub, service, server = town.identity(Role.COORDINATOR, "hub"), Capricious(model), rpc.server()
     pb_grpc.add_AnalystServiceServicer_to_server(service, server)
-    port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
     await server.start()
     try:
         async with AsyncFederation(f"127.0.0.1:{port}", ada(town)) as analyst:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from town import Town, spec
+from town import Town, server_credentials, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import DpspcaError
@@ -40,7 +40,7 @@ def shown_to_ada(town: Town, forge: Forgery) -> None:
         hub = town.identity(Role.COORDINATOR, "hub")
         server = rpc.server()
         pb_grpc.add_AnalystServiceServicer_to_server(Liar(job), server)
-        port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
+        port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
         await server.start()
         try:
             async with AsyncFederation(f"127.0.0.1:{port}", ada) as federation:

@@ -3,11 +3,8 @@
 import asyncio
 import gc
 import logging
-import os
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -392,17 +389,6 @@ def test_tls_1_2_is_refused_and_1_3_is_spoken(town: Town, home: Path) -> None:
             await shake(maximum_version=ssl.TLSVersion.TLSv1_2)
 
     among(town, scene)
-
-
-@pytest.mark.parametrize(("first", "second", "serves"), [("dpspca", "grpc", True), ("grpc", "dpspca", False)])
-def test_grpc_is_imported_after_dpspca_or_nothing_is_served(first: str, second: str, serves: bool) -> None:
-    script = f"import {first}, {second}\nfrom dpspca.common.transport.rpc import require_new_tls\nrequire_new_tls()"
-    fresh = {name: value for name, value in os.environ.items() if name != "GRPC_SSL_CIPHER_SUITES"}
-    done = subprocess.run(  # noqa: S603  # our own program
-        [sys.executable, "-c", script], env=fresh, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode == 0) == serves
-    assert ("Import dpspca first." in done.stderr) != serves
 
 
 def test_a_renewed_identity_is_shown_at_the_next_handshake(town: Town, home: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from patience import PATIENCE
-from town import Town, spec
+from town import Town, server_credentials, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError
 from dpspca.common.errors import RefusedError
@@ -65,7 +65,7 @@ def submitted(folder: Path, trouble: Callable[[Any], Any]) -> list[bytes]:
     async def scenario() -> None:
         server = rpc.server()
         pb_grpc.add_AnalystServiceServicer_to_server(service, server)
-        port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
+        port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
         await server.start()
         try:
             async with asyncio.timeout(PATIENCE), AsyncFederation(f"127.0.0.1:{port}", ada) as analyst:

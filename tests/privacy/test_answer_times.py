@@ -104,7 +104,7 @@ def test_a_full_row_among_sparse_ones_is_told_by_the_time_of_an_answer_as_by_a_c
 
 @pytest.mark.nightly
 def test_answers_that_leave_when_they_are_made_would_be_found() -> None:
-    """No neighbours, but some that take times as far apart as a busy machine makes any two: a thousand full rows."""
+    """The tables differ by a thousand full rows, so that even a busy machine shows it."""
     sparse = one_hot(2000, 10_000)
     spec = job(10_000, 4, PrivacyUnit.ROW_REPLACE_ONE, rounds=40)
     pair = {"first": sparse, "second": with_full_rows(sparse, 1000)}

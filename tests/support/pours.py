@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
-from town import Town
+from town import Town, server_credentials
 
-from dpspca.common.transport import rpc
 from dpspca.common.transport.names import Role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
@@ -49,7 +48,7 @@ async def pouring(town: Town, script: Script, compressed: bool = False) -> Async
     compression = grpc.Compression.Gzip if compressed else grpc.Compression.NoCompression
     server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)], compression=compression)
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
-    port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
     await server.start()
     try:
         yield f"127.0.0.1:{port}"

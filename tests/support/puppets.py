@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hubs import LastingTown
 from numpy.typing import NDArray
 from patience import PATIENCE
-from town import SHARDS, AnythingGoes, Town, now, spec
+from town import SHARDS, AnythingGoes, Town, now, server_credentials, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.linalg import thin_qr
@@ -368,7 +368,7 @@ async def at_mercy(
         meddler.welcome = welcome(stage)
     server = rpc.server()
     pb_grpc.add_ProviderServiceServicer_to_server(meddler, server)
-    port = server.add_secure_port("127.0.0.1:0", rpc.server_credentials(lambda: hub))
+    port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
     await server.start()
     rows = {data_set: check_rows(each) for data_set, each in data_sets.items()}
     daemon = Daemon(

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import grpc
 import numpy as np
 from patience import PATIENCE
 
@@ -50,6 +51,12 @@ def spec(**changes: Any) -> JobSpec:
         "options": {"sparsity": 6, "rounds": 4},
     }
     return JobSpec(**good | changes)
+
+
+def server_credentials(identity: Identity) -> grpc.ServerCredentials:
+    """Show a certificate and insist on one, as plain gRPC does: for coordinators that are not ours."""
+    pair = (identity.key_pem, identity.certificate_pem)
+    return grpc.ssl_server_credentials([pair], identity.authority_pem, require_client_auth=True)
 
 
 class AnythingGoes:

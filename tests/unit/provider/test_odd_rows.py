@@ -268,3 +268,12 @@ def test_a_matrix_of_which_entries_are_left_out_is_refused_whatever_they_are() -
     with pytest.raises(RefusedError, match="row_entries"):
         require_unit(PrivacyUnit.ENTRY, persons=False, cut=True)
     require_unit(PrivacyUnit.ROW_REPLACE_ONE, persons=False, cut=True)
+
+
+def test_a_matrix_of_persons_rows_is_refused_for_the_persons(tmp_path: Path) -> None:
+    """With a file of persons rows may be left out, and nobody has set row_entries."""
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
+    (tmp_path / "persons.txt").write_text("ann\nbob\n")
+    rows = read_protected(tmp_path / "rows.csv", persons=tmp_path / "persons.txt")
+    with pytest.raises(RefusedError, match="protects no person"):
+        require_unit(PrivacyUnit.ENTRY, persons=rows.persons is not None, cut=rows.uncut is not None)
