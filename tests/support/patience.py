@@ -10,9 +10,7 @@ passes while another thread of the process works or wants to: a deadline is abou
 
 import asyncio
 import selectors
-import threading
 import time
-from pathlib import Path
 from typing import Any
 
 PATIENCE = 60
@@ -26,7 +24,8 @@ MOST = 2 * SLICE
 
 BUSY = 1 / 20
 """How fast time goes while another thread works: a test in which one always does still ends."""
-_THREADS = Path("/proc/self/task")
+LEAST_WORK = 0.1
+"""The share of a moment that work takes which has hardly a processor to itself."""
 
 
 class _Slices(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # which class that is depends on the system
@@ -41,37 +40,24 @@ class SteadyLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._seen = self._steady = self._looked = time.monotonic()
+        self._worked = _work_of_others()
         self._pace = 1.0
         super().__init__(_Slices())
 
     def time(self) -> float:
         now = time.monotonic()
         if now - self._looked > SLICE:
-            self._pace = BUSY if others_work() else 1.0
-            self._looked = now
+            worked = _work_of_others()
+            self._pace = BUSY if worked - self._worked > LEAST_WORK * (now - self._looked) else 1.0
+            self._looked, self._worked = now, worked
         self._steady += self._pace * min(now - self._seen, MOST)
         self._seen = now
         return self._steady
 
 
-def others_work() -> bool:
-    """Tell whether a thread of this process other than the caller's works, or would if a processor were free."""
-    me = str(threading.get_native_id())
-    return any(_state(thread) in {"R", "D"} for thread in _threads() if thread.name != me)
-
-
-def _threads() -> list[Path]:
-    try:
-        return list(_THREADS.iterdir())
-    except OSError:  # no such system
-        return []
-
-
-def _state(thread: Path) -> str:
-    try:
-        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:  # it has ended
-        return "gone"
+def _work_of_others() -> float:
+    """Give the processor time of all threads of this process but the caller's."""
+    return time.process_time() - time.thread_time()
 
 
 def have_every_loop_steady() -> None:
