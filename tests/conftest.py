@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,6 +19,9 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 _MEMORY = Path("/dev/shm")  # noqa: S108  # pytest makes a folder in it that is ours alone
 if _MEMORY.is_mount() and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+# A shell starts what runs in the background deaf to interrupts, and so would be the programs that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Deterministic examples: a property that fails once fails on every run.
 settings.register_profile("dpspca", deadline=None, derandomize=True)
