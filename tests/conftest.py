@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from patience import have_every_loop_steady
+from zygote import fork_programs
 
 import dpspca  # noqa: F401  # before any test imports gRPC, so that it is held to TLS 1.3
 
@@ -32,6 +33,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dpspca"))
 
 # A machine whose neighbours are busy stands still for seconds; nobody is late for that.
 have_every_loop_steady()
+
+# Loading our programs takes longer than most of what tests have them do.
+fork_programs()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,0 +1,226 @@
+"""Starts the programs of tests as forks of a process that has loaded them: loading takes a second, a fork none.
+
+They are processes like any other: children of whoever started them, with streams, a folder and signals of their own.
+What ``subprocess`` starts in another way than tests usually do (other variables, limits, files kept open) is started as
+ever, and so is every program that one of these starts.
+
+Run as a program, with the number of a socket: a process that forks whenever it is asked.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager, suppress
+from inspect import signature
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+MODULES: Final = ("dpspca", "dpspca.cli.main")
+CODE: Final = "from dpspca.cli import main\n"
+"""How code begins that may find everything loaded."""
+CHANGES: Final = ("PYTEST_", "COLUMNS")
+"""Variables that say nothing to a program before it runs."""
+USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None}
+LONGEST: Final = 2**20
+READY: Final = b"ready"
+SUBREAPER: Final = 36
+
+
+class Program(NamedTuple):
+    """What to run, where, and with what."""
+
+    module: str
+    """Left empty for code."""
+    code: str
+    words: list[str]
+    folder: str
+    variables: dict[str, str]
+    session: bool
+    """Whether it has one of its own."""
+
+
+def fork_programs() -> None:
+    """Have ``subprocess`` start our programs as forks from now on, in this process."""
+    if sys.platform != "linux":
+        return
+    zygote = _Zygote()
+    ordinary = subprocess.Popen._execute_child  # type: ignore[attr-defined]  # it is the one place where all starts meet
+    named = signature(ordinary)
+
+    def start(self: Any, *given: Any, **others: Any) -> None:
+        asked = named.bind(self, *given, **others).arguments
+        program = _program(asked)
+        if program is None:
+            ordinary(self, *given, **others)
+            return
+        ends = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
+        self.pid = zygote.fork(program, [usual if end == -1 else end for usual, end in enumerate(ends)])
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(asked[end] for end in pipes))
+
+    subprocess.Popen._execute_child = start  # type: ignore[attr-defined]
+
+
+def _program(asked: Mapping[str, Any]) -> Program | None:
+    """Read what is to be started; None where a fork would not do."""
+    words = asked["args"]
+    if isinstance(words, str | bytes) or any(asked.get(name, usual) != usual for name, usual in USUAL.items()):
+        return None
+    words = [os.fsdecode(word) for word in words]
+    if words[0] != sys.executable or asked["executable"] not in {None, sys.executable, os.fsencode(sys.executable)}:
+        return None
+    variables = dict(os.environ if asked["env"] is None else asked["env"])
+    if _telling(variables) != _telling(_VARIABLES):
+        return None
+    rest = [word for word in words[1:] if word != "-P"] if words[1:2] == ["-P"] else words[1:]
+    if rest[:1] == ["-m"] and rest[1] in MODULES:
+        module, code = rest[1], ""
+    elif rest[:1] == ["-c"] and rest[1].startswith(CODE):
+        module, code = "", rest[1]
+    else:
+        return None
+    folder = os.fsdecode(asked["cwd"] or Path.cwd())
+    return Program(module, code, rest[2:], folder, variables, bool(asked["start_new_session"]))
+
+
+def _telling(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if not name.startswith(CHANGES)}
+
+
+_VARIABLES: Final = dict(os.environ)
+
+
+class _Zygote:
+    """The process that forks, seen from one that has programs started; it is started when first needed."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def fork(self, program: Program, streams: Sequence[int]) -> int:
+        """Start a program as a child of this process."""
+        with self._turn:
+            if self._socket is None:
+                self._socket = _started()
+            with _adopting():
+                socket.send_fds(self._socket, [json.dumps(program).encode()], list(streams))
+                return int(self._socket.recv(LONGEST))
+
+
+def _started() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    words = [sys.executable, __file__, str(theirs.fileno())]
+    process = subprocess.Popen(words, env=_VARIABLES, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603  # ourselves
+    process.returncode = 0  # it ends with us, and nobody waits for it
+    theirs.close()
+    assert ours.recv(LONGEST) == READY
+    return ours
+
+
+@contextmanager
+def _adopting() -> Any:
+    """Have orphans below this process become its children: the new program is one, and nobody else shall be."""
+    system = ctypes.CDLL(None)
+    system.prctl(SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        system.prctl(SUBREAPER, 0, 0, 0, 0)
+
+
+# --- Within the process that forks ------------------------------------------------------------------------------------
+
+
+def serve(asked: socket.socket) -> Program | None:
+    """Fork for every program that is asked for. Return it in the new process, and None at the end."""
+    asked.send(READY)
+    while True:
+        content, streams, _, _ = socket.recv_fds(asked, LONGEST, 3)
+        if not content:
+            return None
+        told, tells = os.pipe()
+        between = _fork()
+        if between == 0 and _is_orphan(tells):
+            program = Program(*json.loads(content))
+            for each in (told, tells, asked.detach()):
+                os.close(each)
+            _settle(program, streams)
+            return program
+        os.close(tells)
+        number = os.read(told, 32)
+        os.waitpid(between, 0)
+        for each in (told, *streams):
+            os.close(each)
+        asked.send(number)
+
+
+def _is_orphan(tells: int) -> bool:
+    """Fork once more and go. True in what is left, once it is a child of whoever asked for it."""
+    me = os.getpid()
+    if number := _fork():
+        os.write(tells, b"%d" % number)
+        os._exit(0)
+    while os.getppid() == me:
+        time.sleep(0.001)
+    return True
+
+
+def _fork() -> int:
+    """Fork, though the library of linear algebra has threads: it ends them before, and starts them anew."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _settle(program: Program, streams: Sequence[int]) -> None:
+    """Become a process as the system would have made it."""
+    for usual, end in enumerate(streams):
+        os.dup2(end, usual)
+    for end in streams:
+        if end > 2:  # standard error
+            os.close(end)
+    if program.session:
+        os.setsid()
+    os.chdir(program.folder)
+    os.environ.clear()
+    os.environ.update(program.variables)
+    sys.argv = [program.module or "-c", *program.words]
+    sys.path[0] = ""
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc, assignment]  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc, assignment]
+    sys.stderr = sys.__stderr__ = _stream(2, errors="backslashreplace", line_buffering=True)  # type: ignore[misc, assignment]
+
+
+def _stream(number: int, **others: Any) -> TextIOWrapper:
+    return TextIOWrapper(open(number, "wb", closefd=False), **others)
+
+
+def main(number: str) -> None:
+    """Load our programs, and fork for as long as somebody asks."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # as the program has it before it loads gRPC
+    import dpspca.cli.app  # noqa: F401, PLC0415
+
+    gc.freeze()  # what is loaded is not looked through again by every program
+    with suppress(KeyboardInterrupt):  # that of a terminal goes to everybody
+        program = serve(socket.socket(fileno=int(number)))
+    if program is None:
+        return
+    if program.module:
+        runpy.run_module(program.module, run_name="__main__", alter_sys=True)
+    else:
+        exec(compile(program.code, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
