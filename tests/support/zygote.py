@@ -2,7 +2,7 @@
 
 They are processes like any other: children of whoever started them, with streams, a folder and signals of their own.
 What ``subprocess`` starts in another way than tests usually do (other variables, limits, files kept open) is started as
-ever, and so is every program that one of these starts.
+ever, and so is every program that one of these starts. The system calls all of them by the line that started the first.
 
 Run as a program, with the number of a socket: a process that forks whenever it is asked.
 """
@@ -83,15 +83,15 @@ def _program(asked: Mapping[str, Any]) -> Program | None:
     variables = dict(os.environ if asked["env"] is None else asked["env"])
     if _telling(variables) != _telling(_VARIABLES):
         return None
-    rest = [word for word in words[1:] if word != "-P"] if words[1:2] == ["-P"] else words[1:]
-    if rest[:1] == ["-m"] and rest[1] in MODULES:
-        module, code = rest[1], ""
-    elif rest[:1] == ["-c"] and rest[1].startswith(CODE):
-        module, code = "", rest[1]
-    else:
-        return None
+    match words[1:3]:
+        case ["-m", module] if module in MODULES:
+            code = ""
+        case ["-c", code] if code.startswith(CODE):
+            module = ""
+        case _:
+            return None
     folder = os.fsdecode(asked["cwd"] or Path.cwd())
-    return Program(module, code, rest[2:], folder, variables, bool(asked["start_new_session"]))
+    return Program(module, code, words[3:], folder, variables, bool(asked["start_new_session"]))
 
 
 def _telling(variables: Mapping[str, str]) -> dict[str, str]:
