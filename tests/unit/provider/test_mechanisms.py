@@ -36,7 +36,7 @@ from dpspca.provider.respond import Responder
 from dpspca.provider.shard import Shard
 
 ALARM = 1e-6
-RUNS = 3000
+RUNS = 1500
 SQUARE = 2**34
 """A row of norm one, squared, in a provider's integers."""
 
