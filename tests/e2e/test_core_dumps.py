@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -30,18 +29,29 @@ main()
 """The program, which says at its end whether its memory can be dumped."""
 
 
-def unlimited() -> None:
-    """Allow cores of any size, as far as one may, and crashes: programs in the background are born without some."""
-    for number in CRASHES:
-        signal.signal(number, signal.SIG_DFL)
-    _, most = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+UNLIMITED = """
+import os, resource, signal, sys
+for number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
+_, most = resource.getrlimit(resource.RLIMIT_CORE)
+resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Becomes another program, which may leave cores of any size and may crash: in the background some may not."""
+IDLE = "import sys, time; print('up', file=sys.stderr, flush=True); time.sleep(600)"
 
 
-def started(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+def started(command: Sequence[str], folder: Path, ready: str) -> subprocess.Popen[bytes]:
+    """Start a program, and wait until it says so."""
     folder.mkdir(exist_ok=True)
     with (folder / "log").open("wb") as log:
-        return subprocess.Popen(command, cwd=folder, stderr=log, preexec_fn=unlimited)  # noqa: PLW1509, S603  # ours
+        process = subprocess.Popen([sys.executable, "-c", UNLIMITED, *command], cwd=folder, stderr=log)  # noqa: S603  # ours
+    deadline = time.monotonic() + PATIENCE
+    while ready not in (said := (folder / "log").read_text(encoding="utf-8")):
+        assert process.poll() is None, said
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return process
 
 
 def crashed(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
@@ -63,18 +73,12 @@ async def settled(folder: Path) -> list[Process]:
 @LINUX
 @pytest.mark.parametrize("how", CRASHES)
 def test_a_daemon_that_crashes_leaves_no_core(how: signal.Signals, tmp_path: Path) -> None:
-    other = started([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "other")
-    time.sleep(0.2)
+    other = started([sys.executable, "-c", IDLE], tmp_path / "other", "up")
     dumps_elsewhere = crashed(other, how)
     for each in asyncio.run(settled(tmp_path / "town")):
         folder = tmp_path / each.name
-        process = started(each._command, folder)
+        process = started(each._command, folder, each._ready)
         try:
-            deadline = time.monotonic() + PATIENCE
-            while each._ready.encode() not in (folder / "log").read_bytes():
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
             limits = Path(f"/proc/{process.pid}/limits").read_text(encoding="ascii")
             assert any(line.split()[4:6] == ["0", "0"] for line in limits.splitlines() if "Max core file" in line)
             assert not crashed(process, how)

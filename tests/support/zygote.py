@@ -28,8 +28,8 @@ from typing import Any, Final, NamedTuple
 MODULES: Final = ("dpspca", "dpspca.cli.main")
 CODE: Final = "from dpspca.cli import main\n"
 """How code begins that may find everything loaded."""
-CHANGES: Final = ("PYTEST_", "COLUMNS")
-"""Variables that say nothing to a program before it runs."""
+SILENT: Final = ("PYTEST_", "COLUMNS", "GRPC_VERBOSITY", "KMP_")
+"""How variables begin that say nothing to a program before it runs."""
 USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None}
 LONGEST: Final = 2**20
 READY: Final = b"ready"
@@ -59,7 +59,7 @@ def fork_programs() -> None:
 
     def start(self: Any, *given: Any, **others: Any) -> None:
         asked = named.bind(self, *given, **others).arguments
-        program = _program(asked)
+        program = _program(asked, zygote.variables)
         if program is None:
             ordinary(self, *given, **others)
             return
@@ -72,7 +72,7 @@ def fork_programs() -> None:
     subprocess.Popen._execute_child = start  # type: ignore[attr-defined]
 
 
-def _program(asked: Mapping[str, Any]) -> Program | None:
+def _program(asked: Mapping[str, Any], loaded_with: Mapping[str, str]) -> Program | None:
     """Read what is to be started; None where a fork would not do."""
     words = asked["args"]
     if isinstance(words, str | bytes) or any(asked.get(name, usual) != usual for name, usual in USUAL.items()):
@@ -81,7 +81,7 @@ def _program(asked: Mapping[str, Any]) -> Program | None:
     if words[0] != sys.executable or asked["executable"] not in {None, sys.executable, os.fsencode(sys.executable)}:
         return None
     variables = dict(os.environ if asked["env"] is None else asked["env"])
-    if _telling(variables) != _telling(_VARIABLES):
+    if _telling(variables) != _telling(loaded_with):
         return None
     match words[1:3]:
         case ["-m", module] if module in MODULES:
@@ -95,16 +95,14 @@ def _program(asked: Mapping[str, Any]) -> Program | None:
 
 
 def _telling(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if not name.startswith(CHANGES)}
-
-
-_VARIABLES: Final = dict(os.environ)
+    return {name: value for name, value in variables.items() if not name.startswith(SILENT)}
 
 
 class _Zygote:
     """The process that forks, seen from one that has programs started; it is started when first needed."""
 
     def __init__(self) -> None:
+        self.variables = dict(os.environ)
         self._turn = threading.Lock()
         self._socket: socket.socket | None = None
 
@@ -112,16 +110,16 @@ class _Zygote:
         """Start a program as a child of this process."""
         with self._turn:
             if self._socket is None:
-                self._socket = _started()
+                self._socket = _started(self.variables)
             with _adopting():
                 socket.send_fds(self._socket, [json.dumps(program).encode()], list(streams))
                 return int(self._socket.recv(LONGEST))
 
 
-def _started() -> socket.socket:
+def _started(variables: Mapping[str, str]) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     words = [sys.executable, __file__, str(theirs.fileno())]
-    process = subprocess.Popen(words, env=_VARIABLES, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603  # ourselves
+    process = subprocess.Popen(words, env=variables, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603  # ourselves
     process.returncode = 0  # it ends with us, and nobody waits for it
     theirs.close()
     assert ours.recv(LONGEST) == READY
