@@ -61,6 +61,12 @@ def left_behind(folder: Path) -> list[str]:
     return [line for line in lines if str(folder) in line] + [str(path) for path in folder.iterdir()]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _programs_are_loaded() -> None:
+    """Start a program once, so that what starts programs in tests (``zygote.py``) is there before anybody counts."""
+    subprocess.run([*COMMAND[:-1], "--version"], stdout=subprocess.DEVNULL, check=True)  # noqa: S603  # our own program
+
+
 def children() -> set[str]:
     """Number this process's own, from the moment that they are started until they are waited for."""
     mine = f"PPid:\t{os.getpid()}\n"

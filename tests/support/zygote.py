@@ -2,9 +2,9 @@
 
 They are processes like any other: children of whoever started them, with streams, a folder and signals of their own.
 What ``subprocess`` starts in another way than tests usually do (other variables, limits, files kept open) is started as
-ever, and so is every program that one of these starts. The system calls all of them by the line that started the first.
+ever. A demonstration, which starts programs itself, has them forked as well, by a process of its own.
 
-Run as a program, with the number of a socket: a process that forks whenever it is asked.
+Run as a program, with the number of a socket and room for the lines of programs: a process that forks when it is asked.
 """
 
 import ctypes
@@ -15,6 +15,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -28,9 +29,12 @@ from typing import Any, Final, NamedTuple
 MODULES: Final = ("dpspca", "dpspca.cli.main")
 CODE: Final = "from dpspca.cli import main\n"
 """How code begins that may find everything loaded."""
-SILENT: Final = ("PYTEST_", "COLUMNS", "GRPC_VERBOSITY", "KMP_")
+SILENT: Final = ("PYTEST_", "DPSPCA_", "COLUMNS", "TMPDIR", "GRPC_VERBOSITY", "KMP_")
 """How variables begin that say nothing to a program before it runs."""
-USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None}
+USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None, "umask": -1}
+STARTS_OTHERS: Final = "demo"
+ROOM: Final = " " * 2**12
+"""For the line by which the system calls a program."""
 LONGEST: Final = 2**20
 READY: Final = b"ready"
 SUBREAPER: Final = 36
@@ -47,13 +51,17 @@ class Program(NamedTuple):
     variables: dict[str, str]
     session: bool
     """Whether it has one of its own."""
+    group: bool
+    """Whether it has a group of its own, for signals."""
+    line: list[str]
+    """By which the system calls it."""
 
 
-def fork_programs() -> None:
-    """Have ``subprocess`` start our programs as forks from now on, in this process."""
+def fork_programs(asked: socket.socket | None = None) -> None:
+    """Have ``subprocess`` start our programs as forks from now on, in this process; by whom is there to ask, if any."""
     if sys.platform != "linux":
         return
-    zygote = _Zygote()
+    zygote = _Zygote(asked)
     ordinary = subprocess.Popen._execute_child  # type: ignore[attr-defined]  # it is the one place where all starts meet
     named = signature(ordinary)
 
@@ -83,6 +91,9 @@ def _program(asked: Mapping[str, Any], loaded_with: Mapping[str, str]) -> Progra
     variables = dict(os.environ if asked["env"] is None else asked["env"])
     if _telling(variables) != _telling(loaded_with):
         return None
+    line = words
+    if words[1:2] == ["-P"]:
+        words = [words[0], *words[2:]]
     match words[1:3]:
         case ["-m", module] if module in MODULES:
             code = ""
@@ -91,7 +102,10 @@ def _program(asked: Mapping[str, Any], loaded_with: Mapping[str, str]) -> Progra
         case _:
             return None
     folder = os.fsdecode(asked["cwd"] or Path.cwd())
-    return Program(module, code, words[3:], folder, variables, bool(asked["start_new_session"]))
+    group = asked.get("process_group", -1)
+    if group not in {-1, 0}:
+        return None
+    return Program(module, code, words[3:], folder, variables, bool(asked["start_new_session"]), group == 0, line)
 
 
 def _telling(variables: Mapping[str, str]) -> dict[str, str]:
@@ -101,10 +115,10 @@ def _telling(variables: Mapping[str, str]) -> dict[str, str]:
 class _Zygote:
     """The process that forks, seen from one that has programs started; it is started when first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: socket.socket | None) -> None:
         self.variables = dict(os.environ)
         self._turn = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._socket = asked
 
     def fork(self, program: Program, streams: Sequence[int]) -> int:
         """Start a program as a child of this process."""
@@ -118,11 +132,11 @@ class _Zygote:
 
 def _started(variables: Mapping[str, str]) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    words = [sys.executable, __file__, str(theirs.fileno())]
+    words = [sys.executable, __file__, str(theirs.fileno()), ROOM]
     process = subprocess.Popen(words, env=variables, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603  # ourselves
     process.returncode = 0  # it ends with us, and nobody waits for it
     theirs.close()
-    assert ours.recv(LONGEST) == READY
+    assert ours.recv(LONGEST) == READY  # loading takes a while, and orphans of that time are none of ours
     return ours
 
 
@@ -142,7 +156,6 @@ def _adopting() -> Any:
 
 def serve(asked: socket.socket) -> Program | None:
     """Fork for every program that is asked for. Return it in the new process, and None at the end."""
-    asked.send(READY)
     while True:
         content, streams, _, _ = socket.recv_fds(asked, LONGEST, 3)
         if not content:
@@ -190,11 +203,15 @@ def _settle(program: Program, streams: Sequence[int]) -> None:
             os.close(end)
     if program.session:
         os.setsid()
+    if program.group:
+        os.setpgid(0, 0)
+    _be_called(program.line)
     os.chdir(program.folder)
     os.environ.clear()
     os.environ.update(program.variables)
     sys.argv = [program.module or "-c", *program.words]
     sys.path[0] = ""
+    tempfile.tempdir = None
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc, assignment]  # noqa: SIM115
     sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc, assignment]
     sys.stderr = sys.__stderr__ = _stream(2, errors="backslashreplace", line_buffering=True)  # type: ignore[misc, assignment]
@@ -204,16 +221,48 @@ def _stream(number: int, **others: Any) -> TextIOWrapper:
     return TextIOWrapper(open(number, "wb", closefd=False), **others)
 
 
-def main(number: str) -> None:
+def _be_called(line: Sequence[str]) -> None:
+    """Put a line in the place of the one that the system shows of this process."""
+    stat = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    start, end = int(stat[45]), int(stat[46])
+    content = b"".join(os.fsencode(word) + b"\0" for word in line)[: end - start]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, content, len(content))
+
+
+def _with_a_zygote(program: Program) -> Program:
+    """Give a program that starts others a process of its own that forks them; in each of those, give that one."""
+    while program.words[:1] == [STARTS_OTHERS]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if _fork():
+            theirs.close()
+            fork_programs(ours)
+            return program
+        ours.close()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for usual in range(3):
+            os.dup2(nowhere, usual)  # whoever reads what the program writes shall not wait for us
+        program = _forked(theirs)
+    return program
+
+
+def _forked(asked: socket.socket) -> Program:
+    program = serve(asked)
+    if program is None:
+        os._exit(0)
+    return program
+
+
+def main(number: str, _room: str) -> None:
     """Load our programs, and fork for as long as somebody asks."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # as the program has it before it loads gRPC
     import dpspca.cli.app  # noqa: F401, PLC0415
 
     gc.freeze()  # what is loaded is not looked through again by every program
+    asked = socket.socket(fileno=int(number))
+    asked.send(READY)
     with suppress(KeyboardInterrupt):  # that of a terminal goes to everybody
-        program = serve(socket.socket(fileno=int(number)))
-    if program is None:
-        return
+        program = _with_a_zygote(_forked(asked))
     if program.module:
         runpy.run_module(program.module, run_name="__main__", alter_sys=True)
     else:
@@ -221,4 +270,4 @@ def main(number: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
