@@ -1,0 +1,92 @@
+"""What version 0.1.0 left on disks is read: a ledger, a journal and a model, and what that version said of them.
+
+``fixtures/version-0.1.0.tar.gz`` holds the files of a provider and a coordinator after two jobs that were done, and in
+the middle of a third, with the words of 0.1.0's own commands about them. They are never made anew.
+"""
+
+import json
+import tarfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import Ended, commands_in
+from ledgers import Place
+
+from dpspca import load_model
+from dpspca.common.model import Model
+from dpspca.server.journal import Asked
+from dpspca.server.sqlite_journal import SqliteJournal
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "version-0.1.0.tar.gz"
+UNFINISHED = "7a674148f9f837869c61641935fb9cc938938c5941ee0ef5fea61e10e48d6eb6"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with tarfile.open(FIXTURE) as kept:
+        kept.extractall(tmp_path, filter="data")
+    for private in ("north-ledger", "provider-north"):
+        (tmp_path / private).chmod(0o700)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    return commands_in(folder, monkeypatch, capfd)
+
+
+def said(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def test_a_ledger_says_of_every_job_what_it_said(run: Callable[..., Ended], folder: Path) -> None:
+    assert "All is well up to entry 33" in run("ledger", "verify", "--config", "north.toml").out
+    before, now = said(folder, "said-ledger.json"), run("ledger", "show", "--config", "north.toml", "--json").facts
+    assert now["head"] == before["head"]
+    assert now["jobs"] == before["jobs"]
+
+
+def test_a_ledger_goes_on_after_its_entries(run: Callable[..., Ended], folder: Path) -> None:
+    place = Place(folder / "north-ledger" / "ledger.db", folder / "provider-north" / "ledger-head")
+    with place.start() as ledger:
+        assert ledger.quarantine is None
+        assert list(ledger.unfinished()) == [UNFINISHED]
+        answer = ledger.stored(UNFINISHED, 1)
+        assert answer is not None
+        assert answer.shape == (6, 2)
+    run("ledger", "export", "--config", "north.toml", "--out", "now.jsonl")
+    before, now = ((folder / name).read_text().splitlines() for name in ("entries.jsonl", "now.jsonl"))
+    assert now[: len(before)] == before
+    assert "All is well" in run("ledger", "verify", "--config", "north.toml").out
+
+
+def test_a_journal_has_its_jobs_with_their_models_and_sums(folder: Path) -> None:
+    journal = SqliteJournal(folder / "journal.db")
+    assert journal.hold()
+    with closing(journal):
+        recorded = journal.jobs()
+        assert [each.job.state.value for each in recorded] == ["done", "done", "running"]
+        assert recorded[-1].job.name == UNFINISHED
+        kept = Model.from_bytes(journal.model(recorded[0].job.name, 0))
+        assert kept.components.tobytes() == load_model(folder / "model.dpspca").components.tobytes()
+        assert [journal.question(UNFINISHED, position) is None for position in range(4)] == [False] * 3 + [True]
+        asked = journal.question(UNFINISHED, 1)
+        assert isinstance(asked, Asked)
+        assert asked.parties == 2
+        assert journal.total(UNFINISHED, 0, (1,)) == [120]
+        assert journal.total(UNFINISHED, 1, (6, 2)).shape == (6, 2)
+        assert sorted(journal.receipts()) == ["north", "south"]
+
+
+def test_a_model_says_what_it_said(run: Callable[..., Ended], folder: Path) -> None:
+    before, now = said(folder, "said-model.json"), run("model", "show", "model.dpspca", "--json").facts
+    for fact in ("features", "support_size", "support", "components"):
+        assert now[fact] == before[fact]
+    for fact in ("epsilon", "delta", "unit", "parties", "releasable"):
+        assert now["statement"][fact] == before["statement"][fact]
+    exported = said(folder, "components.json")
+    assert np.array_equal(load_model(folder / "model.dpspca").components, np.array(exported["components"]))
