@@ -22,7 +22,7 @@ SLICE = 0.05
 MOST = 2 * SLICE
 """Seconds that count at the most between two looks at the clock."""
 
-BUSY = 1 / 20
+BUSY = 1 / 4
 """How fast time goes while another thread works: a test in which one always does still ends."""
 LEAST_WORK = 0.1
 """The share of a moment that work takes which has hardly a processor to itself."""
