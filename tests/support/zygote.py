@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 MODULES: Final = ("dpspca", "dpspca.cli.main")
 CODE: Final = "from dpspca.cli import main\n"
 """How code begins that may find everything loaded."""
-SILENT: Final = ("PYTEST_", "DPSPCA_", "COLUMNS", "TMPDIR", "GRPC_VERBOSITY", "KMP_")
+SILENT: Final = ("PYTEST_", "DPSPCA_", "COLUMNS", "TMPDIR", "GRPC_VERBOSITY", "KMP_", "_RJEM_")
 """How variables begin that say nothing to a program before it runs."""
 USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None, "umask": -1}
 STARTS_OTHERS: Final = "demo"
