@@ -147,13 +147,10 @@ class Database:
         Nothing follows the entry of a quarantine but starts, and other quarantines, until it is released.
         """
         with in_words(self._path):
-            for content, written_hash in self._connection.execute(
-                "SELECT content, hash FROM entries ORDER BY number DESC"
-            ):
-                fact = Entry.read(content, written_hash).fact
-                if not isinstance(fact, Started):
-                    return fact.reason if isinstance(fact, Quarantined) else None
-        return None
+            rows = self._connection.execute("SELECT content, hash FROM entries ORDER BY number DESC")
+            facts = (Entry.read(content, written_hash).fact for content, written_hash in rows)
+            last = next((fact for fact in facts if not isinstance(fact, Started)), None)
+        return last.reason if isinstance(last, Quarantined) else None
 
     def hash_at(self, number: int) -> str | None:
         """Give the hash of an entry, if there is one of that number."""

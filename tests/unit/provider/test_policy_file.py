@@ -86,3 +86,14 @@ def test_a_policy_that_is_taken_away_allows_nothing(path: Path) -> None:
     with pytest.raises(UnreadablePolicyError):
         current.get().rules("cohort")
     assert current._stamp() is None
+
+
+def test_a_policy_that_cannot_even_be_looked_at_allows_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "policy.toml").write_text(POLICY)
+    current = CurrentPolicy(folder / "policy.toml")
+    folder.rename(tmp_path / "moved")
+    folder.write_text("no folder")
+    with pytest.raises(UnreadablePolicyError):
+        current.get().rules("cohort")
