@@ -1,0 +1,38 @@
+"""A program that is forked is told from one that was started by nothing but its speed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DPSPCA = [sys.executable, "-m", "dpspca"]
+WAITS = "from dpspca.cli import main\nimport time\nprint('up', flush=True)\ntime.sleep(600)"
+
+
+@pytest.mark.parametrize("variables", [None, {**os.environ, "NO_COLOR": "1"}], ids=["forked", "started"])
+def test_a_program_has_its_own_words_folder_streams_and_exit_code(
+    variables: dict[str, str] | None, tmp_path: Path
+) -> None:
+    words = [*DPSPCA, "model", "show", "none.dpspca"]
+    done = subprocess.run(words, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)  # noqa: S603  # ours
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "none.dpspca" in done.stderr
+    done = subprocess.run([*DPSPCA, "--version"], env=variables, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603  # ours
+    assert done.stdout.startswith("dpspca ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs are forked on Linux alone")
+def test_a_forked_program_is_a_child_with_a_line_and_a_group_of_its_own_and_can_be_killed(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", WAITS, "a word"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, process_group=0) as process:  # noqa: S603  # ours
+        assert process.stdout
+        assert process.stdout.readline() == b"up\n"
+        stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        assert [int(number) for number in stat[1:3]] == [os.getpid(), process.pid]
+        assert Path(f"/proc/{process.pid}/cwd").resolve() == tmp_path
+        assert b"a word" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
