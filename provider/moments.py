@@ -35,6 +35,7 @@ from dpspca.common.question import RowSparse
 from .one_thread import one_thread
 
 Integers: TypeAlias = NDArray[np.int64]
+Parts: TypeAlias = list[list[tuple[int, int]]]
 Exact: TypeAlias = NDArray[np.object_]
 """Python integers: a handful of numbers too wide for 64 bits."""
 
@@ -44,6 +45,10 @@ BLOCK_ENTRIES: Final = 3 * 2**15
 """A block of rows in float64 leaves room in a second-level cache of a megabyte, and its product with five columns is
 small enough (below 10^6 multiplications, of ten columns after the split) for OpenBLAS not to copy it first."""
 
+SPARSE_BLOCKS: Final = 16
+"""Blocks in which sparse rows are added up at the most, those of narrow tables: what a block takes is given back."""
+SPARSE_SUMS: Final = 2**20
+"""Numbers that the sums of all these blocks hold together, where there is more than one: a wide table has one."""
 SMALL_PRODUCT: Final = 10**7
 """Multiplications up to which several threads are slower than one, and much slower where a core is busy."""
 MOST_SUMS: Final = 2**28
@@ -109,10 +114,10 @@ class Rows(Protocol):
         """Tell whether several threads are quicker than one."""
         ...
 
-    def steps(self, count: int) -> tuple[int, int]:
-        """Say how many of a thread's rows to go through at a time where sums are as wide as rows.
+    def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
+        """Divide a thread's rows into blocks, for sums of so many numbers; of dense rows as tall as that at least.
 
-        And of how many rows sums are exact in the numbers that ``across`` gives.
+        Lists of blocks whose sums are exact in the numbers that ``across`` gives: each list holds one block or more.
         """
         ...
 
@@ -135,8 +140,8 @@ class DenseRows:
         self.count, self.dimension = rows.shape
         self.block_rows = min(EXACT_ROWS, max(8, BLOCK_ENTRIES // self.dimension))
 
-    def steps(self, count: int) -> tuple[int, int]:
-        return self.block_rows, EXACT_ROWS
+    def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
+        return _stepped(span, max(self.block_rows, tall))
 
     @staticmethod
     def across(block: FloatArray, wide: FloatArray) -> FloatArray:
@@ -151,8 +156,8 @@ class SparseRows:
     """Rows in CSR form, never widened: work goes with the stored entries, and with the columns that there are.
 
     Sums are as wide as the table, also where no row has an entry: which columns are used is said by the rows, and one
-    row may use all of them. All rows are one block, whatever their number, so that sums so wide are made once. They are
-    in 64-bit integers: 2^24 rows of 2^36 at most.
+    row may use all of them. How many blocks there are follows from how wide sums are, whatever the number of rows: some
+    may be empty. Sums are in 64-bit integers: 2^24 rows of 2^36 at most.
 
     One thread does it all: sparse products keep the interpreter's lock, for which others would only wait.
     """
@@ -164,8 +169,10 @@ class SparseRows:
         self.count, self.dimension = rows.shape
         self.block_rows = EXACT_ROWS
 
-    def steps(self, count: int) -> tuple[int, int]:
-        return max(1, count), MAX_ROWS
+    def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
+        start, stop = span
+        blocks = _spans(stop - start, max(1, min(SPARSE_BLOCKS, SPARSE_SUMS // sums)))
+        return [[(start + first, start + last) for first, last in blocks]]
 
     @staticmethod
     def across(block: scipy.sparse.csr_array, wide: FloatArray) -> Integers:
@@ -206,7 +213,9 @@ class StreamedMoments:
             return np.stack([high.T @ high, high.T @ low, low.T @ low])
 
         threads = _threads(self._threads, written.size)
-        high, mixed, low = self._total(visit, threads, self._rows.block_rows).astype(object)
+        high, mixed, low = self._total(visit, threads, lambda span: _stepped(span, self._rows.block_rows)).astype(
+            object
+        )
         return np.asarray((high << (2 * LOW_BITS)) + ((mixed + mixed.T) << LOW_BITS) + low)
 
     def gram(self) -> Integers:
@@ -233,28 +242,35 @@ class StreamedMoments:
     def _wide_total(self, visit: Callable[[Any], Any], entries: int, tall: int = 0) -> Integers:
         """Add up sums that are as wide as rows are; of dense rows at least ``tall`` blocks."""
         threads = _threads(self._threads, entries)
-        step, exact = self._rows.steps(-(-self._rows.count // threads))
-        return self._total(visit, threads, step if exact > EXACT_ROWS else max(step, tall), exact)
+        return self._total(visit, threads, lambda span: self._rows.parts(span, entries, tall))
 
-    def _total(self, visit: Callable[[Any], Any], threads: int, step: int, exact: int = EXACT_ROWS) -> Integers:
+    def _total(self, visit: Callable[[Any], Any], threads: int, parts: Callable[[tuple[int, int]], Parts]) -> Integers:
         """Add up a visit to every block; integers, so that the order does not matter.
 
         Each thread has its share of the rows, be it none.
         """
         spans = _spans(self._rows.count, threads)
         with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
-            totals = (pool.map if pool else map)(lambda span: self._span_total(visit, span, step, exact), spans)
+            totals = (pool.map if pool else map)(lambda span: self._span_total(visit, parts(span)), spans)
             return reduce(add, totals)
 
-    def _span_total(self, visit: Callable[[Any], Any], span: tuple[int, int], step: int, exact: int) -> Integers:
-        """Add up for as long as that is exact, then in 64-bit integers; of no rows, an empty block."""
+    def _span_total(self, visit: Callable[[Any], Any], parts: Parts) -> Integers:
+        """Add up for as long as that is exact, then in 64-bit integers."""
         total: Any = 0
-        start, stop = span
-        for first in range(start, max(stop, start + 1), exact):
-            last = min(first + exact, stop)
-            blocks = (self._rows.block(at, min(at + step, last)) for at in range(first, max(last, first + 1), step))
-            total = total + reduce(iadd, map(visit, blocks)).astype(np.int64)
+        for blocks in parts:
+            visited = (visit(self._rows.block(first, last)) for first, last in blocks)
+            total = total + reduce(iadd, visited).astype(np.int64)
         return total  # type: ignore[no-any-return]
+
+
+def _stepped(span: tuple[int, int], step: int) -> Parts:
+    """Divide rows into blocks of so many, of which as many go together as are exact; of no rows, an empty block."""
+    start, stop = span
+    return [
+        [(at, min(at + step, last)) for at in range(first, max(last, first + 1), step)]
+        for first in range(start, max(stop, start + 1), EXACT_ROWS)
+        for last in (min(first + EXACT_ROWS, stop),)
+    ]
 
 
 def _threads(most: int, entries: int) -> int:

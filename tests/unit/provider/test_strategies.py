@@ -198,12 +198,12 @@ def test_sums_of_sparse_rows_are_as_wide_as_the_table_whatever_columns_they_use(
     assert asked[0] == asked[1]
 
 
-def test_sparse_rows_are_added_up_at_once_whatever_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums are as wide as the table: made for every block of rows, they would tell in steps how many there are."""
+def test_sparse_rows_are_added_up_in_as_many_blocks_whatever_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are as wide as the table: made for every so many rows, they would tell in steps how many there are."""
     widths: list[int] = []
     across = SparseRows.across
     monkeypatch.setattr(SparseRows, "across", staticmethod(lambda *given: widths.append(1) or across(*given)))
-    for count in (100, 20_000, 100_000):
+    for count in (3, 100, 20_000, 100_000):
         places = np.arange(count) % 30
         sparse = scipy.sparse.csr_array((np.full(count, 1000.0), (np.arange(count), places)), shape=(count, 30))
         widths.clear()
@@ -211,7 +211,12 @@ def test_sparse_rows_are_added_up_at_once_whatever_their_number(monkeypatch: pyt
         product = StreamedMoments(SparseRows(sparse), threads=2).product(asked)
         dense = StreamedMoments(DenseRows(sparse.toarray().astype(np.int32)), threads=2).product(asked)
         assert (product == dense).all()
-        assert len(widths) == 1
+        assert len(widths) == moments.SPARSE_BLOCKS  # of so narrow a question
+
+
+def test_sums_over_a_wide_sparse_table_are_made_once() -> None:
+    wide = SparseRows(scipy.sparse.csr_array((200, 1_000_000)))
+    assert wide.parts((0, 200), 10 * 1_000_000, 0) == [[(0, 200)]]
 
 
 def test_the_largest_sums_of_sparse_rows_are_exact() -> None:
