@@ -28,9 +28,12 @@ UNFINISHED = "7a674148f9f837869c61641935fb9cc938938c5941ee0ef5fea61e10e48d6eb6"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     with tarfile.open(FIXTURE) as kept:
-        kept.extractall(tmp_path, filter="data")
-    for private in ("north-ledger", "provider-north"):
-        (tmp_path / private).chmod(0o700)
+        for name in kept.getnames():
+            content = kept.extractfile(name)
+            assert content
+            (tmp_path / name).parent.mkdir(mode=0o700, exist_ok=True)
+            (tmp_path / name).touch(0o600)
+            (tmp_path / name).write_bytes(content.read())
     return tmp_path
 
 
