@@ -15,10 +15,9 @@ MINUTES ?= 60
 FUZZ := build/fuzz
 FAST := "not slow and not nightly"
 FUZZ_SECONDS ?= 60
-GUARDS := provider/gate.py,provider/ledger*.py,provider/sqlite_ledger.py,provider/books.py,provider/accounts.py,provider/entries.py,provider/policy*.py,common/privacy/accountant.py,common/*queries.py,common/question.py,common/spans.py
+GUARDS := provider/release/gate.py,provider/ledger/accounts.py,provider/ledger/database.py,provider/ledger/entries.py,provider/ledger/files.py,provider/ledger/history.py,provider/ledger/ledger.py,provider/ledger/promises.py,provider/ledger/quotas.py,provider/ledger/rules.py,provider/ledger/sqlite.py,provider/policy/file.py,provider/policy/rules.py,provider/policy/values.py,common/privacy/accountant.py,common/queries/*.py,common/spans.py
 GUARDED_BY := tests/contract/test_ledgers.py tests/unit/provider tests/property/test_sensitivity.py \
-	$(addprefix tests/unit/common/,privacy/test_accountant.py test_plan.py test_spans.py test_queries.py \
-		test_matrix_queries.py test_sketch_queries.py test_subspace_queries.py \
+	$(addprefix tests/unit/common/,privacy/test_accountant.py test_plan.py test_spans.py queries \
 		algorithms/test_range_projection.py algorithms/test_power_iteration.py)
 
 # What a lock pins, installed into an environment. pip fetches uv, which does the rest in a third of the time; uv reads
@@ -58,8 +57,9 @@ test: $(READY)  ## run the fast tests
 test-slow: $(READY)  ## run the tests that take longer: floods, wide jobs, containers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
 
-nightly: $(READY)  ## run what takes longest: planted bugs, kills and broken disks at random, attacks, times and audits
+nightly: $(READY)  ## run what takes longest: kills and broken disks at random, attacks, times, audits, then planted bugs
 	$(BIN)/python -m pytest -m nightly -n auto --dist loadfile
+	$(BIN)/python tests/mutants/run.py
 
 mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a test notices each
 	$(BIN)/python tests/mutants/run.py
@@ -81,7 +81,7 @@ fuzz: $(FUZZ)/.ready  ## have a machine look for a conversation that breaks a pr
 	PYTHONPATH=src $(FUZZ)/bin/python tests/fuzz/coverage_guided.py $(FUZZ)/corpus \
 		-max_total_time=$(FUZZ_SECONDS) -max_len=16384 -artifact_prefix=$(FUZZ)/
 
-coverage: $(READY)  ## see that tests reach every branch of what guards the budget and checks the questions
+coverage: $(READY)  ## see that tests reach every branch of what guards the budget and checks the queries
 	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest -m $(FAST) -n auto $(GUARDED_BY) -q --cov --cov-report=
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --include=$(GUARDS) --show-missing --fail-under=100
 
@@ -118,9 +118,9 @@ lock: $(READY)  ## pin every dependency by hash, for every platform
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--all-extras --group dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra cli --extra plots --extra postgres --output-file requirements-run.lock pyproject.toml
+		--extra plots --extra postgres --output-file requirements-run.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra cli --group fuzz --output-file requirements-fuzz.lock pyproject.toml
+		--group fuzz --output-file requirements-fuzz.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group setup --constraints requirements-dev.lock --output-file requirements-setup.lock
 

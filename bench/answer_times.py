@@ -2,12 +2,13 @@
 
     python bench/answer_times.py [--quick] [--json]
 
-The interval between two moments at which an answer may leave (``provider/schedule.py``) is ten times what the largest
-of these figures come to. Each case is a pair of neighbouring data sets, chosen to be as far apart in time as any that
-we know: one row with an entry in every column among rows with one entry each; one row more than fits into a block, or
-into what is added up in floating point. Both are asked in turns on one thread, and processor time counts; of the times
-of each the least, for other work can only make an answer take longer. Differences of less than the clock's noise come
-out as zero or below. Of narrow questions the figure is that of some microseconds, which no size changes.
+The interval between two moments at which an answer may leave (``provider/release/schedule.py``) is ten times what
+the largest of these figures come to. Each case is a pair of neighbouring data sets, chosen to be as far apart in
+time as any that we know: one row with an entry in every column among rows with one entry each; one row more than
+fits into a block, or into what is added up in floating point. Both are asked in turns on one thread, and processor
+time counts; of the times of each the least, for other work can only make an answer take longer. Differences of less
+than the clock's noise come out as zero or below. Of narrow queries the figure is that of some microseconds, which
+no size changes.
 """
 
 import argparse
@@ -20,26 +21,26 @@ import numpy as np
 import scipy.sparse
 
 from dpspca.common.linalg import thin_qr
-from dpspca.common.queries import Covariance, CovarianceProduct
-from dpspca.common.question import RowQuery
-from dpspca.provider.moments import EXACT_ROWS, DenseRows
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.schedule import ENTRY_SECONDS, SPARSE_ENTRY_SECONDS
-from dpspca.provider.shard import Shard
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import Covariance, CovarianceProduct
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.moments import EXACT_ROWS, DenseRows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.release.schedule import ENTRY_SECONDS, SPARSE_ENTRY_SECONDS
 
 REPEATS: Final = 15
 BOUND: Final = 10.0
 
 
 class Case(NamedTuple):
-    """Two neighbouring data sets, a question, and how many numbers one row adds to its answer."""
+    """Two neighbouring data sets, a query, and how many numbers one row adds to its answer."""
 
     name: str
     dimension: int
     columns: int
     fewer: Any
     more: Any
-    question: RowQuery
+    query: RowQuery
     entries: int
 
 
@@ -91,7 +92,7 @@ def nanoseconds(case: Case, repeats: int = REPEATS) -> float:
     least = [float("inf")] * 2
     for _ in range(repeats):
         for at, shard in enumerate(shards):
-            least[at] = min(least[at], _seconds(lambda asked=shard: asked.evaluate(case.question)))
+            least[at] = min(least[at], _seconds(lambda asked=shard: asked.evaluate(case.query)))
     return 1e9 * (least[1] - least[0]) / case.entries
 
 

@@ -9,14 +9,15 @@ import scipy.sparse
 from federation_parties import ANALYST, DATA_SET, POLICY, now
 
 from dpspca.client.federation import LIFE
-from dpspca.common.privacy.calibrate import MAX_EPSILON
+from dpspca.common.algorithms import catalogue
+from dpspca.common.names import PartyName, Role
+from dpspca.common.privacy.calibration import MAX_EPSILON
 from dpspca.common.privacy.lattice import MAX_PARTIES
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.signing import JobEnvelope
-from dpspca.provider.caps import Cap
-from dpspca.provider.suggestion import suggest
+from dpspca.common.trust.signing import JobEnvelope
+from dpspca.provider.policy.caps import Cap
+from dpspca.provider.policy.suggestion import suggest
 
 NORM_BOUND: Final = 1.0
 
@@ -64,7 +65,8 @@ class Case:
 
     def write(self, folder: Path) -> None:
         (folder / POLICY).write_text(
-            suggest(self.spec, DATA_SET, [ANALYST], Cap(MAX_EPSILON, self.spec.budget.delta)), encoding="utf-8"
+            suggest(catalogue.plan(self.spec), DATA_SET, [ANALYST], Cap(MAX_EPSILON, self.spec.budget.delta)),
+            encoding="utf-8",
         )
         for name, rows in zip(self.names, self.shards(), strict=True):
             if self.density:

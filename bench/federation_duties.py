@@ -1,8 +1,8 @@
 """What no party of a job can leave undone, for ``federation_floor.py``: the sums of a job, and proof of its answers.
 
-A peer reads a question and checks it, draws noise, answers from its rows, hashes the answer, remembers the hash on a
+A peer reads a query and checks it, draws noise, answers from its rows, hashes the answer, remembers the hash on a
 second path and signs it. The hub checks every signature, adds every answer up within its bounds, and makes the next
-question of the sum. Each is one call of the library, in the order of the messages, and nothing else is done: no policy,
+query of the sum. Each is one call of the library, in the order of the messages, and nothing else is done: no policy,
 no budget, no plan looked at, nothing told to anybody, nothing that could go on after a fault. What a federation takes
 beyond that is what could be saved at most.
 """
@@ -18,20 +18,20 @@ from federation_cases import NORM_BOUND, Case
 from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.transport import wire
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.receipts import issue, require_own
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.ledger import Head
-from dpspca.provider.ledger_files import HeadFile
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard, Strategy
-from dpspca.server.rounds import LARGEST_ANSWER, aggregate
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.receipts import issue, require_own
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard, Strategy
+from dpspca.provider.ledger.files import HeadFile
+from dpspca.provider.ledger.ledger import Head
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.server.jobs.rounds import LARGEST_ANSWER, aggregate
 
 
 class PeerDuties:
-    """A peer's; its Gram matrix, if one pays, is there before the first question."""
+    """A peer's; its Gram matrix, if one pays, is there before the first query."""
 
     def __init__(self, folder: Path, case: Case, name: str) -> None:
         self.name = name
@@ -42,11 +42,11 @@ class PeerDuties:
         self._second_path = HeadFile(folder / f"{name}.head")
         self._head = Head("floor", 0, "")
 
-    def answer(self, position: int, question: Sequence[bytes]) -> memoryview:
-        """Answer the question at a position of the plan, noisily."""
+    def answer(self, position: int, planned: Sequence[bytes]) -> memoryview:
+        """Answer the query at a position of the plan, noisily."""
         step = self._plan[position]
-        reader = wire.QuestionReader(wire.Announcement(step.question.kind, step.extent), step)
-        for sequence, frame in enumerate(question):
+        reader = wire.QueryReader(wire.Announcement(step.query.kind, step.extent), step)
+        for sequence, frame in enumerate(planned):
             reader.add(sequence, frame)
         noise = DiscreteGaussian.with_std_at_least(step.noise_std)
         query = reader.query()
@@ -75,10 +75,10 @@ class HubDuties:
         self._receipt = issue(signer, Head("floor", 0, ""))
 
     def begin(self) -> memoryview:
-        """Give the content of the first question."""
-        self._algorithm = catalogue.find(self._spec.algorithm).run(self._spec)
+        """Give the content of the first query."""
+        self._method = catalogue.find(self._spec.method).run(self._spec)
         self._position = 0
-        return self._asked(next(self._algorithm))
+        return self._asked(next(self._method))
 
     def reader(self) -> wire.AnswerReader:
         """Give what adds one peer's answer to the sum."""
@@ -86,11 +86,11 @@ class HubDuties:
         return wire.AnswerReader(self._total, LARGEST_ANSWER)
 
     def advance(self) -> memoryview:
-        """Give the content of the next question; nothing after the last, when the model is made."""
+        """Give the content of the next query; nothing after the last, when the model is made."""
         answer = aggregate(self._spec, self._plan[self._position], self._total, self._parties)
         self._position += 1
         try:
-            return self._asked(self._algorithm.send(answer))
+            return self._asked(self._method.send(answer))
         except StopIteration as end:
             return memoryview(end.value.to_bytes())
 

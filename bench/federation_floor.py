@@ -1,7 +1,7 @@
 """The least that a job over gRPC can cost: the same messages over the same connections, and nothing else.
 
 Bare ``grpc.aio`` with mutual TLS: peers hold one long-lived stream each to a hub. A job is a number of rounds. In each,
-the hub sends every peer a question (an announcement, then frames of one MiB) and every peer sends an answer back, both
+the hub sends every peer a query (an announcement, then frames of one MiB) and every peer sends an answer back, both
 of given sizes. Nobody computes anything. On demand, whoever sends or receives a whole message first commits it to an
 SQLite file, synced to disk; and on demand everybody does the duties of ``federation_duties.py``, which no job can leave
 undone. Whoever started the job hears of each round and gets the result.
@@ -21,8 +21,8 @@ from typing import Any, Final
 from federation_cases import Case
 from federation_duties import HubDuties, PeerDuties
 
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import COORDINATOR_HOST
+from dpspca.common.names import COORDINATOR_HOST
+from dpspca.common.trust.identity import Identity
 
 # isort: split
 import grpc
@@ -43,7 +43,7 @@ class Sizes:
     """How many bytes a job's messages have."""
 
     announcement: int
-    questions: tuple[int, ...]
+    queries: tuple[int, ...]
     answer: int
     result: int
 
@@ -65,14 +65,14 @@ class Store:
 
 
 class Hub:
-    """Carries questions out and answers in; every peer has its own stream."""
+    """Carries queries out and answers in; every peer has its own stream."""
 
     def __init__(self, sizes: Sizes, store: Store, duties: HubDuties) -> None:
         self._sizes = sizes
         self._store = store
         self._duties = duties
         self._peers: list[grpc.aio.ServicerContext[bytes, bytes]] = []
-        self._content = memoryview(os.urandom(max(*sizes.questions, sizes.result, sizes.announcement)))
+        self._content = memoryview(os.urandom(max(*sizes.queries, sizes.result, sizes.announcement)))
 
     def handlers(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
@@ -91,20 +91,20 @@ class Hub:
 
     async def _run(self, asked: bytes, _: Any) -> AsyncIterator[bytes]:  # noqa: ANN401  # the call's context
         mode = asked[0]
-        question = self._duties.begin() if mode & DUTIES else self._content
-        for size in self._sizes.questions:
-            await asyncio.gather(*(self._exchange(peer, question[:size], mode) for peer in self._peers))
+        query = self._duties.begin() if mode & DUTIES else self._content
+        for size in self._sizes.queries:
+            await asyncio.gather(*(self._exchange(peer, query[:size], mode) for peer in self._peers))
             if mode & DUTIES:
-                question = self._duties.advance()
+                query = self._duties.advance()
             yield b"round"
         for frame in frames(self._content[: self._sizes.result]):
             yield frame
 
-    async def _exchange(self, peer: "grpc.aio.ServicerContext[bytes, bytes]", question: memoryview, mode: int) -> None:
+    async def _exchange(self, peer: "grpc.aio.ServicerContext[bytes, bytes]", query: memoryview, mode: int) -> None:
         if mode & COMMITS:
-            self._store.commit(question)
+            self._store.commit(query)
         await peer.write(bytes([mode]) + bytes(self._content[: self._sizes.announcement]))
-        for frame in frames(question):
+        for frame in frames(query):
             await peer.write(frame)
         answer = []
         reader = self._duties.reader() if mode & DUTIES else None
@@ -159,12 +159,12 @@ async def _peer(folder: Path, address: str, sizes: Sizes, duties: PeerDuties, co
             await stream.read()
             connected.set()
             while True:
-                for position, size in enumerate(sizes.questions):
+                for position, size in enumerate(sizes.queries):
                     mode = (await stream.read())[0]
-                    question = await whole(stream, size)
+                    query = await whole(stream, size)
                     if mode & COMMITS:
-                        store.commit(b"".join(question))
-                    answer = duties.answer(position, question) if mode & DUTIES else content
+                        store.commit(b"".join(query))
+                    answer = duties.answer(position, query) if mode & DUTIES else content
                     if mode & COMMITS:
                         store.commit(answer)
                     if mode & DUTIES:

@@ -21,17 +21,17 @@ from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport import wire
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.signing import SignedJob, sign
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Responder
-from dpspca.provider.shard import Shard, Strategy
-from dpspca.server.rounds import combine
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import SignedJob, sign
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard, Strategy
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.provider.release.responder import Responder
+from dpspca.server.jobs.rounds import combine
 
 Placement: TypeAlias = Callable[..., Any]
 """``here`` or ``elsewhere``."""
@@ -133,9 +133,9 @@ async def bare(running: Running, place: Placement) -> AsyncIterator[Floor]:
 def _sizes(running: Running) -> floor.Sizes:
     """Work out from the plan what the messages of a job weigh. The result is as large as an answer."""
     steps = catalogue.plan(running.case.spec)
-    questions = tuple(wire.Announcement(step.question.kind, step.extent).size for step in steps)
+    queries = tuple(wire.Announcement(step.query.kind, step.extent).size for step in steps)
     answer = 8 * math.prod(steps[0].shape)
-    return floor.Sizes(len(running.signed().to_bytes()), questions, answer, result=answer)
+    return floor.Sizes(len(running.signed().to_bytes()), queries, answer, result=answer)
 
 
 def in_process(case: Case) -> dict[str, Work]:
@@ -156,13 +156,13 @@ async def _timed(work: Callable[[], object]) -> list[float]:
 
 def _prepared_job(shards: Sequence[Shard], spec: JobSpec) -> Model:
     steps = enumerate(catalogue.plan(spec))
-    responders = [Responder(spec, shard, MemoryLedger(), system_entropy) for shard in shards]
+    responders = [Responder(catalogue.plan(spec), shard, MemoryLedger(), system_entropy) for shard in shards]
 
     def ask(query: RowQuery) -> Aggregate:
         position, step = next(steps)
         return combine(spec, step, [responder.respond(position, query) for responder in responders])
 
-    return drive(catalogue.find(spec.algorithm).run(spec), ask)
+    return drive(catalogue.find(spec.method).run(spec), ask)
 
 
 async def taking_turns(works: Mapping[str, Work], repeats: int) -> dict[str, list[list[float]]]:

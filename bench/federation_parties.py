@@ -16,18 +16,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dpspca.common.transport import identity as identities
-from dpspca.common.transport.authority import Authority
-from dpspca.common.transport.identity import CurrentIdentity, CurrentRevocations
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.provider.daemon import Daemon
-from dpspca.provider.docket import Settings
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.policy_file import CurrentPolicy
-from dpspca.provider.sources import READERS, read_rows
-from dpspca.provider.sqlite_ledger import SqliteLedger
-from dpspca.server.service import Coordinator
-from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
+from dpspca.common.names import PartyName, Role
+from dpspca.common.trust import identity as identities
+from dpspca.common.trust.authority import Authority
+from dpspca.common.trust.identity import CurrentIdentity, CurrentRevocations
+from dpspca.provider.connection.daemon import Daemon
+from dpspca.provider.data.sources import READERS, read_rows
+from dpspca.provider.jobs.registry import ProviderSetup
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.ledger.sqlite import SqliteLedger
+from dpspca.provider.policy.file import CurrentPolicy
+from dpspca.server.coordinator import Coordinator
+from dpspca.server.journal.sqlite import PassingJournal, SqliteJournal
 
 Party: TypeAlias = Callable[..., AbstractAsyncContextManager[str]]
 
@@ -161,5 +161,5 @@ def _daemon(folder: Path, address: str, name: str, *, durable: bool) -> Daemon:
     ledger = SqliteLedger(*stored) if durable else MemoryLedger()
     policy = CurrentPolicy(folder / POLICY)
     return Daemon(
-        Settings(address, identity.get, revocations.get, now, {DATA_SET: read_rows(path)}, policy.get, ledger)
+        ProviderSetup(address, identity.get, revocations.get, now, {DATA_SET: read_rows(path)}, policy.get, ledger)
     )

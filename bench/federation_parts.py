@@ -24,19 +24,23 @@ from federation_cases import NORM_BOUND, Case
 from federation_jobs import federation
 from federation_parties import ANALYST, found, here, now
 
-from dpspca.common.algorithms import dps_pca
+from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.linalg import largest_rows, thin_qr
 from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian
-from dpspca.common.queries import BasisQuery, CovarianceProduct
-from dpspca.common.question import Query
+from dpspca.common.queries.base import Query
+from dpspca.common.queries.rows import BasisQuery, CovarianceProduct
 from dpspca.common.statement import PrivacyStatement
-from dpspca.common.transport import signing, wire
-from dpspca.common.transport.identity import Identity, load_revocations
-from dpspca.provider import gate, integer_rows, moments, preparation
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.shard import Shard, Strategy
-from dpspca.server import rounds
+from dpspca.common.transport import wire
+from dpspca.common.trust import signing
+from dpspca.common.trust.identity import Identity, load_revocations
+from dpspca.provider.data import preparation
+from dpspca.provider.evaluate import integer_rows, moments
+from dpspca.provider.evaluate.shard import Shard, Strategy
+from dpspca.provider.ledger.accounts import JobPosition
+from dpspca.provider.release import gate
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.server.jobs import rounds
 
 Result: TypeAlias = dict[str, Any]
 
@@ -90,25 +94,25 @@ def _sums(case: Case) -> list[Part]:
     step = dps_pca.plan(spec)[1]
     basis = np.zeros((case.dimension, case.components))
     basis[: case.sparsity], _ = thin_qr(np.random.default_rng(0).standard_normal((case.sparsity, case.components)))
-    question, noise = CovarianceProduct(basis), DiscreteGaussian.with_std_at_least(step.noise_std)
+    query, noise = CovarianceProduct(basis), DiscreteGaussian.with_std_at_least(step.noise_std)
     checked = preparation.check_rows(rows)
     strategy = Strategy.for_plan(case.dimension, dps_pca.plan(spec), is_sparse=False)
     shard = Shard(checked, NORM_BOUND, strategy=strategy)
-    answer = shard.evaluate(question)
-    standing, rules = gate.Standing(), gate.Gate(spec)
+    answer = shard.evaluate(query)
+    standing, rules = JobPosition(), gate.Gate(catalogue.plan(spec))
     streamed = moments.StreamedMoments(moments.DenseRows(integer_rows.integer_rows(rows, NORM_BOUND)))
-    draw = Draw("bench", 0, 0, question.digest(), Purpose.NOISE)
-    announced, first = wire.announce(question), dps_pca.plan(spec)[0]
+    draw = Draw("bench", 0, 0, query.digest(), Purpose.NOISE)
+    announced, first = wire.announce(query), dps_pca.plan(spec)[0]
     return [
         Part("prepare rows", integer_rows.integer_rows, lambda: integer_rows.integer_rows(rows, NORM_BOUND)),
         Part("Gram matrix", moments.StreamedMoments.gram, streamed.gram),
-        Part("product", Shard.evaluate, lambda: shard.evaluate(question)),
+        Part("product", Shard.evaluate, lambda: shard.evaluate(query)),
         Part("noise", DiscreteGaussian.sample, lambda: noise.sample(answer.size, system_entropy(draw))),
-        Part("gate", gate.Gate.grant, lambda: rules.grant(0, question, standing)),
-        Part("digest", Query.digest, question.digest),
+        Part("gate", gate.Gate.grant, lambda: rules.grant(0, query, standing)),
+        Part("digest", Query.digest, query.digest),
         Part("check a basis", BasisQuery.__post_init__, lambda: CovarianceProduct(basis)),
-        Part("write a question", wire.content, lambda: wire.content(question)),
-        Part("read a question", wire._read_basis, lambda: wire._read_basis(announced, wire.content(question))),  # noqa: SLF001  # the check apart
+        Part("write a query", wire.content, lambda: wire.content(query)),
+        Part("read a query", wire._read_basis, lambda: wire._read_basis(announced, wire.content(query))),  # noqa: SLF001  # the check apart
         Part("sum in units", rounds.aggregate, lambda: rounds.aggregate(spec, first, answer, 1)),
         Part("thin QR", thin_qr, lambda: thin_qr(answer.astype(np.float64))),
         Part("cut", largest_rows, lambda: largest_rows(answer.astype(np.float64), case.sparsity)),

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpspca.common.privacy import keystream
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from dpspca.provider.entropy import system_entropy
+from dpspca.provider.release.entropy import system_entropy
 
 SCALES = {"2^10": 2.0**10, "2^20": 2.0**20, "2^40": 2.0**40}
 Draw = Callable[[int], object]

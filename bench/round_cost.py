@@ -2,9 +2,9 @@
 
     python bench/round_cost.py [--quick] [--json]
 
-First table: a question A Q answered from a cached Gram matrix, for a basis with 50 non-zero rows (all rounds but the
+First table: a query A Q answered from a cached Gram matrix, for a basis with 50 non-zero rows (all rounds but the
 first) and for a dense one, beside plain float64 ``G @ Q``; the noise; and the whole round inside one process: gate,
-ledger, noise, answer, sum, two orthonormalisations, cut, next question. The first round comes on top once: it also
+ledger, noise, answer, sum, two orthonormalisations, cut, next query. The first round comes on top once: it also
 prepares the rows, multiplies them into the Gram matrix and makes the noise tables. Below stands Table 1 of Ge et al.
 (2018), measured by its authors on their hardware: it says what was claimed, not what would be measured here.
 
@@ -38,15 +38,16 @@ from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.lattice import BASIS_BITS
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import CovarianceProduct
+from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.gate import Gate, Standing
-from dpspca.provider.integer_rows import integer_csr, integer_rows
-from dpspca.provider.moments import DenseRows, SparseRows, StreamedMoments
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard, Strategy
-from dpspca.server.rounds import combine
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.integer_rows import integer_csr, integer_rows
+from dpspca.provider.evaluate.moments import DenseRows, SparseRows, StreamedMoments
+from dpspca.provider.evaluate.shard import Shard, Strategy
+from dpspca.provider.ledger.accounts import JobPosition
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.provider.release.gate import Gate
+from dpspca.server.jobs.rounds import combine
 
 Result: TypeAlias = dict[str, Any]
 Sizes: TypeAlias = list[tuple[str, int, int]]
@@ -98,17 +99,17 @@ def gram_result(dimension: int, repeats: int) -> Result:
     return {"dimension": dimension, **milliseconds, **round_times(rows, repeats)}
 
 
-def other_parts(dimension: int, question: CovarianceProduct, shard: Shard) -> dict[str, Callable[[], object]]:
+def other_parts(dimension: int, query: CovarianceProduct, shard: Shard) -> dict[str, Callable[[], object]]:
     """Give what else a round consists of."""
     spec = job(dimension, rounds=10)
     step = catalogue.plan(spec)[5]
     noise = DiscreteGaussian.with_std_at_least(step.noise_std)
-    answer = shard.evaluate(question)
-    words = system_entropy(Draw("bench", 5, 0, question.digest(), Purpose.NOISE))
-    rules = Gate(spec)
-    standing = Standing(5, list(prices(rules.plan))[4])
+    answer = shard.evaluate(query)
+    words = system_entropy(Draw("bench", 5, 0, query.digest(), Purpose.NOISE))
+    rules = Gate(catalogue.plan(spec))
+    standing = JobPosition(5, list(prices(rules.plan))[4])
     return {
-        "gate": lambda: rules.grant(5, question, standing),
+        "gate": lambda: rules.grant(5, query, standing),
         "noise": lambda: noise.sample(answer.size, words),
         "combine": lambda: combine(spec, step, [answer]),
         "next_basis": lambda: thin_qr(hard_threshold(thin_qr(answer.astype(np.float64))[0], SPARSITY)),

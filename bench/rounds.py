@@ -30,7 +30,7 @@ from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.accountant import usable_mu
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import Budget, JobSpec, Schema
 
 Result: TypeAlias = dict[str, Any]

@@ -2,9 +2,9 @@
 
     python bench/schedule_cost.py [--quick] [--json]
 
-Real daemons on loopback, over mutual TLS, with ledgers on disk (``cli/loopback.py``). The jobs are run in turns, so
-that whatever else the machine does falls on both alike; told are medians and their ratio. A whole job counts: signed,
-submitted, admitted, answered by every provider, and its model fetched.
+Real daemons on loopback, over mutual TLS, with ledgers on disk (``client/demo/loopback.py``). The jobs are run in
+turns, so that whatever else the machine does falls on both alike; told are medians and their ratio. A whole job
+counts: signed, submitted, admitted, answered by every provider, and its model fetched.
 """
 
 import argparse
@@ -19,14 +19,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.cli import loopback
+from dpspca.client.demo import loopback
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaWarning
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.transport.identity import Identity
-from dpspca.provider.policy import Cap
-from dpspca.provider.suggestion import suggest
+from dpspca.common.trust.identity import Identity
+from dpspca.provider.policy.caps import Cap
+from dpspca.provider.policy.suggestion import suggest
 
 SHAPES: Final = ((30, 3, 10), (200, 5, 10), (2000, 5, 5))
 """Columns, components and rounds."""
@@ -35,7 +36,7 @@ LIFETIME: Final = Cap(48.0, 0.5)
 
 
 def job(dimension: int, components: int, rounds: int) -> JobSpec:
-    """Give a small job of so many questions."""
+    """Give a small job of so many queries."""
     return JobSpec(
         schema=Schema(dimension),
         unit=PrivacyUnit.ROW_REPLACE_ONE,
@@ -49,7 +50,7 @@ def job(dimension: int, components: int, rounds: int) -> JobSpec:
 async def _compared(running: loopback.Loopback, spec: JobSpec, repeats: int) -> dict[str, list[float]]:
     """Run the job in turns under two policies; a provider reads its policy anew when the file changes."""
     policy = running.analyst.parent / loopback.POLICY
-    text = suggest(spec, loopback.DATA_SET, [loopback.ANALYST], LIFETIME)
+    text = suggest(catalogue.plan(spec), loopback.DATA_SET, [loopback.ANALYST], LIFETIME)
     ways = {"at once": text + "answer_interval = 0\n", "by default": text}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     async with AsyncFederation(running.address, Identity.load(running.analyst)) as federation:

@@ -40,7 +40,7 @@ GIBIBYTE: Final = 2.0**30
 class Case:
     """A job, and how many columns are multiplied with the rows in all: there and back."""
 
-    algorithm: str
+    method: str
     options: dict[str, Scalar]
     columns: int
 
@@ -85,7 +85,7 @@ def _spec(case: Case) -> JobSpec:
         budget=Budget(4.0, 1e-6),
         norm_bound=NORM_BOUND,
         components=10,
-        algorithm=case.algorithm,
+        method=case.method,
         explained_variance=False,
         options=case.options,
     )

@@ -1,1 +1,1 @@
-"""The `dpspca` command: composition roots only."""
+"""The `dpspca` command line: it reads arguments, calls other packages and prints."""

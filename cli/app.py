@@ -1,4 +1,4 @@
-"""The commands and their flags. Each command puts parts together and prints; what it does is done elsewhere."""
+"""The `dpspca` command with all its subcommands. A command connects parts and prints; other packages do the work."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -6,28 +6,14 @@ from typing import Annotated, Final
 import typer
 
 from dpspca import __version__
+from dpspca.client import expected_error, prices
+from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
+from dpspca.common.text import printable
 
-from . import (
-    algorithms,
-    audit,
-    authority,
-    blank,
-    budget,
-    daemons,
-    demo,
-    doctor,
-    expected,
-    jobs,
-    ledger,
-    models,
-    outbox,
-    output,
-    policy,
-    priced,
-    questions,
-)
-from .flags import CHECK_CODES, EXIT_CODES, AsJson, spread
+from .arguments import CHECK_CODES, EXIT_CODES, AsJson, empty_values, job_flags, spread
+from .commands import audit, authority, budget, daemons, demo, doctor, jobs, ledger, methods, models, outbox, policy
+from .render import output
 
 FAILURE: Final = 2
 
@@ -42,11 +28,11 @@ app = typer.Typer(
 
 
 def run() -> None:
-    """Run the command; our own errors are for people, so they are told in a line of words and without a traceback."""
+    """Run the command. Print an expected error as one line without a traceback, and exit with 2."""
     try:
-        blank.careful(app)()
+        empty_values.careful(app)()
     except DpspcaError as problem:
-        typer.echo(output.printable(str(problem)), err=True)
+        typer.echo(printable(str(problem)), err=True)
         raise SystemExit(FAILURE) from None
 
 
@@ -75,30 +61,33 @@ def _plan(
     job: Annotated[
         Path | None,
         typer.Argument(
-            help="A job as JSON or TOML, or a plan with one. Left out: the flags describe it.", show_default=False
+            help="The job, as JSON or TOML, or the output of `dpspca plan --json`. If left out: the flags describe it.",
+            show_default=False,
         ),
     ] = None,
     *,
-    flags: questions.Flags,
-    write_job: Annotated[Path | None, typer.Option(help="Write the job to this file, to plan or run it later.")] = None,
-    assume: Annotated[list[str] | None, typer.Option(help=expected.HELP, show_default=False)] = None,
+    flags: job_flags.Flags,
+    write_job: Annotated[
+        Path | None, typer.Option(help="Write the job to this JSON file, to plan or run it later.")
+    ] = None,
+    assume: Annotated[list[str] | None, typer.Option(help=expected_error.HELP, show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print which questions a job would ask, with the noise and the price of each. Nothing is asked."""
-    spec = questions.from_file(job, flags).spec if job else questions.from_flags(flags)
-    theory = expected.facts(spec, assume) if assume else None
-    facts = priced.facts(spec) | ({"theory": theory} if theory else {})
+    """Print the queries of a job, with the noise and the price of each. Nothing is sent and nothing is spent."""
+    spec = job_flags.from_file(job, flags).spec if job else job_flags.from_flags(flags)
+    theory = expected_error.facts(spec, assume) if assume else None
+    facts = prices.facts(catalogue.plan(spec)) | ({"theory": theory} if theory else {})
     if write_job:
         output.write_file(write_job, spec.to_json() + "\n")
     if as_json:
         typer.echo(output.to_json(facts))
     else:
         output.print_plan(facts)
-        for sentence in expected.words(theory) if theory else ():
+        for sentence in expected_error.words(theory) if theory else ():
             typer.echo(sentence)
 
 
-app.command("algorithms", epilog=EXIT_CODES)(algorithms.algorithms)
+app.command("methods", epilog=EXIT_CODES)(methods.methods)
 
 for part in (
     jobs.jobs,

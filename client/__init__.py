@@ -1,1 +1,1 @@
-"""The analyst's side: estimators, simulation, reports."""
+"""The analyst's side: estimator, connection to a federation, simulation and reports."""

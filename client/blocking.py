@@ -1,6 +1,6 @@
-"""The federation without ``await``: the same calls, each waiting for its answer. For scripts and notebooks.
+"""A connection to a federation without ``await``, for scripts and notebooks. Each call blocks until it has its result.
 
-One thread of its own runs the connection, so that it also works where an event loop is running already.
+A separate thread runs the connection, so it also works where an event loop is running already.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
+from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec, Schema
 
 from .calls import PATIENCE
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in a separate thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -35,25 +35,27 @@ class Loop:
 
     @property
     def closed(self) -> bool:
-        """Tell whether it was stopped."""
+        """Whether the loop was stopped."""
         return self._loop.is_closed()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run to the end and give the result; interrupted, the work is cancelled."""
+        """Run a coroutine and return its result. Cancel it if the caller is interrupted."""
         if self.closed:
             work.close()
-            raise FederationError("The connection was closed.", "Connect anew.")
+            raise FederationError("The connection was closed.", "Connect again with Federation.connect.")
         running: Future[Result] = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return running.result()
         except CancelledError:
-            raise FederationError("The connection was closed meanwhile.", "Connect anew.") from None
+            raise FederationError(
+                "The connection was closed while this call was waiting.", "Connect again with Federation.connect."
+            ) from None
         except BaseException:
             running.cancel()
             raise
 
     def stop(self) -> None:
-        """Cancel what still runs, and end the thread."""
+        """Cancel all running coroutines, and end the thread."""
         self.run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -69,37 +71,42 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Name the job: the digest of what was signed."""
+        """Return the job's name: the digest of the signed bytes."""
         return self._job.name
 
     @property
     def spec(self) -> JobSpec:
-        """Give what was signed."""
+        """Return the job spec that was signed."""
         return self._job.spec
 
+    @property
+    def plan(self) -> Plan:
+        """Return all queries that the job may ask."""
+        return self._job.plan
+
     def watch(self) -> Iterator[JobStatus]:
-        """Give the job's state now and after every change, until it is over."""
+        """Yield the job's status now and after every change, until the job is over."""
         states = self._job.watch()
         while (state := self._loop.run(_next(states))) is not None:
             yield state
 
     def status(self) -> JobStatus:
-        """Give the job's state now."""
+        """Return the job's status now."""
         return self._loop.run(self._job.status())
 
     def cancel(self) -> JobStatus:
-        """End the job; one that is over stays as it is."""
+        """Cancel the job and return its status. A job that is over stays as it is."""
         return self._loop.run(self._job.cancel())
 
     def result(self) -> Model:
-        """Wait for the end, and give the model; what has to be known of it comes as warnings of Python's as well."""
+        """Wait for the job to end, return its model, and issue the warnings of its privacy statement."""
         model = self._loop.run(self._job.model())
-        issue(model.statement)  # here, and not in the loop's thread: a warning points to whoever called
+        issue(model.statement)  # in this thread, not the loop's, so that the warning points to the caller
         return model
 
 
 class Federation:
-    """A connection to a coordinator; close it, or use it in a ``with`` statement."""
+    """A connection to a coordinator. Close it after use, or use it in a ``with`` statement."""
 
     def __init__(self, federation: AsyncFederation, loop: Loop) -> None:
         self._federation = federation
@@ -113,15 +120,15 @@ class Federation:
         *,
         patience: float = PATIENCE,
     ) -> Self:
-        """Connect as a settings file says (see docs/federation.md), or to an address with an identity's folder.
+        """Connect with a settings file (see docs/federation.md), or to an address with the folder of an identity.
 
-        A coordinator that goes away is tried again for ``patience`` seconds.
+        If the coordinator goes away, calls are retried for ``patience`` seconds.
         """
-        told = settings(where, identity)
+        address, me = settings(where, identity)
         loop = Loop()
 
         async def connected() -> AsyncFederation:
-            return AsyncFederation(*told, patience=patience)
+            return AsyncFederation(address, me, patience=patience)
 
         try:
             return cls(loop.run(connected()), loop)
@@ -130,21 +137,21 @@ class Federation:
             raise
 
     def data_sets(self) -> list[Offer]:
-        """List what the providers that are connected now offer."""
+        """List the data sets that the connected providers offer now."""
         return self._loop.run(self._federation.data_sets())
 
     def only_data_set(self) -> str:
-        """Name the data set that is on offer, if there is one and no other."""
+        """Return the name of the only data set on offer now. Raise if there is none, or more than one."""
         return self._loop.run(self._federation.only_data_set())
 
     def describe(self, data_set: str, providers: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
-        """Give the columns of a data set, and the providers to ask: those named, or all that offer it now."""
+        """Return the columns of a data set, and the providers to ask: those named, or all that offer it now."""
         return self._loop.run(self._federation.describe(data_set, providers))
 
     def submit(self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None) -> Job:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
-        Where one data set is on offer, and no other, it need not be named.
+        ``data_set`` may be left out if only one is on offer.
         """
         return Job(self._loop.run(self._federation.submit(spec, data_set, providers)), self._loop)
 
@@ -157,11 +164,11 @@ class Federation:
         return self._loop.run(self._federation.jobs())
 
     def job(self, name: str) -> Job:
-        """Take up a job that was submitted before."""
+        """Return a job that was submitted before, by its name or the first characters of it."""
         return Job(self._loop.run(self._federation.job(name)), self._loop)
 
     def close(self) -> None:
-        """End the connection. Jobs go on."""
+        """Close the connection. Jobs continue."""
         if not self._loop.closed:
             self._loop.run(self._federation.close())
             self._loop.stop()
@@ -176,14 +183,13 @@ class Federation:
 
 
 def progress_of(job: Job) -> Iterator[Progress]:
-    """Give a job's progress as a simulation tells it, once for every question; an end without a model is left out."""
-    plan = catalogue.plan(job.spec)
-    told = 0
+    """Yield a job's progress once for every query, as a simulation does. A job that fails raises nothing here."""
+    plan, reported = job.plan, 0
     for status in job.watch():
-        for done in range(told + 1, status.answered + 1):
+        for done in range(reported + 1, status.answered + 1):
             parties = sum(each.answered >= done for each in status.participants)
             yield Progress(done, len(plan), plan[done - 1], parties)
-        told = status.answered
+        reported = status.answered
 
 
 async def _cancel_others() -> None:

@@ -1,9 +1,9 @@
-"""How much a client reads of what a coordinator sends, for the coordinator may be malicious.
+"""Limits on what a client reads from a coordinator, which may be malicious.
 
-Each call has a bound on the bytes of one message, on the number of messages, on their bytes together and on its time.
-A message that is too long, or has too many parts, is refused before protobuf reads it (see ``transport/parts.py``).
-Each bound is a multiple of what an honest coordinator can have to say, and small beside a machine's
-memory. Whatever exceeds one ends the call with a ``TooMuchError``.
+Each call has a limit on the bytes of one message, on the number of messages, on their total bytes and on its time. A
+message that is too long, or has too many parts, is refused before protobuf parses it (see
+``transport/message_parts.py``). Each limit is a multiple of what an honest coordinator may need, and small compared to
+a machine's memory. A reply that exceeds a limit ends the call with a ``TooMuchError``.
 """
 
 import json
@@ -15,45 +15,44 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from dpspca.common.algorithms import catalogue
-from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.plan import Plan
+from dpspca.common.privacy import MAX_PARTIES
 from dpspca.common.spec import JobSpec
-from dpspca.common.transport import parts
-from dpspca.common.transport.signing import MAX_JOB_BYTES, MAX_JOB_LIFE
-from dpspca.common.transport.wire import FRAME
+from dpspca.common.transport import FRAME, message_parts
+from dpspca.common.trust import MAX_JOB_BYTES, MAX_JOB_LIFE
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .errors import TooMuchError, UnreadableError
 
 ANSWER_SECONDS: Final = 60.0
-"""For an answer that should come at once."""
+"""Timeout of a call that should be answered at once."""
 LIST_SECONDS: Final = 600.0
-"""For a whole list, over a slow connection too."""
+"""Timeout of a whole list, also over a slow connection."""
 SLOWEST: Final = 1024
-"""Bytes a second: a model that comes more slowly is given up."""
+"""Bytes per second: the download of a model is given up if it is slower."""
 
 MOST_JOBS: Final = 1000
-"""A coordinator remembers 250 jobs of one analyst."""
+"""Jobs in one list. A coordinator remembers 250 jobs of one analyst."""
 MOST_OFFERS: Final = 2**15
 MOST_LIST_BYTES: Final = 2**24
-"""Of a list of jobs, with what each participant takes."""
+"""Memory for a list of jobs, including ``PER_PARTICIPANT``."""
 MOST_OFFER_BYTES: Final = 2**29
-"""Of a list of offers as it is sent; providers that offer the same columns repeat their names."""
+"""Bytes of a list of offers as sent: providers that offer the same columns repeat their names."""
 MOST_COLUMN_BYTES: Final = 2**25
-"""Of the columns that differ, with what each name takes: 400,000 names of 15 letters."""
+"""Memory for column names, without repetitions but including ``PER_COLUMN``: 400,000 names of 15 letters."""
 PER_PARTICIPANT: Final = 128
 PER_COLUMN: Final = 64
 PER_OFFER: Final = 512
-"""Bytes of memory beyond those that are sent."""
+"""Bytes of memory that each takes beyond the bytes that were sent."""
 
 _STATUS: Final = 2**20
-"""A job's state: 1,024 participants, each with a reason of 300 letters, and all of these reasons once more."""
+"""Bytes of a job's status: 1,024 participants, each with a reason of 300 letters, and all these reasons once more."""
 _OFFER: Final = 2**21
-"""A data set: a provider tells 262,144 letters of its columns' names at most."""
+"""Bytes of an offer: a provider sends at most 262,144 letters of column names."""
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["AnalystService"]
 _ENVELOPE: Final = 64
 _HEADING: Final = 2**16
-"""A model's heading without the names of its features: shapes, and the privacy statement."""
+"""Bytes of a model's heading without feature names: shapes, and the privacy statement."""
 
 MESSAGE_BYTES: Final = MappingProxyType(
     {
@@ -66,28 +65,28 @@ MESSAGE_BYTES: Final = MappingProxyType(
         "DataSets": _OFFER,
     }
 )
-"""The longest reply of each method; a method that is not listed is never called."""
+"""The longest reply to each method. A method that is not listed is never called."""
 
 MOST_PARTS: Final = 5 * MAX_PARTIES + 100
-"""Of a reply: a participant is one, and each of its four fields."""
+"""Parts of a reply: a participant is one part, and so is each of its four fields."""
 MOST_COLUMNS: Final = 2**18
-"""Of an offer: a provider tells so many letters of names."""
+"""Columns of an offer: as many as a provider sends letters of their names."""
 
 Reader: TypeAlias = Callable[[bytes], Any]
 Reply = TypeVar("Reply")
 
 
 class Sized(Protocol):
-    """A message."""
+    """A message of known size."""
 
     def ByteSize(self) -> int:  # noqa: N802  # protobuf's name
-        """Give its length in bytes."""
+        """Return its length in bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most that one call is replied: so many messages called ``what``, with so many bytes together."""
+    """Limits on the replies to one call: the number of messages and their total size. ``what`` names the messages."""
 
     what: str
     messages: int
@@ -95,7 +94,7 @@ class Bound:
 
 
 class Count:
-    """What one call was replied so far."""
+    """Counts the replies to one call, and raises when they exceed a bound."""
 
     def __init__(self, most: Bound) -> None:
         self._most = most
@@ -103,66 +102,66 @@ class Count:
         self._size = 0
 
     def add(self, message: Sized) -> None:
-        """Count a message; one too many, or a byte too many, is refused."""
+        """Count a message and its bytes. Raise if there are too many of either."""
         self._messages += 1
         self.add_bytes(message.ByteSize())
         if self._messages > self._most.messages:
             raise TooMuchError.of(f"more than {self._most.messages} {self._most.what}", self._most.messages)
 
     def add_bytes(self, size: int) -> None:
-        """Count bytes beyond those of messages."""
+        """Count bytes. Raise if there are too many."""
         self._size += size
         if self._size > self._most.size:
-            raise TooMuchError.of(f"{self._most.what} of more than {self._most.size} bytes", self._most.size)
+            raise TooMuchError.of(f"more than {self._most.size} bytes of {self._most.what}", self._most.size)
 
 
-OFFERS: Final = Bound("offers of data sets", MOST_OFFERS, MOST_OFFER_BYTES)
-COLUMNS: Final = Bound("names of columns", MOST_OFFERS, MOST_COLUMN_BYTES)
+OFFERS: Final = Bound("data set offers", MOST_OFFERS, MOST_OFFER_BYTES)
+COLUMNS: Final = Bound("column names", MOST_OFFERS, MOST_COLUMN_BYTES)
 JOBS: Final = Bound("jobs", MOST_JOBS, MOST_JOBS * _STATUS)
 LISTED: Final = Bound("jobs and participants", MOST_JOBS, MOST_LIST_BYTES)
 WATCH_SECONDS: Final = MAX_JOB_LIFE + LIST_SECONDS
-"""For the states of a job: its signature holds no longer than ``MAX_JOB_LIFE``."""
+"""Timeout of watching a job. A job's signature is valid for ``MAX_JOB_LIFE`` at most."""
 
 
-def states_of(spec: JobSpec, providers: int) -> Bound:
-    """Bound the states that a job goes through: each question is asked of each provider, answered, and summed up."""
-    messages = 100 + 4 * (len(catalogue.plan(spec)) + 1) * (providers + 1)
-    return Bound("states of a job", messages, messages * _STATUS)
+def states_of(plan: Plan, providers: int) -> Bound:
+    """Return the bound on a job's status messages: each query is sent to each provider, answered, and added up."""
+    messages = 100 + 4 * (len(plan) + 1) * (providers + 1)
+    return Bound("job states", messages, messages * _STATUS)
 
 
 def model_of(spec: JobSpec) -> Bound:
-    """Bound a job's model: components, a mean, two rows of variances, and its heading; and the frames of it."""
+    """Return the bound on a job's model and its frames: components, a mean, two rows of variances, and the heading."""
     k, d = spec.components, spec.schema.dimension
     size = 8 * (k * d + d + 2 * k) + heading_of(spec)
-    return Bound("frames of a model", size // FRAME + 2, size + _ENVELOPE * (size // FRAME + 2))
+    return Bound("model frames", size // FRAME + 2, size + _ENVELOPE * (size // FRAME + 2))
 
 
 def heading_of(spec: JobSpec) -> int:
-    """Bound a model's heading: JSON that is read whole, which takes far more memory than it has bytes."""
+    """Return the most bytes of a model's heading. It is JSON, which takes far more memory than bytes when parsed."""
     return _HEADING + len(json.dumps(spec.schema.names))
 
 
 def seconds_for(size: int) -> float:
-    """Give the seconds for so many bytes."""
+    """Return the timeout for downloading ``size`` bytes."""
     return ANSWER_SECONDS + size / SLOWEST
 
 
 class Bounded:
-    """A channel that holds each reply to the size that its method allows, before the reply is read.
+    """A channel that checks the size of each reply against its method's limit before the reply is parsed.
 
-    gRPC swallows what a reader raises and writes it to the log, so a problem is given in the place of the message;
-    ``message_of`` raises it.
+    gRPC swallows what a deserializer raises and logs it. So the deserializer returns the error in place of the
+    message, and ``message_of`` raises it.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
 
     def unary_unary(self, path: str, *, response_deserializer: Reader, **others: Any) -> Any:  # noqa: ANN401
-        """Make a method with one reply."""
+        """Return a callable for a method with one reply."""
         return self._channel.unary_unary(path, response_deserializer=_reader(path, response_deserializer), **others)
 
     def unary_stream(self, path: str, *, response_deserializer: Reader, **others: Any) -> Any:  # noqa: ANN401
-        """Make a method with any number of replies."""
+        """Return a callable for a method with any number of replies."""
         return self._channel.unary_stream(path, response_deserializer=_reader(path, response_deserializer), **others)
 
 
@@ -171,24 +170,25 @@ def _reader(path: str, read: Reader) -> Reader:
     most, of = MESSAGE_BYTES[method], _SERVICE.methods_by_name[method].output_type
     most_parts = MOST_PARTS + (MOST_COLUMNS if method == "DataSets" else 0)
 
-    def read_or_refuse(content: bytes) -> Any:  # noqa: ANN401  # a message, or what is wrong with it
+    def read_or_refuse(content: bytes) -> Any:  # noqa: ANN401  # a message, or the error to raise
         if len(content) > most:
             return TooMuchError.of(f"{len(content)} bytes in reply to {method}", most)
         try:
-            parts.count(content, of, most_parts)
+            message_parts.count(content, of, most_parts)
             return read(content)
-        except parts.TooManyPartsError:
+        except message_parts.TooManyPartsError:
             return TooMuchError.of(f"more than {most_parts} parts in reply to {method}", most_parts)
         except DecodeError:
             return UnreadableError(
-                f"The coordinator's reply to {method} is no message of its service.", "Use a matching version."
+                f"The coordinator's reply to {method} cannot be parsed.",
+                "Use the same version of dpspca as the coordinator.",
             )
 
     return read_or_refuse
 
 
 def message_of(reply: Reply) -> Reply:
-    """Give a message, or raise what was put in its place."""
+    """Return a reply, or raise the error that was returned in its place."""
     if isinstance(reply, TooMuchError | UnreadableError):
         raise reply
     return reply

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a coordinator."""
+"""Errors between a client and a coordinator."""
 
 from typing import Self
 
@@ -6,7 +6,7 @@ from dpspca.common.errors import DpspcaError
 
 
 class FederationError(DpspcaError):
-    """The coordinator refused, or could not be reached."""
+    """The coordinator refused a call, or could not be reached."""
 
     code = "federation"
 
@@ -18,20 +18,20 @@ class AwayError(FederationError):
 
 
 class TooMuchError(FederationError):
-    """The coordinator sent more than an honest one ever does."""
+    """The coordinator sent more than an honest coordinator ever sends."""
 
     code = "coordinator-sent-too-much"
 
     @classmethod
     def of(cls, sent: str, allowed: int) -> Self:
-        """Say what was sent, and how much of it is allowed."""
+        """Return the error for what was sent, with the limit that it exceeds."""
         return cls(
-            f"The coordinator sent {sent}; at most {allowed} are allowed.",
-            "An honest coordinator of this version does not do that. Do not trust it, and tell its operator.",
+            f"The coordinator sent {sent}. The limit is {allowed}.",
+            "An honest coordinator of this version never exceeds it. Do not trust this one, and tell its operator.",
         )
 
 
 class UnreadableError(FederationError):
-    """The coordinator sent what is no message of its service."""
+    """The coordinator sent bytes that are not a message of its service."""
 
     code = "coordinator-unreadable"

@@ -1,4 +1,4 @@
-"""A scikit-learn estimator: a federation behind ``fit`` and ``transform``, in one process or over a network."""
+"""``DPSPCA``, a scikit-learn estimator. It fits to rows in this process or to a federation's data set."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ import numpy as np
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, column_names
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
-from dpspca.common.matrix_queries import EntryTotal
-from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import ColumnSums, CompressedCovariance, Count
+from dpspca.common.plan import Plan
+from dpspca.common.privacy import PrivacyUnit
+from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, EntryTotal
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema, check, check_bound, choice
-from dpspca.provider.preparation import check_rows, numeric
+from dpspca.provider.data import check_rows, numeric
 
 from .blocking import Federation, progress_of
 from .simulation import Watcher, simulate
@@ -26,10 +26,10 @@ try:
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
     raise MissingExtraError(
-        "The estimators need scikit-learn, which is not installed.", "Install it with: pip install 'dpspca[sklearn]'"
+        "The estimators need scikit-learn, which is not installed.", "Install it with: pip install scikit-learn"
     ) from None
 
-Adjacency: TypeAlias = Literal[
+UnitName: TypeAlias = Literal[
     "replace-one", "add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"
 ]
 
@@ -38,64 +38,67 @@ _UNITS: Final = {
     "add-remove": PrivacyUnit.ROW_ADD_REMOVE,
     **{unit.value: unit for unit in PrivacyUnit},
 }
-"""The names that jobs use are understood as well."""
+"""The names that ``unit`` may have: those of ``UnitName``, and the values of ``PrivacyUnit`` as in a job spec."""
 USUAL_SPARSITY: Final = 50
 _BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal)
-"""Questions before and after the components are found, which are no rounds."""
+"""Queries before and after the components are found. They do not count as rounds."""
 
 
 class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Differentially private principal component analysis, sparse by default.
 
-    Two parameters have no default because no default could be honest: ``norm_bound``, what is publicly known about how
-    long a row can be (longer rows are shortened to it), and ``adjacency``, whether the promise is about one row being
-    replaced by another ("replace-one": the number of rows is public) or added or removed ("add-remove").
+    Two parameters have no default, because they depend on the data set and on what you promise. ``norm_bound`` is what
+    is publicly known about the length of a row; longer rows are clipped to it. ``unit`` is the privacy unit:
+    "replace-one" protects against one row being replaced by another (the number of rows is public), "add-remove"
+    against one row being added or removed.
 
     Parameters
     ----------
     n_components : int
-        How many components.
+        Number of components.
     sparsity : int or "auto"
-        How many features may take part, all components together; as many as there are features at most. "auto" is 50,
-        or all of fewer features. Only methods that make sparse components look at it.
+        Largest number of features in the support of all components together, at most the number of features. "auto"
+        means 50, or all features if there are fewer. Methods without sparse components ignore it.
     method : str
-        The algorithm, by its name in the catalogue, which ``dpspca algorithms`` prints and docs/algorithms.md compares:
-        "dps-pca", "analyze-gauss" and others.
+        Name of the method, such as "dps-pca" or "analyze-gauss". ``dpspca methods`` lists the methods and
+        docs/methods.md compares them.
     options : mapping, optional
-        What only the method knows, by the names in the catalogue. What is a parameter here (``sparsity``, ``n_iter``,
-        ``start``) is not repeated in it.
+        Options that only this method has, by name. Do not repeat ``sparsity``, ``rounds`` or ``start`` here: they are
+        parameters.
     epsilon, delta : float
-        The privacy budget of one fit. Smaller is more private. Every further fit on the same rows, those inside a
-        cross-validation included, costs as much again.
+        Privacy budget of one fit. Smaller is more private. Each further fit on the same rows costs as much again; that
+        includes the fits of a cross-validation.
     norm_bound : float
-        Bound on a row's Euclidean length, after centring. Never read off the data. For the adjacencies "entry" and
-        "spectral", the change of the matrix that is hidden.
-    adjacency : {"replace-one", "add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"}
-        Which data sets count as neighbours. With the names that begin with "person" a person is protected with all
-        their rows, and ``fit`` has to be told whose each row is. The last two protect less than a row, and few methods
-        have them.
+        Bound on the Euclidean length of a row after centring. It must be public knowledge: never read it off the data.
+        With the units "entry" and "spectral" it bounds the change of the matrix that is hidden.
+    unit : {"replace-one", "add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"}
+        Privacy unit: in what two neighbouring data sets differ. The units that begin with "person" protect a person
+        with all their rows, and ``fit`` needs ``persons``. "entry" and "spectral" protect less than a row, and few
+        methods support them.
     rows_per_person : int
-        How many rows of one person are protected together, at as many times the noise. Where a person is the unit,
-        the first so many of each are used, and no others; else that nobody has more is your word.
-    n_iter : int or "auto"
-        Rounds; "auto" lets the budget decide. A method that has none refuses a number.
+        How many rows of one person are protected together; the noise grows by the same factor. If the unit is a
+        person, only the first so many rows of each person are used. With other units nothing is left out: you declare
+        that nobody has more rows.
+    rounds : int or "auto"
+        Number of rounds. "auto" derives it from the budget. Methods without rounds refuse a number.
     center : {None, "private", "public"}
-        Take no mean off; estimate it privately (a tenth of the budget; needs ``mean_bound``); or take off
-        ``public_mean``.
+        None subtracts no mean. "private" estimates the mean privately, for a tenth of the budget, and needs
+        ``mean_bound``. "public" subtracts ``public_mean``.
     mean_bound : float
-        Bound on a row's length before centring, for the private mean.
+        Bound on the length of a row before centring, for the private mean.
     public_mean : array of shape (n_features,)
-        A mean known from elsewhere.
+        A mean that is known from elsewhere.
     explained_variance : bool
-        Ask, at a twentieth of the budget, what the components explain.
+        Whether to estimate the explained variance, for a twentieth of the budget.
     accounting : {"exact", "published"}
-        The least noise that the budget allows, or the paper's own formula, for methods that have one.
+        "exact" adds the least noise that the budget allows. "published" follows the formula of the method's paper, if
+        it has one.
     start : {"dense", "published"}
-        Start from all features, or as published from ``sparsity`` random ones, which mostly misses the right ones.
-        Only "dps-pca" has it; other methods refuse "published".
+        "dense" starts from all features. "published" starts from ``sparsity`` random features, as in the paper, which
+        mostly misses the right ones. Only "dps-pca" has this option; other methods refuse "published".
     random_state : None, int or RandomState
-        None for a result that may be released. Anything else makes the run repeatable, noise included: such a result
-        is for tests only, and ``privacy_`` says so.
+        Leave it None for a result that may be released. Any other value makes the run repeatable, noise included. Such
+        a result is for tests only, and ``privacy_`` says so.
     watch : callable
         Called with a ``Progress`` after every answer.
 
@@ -104,21 +107,21 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     components_ : array of shape (n_components, n_features)
         Orthonormal rows; the largest entry of each is positive.
     support_ : array of int
-        Indices of the features that take part in any component.
+        Indices of the features with a nonzero loading in any component.
     explained_variance_, explained_variance_ratio_ : array of shape (n_components,) or None
-        With noise, by design; none is below zero, and their sum is at most ``norm_bound`` squared, as with the truth
-        (of a matrix, they are eigenvalues, and are not cut).
+        Variances with privacy noise. As with the true ones, none is below zero and their sum is at most ``norm_bound``
+        squared. For a matrix they are eigenvalues, to which no such limits are applied.
     explained_variance_std_ : float or None
-        Standard deviation of that noise: variances not well above it say nothing.
+        Standard deviation of that noise. A variance that is not well above it is meaningless.
     mean_ : array of shape (n_features,) or None
-        What was taken off.
-    n_iter_ : int
-        Rounds: how many answers the components were made of. One, where the method asks for a matrix at once.
+        The mean that was subtracted.
+    rounds_ : int
+        Number of answers that the components were computed from. One, if the method asks for a whole matrix at once.
     privacy_ : PrivacyStatement
-        What was promised; ``privacy_.text`` for people, ``privacy_.to_dict()`` for programs. ``privacy_.warnings`` says
-        what has to be known of this fit before it is relied on; ``fit`` gives each as a ``DpspcaWarning`` as well.
+        What was promised: ``privacy_.text`` for people, ``privacy_.to_dict()`` for programs. ``privacy_.warnings``
+        lists what to know before you rely on this fit; ``fit`` also issues each as a ``DpspcaWarning``.
     model_ : Model
-        All of this in one value that can be stored.
+        All of this as one value that can be stored.
     """
 
     def __init__(  # noqa: PLR0913  # an estimator's parameters are its constructor's, by scikit-learn's rule
@@ -131,9 +134,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         norm_bound: float | None = None,
-        adjacency: Adjacency | None = None,
+        unit: UnitName | None = None,
         rows_per_person: int = 1,
-        n_iter: int | Literal["auto"] = "auto",
+        rounds: int | Literal["auto"] = "auto",
         center: Literal["private", "public"] | None = None,
         mean_bound: float | None = None,
         public_mean: Any = None,  # noqa: ANN401  # any array of numbers
@@ -150,9 +153,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.norm_bound = norm_bound
-        self.adjacency = adjacency
+        self.unit = unit
         self.rows_per_person = rows_per_person
-        self.n_iter = n_iter
+        self.rounds = rounds
         self.center = center
         self.mean_bound = mean_bound
         self.public_mean = public_mean
@@ -162,33 +165,35 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.watch = watch
 
-    def fit(  # noqa: PLR0913  # rows, whose they are, or where they are
+    def fit(  # noqa: PLR0913  # either rows and persons, or a federation's data set
         self,
         X: Any = None,  # noqa: ANN401  # scikit-learn's signature
         y: Any = None,  # noqa: ANN401
         *,
         persons: Any = None,  # noqa: ANN401  # a sequence of names or numbers
         federation: Federation | None = None,
-        dataset: str | None = None,
+        data_set: str | None = None,
         providers: Sequence[str] | None = None,
     ) -> Self:
-        """Fit to the rows of X, dense or sparse, or to a federation's data set, at the price of (epsilon, delta).
+        """Fit to the rows of X, dense or sparse, or to a federation's data set. This spends (epsilon, delta).
 
-        ``persons`` has a name or number for each row of X: whose it is. It goes with the adjacencies of persons.
+        ``persons`` has one name or number for each row of X: the person whom the row is about. Units of persons need
+        it, and other units refuse it.
 
-        Over a federation there is no X: ``dataset`` names what the providers offer, and ``providers`` those that are
-        asked, all of whom have to answer; left out, whoever offers it now. Noise is made by the providers, so
-        ``random_state`` makes nothing repeatable but the start.
+        For a federation leave X out. ``data_set`` names a data set that the providers offer, and may be left out if
+        only one is on offer. ``providers`` names the providers to ask, all of which must answer; if left out, these are
+        all that offer the data set now. The providers add the noise, so ``random_state`` makes only the start
+        repeatable.
         """
         if federation is None:
             self._fit_rows(X, persons)
         else:
             check(
                 persons is None,
-                "Persons and a federation are given.",
-                "Leave persons out: providers know whose rows they have.",
+                "fit was given both persons and a federation.",
+                "Leave persons out: the providers know whose rows they hold.",
             )
-            self._fit_federation(X, federation, dataset, providers)
+            self._fit_federation(X, federation, data_set, providers)
         self.components_ = self.model_.components
         self.support_ = self.model_.support
         self.explained_variance_ = self.model_.explained_variance
@@ -199,7 +204,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._n_features_out = len(self.components_)
         return self
 
-    def _fit_rows(self, X: Any, persons: Any) -> None:  # noqa: ANN401  # whatever was given
+    def _fit_rows(self, X: Any, persons: Any) -> None:  # noqa: ANN401  # the caller's values, not yet checked
         rows = check_rows(_numbers(X)).matrix
         validate_data(self, X, skip_check_array=True)
         start_seed, noise_seed = self._seeds()
@@ -207,31 +212,31 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         spec = self._spec(Schema(rows.shape[1], None if names is None else tuple(names)), start_seed)
         check(
             persons is not None or not spec.unit.is_person,
-            f"adjacency is {self.adjacency!r}, and it is not known whose each row is.",
-            "Give fit(X, persons=...): one name or number for each row.",
+            f"unit is {self.unit!r}, but fit was not given persons.",
+            "Call fit(X, persons=...) with one name or number for each row.",
         )
-        whose = None if persons is None else [persons]
-        self.model_ = simulate([rows], spec, noise_seed=noise_seed, watch=self.watch, persons=whose)
-        self.n_iter_ = _rounds(spec)
+        by_shard = None if persons is None else [persons]
+        self.model_ = simulate([rows], spec, noise_seed=noise_seed, watch=self.watch, persons=by_shard)
+        self.rounds_ = _rounds(catalogue.plan(spec))
 
     def _fit_federation(
         self,
-        X: Any,  # noqa: ANN401  # nothing
+        X: Any,  # noqa: ANN401  # must be None
         federation: Federation,
-        dataset: str | None,
+        data_set: str | None,
         providers: Sequence[str] | None,
     ) -> None:
-        check(X is None, "Rows and a federation are given.", "Leave X out: the providers hold the rows.")
-        dataset = federation.only_data_set() if dataset is None else dataset
-        schema, names = federation.describe(dataset, providers)
+        check(X is None, "fit was given both X and a federation.", "Leave X out: the providers hold the rows.")
+        data_set = federation.only_data_set() if data_set is None else data_set
+        schema, names = federation.describe(data_set, providers)
         start_seed, _ = self._seeds()
         spec = replace(self._spec(schema, start_seed), minimum_parties=len(names))
-        job = federation.submit(spec, dataset, names)
+        job = federation.submit(spec, data_set, names)
         for progress in progress_of(job):
             if self.watch:
                 self.watch(progress)
         self.model_ = job.result()
-        self.n_iter_ = _rounds(spec)
+        self.rounds_ = _rounds(job.plan)
         self.n_features_in_ = schema.dimension
         if schema.names:
             self.feature_names_in_ = np.array(schema.names, dtype=object)
@@ -239,26 +244,26 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             del self.feature_names_in_
 
     def transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
-        """Project rows onto the components. It spends nothing, and protects nobody whose rows are in X."""
+        """Project rows onto the components. This spends no budget, and the scores do not protect the rows of X."""
         check_is_fitted(self)
         rows = check_rows(_numbers(X), least=1).matrix
         validate_data(self, X, skip_check_array=True, reset=False)
         return self.model_.transform(rows)
 
     def inverse_transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
-        """Map scores back to features."""
+        """Map scores back to rows of features."""
         check_is_fitted(self)
         return self.model_.inverse_transform(np.asarray(X, dtype=np.float64))
 
     def _spec(self, schema: Schema, seed: int) -> JobSpec:
-        """Put the parameters into a job, which checks them."""
+        """Return the job spec for these parameters. Its constructor checks them."""
         return JobSpec(
             schema=schema,
-            unit=_unit(self.adjacency),
+            unit=_unit(self.unit),
             budget=Budget(self.epsilon, self.delta),
             norm_bound=check_bound("norm_bound", self.norm_bound),
             components=self.n_components,
-            algorithm=self.method,
+            method=self.method,
             accounting=choice(Accounting, "accounting", self.accounting),
             centering=Centering.NONE if self.center is None else choice(Centering, "center", self.center),
             mean_bound=self.mean_bound,
@@ -270,31 +275,38 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         )
 
     def _options(self, columns: int) -> dict[str, Scalar]:
-        """Give the method what it has an option for; the defaults of the others must not stand in its way."""
+        """Return the method's options: ``options``, and those parameters for which the method has an option.
+
+        Raise if a parameter that the method lacks was changed from its default.
+        """
         entry, own = catalogue.find(str(self.method)), self.options or {}
         if not isinstance(own, Mapping):
-            raise InvalidTypeError(f"options is {own!r:.80}, no mapping.", "Give names and values.")
-        rounds = None if self.n_iter == "auto" else self.n_iter
+            raise InvalidTypeError(
+                f"options is {own!r:.80}, not a mapping.", "Give a dictionary of option names and values."
+            )
+        rounds = None if self.rounds == "auto" else self.rounds
         sparsity = min(USUAL_SPARSITY, columns) if self.sparsity == "auto" else self.sparsity
         parameters: dict[str, tuple[str, Scalar]] = {
             "sparsity": ("sparsity", sparsity),
-            "rounds": ("n_iter", rounds),
+            "rounds": ("rounds", rounds),
             "start": ("start", self.start),
         }
-        for name, usual in (("rounds", None), ("start", "dense")):  # a sparsity means nothing to the other methods
+        for name, default in (("rounds", None), ("start", "dense")):  # methods without a sparsity ignore it
             parameter, value = parameters[name]
-            if value != usual and not entry.option(name):
+            if value != default and not entry.option(name):
                 raise InvalidParameterError(
-                    f"{parameter} is {value!r:.80}, and {self.method} has no such option.",
-                    f"Leave {parameter} out, or choose one of: {', '.join(_having(name))}.",
+                    f"{parameter} is {value!r:.80}, but the method {self.method} has no such option.",
+                    f"Leave {parameter} out, or choose a method that has it: {', '.join(_methods_with(name))}.",
                 )
         for name in sorted(parameters.keys() & own.keys()):
             parameter = parameters[name][0]
-            raise InvalidParameterError(f"options has {name!r}, which is a parameter.", f"Give {parameter}= instead.")
+            raise InvalidParameterError(
+                f"options contains {name!r}, which is a parameter.", f"Give {parameter}= instead."
+            )
         return {name: value for name, (_, value) in parameters.items() if entry.option(name)} | dict(own)
 
     def _seeds(self) -> tuple[int, int | None]:
-        """Give a seed for the start, which is public, and one for the noise only where a run must repeat."""
+        """Return a public seed for the start, and a seed for the noise, which is None unless the run must repeat."""
         if self.random_state is None:
             return secrets.randbits(63), None
         try:
@@ -312,33 +324,33 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _rounds(spec: JobSpec) -> int:
-    """Count the planned answers that components are made of: all but those before and after they are found."""
-    return sum(step.question not in _BESIDE for step in catalogue.plan(spec))
+def _rounds(plan: Plan) -> int:
+    """Count the planned queries that the components are found from."""
+    return sum(step.query not in _BESIDE for step in plan)
 
 
-def _having(option: str) -> list[str]:
+def _methods_with(option: str) -> list[str]:
     return [name for name, entry in catalogue.CATALOGUE.items() if entry.option(option)]
 
 
-def _unit(adjacency: str | None) -> PrivacyUnit:
-    if not isinstance(adjacency, str) or adjacency not in _UNITS:
+def _unit(unit: str | None) -> PrivacyUnit:
+    if not isinstance(unit, str) or unit not in _UNITS:
         raise InvalidParameterError(
-            f"adjacency is {adjacency!r}, so it is not clear what is promised to whom.",
-            "Choose 'replace-one' (one row may be another; the number of rows is public) or 'add-remove' (one row may "
-            "be there or not); 'person-replace-one' or 'person-add-remove' (the same of a person with all their rows); "
-            "few methods have 'entry' and 'spectral', which protect less than a row.",
+            f"unit is {unit!r}, which is no privacy unit.",
+            "Choose 'replace-one' (one row replaced by another; the number of rows is public) or 'add-remove' (one row "
+            "added or removed). 'person-replace-one' and 'person-add-remove' protect a person with all their rows. "
+            "'entry' and 'spectral' protect less than a row, and few methods support them.",
         )
-    return _UNITS[adjacency]
+    return _UNITS[unit]
 
 
 def _numbers(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
-    """Turn an array of Python objects that are numbers into numbers; scikit-learn's callers expect it."""
-    check(rows is not None, "No rows are given.", "Give X; or a federation and the name of one of its data sets.")
+    """Convert an array of Python objects that are numbers to a numeric array, as scikit-learn's callers expect."""
+    check(rows is not None, "No rows are given.", "Give X, or a federation and the name of a data set.")
     if isinstance(rows, str | PathLike):
         raise InvalidTypeError(
-            f"X is {str(rows)!r:.80}, and no table of numbers.",
-            "Read the file first, with numpy.load or pandas.read_csv for one.",
+            f"X is {str(rows)!r:.80}, not a table of numbers.",
+            "Read the file first, for example with numpy.load or pandas.read_csv.",
         )
     if hasattr(rows, "tocsr") or column_names(rows) or np.ma.is_masked(rows):
         return rows

@@ -1,4 +1,4 @@
-"""Models in files: written whole or not at all, read without executing anything."""
+"""Save and load models. A file is written completely or not at all, and loading never executes code."""
 
 import os
 import secrets
@@ -13,13 +13,13 @@ _PERMISSIONS: Final = 0o777
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model; a file of that name is replaced in one step, and stays as it was if anything fails.
+    """Write a model to a file. An existing file is replaced in one step, and stays as it was if anything fails.
 
-    Who may read a new file is for the umask to say; a file that is replaced keeps its permissions.
+    A new file gets the permissions that the umask allows. A file that is replaced keeps its permissions.
     """
     if not isinstance(model, Model):
         raise InvalidTypeError(
-            f"What is to be stored is a {type(model).__name__}, not a model.",
+            f"model is a {type(model).__name__}, not a Model.",
             "Pass the model_ of a fitted estimator, or what simulate returned.",
         )
     target = Path(path)
@@ -38,7 +38,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Read a model; anything that is not one is refused."""
+    """Read a model from a file. Raise ``CorruptModelError`` if the file is not a model."""
     try:
         return Model.from_bytes(Path(path).read_bytes())
     except CorruptModelError as problem:
@@ -46,17 +46,18 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 
 def _open_new(draft: Path, target: Path) -> int:
-    """Create the draft; if that fails, say so of the file that was asked for."""
+    """Create the draft file. Errors name the target, because the caller does not know of the draft."""
     try:
         return os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _NEW)
     except (FileNotFoundError, NotADirectoryError):
         raise InvalidDataError(
-            f"There is no folder {target.parent} to store {target.name} in.", "Create it, or choose another folder."
+            f"{target.name} cannot be saved: there is no folder {target.parent}.",
+            "Create the folder, or choose another one.",
         ) from None
     except OSError as problem:
         raise OSError(problem.errno, problem.strerror, str(target)) from None
 
 
 def _keep_permissions(descriptor: int, target: Path) -> None:
-    if target.exists():
+    if target.exists() and hasattr(os, "fchmod"):
         os.fchmod(descriptor, target.stat().st_mode & _PERMISSIONS)

@@ -1,7 +1,7 @@
-"""What whoever reads a result has to be warned of: worked out from the job and its model alone, so it costs nothing.
+"""Warnings about a job or its result. They are computed from the job and its model alone, so they cost no privacy.
 
-The wording stands here once. The command line prints it, the statement and its JSON carry it (``with_warnings``), and
-in Python each sentence comes once as a warning of our class (``issue``).
+This module is the only place with their wording. The command line prints them, the privacy statement and its JSON
+contain them (``with_warnings``), and Python code gets each sentence once as a ``DpspcaWarning`` (``issue``).
 """
 
 import inspect
@@ -12,10 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaWarning
 from dpspca.common.model import Model
-from dpspca.common.plan import Step
+from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import LARGE_DELTA, PrivacyStatement
@@ -23,67 +22,67 @@ from dpspca.common.statement import LARGE_DELTA, PrivacyStatement
 WITHIN_NOISE: Final = "within the noise"
 
 _NOISE_LIMIT: Final = 3
-"""Standard deviations of its noise that a variance has to reach before anything is said to be explained."""
+"""A variance of a single component below this many standard deviations of its noise counts as noise."""
 
 _FULL: Final = 0.9
-"""Share of the squared norm bound above which rows of the mean squared length have hardly any room left."""
+"""Most rows were probably clipped if their mean squared length is above this share of the squared norm bound."""
 
 _PACKAGE: Final = "dpspca."
 
 
-# Of a job, before it is paid for
+# Warnings about a job, before its price is spent
 
 
-def of_job(spec: JobSpec) -> list[str]:
-    """Say what is allowed in a job and seldom meant, and what its price rests on."""
-    rests_on = sorted({step.question.caveat for step in catalogue.plan(spec) if step.question.caveat})
-    return _seldom_meant(spec) + rests_on
+def of_job(plan: Plan) -> list[str]:
+    """Return warnings about settings that are allowed but rarely intended, and the conditions that its price needs."""
+    return _rarely_intended(plan.spec) + plan.caveats
 
 
-def _seldom_meant(spec: JobSpec) -> list[str]:
+def _rarely_intended(spec: JobSpec) -> list[str]:
     delta, columns = spec.budget.delta, spec.schema.dimension
-    no_limit = f"A sparsity of {columns} is no limit: of {columns} columns, all may take part."
+    no_limit = f"A sparsity of {columns} is no limit: of {columns} columns, all may be in the support."
     large = (
-        f"A delta of {delta:g} is large: with that probability the promise may not hold at all. Keep it far below one "
-        "over the rows."
+        f"A delta of {delta:g} is large: with that probability the promise may not hold at all. Keep it far below "
+        "1 / (number of rows)."
     )
-    holds = {no_limit: spec.options.get("sparsity") == columns, large: delta > LARGE_DELTA}
-    return [sentence for sentence, meant in holds.items() if meant]
+    applies = {no_limit: spec.options.get("sparsity") == columns, large: delta > LARGE_DELTA}
+    return [sentence for sentence, holds in applies.items() if holds]
 
 
-# Of a model
+# Warnings about a model
 
 
 def of_model(model: Model) -> list[str]:
-    """Say what has to be known before the numbers of a model are believed."""
+    """Return what a reader must know before relying on the numbers of a model."""
     number = "a variance" if model.statement.unit.is_row else "an eigenvalue"
-    said = {
-        f"{WITHIN_NOISE.capitalize()}: less than noise alone may give the largest of so many components. Such {number}"
-        ", and the component with it, may be nothing but noise.": bool(within_noise(model).any()),
-        "Most rows were probably shortened: the norm bound may be too small. The mean squared length of a row, noise "
-        f"included, is above {_FULL:.0%} of the squared bound.": bound_may_be_small(model),
+    applies = {
+        f"{WITHIN_NOISE.capitalize()}: with this many components, noise alone may be as large. Such {number}, and the "
+        "component with it, may be nothing but noise.": bool(within_noise(model).any()),
+        "Most rows were probably clipped: the norm bound may be too small. The mean squared length of a row, noise "
+        f"included, is above {_FULL:.0%} of the squared norm bound.": bound_may_be_small(model),
     }
-    return [sentence for sentence, holds in said.items() if holds]
+    return [sentence for sentence, holds in applies.items() if holds]
 
 
 def within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth values
-    """Tell which components explain too little to be told from the noise; where nothing was asked, none is marked.
+    """Return a mask of the components whose variance cannot be told apart from noise. No estimates: all are False.
 
-    Variances are eigenvalues of a k x k matrix. Noise alone gives the largest of them about sqrt(2k) standard
-    deviations (the edge of Wigner's semicircle), which is why the limit grows with k. For one component it is three.
+    The variances are eigenvalues of a k x k matrix. Noise alone gives the largest of them about sqrt(2k) standard
+    deviations (the edge of Wigner's semicircle), so the limit grows with k. For one component it is three.
     """
     count = len(model.components)
     if model.explained_variance is None:
         return np.zeros(count, dtype=bool)
     limit = _NOISE_LIMIT + math.sqrt(2 * count) - math.sqrt(2)
-    # Eigenvalues of a symmetric matrix may lie below zero; then their size counts.
+    # Eigenvalues of a symmetric matrix may be negative, so the absolute value counts.
     return np.abs(model.explained_variance) < limit * (model.explained_variance_std or 0.0)
 
 
 def bound_may_be_small(model: Model) -> bool:
-    """Compare the mean squared length of the shortened rows, as far as the noise lets it be known, with its bound.
+    """Whether the mean squared length of the clipped rows, estimated from releases, nearly reaches its bound.
 
-    Each share is a variance over that total. It costs nothing: all of it was released.
+    Each explained variance ratio is a variance divided by that mean, so the mean follows from released numbers and
+    costs nothing. Where noise drowns even the first variance, the answer is False.
     """
     variances, ratios, bound = model.explained_variance, model.explained_variance_ratio, model.statement.norm_bound
     if variances is None or ratios is None or ratios[0] <= 0 or within_noise(model)[0]:
@@ -91,82 +90,82 @@ def bound_may_be_small(model: Model) -> bool:
     return bool(variances[0] > _FULL * bound**2 * ratios[0])
 
 
-# Of both
+# Warnings that need both
 
 
-def of_result(spec: JobSpec, model: Model) -> list[str]:
-    """Say of a job's model whether there were enough rows for the budget, as far as released numbers tell.
+def of_result(plan: Plan, model: Model) -> list[str]:
+    """Return a warning if the released numbers show that there were too few rows for the budget.
 
-    Noise of standard deviation s on each of r by c numbers stretches a vector by about s (sqrt(r) + sqrt(c)) (Davidson
-    & Szarek 2001). If that is more than the largest variance found, the directions were chosen by noise, even where the
-    variance along them, which is asked for once more and with less noise, is known well. So they were where not even
-    the largest variance stands out from its own noise.
+    Noise of standard deviation s on each entry of an r x c matrix stretches a vector by about s (sqrt(r) + sqrt(c))
+    (Davidson & Szarek 2001). If that exceeds the largest variance found, noise chose the directions. This holds even
+    where the variance along them is known well, because that comes from a separate query with less noise. Noise also
+    chose them if not even the largest variance stands out from its own noise.
     """
-    noise, found = noise_of_directions(spec, model), model.explained_variance
+    noise, found = noise_of_directions(plan, model), model.explained_variance
     if noise is None or found is None or (found[0] >= noise and not within_noise(model)[0]):
         return []
-    said = (
-        "There are too few rows for this budget. Noise alone moves the answers that the components were found from by "
-        f"as much as a variance of {noise:.3g} would, and the largest variance found is {found[0]:.3g}: the components "
-        "may be nothing but noise. Take more rows, a larger epsilon, or fewer columns."
+    warning = (
+        "There are too few rows for this budget. In the answers that the components were found from, noise alone looks "
+        f"like a variance of {noise:.3g}, and the largest variance found is {found[0]:.3g}: the components may be "
+        "nothing but noise. Use more rows, a larger epsilon, or fewer columns."
     )
-    return [said]
+    return [warning]
 
 
-def noise_of_directions(spec: JobSpec, model: Model) -> float | None:
-    """Say what variance noise alone would look like in the answers that components are found from, if that is known.
+def noise_of_directions(plan: Plan, model: Model) -> float | None:
+    """Return the variance that noise alone looks like in the answers that components are found from; None if unknown.
 
-    The number of rows is not needed: the noise of what was explained is known over the same number of rows.
+    The number of rows is not needed, because the noise of the explained variance is known for the same number of rows.
     """
-    plan = catalogue.plan(spec)
-    finding = next((step for step in reversed(plan) if step.question in _STRETCH), None)
-    told = next((step for step in reversed(plan) if step.question is CompressedCovariance), finding)
-    if finding is None or told is None or not model.explained_variance_std:
+    finding = next((step for step in reversed(plan) if step.query in _STRETCH), None)
+    explaining = next((step for step in reversed(plan) if step.query is CompressedCovariance), finding)
+    if finding is None or explaining is None or not model.explained_variance_std:
         return None
-    widest = math.sqrt(2) if told.question is CovarianceTriangle else 1.0  # ``released.model_of`` says the widest
-    one = model.explained_variance_std / widest * _width(finding) / _width(told)
-    return one * _stretch(spec, finding) * max(1, finding.extent.blocks)  # a block has a part of the rows
+    widest = math.sqrt(2) if explaining.query is CovarianceTriangle else 1.0  # ``released.model_of`` states the widest
+    one = model.explained_variance_std / widest * _noise_std(finding) / _noise_std(explaining)
+    return one * _stretch(plan.spec, finding) * max(1, finding.extent.blocks)  # a block holds only a part of the rows
 
 
-def _width(step: Step) -> float:
-    return step.noise_std * step.question.unit_value(1.0)
+def _noise_std(step: Step) -> float:
+    return step.noise_std * step.query.unit_value(1.0)
 
 
 def _stretch(spec: JobSpec, step: Step) -> float:
-    """Say by what noise of width one stretches a vector; of a sparse basis only its rows take part."""
+    """Return by how much noise of standard deviation 1 stretches a vector. A sparse basis counts by its sparsity."""
     sparsity, rows = spec.options.get("sparsity"), step.extent.dimension
-    if step.question is CovarianceProduct:
-        taking_part = min(rows, sparsity) if isinstance(sparsity, int) else rows
-        return math.sqrt(taking_part) + math.sqrt(step.extent.columns)
-    return _STRETCH[step.question] * math.sqrt(rows)
+    if step.query is CovarianceProduct:
+        nonzero_rows = min(rows, sparsity) if isinstance(sparsity, int) else rows
+        return math.sqrt(nonzero_rows) + math.sqrt(step.extent.columns)
+    return _STRETCH[step.query] * math.sqrt(rows)
 
 
 _STRETCH: Final[dict[type, float]] = {
     CovarianceProduct: 1.0,
-    Covariance: 1.25 * math.sqrt(2),  # both halves are averaged: width 1/sqrt(2), times 2 sqrt(d)
+    Covariance: 1.25 * math.sqrt(2),  # both halves are averaged: standard deviation 1/sqrt(2), times 2 sqrt(d)
     CovarianceTriangle: 1.25 * 2.0,
 }
-"""Questions that components are found from; of whole matrices, what a variance is held against, over sqrt(d).
+"""Queries that components are found from. For a whole matrix: the limit that a variance is compared with, over sqrt(d).
 
-What is told of these are eigenvalues of the noisy matrix itself. Where noise stretches by e, the largest of them is e
-without any rows, and e + e/4 where the rows' own largest is e (Benaych-Georges & Nadakuditi 2011).
+The variances of a whole matrix are eigenvalues of the noisy matrix itself. If the noise has a largest eigenvalue of e,
+the noisy matrix has e without any rows, and e + e/4 where the rows' own largest is e (Benaych-Georges & Nadakuditi
+2011).
 """
 
 
-def with_warnings(spec: JobSpec, model: Model) -> Model:
-    """Have the model's statement carry all that its reader has to be warned of; its caveat it carries already."""
-    said = (*_seldom_meant(spec), *of_model(model), *of_result(spec, model))
-    return replace(model, statement=replace(model.statement, warnings=said))
+def with_warnings(plan: Plan, model: Model) -> Model:
+    """Return the model with all warnings in its privacy statement, which contains the caveat already."""
+    all_warnings = (*_rarely_intended(plan.spec), *of_model(model), *of_result(plan, model))
+    return replace(model, statement=replace(model.statement, warnings=all_warnings))
 
 
 def issue(statement: PrivacyStatement) -> None:
-    """Give each sentence once as a warning of Python's, which points to the line that called this package."""
+    """Issue the caveat and each warning as a ``DpspcaWarning`` that points to the line that called this package."""
     for sentence in ([statement.caveat] if statement.caveat else []) + list(statement.warnings):
         warnings.warn(sentence, DpspcaWarning, stacklevel=_outside())
 
 
 def _outside() -> int:
-    """Count the frames up to whoever called this package, from ``issue`` on."""
+    """Return the stack level of the caller of this package, counted from ``issue``."""
     frame, level = inspect.currentframe(), 0
     while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

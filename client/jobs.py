@@ -1,17 +1,13 @@
-"""What the coordinator tells of jobs and data sets, as plain values. It is a stranger's word: nothing rests on it."""
+"""The coordinator's messages about jobs and data sets, as plain values. They are not trusted: no promise needs them."""
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Final
 
-from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.plan import events
-from dpspca.common.privacy.accountant import compose
-from dpspca.common.privacy.lattice import MAX_PARTIES
-from dpspca.common.spec import JobSpec, Schema, check
-from dpspca.common.transport.names import check_name
+from dpspca.common.names import check_name
+from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.spec import Schema, check
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .bounds import COLUMNS, LISTED, PER_COLUMN, PER_OFFER, PER_PARTICIPANT, Count
@@ -22,14 +18,14 @@ FINAL: Final = frozenset({"done", "failed", "cancelled"})
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A data set at one provider that is connected now."""
+    """A data set that one connected provider offers."""
 
     provider: str
     data_set: str
     schema: Schema
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values."""
+        """Return plain values."""
         return {
             "provider": self.provider,
             "data_set": self.data_set,
@@ -39,24 +35,24 @@ class Offer:
 
 
 class Offers:
-    """Reads the offers of one list. Columns are kept once, however many providers offer the same."""
+    """Reads the offers of one list. Equal schemas are kept only once."""
 
     def __init__(self) -> None:
         self._kept = Count(COLUMNS)
         self._schemas: dict[Schema, Schema] = {}
 
     def read(self, message: pb.Offer) -> Offer:
-        """Read the coordinator's message."""
-        told = message.data_set
+        """Read one offer from the coordinator's message."""
+        offered = message.data_set
         self._kept.add_bytes(PER_OFFER)
-        columns = len(told.columns)
+        columns = len(offered.columns)
         check(
-            columns in {0, told.dimension},
-            f"The coordinator sent {columns} names for {told.dimension} columns.",
-            "Do not trust it, and tell its operator.",
+            columns in {0, offered.dimension},
+            f"The coordinator sent {columns} names for {offered.dimension} columns.",
+            "Do not trust this coordinator, and tell its operator.",
         )
-        provider, data_set = check_name("the provider", message.provider), check_name("the data set", told.name)
-        schema = Schema(told.dimension, tuple(told.columns) or None)
+        provider, data_set = check_name("the provider", message.provider), check_name("the data set", offered.name)
+        schema = Schema(offered.dimension, tuple(offered.columns) or None)
         if schema not in self._schemas:
             self._kept.add_bytes(message.ByteSize() + PER_COLUMN * columns)
             self._schemas[schema] = schema
@@ -65,7 +61,7 @@ class Offers:
 
 @dataclass(frozen=True, slots=True)
 class ParticipantStatus:
-    """One provider in one job: what it was asked, what of its answers counts, and why it dropped out if it did."""
+    """One provider in one job: queries sent to it, answers that count, and why it dropped out, if it did."""
 
     name: str
     asked: int
@@ -75,14 +71,14 @@ class ParticipantStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """Where a job stands."""
+    """The status of a job."""
 
     name: str
     analyst: str
     data_set: str
     state: str
     reason: str
-    questions: int
+    queries: int
     answered: int
     step: str
     bytes_moved: int
@@ -92,16 +88,16 @@ class JobStatus:
 
     @classmethod
     def of(cls, message: pb.Job) -> "JobStatus":
-        """Read the coordinator's message."""
+        """Read a status from the coordinator's message."""
         if len(message.participants) > MAX_PARTIES:
-            raise TooMuchError.of(f"{len(message.participants)} participants of a job", MAX_PARTIES)
+            raise TooMuchError.of(f"{len(message.participants)} participants of one job", MAX_PARTIES)
         return cls(
             name=message.job,
             analyst=message.analyst,
             data_set=message.data_set,
             state=message.state,
             reason=message.reason,
-            questions=message.questions,
+            queries=message.queries,
             answered=message.answered,
             step=message.step,
             bytes_moved=message.bytes_moved,
@@ -114,16 +110,16 @@ class JobStatus:
 
     @property
     def is_final(self) -> bool:
-        """Tell whether nothing more will happen."""
+        """Whether the job is over."""
         return self.state in FINAL
 
-    def is_news_after(self, told: "JobStatus") -> bool:
-        """Tell whether this is news to whoever was told that: a coordinator that starts anew goes back a little."""
-        behind = (self.answered, self.state != "waiting") < (told.answered, told.state != "waiting")
-        return self.is_final or (self != told and not behind)
+    def is_news_after(self, last: "JobStatus") -> bool:
+        """Whether this status is newer than ``last``. After a restart a coordinator may report an earlier one."""
+        behind = (self.answered, self.state != "waiting") < (last.answered, last.state != "waiting")
+        return self.is_final or (self != last and not behind)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values; times in ISO 8601."""
+        """Return plain values, with times in ISO 8601."""
         times = {"submitted": self.submitted.isoformat(), "ended": self.ended.isoformat() if self.ended else None}
         return asdict(self) | times
 
@@ -135,24 +131,17 @@ class Listed:
         self._kept = Count(LISTED)
 
     def read(self, message: pb.Job) -> JobStatus:
-        """Read the coordinator's message."""
+        """Read one job from the coordinator's message."""
         self._kept.add_bytes(message.ByteSize() + PER_PARTICIPANT * len(message.participants))
         return JobStatus.of(message)
 
 
-@lru_cache(maxsize=1024)
-def spent(spec: JobSpec, questions: int) -> float:
-    """Give the epsilon, at the job's delta, that a job's first questions cost a provider that answered them.
-
-    How many questions there are and how noisy each is was fixed beforehand, so composing those asked is right.
-    """
-    paid = catalogue.plan(spec)[:questions]
-    return compose(events(paid)).epsilon(spec.budget.delta) if events(paid) else 0.0
-
-
 def _moment(seconds: float) -> datetime:
-    """Read a time of the coordinator's."""
+    """Read a time from the coordinator."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
-        raise InvalidDataError("The coordinator tells a time that is none.", "Do not trust it.") from None
+        raise InvalidDataError(
+            f"The coordinator sent {seconds!r} as a time, which is out of range.",
+            "Do not trust this coordinator, and tell its operator.",
+        ) from None

@@ -1,8 +1,8 @@
-"""What a person wants to see of a model: a summary in words, the same in numbers, and two plots.
+"""Reports about a model: a summary in words, the same as plain values, and two plots.
 
-Everything here is computed from the model alone, which has been paid for: it costs no privacy and can be repeated at
-will. Every figure carries the promise it was made under, so that it keeps it when it is passed on. Plots need
-matplotlib (the extra ``plots``), are drawn without its global state, and work in any thread and without a display.
+Reports are post-processing: they are computed from the model alone, so they cost no privacy. Every plot shows the
+privacy promise, so that it is not lost when the plot is passed on. Plots need matplotlib (the extra ``plots``). They
+do not use its global state, so they work in any thread and without a display.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
-from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.spec import check_whole
 
 from .findings import WITHIN_NOISE, bound_may_be_small, of_model, within_noise
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Destination: TypeAlias = str | PathLike[str]
 
 TOP: Final = 6
-"""How many features of a component are named, unless told otherwise."""
+"""How many features of each component a report names by default."""
 
 SHARES: Final = "\n(above each bar: its share of the total)"
 
@@ -35,7 +35,7 @@ _DOTS_PER_INCH: Final = 150
 _BAR: Final = "#0072B2"  # the blue of Okabe and Ito's palette
 _INK: Final = "#222222"
 _FAINT: Final = "#666666"
-_DIVERGING: Final = "RdBu_r"  # blue to red through white: told apart under every common colour blindness
+_DIVERGING: Final = "RdBu_r"  # blue over white to red, distinguishable under every common colour blindness
 _WARNING: Final = "#B03A00"
 _FOOTER_LETTERS: Final = 88
 _MOST_PLACES: Final = 6
@@ -44,37 +44,37 @@ _MOST_NUMBERED_BARS: Final = 12
 _MOST_NUMBERED_ROWS: Final = 40
 _MOST_NUMBERED_COLUMNS: Final = 8
 _BAR_WIDTH: Final = 0.15  # inches
-_LINE_HEIGHT: Final = 0.19  # inches that a label needs
+_LINE_HEIGHT: Final = 0.19  # inches per label
 
 
-# In words and numbers
+# Words and numbers
 
 
 def summary(model: Model, *, top: int = TOP) -> str:
-    """Describe the model in plain text: components, what they explain, and the privacy statement."""
+    """Return a plain text summary: components, explained variance, and the privacy statement."""
     facts = to_dict(model, top=top)
-    taking_part = f"{facts['support_size']} of {facts['features']} features take part"
-    head = f"{_counted(len(facts['components']), 'component')}; {taking_part}."
+    support = f"{facts['support_size']} of {facts['features']} features in the support"
+    head = f"{_counted(len(facts['components']), 'component')}; {support}."
     measure = _measure(model.statement.unit)
-    told = [_component_text(component, measure) for component in facts["components"]]
+    components = [_component_text(component, measure) for component in facts["components"]]
     warning = [] if model.statement.releasable else [model.statement.headline]
-    parts = [*warning, head, *told, *remarks(facts), model.statement.text]
+    parts = [*warning, head, *components, *remarks(facts), model.statement.text]
     return "\n\n".join(parts)
 
 
 def remarks(facts: dict[str, Any]) -> list[str]:
-    """Say what has to be known to read the numbers of ``to_dict``."""
+    """Return the notes and warnings that a reader of the numbers of ``to_dict`` needs."""
     explained = any(part["explained_variance"] is not None for part in facts["components"])
     noise = ["± is one standard deviation of the noise added for privacy."] if explained else []
     return [*noise, *facts["warnings"]]
 
 
 def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
-    """Give every number of the summary as plain values, ready for JSON."""
+    """Return every number of the summary as plain values, ready for JSON."""
     check_whole("the number of features to name", top, least=1, most=2**31)
     statement = model.statement
     return {
-        "promise": statement.headline,  # first, with what stands against it
+        "promise": statement.headline,  # first; it also says if the model is not for release
         "features": model.components.shape[1],
         "support_size": len(model.support),
         "support": model.support.tolist(),
@@ -113,7 +113,7 @@ def _entry(values: FloatArray | None, index: int) -> float | None:
 
 
 def _top(loadings: FloatArray, top: int) -> Any:  # noqa: ANN401  # indices
-    """Order features by the size of their loading, the first of equals first; those without one are left out."""
+    """Return the features with the largest absolute loadings; ties in order of index, and none with a zero loading."""
     order = np.argsort(-np.abs(loadings), kind="stable")
     return order[: min(top, np.count_nonzero(loadings))]
 
@@ -123,7 +123,7 @@ def _feature(model: Model, index: int) -> dict[str, Any]:
 
 
 def _name(model: Model, index: int) -> str:
-    """Name a feature so that it can be printed: a stored name must not be able to steer a terminal."""
+    """Return a feature's name, with unprintable characters replaced: a stored name must not control the terminal."""
     if model.feature_names is None:
         return f"feature {index}"
     return "".join(
@@ -132,14 +132,14 @@ def _name(model: Model, index: int) -> str:
 
 
 def _measure(unit: PrivacyUnit) -> str:
-    """Say what the number of a component is: of rows a variance, of a symmetric matrix an eigenvalue."""
+    """Return what a component's number is called: a variance for rows, an eigenvalue for a symmetric matrix."""
     return "variance" if unit.is_row else "eigenvalue"
 
 
 def _component_text(component: dict[str, Any], measure: str) -> str:
     lines = [f"  {feature['loading']:+.3f}  {feature['name']}" for feature in component["top_features"]]
     left_out = component["support_size"] - len(lines)
-    more = [f"  and {_counted(left_out, 'feature')} of smaller loading"] if left_out else []
+    more = [f"  and {_counted(left_out, 'feature')} with smaller loadings"] if left_out else []
     return "\n".join([f"Component {component['number']}{_explained_text(component, measure)}", *lines, *more])
 
 
@@ -157,7 +157,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def with_noise(value: float, noise: float | None) -> str:
-    """Write a number with its standard deviation, both to the places that the latter leaves meaningful."""
+    """Format a number and its standard deviation, both to two significant digits of the standard deviation."""
     if not noise:
         return f"{value:.4g}"
     places = 1 - math.floor(math.log10(noise))
@@ -166,15 +166,15 @@ def with_noise(value: float, noise: float | None) -> str:
     return f"{value:.4g} ± {noise:.2g}"
 
 
-# In pictures
+# Plots
 
 
 def scree(model: Model, path: Destination) -> None:
-    """Write a PNG of the variance that each component explains, with the noise of each number."""
+    """Write a PNG of the explained variance of each component, with the noise of each number."""
     variances = model.explained_variance
     if variances is None:
         raise InvalidParameterError(
-            "This model does not say what its components explain.", "Run the job with explained_variance=True."
+            "This model has no explained variances to plot.", "Run the job with explained_variance=True."
         )
     count = len(variances)
     canvas, axes = _canvas(width=min(12.0, max(5.6, 1.8 + 0.55 * count)), height=4.2)
@@ -192,10 +192,10 @@ def scree(model: Model, path: Destination) -> None:
 
 
 def loadings(model: Model, path: Destination) -> None:
-    """Write a PNG of the components as a heat map, restricted to the features that take part."""
+    """Write a PNG of the components as a heat map of the features in the support."""
     support = model.support
     if not len(support):
-        raise InvalidParameterError("No feature takes part in any component.", "Plot a model that was fitted.")
+        raise InvalidParameterError("All loadings of this model are zero.", "Plot a model that was fitted.")
     values = model.components[:, support].T
     rows, columns = values.shape
     names = [_label(model, int(index)) for index in support]
@@ -220,20 +220,20 @@ def loadings(model: Model, path: Destination) -> None:
 
 
 def _canvas(*, width: float, height: float) -> "tuple[FigureCanvasAgg, Axes]":
-    """Make a figure that no global state knows of: pyplot would keep it, and choose a backend for the whole program."""
+    """Return a new figure. Do not use pyplot, which keeps every figure and sets a backend for the whole program."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  # belongs to an extra
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as missing:
         raise MissingExtraError(
-            "Plots need matplotlib, which is not installed.", "Install it with: pip install 'dpspca[plots]'"
+            "Plots need matplotlib, which is not installed.", "Install it with: pip install matplotlib"
         ) from missing
     figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained", facecolor="white")
     return FigureCanvasAgg(figure), figure.add_subplot()
 
 
 def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, path: Destination) -> None:
-    """Add what both plots share, and write the file."""
+    """Add the title, the axis label and the footer that both plots have, and write the file."""
     axes.set_title(title, loc="left", fontsize=12, color=_INK, pad=10)
     axes.tick_params(length=0, labelsize=8, labelcolor=_INK)
     for side in axes.spines.values():
@@ -246,12 +246,12 @@ def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, p
 
 
 def _footer(model: Model) -> str:
-    """Say what was promised, what stands against it first; broken to the width of the narrowest plot."""
+    """Return the headline of the privacy statement, wrapped to the width of the narrowest plot."""
     return fill(model.statement.headline, _FOOTER_LETTERS)
 
 
 def _draw_bars(axes: "Axes", variances: FloatArray, noise: float) -> None:
-    """Draw bars from zero, so that their lengths can be compared, with head room for the legend."""
+    """Draw bars from zero, so that their lengths are comparable, and leave room above them for the legend."""
     count = len(variances)
     numbers = np.arange(1, count + 1)
     axes.bar(numbers, variances, width=0.62, color=_BAR)
@@ -268,13 +268,13 @@ def _draw_bars(axes: "Axes", variances: FloatArray, noise: float) -> None:
 
 
 def _numbered(model: Model, shown: Any) -> list[str]:  # noqa: ANN401  # indices
-    """Name components by number, starred where they may be noise."""
-    drowned = within_noise(model)
-    return [f"{index + 1}{'*' if drowned[index] else ''}" for index in shown]
+    """Return the numbers of components as tick labels, with a star if the component may be noise."""
+    starred = within_noise(model)
+    return [f"{index + 1}{'*' if starred[index] else ''}" for index in shown]
 
 
-def _write_ratios(axes: "Axes", tops: FloatArray, ratios: FloatArray, drowned: Any) -> None:  # noqa: ANN401  # an array
-    for number, (top, ratio, noise) in enumerate(zip(tops, ratios, drowned, strict=True), start=1):
+def _write_ratios(axes: "Axes", tops: FloatArray, ratios: FloatArray, is_noise: Any) -> None:  # noqa: ANN401  # a mask
+    for number, (top, ratio, noise) in enumerate(zip(tops, ratios, is_noise, strict=True), start=1):
         axes.annotate(
             WITHIN_NOISE.replace(" ", "\n", 1) if noise else f"{ratio:.1%}",
             (number, float(top)),
@@ -287,7 +287,7 @@ def _write_ratios(axes: "Axes", tops: FloatArray, ratios: FloatArray, drowned: A
 
 
 def _write_values(axes: "Axes", values: FloatArray, limit: float) -> None:
-    """Write every loading into its cell, light on dark and dark on light; 0 is exactly that, 0.00 a little off."""
+    """Write every loading into its cell. "0" is exactly zero, "0.00" is rounded to it."""
     for (row, column), entry in np.ndenumerate(values):
         value = float(entry)
         colour = "white" if abs(value) > 0.6 * limit else _INK
@@ -306,15 +306,15 @@ def _label_rows(axes: "Axes", names: list[str], room: int) -> None:
     shown = _thinned(len(names), room)
     axes.set_yticks(shown + 0.5, [names[index] for index in shown])
     for label in axes.get_yticklabels():
-        label.set_parse_math(False)  # a dollar sign in a name is a dollar sign
+        label.set_parse_math(False)  # print a dollar sign in a name as it is
 
 
 def _thinned(count: int, room: int) -> Any:  # noqa: ANN401  # indices
-    """Pick evenly spaced indices, from the first on, no more than there is room for."""
+    """Return evenly spaced indices, starting with the first, at most ``room`` of them."""
     return np.arange(0, count, max(1, math.ceil(count / max(1, room))))
 
 
 def _label(model: Model, index: int) -> str:
-    """Name a feature briefly."""
+    """Return a feature's name or index, shortened to fit an axis label."""
     name = str(index) if model.feature_names is None else _name(model, index)
     return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…"

@@ -1,10 +1,10 @@
-"""Made-up rows with a known answer, for demonstrations, tests and benchmarks.
+"""Synthetic rows with known components, for demonstrations, tests and benchmarks.
 
-The model of section 5.1 of Ge, Wang, Wang & Liu (2018): Gaussian rows whose covariance has ``components`` large
-eigenvalues with eigenvectors supported on the first ``support`` features, and otherwise small eigenvalues drawn
-uniformly from a range, with eigenvectors spread over all features. No data were looked at to choose anything here.
+They follow the model of section 5.1 of Ge, Wang, Wang & Liu (2018): Gaussian rows whose covariance has ``components``
+large eigenvalues, with eigenvectors supported on the first ``support`` features. The other eigenvalues are small, drawn
+uniformly from a range, and their eigenvectors are spread over all features. Nothing here was chosen by looking at data.
 
-Equal generators give equal rows, on one build of the linear algebra library.
+Equal generators give equal rows with the same build of the linear algebra library.
 """
 
 import math
@@ -20,18 +20,18 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.spec import check, check_whole
 
 LARGEST_DIMENSION: Final = 2**14
-"""All eigenvectors are held at once: two gigabytes of them at this dimension."""
+"""All eigenvectors are in memory at once: two gigabytes at this dimension."""
 
 LEAST_ROWS: Final = 2
-"""A provider with fewer rows could show no variation, and is refused."""
+"""A provider with fewer rows is refused, because they would show no variation."""
 
 _BLOCK_ENTRIES: Final = 2**21
-"""Entries drawn at a time: enough to keep the matrix product busy, little beside the rows themselves."""
+"""Entries drawn at a time: enough for a fast matrix product, few compared to the rows themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpikedModel:
-    """The population that rows are drawn from; the defaults are the paper's."""
+    """The population that rows are drawn from. The defaults are those of the paper."""
 
     dimension: int = 1000
     components: int = 5
@@ -46,22 +46,23 @@ class SpikedModel:
         low, high = self.noise_range
         check(
             all(map(math.isfinite, (low, high, self.leading_eigenvalue))) and 0 <= low <= high,
-            "The eigenvalues are not finite numbers, or the range of the small ones is empty or negative.",
-            "Give a noise range of two numbers, 0 <= low <= high.",
+            f"leading_eigenvalue is {self.leading_eigenvalue} and noise_range is {self.noise_range}.",
+            "Give finite numbers, and a noise_range (low, high) with 0 <= low <= high.",
         )
         check(
             self.leading_eigenvalue > high,
-            f"The leading eigenvalue is {self.leading_eigenvalue:g}, the range of the others reaches up to {high:g}.",
-            "Let the leading one stand out, or there is nothing to find.",
+            f"leading_eigenvalue is {self.leading_eigenvalue:g}, but the other eigenvalues may be up to {high:g}.",
+            "Give a leading_eigenvalue above the noise_range, or there is nothing to find.",
         )
 
     @property
     def norm_bound(self) -> float:
-        """A bound on a row's length that is known beforehand; a few rows in a hundred are longer.
+        """Return a bound on a row's length that is public; a few rows in a hundred are longer.
 
-        A row's squared length is a sum of independent terms, lambda_j times a chi-square of one degree of freedom, of
-        mean lambda_j and variance 2 lambda_j^2. The bound squared is the mean plus two standard deviations, with the
-        small eigenvalues taken at the first two moments of their range: it uses this model's parameters and no row.
+        The squared length of a row is a sum of independent terms: lambda_j times a chi-square variable of one degree
+        of freedom, with mean lambda_j and variance 2 lambda_j^2. The squared bound is the mean plus two standard
+        deviations, with the first two moments of the range in place of the small eigenvalues. It uses the parameters of
+        this model and no row.
         """
         low, high = self.noise_range
         others = self.dimension - self.components
@@ -72,20 +73,23 @@ class SpikedModel:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SpikedRows:
-    """Rows, and what an analysis of them should find: the first columns of the population's eigenvectors."""
+    """Rows, and what an analysis of them should find: the leading eigenvectors of the population."""
 
     rows: FloatArray
     basis: FloatArray
     """The true leading subspace, dimension x components, orthonormal, zero below the support."""
     eigenvalues: FloatArray
-    """Of the population covariance, descending."""
+    """Eigenvalues of the population covariance, in descending order."""
 
 
 def spiked_rows(model: SpikedModel, rows: int, generator: np.random.Generator) -> SpikedRows:
-    """Draw rows from the model; the leading subspace and the small eigenvalues are drawn anew as well."""
+    """Draw rows from the model. Each call also draws a new leading subspace and new small eigenvalues."""
     check_whole("the number of rows", rows, least=1, most=2**31)
     if not isinstance(generator, np.random.Generator):
-        raise InvalidTypeError("The generator is no numpy Generator.", "Pass numpy.random.default_rng(seed).")
+        raise InvalidTypeError(
+            f"generator is a {type(generator).__name__}, not a numpy.random.Generator.",
+            "Pass numpy.random.default_rng(seed).",
+        )
     basis = _leading_basis(model, generator)
     small = generator.uniform(*model.noise_range, size=model.dimension - model.components)
     eigenvalues = np.concatenate([np.full(model.components, model.leading_eigenvalue), np.sort(small)[::-1]])
@@ -94,9 +98,9 @@ def spiked_rows(model: SpikedModel, rows: int, generator: np.random.Generator) -
 
 
 def unequal_shards(rows: FloatArray, providers: int) -> list[FloatArray]:
-    """Cut rows into consecutive shards whose sizes grow like 1, 2, 3, ...; views, in order, of all the rows.
+    """Split rows into consecutive shards whose sizes grow like 1, 2, 3, ... Shards are views that cover all rows.
 
-    Every provider first gets the two rows without which it could not take part.
+    Every provider gets at least two rows, because it would be refused with fewer.
     """
     check_whole("the number of providers", providers, least=1, most=max(1, len(rows) // LEAST_ROWS))
     sizes = _sizes(len(rows), range(1, providers + 1))
@@ -104,14 +108,14 @@ def unequal_shards(rows: FloatArray, providers: int) -> list[FloatArray]:
 
 
 def _leading_basis(model: SpikedModel, generator: np.random.Generator) -> FloatArray:
-    """Draw an orthonormal basis uniformly among those supported on the first features."""
+    """Draw an orthonormal basis uniformly from those supported on the first ``support`` features."""
     basis = np.zeros((model.dimension, model.components))
     basis[: model.support], _ = thin_qr(generator.standard_normal((model.support, model.components)))
     return basis
 
 
 def _completed(basis: FloatArray, generator: np.random.Generator) -> FloatArray:
-    """Complete an orthonormal basis to all dimensions, uniformly; its own columns stay first, by thin_qr's signs."""
+    """Complete an orthonormal basis uniformly to all dimensions. Its columns stay first, with the signs of thin_qr."""
     dimension, columns = basis.shape
     others = generator.standard_normal((dimension, dimension - columns))
     complete, _ = thin_qr(np.hstack([basis, others]))
@@ -129,7 +133,7 @@ def _mixed(rows: int, mixing: FloatArray, generator: np.random.Generator) -> Flo
 
 
 def _sizes(rows: int, weights: Sequence[int]) -> list[int]:
-    """Share rows out in proportion to the weights, beyond the least that each needs; the last takes the remainder."""
+    """Divide rows in proportion to the weights, after the minimum for each. The last one gets the remainder."""
     spare = rows - LEAST_ROWS * len(weights)
     sizes = [LEAST_ROWS + spare * weight // sum(weights) for weight in weights]
     sizes[-1] += rows - sum(sizes)

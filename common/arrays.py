@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import InvalidQueryError
 
 FloatArray: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+"""Numbers on a public lattice, in units of its spacing: what answers and their sums are made of."""
 
 MATRIX: Final = 2
 
@@ -35,7 +37,7 @@ def optional_vector(values: ArrayLike | None, length: int) -> FloatArray | None:
 
 
 def refuse(what: str, remedy: str) -> NoReturn:
-    """Refuse a question."""
+    """Refuse a query."""
     raise InvalidQueryError(what, remedy)
 
 

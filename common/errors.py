@@ -40,13 +40,13 @@ class InvalidTypeError(DpspcaError, TypeError):
 
 
 class InvalidQueryError(DpspcaError, ValueError):
-    """Whoever asks sent a question that no provider may answer."""
+    """Whoever asks sent a query that no provider may answer."""
 
     code = "invalid-query"
 
 
 class RefusedError(DpspcaError):
-    """A well-formed question that this provider's rules do not allow now; it cost nothing."""
+    """A well-formed query that this provider's rules do not allow now; it cost nothing."""
 
     code = "refused"
 
@@ -58,7 +58,7 @@ class BudgetExceededError(RefusedError):
 
 
 class InvalidAnswerError(DpspcaError):
-    """A provider's answer does not have the form that the question fixes."""
+    """A provider's answer does not have the form that the query fixes."""
 
     code = "invalid-answer"
 
@@ -73,6 +73,63 @@ class MissingExtraError(DpspcaError, ImportError):
     """A feature needs packages that the light installation leaves out."""
 
     code = "missing-extra"
+
+
+class NotTrustedError(RefusedError):
+    """A certificate, signature or revocation list does not prove what it claims."""
+
+    code = "not-trusted"
+
+
+class WrongRoleError(RefusedError):
+    """The party is who it says, but its role may not do this."""
+
+    code = "wrong-role"
+
+
+class WrongAudienceError(RefusedError):
+    """A true job, meant for another provider or another federation."""
+
+    code = "wrong-audience"
+
+
+class NotNowError(RefusedError):
+    """True, but before its time or past it."""
+
+    code = "not-now"
+
+
+class MalformedJobError(RefusedError, ValueError):
+    """The bytes are not the one way in which a signed job is written."""
+
+    code = "malformed-job"
+
+
+class UnsafeFileError(DpspcaError):
+    """A file or folder that others could read or replace, that is missing, or that would be overwritten."""
+
+    code = "unsafe-file"
+
+
+class BusyError(RefusedError):
+    """Nothing is wrong but the moment: the same call may be made again a little later."""
+
+    code = "busy"
+
+
+class FaultError(DpspcaError):
+    """Something went wrong here that is no business of whoever called; what it was is in the log."""
+
+    code = "fault"
+
+    def __init__(self) -> None:
+        super().__init__("The coordinator met a fault.", "Its operator's log says more.")
+
+
+def require_trust(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads as: require that it holds
+    """Refuse to trust unless the condition holds."""
+    if not holds:
+        raise NotTrustedError(what, remedy)
 
 
 class DpspcaWarning(UserWarning):

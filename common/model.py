@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .arrays import MATRIX, FloatArray, column_names
 from .errors import CorruptModelError, InvalidDataError
-from .privacy.units import PrivacyUnit
+from .privacy import PrivacyUnit
 from .spec import Accounting, Centering
 from .statement import NOT_FOR_RELEASE, PrivacyStatement
 

@@ -1,6 +1,6 @@
 """How an algorithm speaks: it yields a query, receives the noisy sum over all providers, and returns a model.
 
-An algorithm is a pure generator. It never knows who carries its questions; whoever drives it never needs to know what
+An algorithm is a pure generator. It never knows who carries its queries; whoever drives it never needs to know what
 they are for. The same generator runs in one process, over a network, and again from a journal after a crash.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .model import Model
-from .question import RowQuery
+from .queries import RowQuery
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -32,7 +32,7 @@ Ask: TypeAlias = Callable[[RowQuery], Aggregate]
 
 
 def drive(algorithm: Algorithm, ask: Ask) -> Model:
-    """Run an algorithm to its end, carrying each question to ``ask`` and the answer back.
+    """Run an algorithm to its end, carrying each query to ``ask`` and the answer back.
 
     When ``ask`` raises, the algorithm is closed and the error passes on.
     """

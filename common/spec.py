@@ -1,7 +1,7 @@
 """What an analyst asks for, and signs: every number a provider needs to work out what may be asked and at what price.
 
 A ``JobSpec`` is checked when it is made, has one canonical form in bytes, and refuses keys it does not know. Plan,
-noise and cost follow from it by pure code (``plan.py`` and the algorithm's own ``plan``) that provider and coordinator
+noise and cost follow from it by pure code (``plan.py`` and the method's own ``plan``) that provider and coordinator
 share, so that neither has to take the other's word.
 """
 
@@ -17,21 +17,24 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 import numpy as np
 
 from .errors import DpspcaError, InvalidParameterError, InvalidTypeError
-from .privacy.calibrate import MAX_EPSILON, MIN_DELTA
-from .privacy.lattice import MAX_PARTIES, MAX_ROWS
-from .privacy.units import PrivacyUnit
+from .privacy import MAX_EPSILON, MAX_PARTIES, MAX_ROWS, MIN_DELTA, PrivacyUnit
 
 Scalar: TypeAlias = bool | int | float | str | None
 
 MAX_DIMENSION: Final = 2**24
 MAX_COMPONENT_ENTRIES: Final = 2**26
 """Components times columns: half a gigabyte an answer, so that no job asks for more memory than a machine has."""
-MAX_QUESTIONS: Final = 10_000
-"""Questions in a job's plan, so that no job of a kilobyte makes whoever reads it reckon for minutes (``plan.price``).
+MAX_QUERIES: Final = 10_000
+"""Queries in a job's plan, so that no job of a kilobyte makes whoever reads it reckon for minutes (``plan.price``).
 
 Everybody lists a whole plan before any quota or policy can refuse the job. It is ten times what the most rounds of one
 power loop need; and in the week that a job can last, an answer a minute.
 """
+
+_WRITTEN_AS: Final = {"method": "algorithm"}
+"""Keys of the canonical form that differ from the field's name. The form is that of version 0.1.0, because signatures,
+digests and stored jobs depend on it; both names are read."""
+_NAMED: Final[Mapping[str, str]] = {written: name for name, written in _WRITTEN_AS.items()}
 
 _LONGEST_KEY: Final = 60
 _MOST_KEYS: Final = 10
@@ -39,8 +42,8 @@ _MOST_KEYS: Final = 10
 _REAL: Final = (int, float, np.integer, np.floating)
 
 
-class Options(Mapping[str, Scalar]):
-    """What only the algorithm knows, unchangeable: it can be hashed, copied and stored as any value."""
+class MethodOptions(Mapping[str, Scalar]):
+    """What only the method knows, unchangeable: it can be hashed, copied and stored as any value."""
 
     __slots__ = ("_items",)
 
@@ -158,7 +161,7 @@ class Schema:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSpec:
-    """One job. ``options`` belong to the algorithm, which refuses those it does not know.
+    """One job. ``options`` belong to the method, which refuses those it does not know.
 
     ``rows_per_person`` is how many rows of one person are protected together, at each provider: they may move an
     answer as many times as far, and noise is sized for that. Where the unit is a person, a provider uses no more than
@@ -172,7 +175,7 @@ class JobSpec:
     budget: Budget
     norm_bound: float
     components: int
-    algorithm: str = "dps-pca"
+    method: str = "dps-pca"
     accounting: Accounting = Accounting.EXACT
     centering: Centering = Centering.NONE
     mean_bound: float | None = None
@@ -182,15 +185,15 @@ class JobSpec:
     minimum_parties: int = 1
     answer_seconds: int = 600
     seed: int = 0
-    options: Mapping[str, Scalar] = field(default_factory=Options)
+    options: Mapping[str, Scalar] = field(default_factory=MethodOptions)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "unit", choice(PrivacyUnit, "the privacy unit", self.unit))
         put(self, "accounting", choice(Accounting, "the accounting", self.accounting))
         put(self, "centering", choice(Centering, "the centring", self.centering))
-        put(self, "options", Options(self.options))
-        for name, kind in (("schema", Schema), ("budget", Budget), ("algorithm", str)):
+        put(self, "options", MethodOptions(self.options))
+        for name, kind in (("schema", Schema), ("budget", Budget), ("method", str)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidTypeError(f"{name} is {getattr(self, name)!r}.", f"Give a {kind.__name__}.")
         put(self, "norm_bound", check_bound("norm_bound", self.norm_bound))
@@ -356,7 +359,7 @@ def _public_mean(given: Any, dimension: int) -> tuple[float, ...]:  # noqa: ANN4
 
 def _plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
     if isinstance(value, JobSpec | Schema | Budget):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {_WRITTEN_AS.get(f.name, f.name): _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value
@@ -375,6 +378,7 @@ def _known(kind: type, raw: object, name: str) -> dict[str, Any]:
     """Refuse a key that ``kind`` does not have, or content that is no object."""
     if not isinstance(raw, dict):
         raise InvalidTypeError(f"{name} is missing or no object.", "Send a JSON object.")
+    raw = _once_each([(_NAMED.get(str(key), str(key)), value) for key, value in raw.items()])
     unknown = sorted(set(raw) - {f.name for f in fields(kind)})
     check(not unknown, f"{name} has keys that are not known: {_listed(unknown)}.", "Remove or correct them.")
     needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}

@@ -1,12 +1,11 @@
 """The privacy statement: what was promised to whom, at what price, under which assumptions, in words and in numbers."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from .plan import Step, events
-from .privacy.accountant import compose
-from .privacy.calibrate import rounded_up
-from .privacy.units import PrivacyUnit
+from .privacy import PrivacyUnit, compose, rounded_up
 from .spec import Accounting, Centering, JobSpec
 
 __all__ = ["LARGE_DELTA", "PrivacyStatement", "rounded_up"]
@@ -123,7 +122,7 @@ class PrivacyStatement:
 
     @classmethod
     def of(
-        cls, spec: JobSpec, steps: tuple[Step, ...], *, parties: int, fresh_noise: bool = False, federated: bool = False
+        cls, spec: JobSpec, steps: Sequence[Step], *, parties: int, fresh_noise: bool = False, federated: bool = False
     ) -> Self:
         """Work the statement out from the plan alone, as anybody with the spec can.
 
@@ -144,11 +143,11 @@ class PrivacyStatement:
             parties=parties,
             answers=len(steps),
             fresh_noise=fresh_noise,
-            proven=all(step.question.is_proven for step in steps),
+            proven=all(step.query.is_proven for step in steps),
             federated=federated,
             gaussian=loss.is_gaussian,
             rows_per_person=spec.rows_per_person,
-            caveat=" ".join(sorted({step.question.caveat for step in steps if step.question.caveat})),
+            caveat=" ".join(sorted({step.query.caveat for step in steps if step.query.caveat})),
         )
 
     @property

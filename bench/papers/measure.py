@@ -15,13 +15,13 @@ from dpspca.common.linalg import subspace_distance
 from dpspca.common.model import Model
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.queries import CovarianceProduct
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import JobSpec
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.respond import Responder
-from dpspca.provider.shard import Shard
-from dpspca.server.rounds import combine
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.responder import Responder
+from dpspca.server.jobs.rounds import combine
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def run_prepared(shards: Sequence[Shard], spec: JobSpec, noise_seed: int, bases:
     """Ask every shard through its responder; every basis that is multiplied is noted."""
     plan = iter(catalogue.plan(spec))
     responders = [
-        Responder(spec, shard, MemoryLedger(), repeatable_entropy(noise_seed), slot=number)
+        Responder(catalogue.plan(spec), shard, MemoryLedger(), repeatable_entropy(noise_seed), slot=number)
         for number, shard in enumerate(shards)
     ]
     positions = iter(range(len(catalogue.plan(spec))))
@@ -59,9 +59,9 @@ def run_prepared(shards: Sequence[Shard], spec: JobSpec, noise_seed: int, bases:
         _note(query, bases)
         return combine(spec, step, [responder.respond(position, query) for responder in responders])
 
-    model = drive(catalogue.find(spec.algorithm).run(spec), ask)
+    model = drive(catalogue.find(spec.method).run(spec), ask)
     stated = replace(model, statement=replace(model.statement, fresh_noise=False, federated=False))
-    return with_warnings(spec, stated)
+    return with_warnings(catalogue.plan(spec), stated)
 
 
 def float_outcome(sample: Sample, spec: JobSpec, noise_seed: int, noise_bound: float) -> Outcome:
@@ -79,7 +79,7 @@ def float_outcome(sample: Sample, spec: JobSpec, noise_seed: int, noise_bound: f
         return Aggregate(product + generator.normal(0.0, noise, product.shape), noise, parties=1)
 
     start = time.process_time()
-    model = drive(catalogue.find(spec.algorithm).run(spec), ask)
+    model = drive(catalogue.find(spec.method).run(spec), ask)
     return outcome(sample, [*bases, model.components.T], time.process_time() - start)
 
 

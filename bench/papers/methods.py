@@ -43,7 +43,7 @@ class Method:
 
     label: str
     look: Look
-    algorithm: str
+    method: str
     accounting: Accounting = Accounting.EXACT
     options: Mapping[str, Scalar] = field(default_factory=dict)
     unit: PrivacyUnit = PrivacyUnit.ROW_REPLACE_ONE
@@ -54,7 +54,7 @@ class Method:
     @property
     def missing(self) -> bool:
         """Whether the catalogue does not have it."""
-        return self.algorithm not in CATALOGUE
+        return self.method not in CATALOGUE
 
     def spec(self, population: Population, budget: Budget, seed: int) -> JobSpec:
         options = dict(self.options)
@@ -66,7 +66,7 @@ class Method:
             budget=budget,
             norm_bound=population.norm_bound,
             components=population.components,
-            algorithm=self.algorithm,
+            method=self.method,
             accounting=self.accounting,
             explained_variance=False,
             seed=seed,

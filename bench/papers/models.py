@@ -14,9 +14,9 @@ from scipy.linalg import hadamard
 
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
-from dpspca.common.queries import Covariance
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard, Strategy
+from dpspca.common.queries.rows import Covariance
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard, Strategy
 
 PAPER_SQUARED_BOUND = 5500.0
 """The bound on ||x||^2 that the printed figures of paper 002 fit, at its d = 1000; nothing there states one."""

@@ -103,7 +103,7 @@ class Notes:
 
     def left_out(self, method: Method | Floor) -> bool:
         if method.missing:
-            self._say(method.label, f"left out: the catalogue has no {getattr(method, 'algorithm', '')}")
+            self._say(method.label, f"left out: the catalogue has no {getattr(method, 'method', '')}")
         return method.missing
 
     def refused(self, label: str, why: str) -> None:

@@ -19,7 +19,7 @@ from methods import BLACK, BLUE, GREEN, ORANGE, PURPLE, ROUNDS, SPARSITY, VERMIL
 from models import PAPER_SQUARED_BOUND
 from studies import Panel
 
-from dpspca.common.privacy.calibrate import gaussian_mu, published_noise_multiplier
+from dpspca.common.privacy.calibration import gaussian_mu, published_noise_multiplier
 
 DELTA = 0.01
 EPSILONS = tuple(round(0.2 + 0.1 * step, 1) for step in range(19))

@@ -17,7 +17,7 @@ from studies import Notes, Scale, say
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.spec import Budget
-from dpspca.provider.mechanisms import BURN_IN
+from dpspca.provider.evaluate.mechanisms import BURN_IN
 
 BUDGET = Budget(1.0, 0.1)
 SLOW = 5.0

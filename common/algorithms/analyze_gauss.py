@@ -16,26 +16,26 @@ from dpspca.common.queries import Covariance, CovarianceTriangle
 from dpspca.common.spec import Accounting, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .parts import ask_opening, known_options, opening
-from .released import leading, matrix_of, model_of, release
+from .released_matrix import leading, matrix_of, model_of, release
+from .row_steps import ask_opening, known_options, opening
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question: what the opening needs, and the matrix."""
+    """List every query: what the opening needs, and the matrix."""
     known_options(spec, ())
-    return price(spec, [*opening(spec), release(spec, _question(spec))], _published)
+    return price(spec, [*opening(spec), release(spec, _query(spec))], _published)
 
 
 def run(spec: JobSpec) -> Algorithm:
     """Ask for the matrix, and take its leading eigenvectors."""
     opened = yield from ask_opening(spec)
-    released = yield _question(spec)(spec.schema.dimension, opened.center)
+    released = yield _query(spec)(spec.schema.dimension, opened.center)
     components = leading(matrix_of(released, spec.schema.dimension), spec.components)
     statement = PrivacyStatement.of(spec, plan(spec), parties=released.parties)
     return model_of(spec, statement, opened, released, components)
 
 
-def _question(spec: JobSpec) -> type[Covariance | CovarianceTriangle]:
+def _query(spec: JobSpec) -> type[Covariance | CovarianceTriangle]:
     return Covariance if spec.accounting is Accounting.EXACT else CovarianceTriangle
 
 
@@ -45,4 +45,4 @@ def _published(spec: JobSpec, intent: Intent) -> float:
     The paper's neighbours differ in one row that is there or not; for others the sensitivity is put in its place.
     """
     epsilon, delta = spec.budget.epsilon * intent.share, spec.budget.delta * intent.share
-    return intent.question.sensitivity_of(spec.unit, intent.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    return intent.query.sensitivity_of(spec.unit, intent.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Final
 
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.plan import Step
-from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.plan import Plan, Step
+from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
 from dpspca.common.spec import Accounting, JobSpec, check
 
@@ -33,7 +33,7 @@ LONGEST_NAME: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Method:
     """``plan`` says what will be asked and at what price; ``run`` asks it.
 
     The rest is for those who choose: what the algorithm can be told, what it can promise about whom, and how its noise
@@ -60,78 +60,78 @@ class Entry:
 
 CATALOGUE: Final = MappingProxyType(
     {
-        "dps-pca": Entry(
+        "dps-pca": Method(
             dps_pca.plan,
             dps_pca.run,
             "truncated noisy power loop for sparse components (Ge et al. 2018)",
-            options=declared(dps_pca.Options),
+            options=declared(dps_pca.DpsPcaOptions),
             accounting=BOTH,
         ),
-        "analyze-gauss": Entry(
+        "analyze-gauss": Method(
             analyze_gauss.plan,
             analyze_gauss.run,
             "the whole covariance matrix at once, with Gaussian noise (Dwork et al. 2014)",
             accounting=BOTH,
         ),
-        "mod-sulq": Entry(
+        "mod-sulq": Method(
             mod_sulq.plan,
             mod_sulq.run,
             "the covariance matrix at once, with symmetric noise (Chaudhuri, Sarwate & Sinha 2012)",
             accounting=BOTH,
         ),
-        "sulq": Entry(
+        "sulq": Method(
             sulq.plan,
             sulq.run,
             "the covariance matrix at once, with noise on every entry that is not symmetric (Blum et al. 2005)",
             accounting=BOTH,
         ),
-        "streaming-power": Entry(
+        "streaming-power": Method(
             streaming_power.plan,
             streaming_power.run,
             "noisy power loop, each round over rows of its own (Hardt & Price 2014)",
-            options=declared(streaming_power.Options),
+            options=declared(streaming_power.StreamingPowerOptions),
             units=(PrivacyUnit.ROW_REPLACE_ONE,),
             rows=streaming_power.rows_of,
         ),
-        "noisy-power": Entry(
+        "noisy-power": Method(
             noisy_power.plan,
             noisy_power.run,
             "noisy power loop, over rows or over shares of a symmetric matrix (Hardt & Price 2014)",
-            options=declared(noisy_power.Options),
+            options=declared(noisy_power.NoisyPowerOptions),
             gaussian=False,
             units=tuple(PrivacyUnit),
             accounting=BOTH,
             published=(PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL),
         ),
-        "power-iteration": Entry(
+        "power-iteration": Method(
             power_iteration.plan,
             power_iteration.run,
             "noisy power iteration for one component after the other, over rows or a matrix (Hardt & Roth 2013)",
-            options=declared(power_iteration.Options),
+            options=declared(power_iteration.PowerIterationOptions),
             units=tuple(PrivacyUnit),
             accounting=BOTH,
             published=(PrivacyUnit.ENTRY,),
         ),
-        "range-projection": Entry(
+        "range-projection": Method(
             range_projection.plan,
             range_projection.run,
             "random directions that nobody chose, then one projection on what they span (Hardt & Roth 2012)",
-            options=declared(range_projection.Options),
+            options=declared(range_projection.RangeProjectionOptions),
             units=(PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.PERSON_REPLACE_ONE),
         ),
-        "output-perturbation": Entry(
+        "output-perturbation": Method(
             output_perturbation.plan,
             output_perturbation.run,
             "local eigenvectors with noise that follows their smooth sensitivity (Gonen & Gilad-Bachrach 2017)",
-            options=declared(output_perturbation.Options),
+            options=declared(output_perturbation.OutputPerturbationOptions),
             gaussian=False,
             accounting=BOTH,
         ),
-        "ppca": Entry(
+        "ppca": Method(
             ppca.plan,
             ppca.run,
             "local subspaces drawn by the exponential mechanism (Chaudhuri, Sarwate & Sinha 2012)",
-            options=declared(ppca.Options),
+            options=declared(ppca.PpcaOptions),
             gaussian=False,
             accounting=BOTH,
         ),
@@ -139,10 +139,10 @@ CATALOGUE: Final = MappingProxyType(
 )
 
 
-def find(name: str) -> Entry:
+def find(name: str) -> Method:
     """Look an algorithm up."""
     if name not in CATALOGUE:
-        raise InvalidParameterError(f"There is no algorithm {name!r}.", choices(name))
+        raise InvalidParameterError(f"There is no method {name!r}.", choices(name))
     return CATALOGUE[name]
 
 
@@ -152,8 +152,8 @@ def choices(name: str) -> str:
     return f"{f'Is {meant[0]} meant? ' if meant else ''}Choose one of: {', '.join(CATALOGUE)}."
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """Plan a job by its algorithm's own rule. Every party to a job asks several times; the answer is remembered."""
+def plan(spec: JobSpec) -> Plan:
+    """Plan a job by its method's own rule. A few are remembered, for those who are shown the same job again."""
     return _planned(spec.to_json())
 
 
@@ -162,20 +162,20 @@ def rows_of(spec: JobSpec) -> int | None:
 
     Rows beyond these have no part in any answer: which they are follows from their position and the spec alone.
     """
-    return find(spec.algorithm).rows(spec)
+    return find(spec.method).rows(spec)
 
 
 @lru_cache(64)
-def _planned(spec: str) -> tuple[Step, ...]:
+def _planned(spec: str) -> Plan:
     read = JobSpec.from_json(spec)
-    entry = find(read.algorithm)
+    entry = find(read.method)
     # Which of rows' units an algorithm lacks, it says itself, with the reason.
     check(
         any(read.unit.is_row == unit.is_row for unit in entry.units),
-        f"{read.algorithm} protects {' or '.join(entry.units)}, and not {read.unit}.",
+        f"{read.method} protects {' or '.join(entry.units)}, and not {read.unit}.",
         f"Choose a unit that it has, or one of: {_protecting(read.unit)}.",
     )
-    return entry.plan(read)
+    return Plan(read, entry.plan(read))
 
 
 def _protecting(unit: PrivacyUnit) -> str:

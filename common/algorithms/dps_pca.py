@@ -25,15 +25,14 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import largest_rows, thin_qr
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Intents, Series, Step, price, theorem_4_1
-from dpspca.common.privacy.accountant import usable_mu
+from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Algorithm
-from dpspca.common.queries import CovarianceProduct
-from dpspca.common.question import Extent, RowSparse
+from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
 from dpspca.common.spec import JobSpec, check, check_whole, choice
 from dpspca.common.statement import PrivacyStatement
 
 from .options import told
-from .parts import ask_closing, ask_opening, closing, given_rounds, known_options, opening, shares
+from .row_steps import ask_closing, ask_opening, closing, given_rounds, known_options, opening, shares
 
 
 class Start(StrEnum):
@@ -44,7 +43,7 @@ class Start(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DpsPcaOptions:
     """What only this algorithm knows. ``rounds=None`` lets the budget decide."""
 
     sparsity: int = field(
@@ -70,14 +69,14 @@ class Options:
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question this job will ask, its noise and its price."""
-    options = Options.of(spec)
+    """List every query this job will ask, its noise and its price."""
+    options = DpsPcaOptions.of(spec)
     return price(spec, [*opening(spec), *_rounds(spec, options), *closing(spec, options.sparsity)], theorem_4_1)
 
 
 def run(spec: JobSpec) -> Algorithm:
     """Ask for the mean if it is wanted, turn the power loop, ask what was explained."""
-    options = Options.of(spec)
+    options = DpsPcaOptions.of(spec)
     opened = yield from ask_opening(spec)
     basis = _start(spec, options)
     parties = 1
@@ -97,14 +96,14 @@ def rounds_of(spec: JobSpec) -> int:
     more. ``bench/rounds.py`` shows the trade: at small budgets five rounds are near the best, larger ones afford
     more. Data whose leading eigenvalues hardly stand out need more rounds than this; then set them.
     """
-    given = Options.of(spec).rounds
+    given = DpsPcaOptions.of(spec).rounds
     if given is not None:
         return given
     mu = usable_mu(spec.budget.epsilon, spec.budget.delta)
     return round(min(40, max(5, 7 * math.sqrt(mu))))
 
 
-def _rounds(spec: JobSpec, options: Options) -> Intents:
+def _rounds(spec: JobSpec, options: DpsPcaOptions) -> Intents:
     rounds, share = rounds_of(spec), shares(spec)["rest"]
 
     def asked(about: int) -> Intent:
@@ -118,7 +117,7 @@ def _rounds(spec: JobSpec, options: Options) -> Intents:
     return [first, later]
 
 
-def _start(spec: JobSpec, options: Options) -> RowSparse:
+def _start(spec: JobSpec, options: DpsPcaOptions) -> RowSparse:
     """Draw the start from the spec's seed: public, and the same for whoever replays the job."""
     generator = np.random.Generator(np.random.Philox(key=spec.seed))
     dense = generator.standard_normal((spec.schema.dimension, spec.components))

@@ -21,12 +21,12 @@ from dpspca.common.queries import CovarianceTriangle
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .parts import ask_opening, known_options, opening
-from .released import classical_std, leading, matrix_of, model_of, release
+from .released_matrix import classical_std, leading, matrix_of, model_of, release
+from .row_steps import ask_opening, known_options, opening
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question: what the opening needs, and the triangle."""
+    """List every query: what the opening needs, and the triangle."""
     known_options(spec, ())
     return price(spec, [*opening(spec), release(spec, CovarianceTriangle)], _published)
 
@@ -41,7 +41,7 @@ def run(spec: JobSpec) -> Algorithm:
 
 
 def _published(spec: JobSpec, intent: Intent) -> float:
-    if intent.question is not CovarianceTriangle:
+    if intent.query is not CovarianceTriangle:
         return classical_std(spec, intent)
     return published_std(spec.schema.dimension, spec.budget.epsilon * intent.share, spec.budget.delta * intent.share)
 

@@ -4,7 +4,7 @@ Each of L rounds sends an orthonormal basis X of p >= k columns, receives Y = A 
 Y. The unit of privacy says what A is: for rows A = X^T X; for ``entry`` and ``spectral`` a symmetric matrix of which
 every provider holds an additive share.
 
-Privacy. Every round is a release whose noise follows from the sensitivity of its question (``CovarianceProduct``,
+Privacy. Every round is a release whose noise follows from the sensitivity of its query (``CovarianceProduct``,
 ``SymmetricProduct``, ``SpectralProduct``) and its share of the budget. For the unit ``entry`` noise is fitted to the
 basis that is asked about: with a basis without large entries the same price buys far less noise, which is what makes
 the error on incoherent matrices free of the dimension (Theorem 1.4). X was released, so using it costs nothing.
@@ -37,28 +37,28 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Noise, Published, Series, Step, price
-from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
-from dpspca.common.question import Extent, RowSparse
+from dpspca.common.queries import Extent, RowSparse
 from dpspca.common.spec import Accounting, JobSpec, check, choice
 from dpspca.common.statement import PrivacyStatement
 
 from .options import told
-from .parts import ask_closing, closing, given_columns, given_rounds, known_options, random_start
-from .products import (
+from .product_steps import (
     ask_open,
     ask_product,
     check_data,
     matrix_model,
     open_rows,
-    product_question,
+    product_query,
     share_of_products,
     usual_rounds,
 )
+from .row_steps import ask_closing, closing, given_columns, given_rounds, known_options, random_start
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class NoisyPowerOptions:
     """What only this algorithm knows, as it was given; ``columns_of`` and ``rounds_of`` decide what was left out."""
 
     columns: int | None = field(
@@ -86,15 +86,15 @@ class Options:
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question this job will ask, its noise and its price."""
-    noise = Options.of(spec).noise
+    """List every query this job will ask, its noise and its price."""
+    noise = NoisyPowerOptions.of(spec).noise
     last = closing(spec, spec.schema.dimension, noise) if spec.unit.is_row else []
     return price(spec, [*open_rows(spec, noise), _products(spec), *last], _published_for(spec))
 
 
 def run(spec: JobSpec) -> Algorithm:
     """Turn the power loop, and make a model of its last product."""
-    options = Options.of(spec)
+    options = NoisyPowerOptions.of(spec)
     opened = yield from ask_open(spec)
     basis = random_start(spec, columns_of(spec))
     rounds = rounds_of(spec)
@@ -119,7 +119,7 @@ def run(spec: JobSpec) -> Algorithm:
 
 def columns_of(spec: JobSpec) -> int:
     """Choose how many columns a basis has: of twice the components, the paper's bound has its better constant."""
-    given = Options.of(spec).columns
+    given = NoisyPowerOptions.of(spec).columns
     columns = min(2 * spec.components, spec.schema.dimension) if given is None else given
     check_data(spec, columns)
     return columns
@@ -127,17 +127,22 @@ def columns_of(spec: JobSpec) -> int:
 
 def rounds_of(spec: JobSpec) -> int:
     """Choose the number of rounds from the budget alone, never from the data."""
-    options = Options.of(spec)
+    options = NoisyPowerOptions.of(spec)
     return usual_rounds(spec, options.noise) if options.rounds is None else options.rounds
 
 
 def _products(spec: JobSpec) -> Series:
-    dimension, columns, rounds, options = spec.schema.dimension, columns_of(spec), rounds_of(spec), Options.of(spec)
+    dimension, columns, rounds, options = (
+        spec.schema.dimension,
+        columns_of(spec),
+        rounds_of(spec),
+        NoisyPowerOptions.of(spec),
+    )
     asked = rounds + options.low_rank
-    question = product_question(spec, capped=spec.accounting is Accounting.PUBLISHED)
+    query = product_query(spec, capped=spec.accounting is Accounting.PUBLISHED)
     extent, share = Extent(dimension, columns, dimension), share_of_products(spec)
     return Series(
-        Intent("product", question, extent, share, asked, options.noise),
+        Intent("product", query, extent, share, asked, options.noise),
         asked,
         lambda number: f"round {number} of {rounds}" if number <= rounds else "approximation of low rank",
         f"rounds ({rounds})",
@@ -146,14 +151,14 @@ def _products(spec: JobSpec) -> Series:
 
 def _published_for(spec: JobSpec) -> Published | None:
     """Give the paper's formula, where it has one for the job's unit and noise."""
-    laplace = Options.of(spec).noise is Noise.LAPLACE
+    laplace = NoisyPowerOptions.of(spec).noise is Noise.LAPLACE
     if spec.unit.is_row or (laplace and spec.unit is not PrivacyUnit.SPECTRAL):
         return None
     return _published_scale if laplace else _published_std
 
 
 def _published_std(spec: JobSpec, intent: Intent) -> float:
-    """Give sigma of Figure 3, for a basis whose largest entry is 1; a question with smaller ones takes noise in."""
+    """Give sigma of Figure 3, for a basis whose largest entry is 1; a query with smaller ones takes noise in."""
     columns, rounds = intent.extent.columns, intent.times
     return math.sqrt(4 * columns * rounds * math.log(1 / spec.budget.delta)) / spec.budget.epsilon
 

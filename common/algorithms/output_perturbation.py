@@ -30,22 +30,20 @@ from enum import StrEnum
 from typing import Final, Self
 
 from dpspca.common.plan import Step
-from dpspca.common.privacy.dither import left_for
-from dpspca.common.privacy.events import ApproximateEvent, PureEvent
-from dpspca.common.privacy.smooth import keeps, published_gaussian_constants
+from dpspca.common.privacy import ApproximateEvent, PureEvent, keeps, left_for, published_gaussian_constants
 from dpspca.common.protocol import Algorithm
-from dpspca.common.spec import Accounting, JobSpec, check, choice
-from dpspca.common.subspace_queries import (
+from dpspca.common.queries import (
     PerturbedSubspace,
     PublishedSubspace,
     SubspaceQuery,
     WeightedPerturbedSubspace,
     WeightedPublishedSubspace,
 )
+from dpspca.common.spec import Accounting, JobSpec, check, choice
 
 from .options import told
-from .parts import known_options
-from .subspaces import delta_left, epsilon_left, plan_subspace, run_subspace
+from .row_steps import known_options
+from .subspace_steps import delta_left, epsilon_left, plan_subspace, run_subspace
 
 
 class Privacy(StrEnum):
@@ -58,7 +56,7 @@ class Privacy(StrEnum):
 
 
 @dataclass(frozen=True)
-class Options:
+class OutputPerturbationOptions:
     """What only this algorithm knows."""
 
     privacy: Privacy = field(
@@ -74,17 +72,17 @@ class Options:
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question: what the opening needs, the subspace, and what it explains."""
-    options = Options.of(spec)
-    return plan_subspace(spec, _question(spec), _event(spec, options))
+    """List every query: what the opening needs, the subspace, and what it explains."""
+    options = OutputPerturbationOptions.of(spec)
+    return plan_subspace(spec, _query(spec), _event(spec, options))
 
 
 def run(spec: JobSpec) -> Algorithm:
     """Ask for the subspaces, and combine them."""
-    return run_subspace(spec, _question(spec), plan(spec))
+    return run_subspace(spec, _query(spec), plan(spec))
 
 
-def _event(spec: JobSpec, options: Options) -> PureEvent | ApproximateEvent:
+def _event(spec: JobSpec, options: OutputPerturbationOptions) -> PureEvent | ApproximateEvent:
     epsilon = epsilon_left(spec)
     if options.privacy is Privacy.PURE:
         return PureEvent(epsilon)
@@ -100,11 +98,11 @@ def _event(spec: JobSpec, options: Options) -> PureEvent | ApproximateEvent:
     return event
 
 
-def _question(spec: JobSpec) -> type[SubspaceQuery]:
-    return _QUESTIONS[spec.unit.is_replace_one, spec.accounting is Accounting.PUBLISHED]
+def _query(spec: JobSpec) -> type[SubspaceQuery]:
+    return _QUERIES[spec.unit.is_replace_one, spec.accounting is Accounting.PUBLISHED]
 
 
-_QUESTIONS: Final[dict[tuple[bool, bool], type[SubspaceQuery]]] = {
+_QUERIES: Final[dict[tuple[bool, bool], type[SubspaceQuery]]] = {
     (False, False): PerturbedSubspace,
     (True, False): WeightedPerturbedSubspace,
     (False, True): PublishedSubspace,

@@ -24,7 +24,7 @@ Where it departs from the paper:
 - The start is drawn from the job's seed and has norm one; the paper's has it nearly.
 - sigma is signed and takes part in a product's noise, one entry of it; the paper releases the norm of A x, with Laplace
   noise of its own. For an eigenvalue below zero a norm would deflate away from it. Without explained variance the last
-  sigma is not asked; nor is it over rows, where the closing question of ``dps-pca`` is.
+  sigma is not asked; nor is it over rows, where the closing query of ``dps-pca`` is.
 - A provider may leave. Products after that are deflated by all that lies along the components before, whose sigma is
   of a larger A; and where no one matrix has them, eigenvalues are left out.
 - Figure 3 prints A_k as its result, where its analysis has B_k. A model has orthonormal components, each with its own
@@ -43,27 +43,26 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
-from dpspca.common.matrix_queries import EntryTotal
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent, Series, Step, price
-from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm
-from dpspca.common.question import Extent, RowQuery, RowSparse
+from dpspca.common.queries import EntryTotal, Extent, RowQuery, RowSparse
 from dpspca.common.spec import Accounting, JobSpec, Scalar, check
 from dpspca.common.statement import PrivacyStatement
 
 from .options import told
-from .parts import Opening, ask_closing, closing, given_rounds, known_options
-from .products import (
+from .product_steps import (
     ask_open,
     ask_product,
     check_data,
     matrix_model,
     open_rows,
-    product_question,
+    product_query,
     share_of_products,
     usual_rounds,
 )
+from .row_steps import RowTotals, ask_closing, closing, given_rounds, known_options
 
 MOST_PRIVATE_ROUNDS: Final = 64
 """Enough for a sum of nine million changes."""
@@ -77,7 +76,7 @@ class IncoherenceError(DpspcaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PowerIterationOptions:
     """What only this algorithm knows. ``rounds=None`` lets the budget decide; ``coherence`` is the paper's C."""
 
     rounds: int | None = field(default=None, metadata=told("Rounds for a component; left out, the budget decides."))
@@ -109,7 +108,7 @@ class Options:
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question this job may ask, its noise and its price."""
+    """List every query this job may ask, its noise and its price."""
     check_data(spec, spec.components)
     last = closing(spec, spec.schema.dimension) if spec.unit.is_row else []
     published = _published if spec.unit is PrivacyUnit.ENTRY else None
@@ -119,7 +118,7 @@ def plan(spec: JobSpec) -> tuple[Step, ...]:
 def run(spec: JobSpec) -> Algorithm:
     """Find one component after the other in what those before leave of A."""
     opened = yield from ask_open(spec)
-    options = Options.of(spec)
+    options = PowerIterationOptions.of(spec)
     rounds = (yield from _private_rounds(spec)) if options.private_rounds else rounds_of(spec)
     loop = _Loop(spec, opened, rounds)
     for _ in range(spec.components):
@@ -136,7 +135,7 @@ def run(spec: JobSpec) -> Algorithm:
 
 def rounds_of(spec: JobSpec) -> int:
     """Say how many rounds a component has, or may have where a private number decides."""
-    options = Options.of(spec)
+    options = PowerIterationOptions.of(spec)
     if options.private_rounds:
         return MOST_PRIVATE_ROUNDS
     return usual_rounds(spec) if options.rounds is None else options.rounds
@@ -148,13 +147,13 @@ def tries_of(spec: JobSpec) -> int:
 
 
 def _searches(spec: JobSpec) -> bool:
-    return spec.accounting is Accounting.PUBLISHED and Options.of(spec).coherence is None
+    return spec.accounting is Accounting.PUBLISHED and PowerIterationOptions.of(spec).coherence is None
 
 
 class _Loop:
     """The components found so far. Its generators ask; nothing else in it lasts."""
 
-    def __init__(self, spec: JobSpec, opened: Opening, rounds: int) -> None:
+    def __init__(self, spec: JobSpec, opened: RowTotals, rounds: int) -> None:
         self._spec = spec
         self._opened = opened
         self._rounds = rounds
@@ -236,18 +235,18 @@ def _private_rounds(spec: JobSpec) -> Generator[RowQuery, Aggregate, int]:
 
 
 def _total(spec: JobSpec) -> list[Intent]:
-    if not Options.of(spec).private_rounds:
+    if not PowerIterationOptions.of(spec).private_rounds:
         return []
     return [Intent("sum of all entries", EntryTotal, Extent(spec.schema.dimension), TOTAL_SHARE)]
 
 
 def _products(spec: JobSpec) -> Series:
     """Plan as many products as may be asked. Where that is not known beforehand, any stands for any other."""
-    options, dimension = Options.of(spec), spec.schema.dimension
+    options, dimension = PowerIterationOptions.of(spec), spec.schema.dimension
     most = spec.components * rounds_of(spec) * tries_of(spec) + _eigenvalues(spec)
-    question = product_question(spec, capped=options.coherence is not None or _searches(spec))
+    query = product_query(spec, capped=options.coherence is not None or _searches(spec))
     share = share_of_products(spec) - (TOTAL_SHARE if options.private_rounds else 0.0)
-    intent = Intent("product", question, Extent(dimension, 1, dimension), share, most)
+    intent = Intent("product", query, Extent(dimension, 1, dimension), share, most)
     return Series(intent, most, _namer(spec, most), _lower(spec))
 
 
@@ -259,16 +258,16 @@ def _namer(spec: JobSpec, most: int) -> Callable[[int], str]:
         what = "eigenvalue" if turn == rounds else f"round {turn + 1} of {rounds}"
         return f"component {component + 1}, {what}"
 
-    if _searches(spec) or Options.of(spec).private_rounds:
+    if _searches(spec) or PowerIterationOptions.of(spec).private_rounds:
         return lambda number: f"product {number} of at most {most}"
     return named
 
 
 def _lower(spec: JobSpec) -> str:
-    """Say which numbers the questions are a product of."""
+    """Say which numbers the queries are a product of."""
     tries = tries_of(spec)
     search = f", or set coherence, so that not {tries} bounds on it are tried for each" if tries > 1 else ""
-    rounds = "set rounds in place of private_rounds" if Options.of(spec).private_rounds else "rounds"
+    rounds = "set rounds in place of private_rounds" if PowerIterationOptions.of(spec).private_rounds else "rounds"
     return f"components ({spec.components}) or {rounds} ({rounds_of(spec)} for each){search}"
 
 
@@ -289,7 +288,7 @@ def _published(spec: JobSpec, _intent: Intent) -> float:
 
 def _bounds(spec: JobSpec) -> list[float | None]:
     """List the bounds sqrt(C/n) on a vector's entries that are tried in turn; none, where noise fits every vector."""
-    options, dimension = Options.of(spec), spec.schema.dimension
+    options, dimension = PowerIterationOptions.of(spec), spec.schema.dimension
     if _searches(spec):
         return [min(1.0, math.sqrt(2.0**power / dimension)) for power in range(tries_of(spec))]
     return [None if options.coherence is None else min(1.0, math.sqrt(options.coherence / dimension))]
@@ -323,7 +322,7 @@ def _switch(name: str, given: Scalar) -> bool:
     return bool(given)
 
 
-def _check_together(spec: JobSpec, options: Options) -> None:
+def _check_together(spec: JobSpec, options: PowerIterationOptions) -> None:
     """Refuse options that contradict each other, or that the job's data have no meaning for."""
     published, entries = spec.accounting is Accounting.PUBLISHED, spec.unit is PrivacyUnit.ENTRY
     for name, given in (

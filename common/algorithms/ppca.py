@@ -1,9 +1,9 @@
 """PPCA (Chaudhuri, Sarwate & Sinha, NIPS 2012): each provider draws its subspace by the exponential mechanism, once.
 
 A frame V is drawn with density proportional to exp(c tr(V^T S V)), S = X^T X over rows of norm at most one: a matrix
-Bingham distribution. Purely private: see ``exponent`` in ``dpspca.provider.mechanisms`` for c and its proof. The
-promise covers how the computer rounds, by ``privacy.dither``, for which the job's delta pays. Where it departs from the
-paper:
+Bingham distribution. Purely private: see ``exponent`` in ``dpspca.provider.evaluate.mechanisms`` for c and its proof.
+The promise covers how the computer rounds, by ``privacy.dither``, for which the job's delta pays. Where it departs from
+the paper:
 
 - The paper samples by a Gibbs chain (Hoff 2009) and assumes that it converged. Nobody knows when it has, and where it
   has not there is NO GUARANTEE: what is released then follows some other law than the one that is private. So the
@@ -23,20 +23,20 @@ from enum import StrEnum
 from typing import Final, Self
 
 from dpspca.common.plan import Step
-from dpspca.common.privacy.events import PureEvent
+from dpspca.common.privacy import PureEvent
 from dpspca.common.protocol import Algorithm
-from dpspca.common.spec import Accounting, JobSpec, choice
-from dpspca.common.subspace_queries import (
+from dpspca.common.queries import (
     DrawnSubspace,
     SubspaceQuery,
     WalkedSubspace,
     WeightedDrawnSubspace,
     WeightedWalkedSubspace,
 )
+from dpspca.common.spec import Accounting, JobSpec, choice
 
 from .options import told
-from .parts import known_options
-from .subspaces import epsilon_left, plan_subspace, run_subspace
+from .row_steps import known_options
+from .subspace_steps import epsilon_left, plan_subspace, run_subspace
 
 
 class Sampler(StrEnum):
@@ -49,7 +49,7 @@ class Sampler(StrEnum):
 
 
 @dataclass(frozen=True)
-class Options:
+class PpcaOptions:
     """What only this algorithm knows."""
 
     sampler: Sampler = field(
@@ -65,13 +65,13 @@ class Options:
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question: what the opening needs, the subspace, and what it explains."""
-    return plan_subspace(spec, _question(spec, Options.of(spec)), PureEvent(_epsilon(spec)))
+    """List every query: what the opening needs, the subspace, and what it explains."""
+    return plan_subspace(spec, _query(spec, PpcaOptions.of(spec)), PureEvent(_epsilon(spec)))
 
 
 def run(spec: JobSpec) -> Algorithm:
     """Ask for the subspaces, and combine them."""
-    return run_subspace(spec, _question(spec, Options.of(spec)), plan(spec))
+    return run_subspace(spec, _query(spec, PpcaOptions.of(spec)), plan(spec))
 
 
 def _epsilon(spec: JobSpec) -> float:
@@ -80,11 +80,11 @@ def _epsilon(spec: JobSpec) -> float:
     return epsilon_left(spec) / (2 if halved else 1)
 
 
-def _question(spec: JobSpec, options: Options) -> type[SubspaceQuery]:
-    return _QUESTIONS[spec.unit.is_replace_one, options.sampler]
+def _query(spec: JobSpec, options: PpcaOptions) -> type[SubspaceQuery]:
+    return _QUERIES[spec.unit.is_replace_one, options.sampler]
 
 
-_QUESTIONS: Final[dict[tuple[bool, Sampler], type[SubspaceQuery]]] = {
+_QUERIES: Final[dict[tuple[bool, Sampler], type[SubspaceQuery]]] = {
     (False, Sampler.EXACT): DrawnSubspace,
     (True, Sampler.EXACT): WeightedDrawnSubspace,
     (False, Sampler.GIBBS): WalkedSubspace,

@@ -16,8 +16,9 @@ Privacy, for replacing a row (x by y, v = x - y, ||v|| <= 2C), by the rows of on
 
 - Sketch: Gaussian noise for ||v^T Omega||, which is at most 2C sqrt(t) but for a probability of 2^-100, with t from
   Chernoff's bound for chi-square (``privacy/directions.py``). It needs v to be fixed before Omega is, against every
-  coordinator: that is what committing and revealing are for (``provider/sketches.py``). The probability is charged to
-  delta when the nonce is revealed, and not with the sketch: who broke off until chance failed would pay each time.
+  coordinator: that is what committing and revealing are for (``provider/evaluate/sketches.py``). The probability is
+  charged to delta when the nonce is revealed, and not with the sketch: who broke off until chance failed would pay each
+  time.
 - What follows from Y is free, W and its peaks included.
 - Projection: given Y, a replaced row moves M^T U by v U_j^T, so by 2C times the longest row of U, U being W with its
   columns over alpha. The provider cuts entries and rows of its U itself, whatever it is sent.
@@ -56,21 +57,28 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent, Step, price
-from dpspca.common.privacy.accountant import calibrated_std, usable_mu
-from dpspca.common.privacy.directions import TAIL
-from dpspca.common.privacy.events import ApproximateEvent, GaussianEvent
-from dpspca.common.privacy.lattice import MAX_ROWS, MAX_STD
-from dpspca.common.privacy.noise import DRAW_SLACK
-from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.privacy import (
+    DRAW_SLACK,
+    MAX_ROWS,
+    MAX_STD,
+    TAIL,
+    ApproximateEvent,
+    GaussianEvent,
+    PrivacyUnit,
+    calibrated_std,
+    usable_mu,
+)
 from dpspca.common.protocol import Aggregate, Algorithm
-from dpspca.common.question import Extent, RowQuery, RowSparse
-from dpspca.common.sketch_queries import (
+from dpspca.common.queries import (
     MAX_COLUMNS,
     WEIGHT_BITS,
     Commit,
+    Extent,
     Peaks,
     Projection,
     Reveal,
+    RowQuery,
+    RowSparse,
     Sketch,
     slots_of,
 )
@@ -78,7 +86,7 @@ from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec, check,
 from dpspca.common.statement import PrivacyStatement
 
 from .options import told
-from .parts import PartiesChangedError, ask_closing, ask_opening, closing, known_options, opening, shares
+from .row_steps import PartiesChangedError, ask_closing, ask_opening, closing, known_options, opening, shares
 
 SKETCH_PART: Final = 0.5
 """Of mu squared: noise of both releases multiplies in the error, so halves are best."""
@@ -89,7 +97,7 @@ NO_LENGTH: Final = 2.0**-40
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RangeProjectionOptions:
     """What only this algorithm knows; ``columns_of`` decides what was left out."""
 
     oversampling: int | None = field(
@@ -116,8 +124,8 @@ class Options:
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question this job will ask, its noise and its price."""
-    Options.of(spec)
+    """List every query this job will ask, its noise and its price."""
+    RangeProjectionOptions.of(spec)
     _check_fits(spec)
     return price(spec, [*opening(spec), *_rounds(spec), *closing(spec, spec.schema.dimension)])
 
@@ -125,7 +133,7 @@ def plan(spec: JobSpec) -> tuple[Step, ...]:
 def run(spec: JobSpec) -> Algorithm:
     """Agree on directions, sketch, look how large the sketch's entries are, project, ask what was explained."""
     opened = yield from ask_opening(spec)
-    dimension, columns, cut = spec.schema.dimension, columns_of(spec), Options.of(spec).cut
+    dimension, columns, cut = spec.schema.dimension, columns_of(spec), RangeProjectionOptions.of(spec).cut
     committed = yield Commit()
     everybody = committed.parties
     revealed = yield from _ask(Reveal(slots_of(committed.values)), everybody)
@@ -144,7 +152,7 @@ def run(spec: JobSpec) -> Algorithm:
 
 def columns_of(spec: JobSpec) -> int:
     """Choose how many columns the sketch has, never from the data."""
-    given = Options.of(spec).oversampling
+    given = RangeProjectionOptions.of(spec).oversampling
     wanted = spec.components + (OVERSAMPLING if given is None else given)
     return min(wanted, spec.schema.dimension, max(spec.components, MAX_COLUMNS))
 
@@ -161,12 +169,12 @@ def whitening(gram: FloatArray) -> FloatArray:
 def _check_fits(spec: JobSpec) -> None:
     check(
         spec.unit.is_replace_one,
-        f"{spec.algorithm} is priced for units that leave the number of rows public: a provider draws noise for each.",
+        f"{spec.method} is priced for units that leave the number of rows public: a provider draws noise for each.",
         f"Choose {PrivacyUnit.ROW_REPLACE_ONE}, or {PrivacyUnit.PERSON_REPLACE_ONE} with one row of each person.",
     )
     check(
         spec.centering is Centering.NONE,
-        f"{spec.algorithm} takes rows as they are: it does not centre them.",
+        f"{spec.method} takes rows as they are: it does not centre them.",
         "Leave centring out, or centre the rows beforehand by a mean that is not from them.",
     )
     columns = columns_of(spec)
@@ -178,7 +186,7 @@ def _check_fits(spec: JobSpec) -> None:
 
 
 def _rounds(spec: JobSpec) -> list[Intent]:
-    """Plan the questions between opening and closing, in their order."""
+    """Plan the queries between opening and closing, in their order."""
     dimension, columns = spec.schema.dimension, columns_of(spec)
     listed, sketch, square = Extent(0), Extent(dimension, columns), Extent(0, columns)
     share = shares(spec)["rest"]

@@ -42,16 +42,14 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Step, price
-from dpspca.common.privacy.accountant import usable_mu
-from dpspca.common.privacy.lattice import MAX_ROWS
+from dpspca.common.privacy import MAX_ROWS, usable_mu
 from dpspca.common.protocol import Algorithm
-from dpspca.common.queries import CovarianceProduct
-from dpspca.common.question import Extent, RowSparse
+from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec, check, check_whole
 from dpspca.common.statement import PrivacyStatement
 
 from .options import told
-from .parts import (
+from .row_steps import (
     ask_closing,
     ask_opening,
     closing,
@@ -65,7 +63,7 @@ from .parts import (
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class StreamingPowerOptions:
     """What only this algorithm knows, as it was given; ``columns_of`` and ``rounds_of`` decide what was left out."""
 
     columns: int | None = field(
@@ -87,7 +85,7 @@ class Options:
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question this job will ask, its noise and its price."""
+    """List every query this job will ask, its noise and its price."""
     rows_of(spec)  # refused if no provider could have them
     return price(spec, [*opening(spec), *_rounds(spec), *closing(spec, spec.schema.dimension)])
 
@@ -108,7 +106,7 @@ def run(spec: JobSpec) -> Algorithm:
 
 def columns_of(spec: JobSpec) -> int:
     """Choose how many columns a basis has: of twice the components, the paper's bound has its better constant."""
-    given, dimension = Options.of(spec).columns, spec.schema.dimension
+    given, dimension = StreamingPowerOptions.of(spec).columns, spec.schema.dimension
     columns = min(2 * spec.components, dimension) if given is None else given
     check(
         columns * dimension <= MAX_COMPONENT_ENTRIES,
@@ -126,7 +124,7 @@ def rounds_of(spec: JobSpec) -> int:
     fewer rounds than ``dps-pca`` takes, and few more where the budget is large. Three and the square root of mu are a
     choice, and no optimum. Eigenvalues that hardly stand out need more rounds; then set them.
     """
-    given = Options.of(spec).rounds
+    given = StreamingPowerOptions.of(spec).rounds
     if given is not None:
         return given
     return 3 + round(math.sqrt(usable_mu(spec.budget.epsilon, spec.budget.delta)))
@@ -134,7 +132,7 @@ def rounds_of(spec: JobSpec) -> int:
 
 def rows_of(spec: JobSpec) -> int | None:
     """Say how many rows of each provider, from its first, a job is about; None if it is about all that there are."""
-    block_rows = Options.of(spec).block_rows
+    block_rows = StreamingPowerOptions.of(spec).block_rows
     if block_rows is None:
         return None
     rows = rounds_of(spec) * block_rows
@@ -159,7 +157,7 @@ def _given_block_rows(spec: JobSpec) -> int | None:
 
 
 def _rounds(spec: JobSpec) -> list[Intent]:
-    """Plan a question about each block. Each takes all that is left of the budget, for no row is in two of them."""
+    """Plan a query about each block. Each takes all that is left of the budget, for no row is in two of them."""
     dimension, columns, rounds, share = spec.schema.dimension, columns_of(spec), rounds_of(spec), shares(spec)["rest"]
     return [
         Intent(

@@ -26,12 +26,12 @@ from dpspca.common.queries import Covariance
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .parts import ask_opening, known_options, opening
-from .released import classical_std, leading, model_of, release
+from .released_matrix import classical_std, leading, model_of, release
+from .row_steps import ask_opening, known_options, opening
 
 
 def plan(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question: what the opening needs, and the square."""
+    """List every query: what the opening needs, and the square."""
     known_options(spec, ())
     return price(spec, [*opening(spec), release(spec, Covariance)], _published)
 
@@ -61,7 +61,7 @@ def left_singular(matrix: FloatArray, components: int) -> FloatArray:
 
 
 def _published(spec: JobSpec, intent: Intent) -> float:
-    if intent.question is not Covariance:
+    if intent.query is not Covariance:
         return classical_std(spec, intent)
     return published_std(spec.schema.dimension, spec.budget.epsilon * intent.share, spec.budget.delta * intent.share)
 

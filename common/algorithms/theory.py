@@ -35,7 +35,7 @@ from dpspca.common.queries import CovarianceProduct
 from dpspca.common.spec import JobSpec, check, check_whole
 
 from . import catalogue
-from .dps_pca import Options
+from .dps_pca import DpsPcaOptions
 
 NAME: Final = "dps-pca"
 MISSED: Final = 0.05
@@ -144,14 +144,14 @@ def for_job(  # noqa: PLR0913  # what is assumed has as many parts
     Without ``tau`` it is the one for which noise is larger than allowed for in any round with probability ``MISSED``
     at most. Rows are assumed to be within the job's bound: what clipping does to them is in none of the terms.
     """
-    check(spec.algorithm == NAME, f"The theorem is about {NAME}, not about {spec.algorithm}.", f"Take {NAME}.")
-    steps = [step for step in catalogue.plan(spec) if step.question is CovarianceProduct]
+    check(spec.method == NAME, f"The theorem is about {NAME}, not about {spec.method}.", f"Take {NAME}.")
+    steps = [step for step in catalogue.plan(spec) if step.query is CovarianceProduct]
     unit = CovarianceProduct.unit_value(spec.norm_bound)
     return error_terms(
         Population(leading, following, s_star, leading if largest is None else largest),
         components=spec.components,
         dimension=spec.schema.dimension,
-        sparsity=Options.of(spec).sparsity,
+        sparsity=DpsPcaOptions.of(spec).sparsity,
         rows=rows,
         parties=parties,
         noise_std=max(step.noise_std for step in steps) * unit,

@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from dpspca.common.errors import BudgetExceededError, InvalidParameterError, InvalidTypeError
 
-from .calibrate import (
+from .calibration import (
     check_budget,
     gaussian_mu,
     least_epsilon,
@@ -31,7 +31,7 @@ from .calibrate import (
     round_up,
     rounded_up,
 )
-from .costs import SLACK_UNIT, UNIT, Mixture, cost_units, mu_of, slack_units, worst_cases
+from .costs import NOTHING, SLACK_UNIT, UNIT, Mixture, Price, mu_of, worst_cases
 from .events import Event, checked_events
 
 __all__ = [
@@ -41,8 +41,6 @@ __all__ = [
     "calibrated_scale",
     "calibrated_std",
     "compose",
-    "cost_units",
-    "slack_units",
     "usable_mu",
 ]
 
@@ -113,8 +111,7 @@ class Filter:
 
     epsilon: float
     delta: float
-    spent_units: int = 0
-    spent_slack_units: int = 0
+    spent: Price = NOTHING
     aside: float = 0.0
 
     def __post_init__(self) -> None:
@@ -123,8 +120,8 @@ class Filter:
             raise InvalidParameterError(
                 f"aside = {self.aside} leaves nothing of delta = {self.delta}.", "Set a part of delta aside."
             )
-        _check_units("spent_units", self.spent_units, self.budget_units)
-        _check_units("spent_slack_units", self.spent_slack_units, self.slack_budget_units)
+        _check_units("spent.units", self.spent.units, self.whole.units)
+        _check_units("spent.slack_units", self.spent.slack_units, self.whole.slack_units)
 
     @classmethod
     def for_budget(cls, epsilon: float, delta: float, aside: float = 0.0) -> Self:
@@ -132,14 +129,14 @@ class Filter:
         return cls(epsilon, delta, aside=aside)
 
     @property
-    def budget_units(self) -> int:
-        """All of mu^2 that may be spent, in units, rounded down."""
-        return _budget_units(self.epsilon, self._gaussian_delta)
+    def whole(self) -> Price:
+        """All that may be spent, of mu^2 and of slack, rounded down."""
+        return _whole(self.epsilon, self._gaussian_delta, self.aside)
 
     @property
-    def slack_budget_units(self) -> int:
-        """All of the slack that may be spent, in units, rounded down."""
-        return _slack_budget_units(self.epsilon, self._gaussian_delta, self.aside)
+    def left(self) -> Price:
+        """What may still be spent."""
+        return self.whole - self.spent
 
     @property
     def _gaussian_delta(self) -> float:
@@ -148,38 +145,37 @@ class Filter:
     @property
     def budget(self) -> float:
         """The mu that the whole budget is worth, rounded down."""
-        return root_down(self.budget_units * UNIT)
+        return root_down(self.whole.units * UNIT)
 
     @property
     def spent_mu_squared(self) -> Fraction:
         """What has been spent, exactly."""
-        return self.spent_units * UNIT
+        return self.spent.units * UNIT
 
     @property
     def remaining_mu(self) -> float:
         """The mu of the single largest release that would still be admitted, rounded down."""
-        return root_down((self.budget_units - self.spent_units) * UNIT)
+        return root_down(self.left.units * UNIT)
 
     def admit(self, events: Iterable[Event]) -> Self:
         """Return the filter after spending on all the events, or raise ``BudgetExceededError``: then nothing happened.
 
         The events are admitted together or not at all.
         """
-        listed = checked_events(events)
-        return self.charge(cost_units(listed), slack_units(listed))
+        return self.charge(Price.of(events))
 
-    def charge(self, units: int, slack: int = 0) -> Self:
+    def charge(self, price: Price) -> Self:
         """Spend whole units, as a ledger has stored them; the same rule as ``admit``."""
-        _check_units("units", units)
-        _check_units("slack", slack)
-        if self.spent_units + units > self.budget_units:
-            raise self._refusal(units)
-        if self.spent_slack_units + slack > self.slack_budget_units:
-            raise self._slack_refusal(slack)
-        return replace(self, spent_units=self.spent_units + units, spent_slack_units=self.spent_slack_units + slack)
+        _check_units("units", price.units)
+        _check_units("slack_units", price.slack_units)
+        if price.units > self.left.units:
+            raise self._refusal(price.units)
+        if price.slack_units > self.left.slack_units:
+            raise self._slack_refusal(price.slack_units)
+        return replace(self, spent=self.spent + price)
 
     def _refusal(self, units: int) -> BudgetExceededError:
-        left = self.budget_units - self.spent_units
+        left = self.left.units
         # The factor is printed a little too large, so that whoever copies it is not refused again.
         louder = f"noise {1.00001 * root_up(Fraction(units, left)):.6g} times larger, " if left else ""
         return BudgetExceededError(
@@ -189,7 +185,7 @@ class Filter:
         )
 
     def _slack_refusal(self, slack: int) -> BudgetExceededError:
-        left = self.slack_budget_units - self.spent_slack_units
+        left = self.left.slack_units
         return BudgetExceededError(
             f"The implemented noise is {float(slack * SLACK_UNIT):.3g} from its ideal in total variation, where "
             f"{float(left * SLACK_UNIT):.3g} is left of the share of delta kept for that; nothing happened.",
@@ -210,14 +206,10 @@ def _check_units(name: str, units: object, limit: int | None = None) -> None:
 
 
 @lru_cache(maxsize=256)
-def _budget_units(epsilon: float, delta: float) -> int:
-    return math.floor(Fraction(usable_mu(epsilon, delta)) ** 2 / UNIT)
-
-
-@lru_cache(maxsize=256)
-def _slack_budget_units(epsilon: float, delta: float, aside: float) -> int:
+def _whole(epsilon: float, delta: float, aside: float) -> Price:
+    units = math.floor(Fraction(usable_mu(epsilon, delta)) ** 2 / UNIT)
     kept = Fraction(delta) * SLACK_SHARE + Fraction(aside)
-    return math.floor(kept / _slack_price(epsilon) / SLACK_UNIT)
+    return Price(units, math.floor(kept / _slack_price(epsilon) / SLACK_UNIT))
 
 
 # --- The report afterwards --------------------------------------------------------------------------------------------

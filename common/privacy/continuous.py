@@ -1,7 +1,8 @@
 """Real-valued random numbers from random words: uniform, normal, Cauchy, and directions and turns that favour none.
 
-Only mechanisms that have no integer noise draw from here (``dpspca.provider.mechanisms``). Every number is a rounded
-value of the ideal one, also far out in the tails, so that no outcome is out of reach that a neighbour could give:
+Only mechanisms that have no integer noise draw from here (``dpspca.provider.evaluate.mechanisms``). Every number is a
+rounded value of the ideal one, also far out in the tails, so that no outcome is out of reach that a neighbour could
+give:
 
 - A uniform number is the midpoint of one of 2^62 equal cells of (0, 1). In the lowest 2^10 of 2^22 parts, where a cell
   would be wide beside the number itself, 192 further bits divide it. So it is within a relative 2^-50 of the ideal

@@ -12,22 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
 
-from .calibrate import gaussian_delta, pure_mu, root_up, round_down
-from .events import (
-    ApproximateEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    ParallelEvent,
-    PureEvent,
-    checked_events,
-)
+from .calibration import gaussian_delta, pure_mu, root_up, round_down
+from .events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent, checked_events
 
 UNIT: Final = Fraction(1, 2**80)
 """One unit of mu^2: sums stay small integers that any store can hold as text."""
@@ -57,6 +49,60 @@ def slack_units(events: Iterable[Event]) -> int:
     the sum. Of parallel groups only the one that holds the differing row needs to be replaced by its ideal.
     """
     return sum(_event_slack_units(event) for event in checked_events(events))
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What answers cost together, or how much a budget allows: whole units of mu^2, and of slack."""
+
+    units: int = 0
+    slack_units: int = 0
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Self:
+        """Return what the events cost together."""
+        listed = checked_events(events)
+        return cls(cost_units(listed), slack_units(listed))
+
+    def __add__(self, other: "Price") -> "Price":
+        return Price(self.units + other.units, self.slack_units + other.slack_units)
+
+    def __sub__(self, other: "Price") -> "Price":
+        return Price(self.units - other.units, self.slack_units - other.slack_units)
+
+    def __mul__(self, times: int) -> "Price":
+        return Price(self.units * times, self.slack_units * times)
+
+    def at_least(self, other: "Price") -> "Price":
+        """Return the larger of either unit."""
+        return Price(max(self.units, other.units), max(self.slack_units, other.slack_units))
+
+    def is_within(self, room: "Price") -> bool:
+        """Whether neither unit is more than another price has."""
+        return self.units <= room.units and self.slack_units <= room.slack_units
+
+    def times_in(self, room: "Price") -> int:
+        """Return how many such prices fit into what is left of a budget: the one place that counts jobs."""
+        pairs = (room.units, self.units), (room.slack_units, self.slack_units)
+        return max(0, min((left // price for left, price in pairs if price), default=0))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it costs nothing."""
+        return self == NOTHING
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """Both units, as they are stored."""
+        return self.units, self.slack_units
+
+    @property
+    def mu(self) -> float:
+        """The mu that the units are worth, rounded up."""
+        return mu_of(self.units)
+
+
+NOTHING: Final = Price()
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -2,7 +2,7 @@
 
 A party commits to a nonce by its hash, and shows it when everybody has committed. Of all nonces together follows the
 key of a keystream, and of that Omega: integers, the same on every machine. That nobody could choose Omega is argued
-where it is relied on, in ``provider/sketches.py``.
+where it is relied on, in ``provider/evaluate/sketches.py``.
 """
 
 import math

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
-from .calibrate import round_up
+from .calibration import round_up
 from .events import ApproximateEvent
 from .keystream import WordSource
 from .noise import DRAW_SLACK, DiscreteGaussian, lattice_std

@@ -15,7 +15,7 @@ from typing import TypeAlias, final
 
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 
-from .calibrate import nonnegative, positive, quotient_up
+from .calibration import nonnegative, positive, quotient_up
 
 
 @final
@@ -117,7 +117,7 @@ class ParallelEvent:
     """Groups of events on disjoint sets of rows: the cost is the largest group's, not the sum.
 
     Two neighbouring data sets differ in one row, which is in one group; the answers of every other group have the same
-    distribution on both and tell nothing, even if their questions were chosen after seeing this group's answers.
+    distribution on both and tell nothing, even if their queries were chosen after seeing this group's answers.
     This needs an assignment of rows to groups under which a neighbour has its differing row in the SAME group and
     every other row where it was: by position for replace-one, by a key outside the data for add/remove; never by
     what the row says. It means nothing for units other than rows.

@@ -5,12 +5,12 @@ into such words with AES-256 in counter mode, so telling them from uniform ones 
 function of its key.
 
 Every draw for a release has a key of its own. ``keyed`` makes it with HMAC-SHA-256 from random bytes and from the
-draw's full name: the job, the provider's slot, the position in the plan, the question's digest, and what the words are
+draw's full name: the job, the provider's slot, the position in the plan, the query's digest, and what the words are
 for. HMAC is a pseudo-random function, so for random bytes that nobody knows two facts hold. Draws of different names
 have unrelated words *even if their random bytes are the same*, as they are in two copies of a virtual machine whose
 system generator was copied too. And if the random bytes are fresh, the words are fresh, whatever the name.
 
-Noise that may be released needs random bytes that nobody knows: ``dpspca.provider.entropy`` reads them from the
+Noise that may be released needs random bytes that nobody knows: ``dpspca.provider.release.entropy`` reads them from the
 operating system for each draw. A key that follows from a seed is for tests and for rehearsals whose numbers never leave
 the machine: whoever knows the seed can subtract the noise.
 """
@@ -88,14 +88,14 @@ class Purpose(StrEnum):
 class Draw:
     """The full name of one draw: two draws whose words may have to differ differ in a field.
 
-    ``job`` is the job's name, ``slot`` this provider's place among the job's providers, ``position`` the question's
-    place in the plan, and ``question`` the digest of the question's whole content.
+    ``job`` is the job's name, ``slot`` this provider's place among the job's providers, ``position`` the query's
+    place in the plan, and ``query`` the digest of the query's whole content.
     """
 
     job: str
     slot: int
     position: int
-    question: str
+    query: str
     purpose: Purpose
 
     def name(self) -> bytes:

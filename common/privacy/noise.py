@@ -50,8 +50,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidParameterError
 
-from .keystream import WordSource
-from .tables import (
+from .alias_tables import (
     LARGEST_REACH,
     AliasTable,
     Scratch,
@@ -60,6 +59,7 @@ from .tables import (
     geometric_weights,
     scaled_exp,
 )
+from .keystream import WordSource
 
 DRAW_SLACK: Final = 2.0**-160
 """No draw is further than this from its ideal distribution, the lemma above included, in total variation."""

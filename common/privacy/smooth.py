@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from .calibrate import GUARD, gaussian_delta, gaussian_mu
+from .calibration import GUARD, gaussian_delta, gaussian_mu
 
 ROUNDING: Final = 2.0**-8
 """Relative allowance for computed eigenvalues and eigenvectors in place of exact ones; see ``smooth_bound``."""

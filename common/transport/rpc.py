@@ -1,9 +1,9 @@
 """gRPC with mutual TLS: credentials, limits, and who is calling. Edge: sockets live below this line.
 
-Both sides show a certificate of the federation's authority. TLS checks the chain: gRPC's at a client, and Python's at
-the coordinator, which ends TLS in front of gRPC (``dpspca.server.front``). ``Doorkeeper`` then reads the name and role
-from the certificate itself, checks that it is in force and not revoked, and lets a method through only for the role
-that it belongs to. A method that nobody listed is refused.
+Both sides show a certificate of the federation's authority. TLS checks the chain: gRPC's at a client, and Python's
+at the coordinator, which ends TLS in front of gRPC (``dpspca.server.rpc.front``). ``Doorkeeper`` then reads the name
+and role from the certificate itself, checks that it is in force and not revoked, and lets a method through only for
+the role that it belongs to. A method that nobody listed is refused.
 """
 
 import asyncio
@@ -19,13 +19,21 @@ from typing import Any, Final, NoReturn, TypeVar
 import grpc
 import grpc.aio
 
-from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError, RefusedError
+from dpspca.common.errors import (
+    BusyError,
+    DpspcaError,
+    FaultError,
+    InvalidDataError,
+    InvalidParameterError,
+    InvalidTypeError,
+    NotTrustedError,
+    RefusedError,
+    WrongRoleError,
+)
+from dpspca.common.log_context import OURSELVES, STRANGERS, about
+from dpspca.common.names import COORDINATOR_HOST, PartyName, Role
+from dpspca.common.trust import Identity, RevocationList, holder_of, peer_of
 
-from .errors import BusyError, FaultError, NotTrustedError, WrongRoleError
-from .identity import Identity
-from .logged import OURSELVES, STRANGERS, about
-from .names import COORDINATOR_HOST, PartyName, Role
-from .trust import RevocationList, holder_of, peer_of
 from .wire import FRAME
 
 MAX_MESSAGE: Final = 3 * FRAME

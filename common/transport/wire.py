@@ -1,4 +1,4 @@
-"""Questions and answers as bytes, in frames of about one MiB.
+"""Queries and answers as bytes, in frames of about one MiB.
 
 What may arrive is worked out from the signed job's plan before anything is allocated: a frame too many, too long, too
 short or out of order is refused when it shows, not when memory is gone. Numbers are little-endian, and an answer has
@@ -12,14 +12,16 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpspca.common.arrays import FloatArray, refuse
+from dpspca.common.arrays import FloatArray, Integers, refuse
 from dpspca.common.errors import InvalidAnswerError
-from dpspca.common.matrix_queries import CappedProduct, EntryTotal, MatrixProduct, SpectralProduct, SymmetricProduct
+from dpspca.common.names import shortened
 from dpspca.common.plan import Step
 from dpspca.common.queries import (
+    BODIED,
+    SUBSPACE_QUERIES,
     BasisQuery,
+    CappedProduct,
     ColumnsQuery,
     ColumnSums,
     CompressedCovariance,
@@ -28,17 +30,20 @@ from dpspca.common.queries import (
     Covariance,
     CovarianceProduct,
     CovarianceTriangle,
+    EntryTotal,
+    Extent,
+    MatrixProduct,
+    RowQuery,
+    RowSparse,
+    SketchQuery,
+    SpectralProduct,
     SquaredColumns,
+    SubspaceQuery,
+    SymmetricProduct,
 )
-from dpspca.common.question import Extent, RowQuery, RowSparse
-from dpspca.common.sketch_queries import BODIED, SketchQuery
-from dpspca.common.subspace_queries import SUBSPACE_QUESTIONS, SubspaceQuery
-
-from .names import shortened
 
 FRAME: Final = 2**20
 
-Integers: TypeAlias = NDArray[np.int64]
 Received: TypeAlias = bytes | memoryview
 
 _INDEX: Final = np.dtype("<u4")
@@ -48,7 +53,7 @@ _WHOLE: Final = np.dtype("<i8")
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What is said of a question before its content: enough to know how many bytes will follow."""
+    """What is said of a query before its content: enough to know how many bytes will follow."""
 
     kind: str
     extent: Extent
@@ -71,7 +76,7 @@ class Announcement:
 
 
 def announce(query: RowQuery) -> Announcement:
-    """Announce a question."""
+    """Announce a query."""
     centred = getattr(query, "center", None) is not None
     if isinstance(query, CountAbove):
         return Announcement(query.kind, query.extent, threshold=query.threshold, power=query.power)
@@ -81,10 +86,10 @@ def announce(query: RowQuery) -> Announcement:
 
 
 def content(query: RowQuery) -> Received:
-    """Write a question's content: the rows of its basis that are not zero, their indices first, then its centre."""
+    """Write a query's content: the rows of its basis that are not zero, their indices first, then its centre."""
     if isinstance(query, SketchQuery):
         return query.body
-    parts: list[NDArray[Any]] = []
+    parts: list[Any] = []
     if isinstance(query, BasisQuery | MatrixProduct):
         parts += [query.kept.support.astype(_INDEX), np.ascontiguousarray(query.kept.rows, dtype=_REAL)]
     if isinstance(query, BasisQuery | ColumnsQuery) and query.center is not None:
@@ -104,15 +109,15 @@ def frames(whole: bytes | memoryview) -> Iterator[memoryview]:
     return (view[start : start + FRAME] for start in range(0, len(view), FRAME))
 
 
-class QuestionReader:
-    """Collects the frames of one announced question that the plan has a step for."""
+class QueryReader:
+    """Collects the frames of one announced query that the plan has a step for."""
 
     def __init__(self, announced: Announcement, step: Step) -> None:
-        if announced.kind != step.question.kind:
+        if announced.kind != step.query.kind:
             asked = shortened(announced.kind)  # which is a stranger's word
-            refuse(f"{asked} was asked where the plan has '{step.question.kind}'.", "Follow the plan.")
+            refuse(f"{asked} was asked where the plan has '{step.query.kind}'.", "Follow the plan.")
         if not step.extent.covers(announced.extent):
-            refuse(f"The question's extent {announced.extent} is not within {step.extent}.", "Follow the plan.")
+            refuse(f"The query's extent {announced.extent} is not within {step.extent}.", "Follow the plan.")
         self._announced = announced
         # Reserved, not filled: the system gives memory a page at a time, as frames are written to it. The rows of a
         # basis start where their numbers lie evenly, so that they can be used in place.
@@ -143,15 +148,15 @@ class QuestionReader:
         self._received += expected
 
     def query(self) -> RowQuery:
-        """Give the question, checked as every question is."""
+        """Give the query, checked as every query is."""
         if not self.complete:
-            refuse(f"{self._received} of {self._announced.size} bytes arrived.", "Send the question whole.")
+            refuse(f"{self._received} of {self._announced.size} bytes arrived.", "Send the query whole.")
         if self._announced.kind in _BODIED:
             made: RowQuery = _BODIED[self._announced.kind].of_body(self._announced.extent, self._content.data)
         else:
             made = _READERS[self._announced.kind](self._announced, self._content.data, self._basis_hash.hexdigest())
         if announce(made) != self._announced:
-            refuse("The announcement says more than its question.", "Announce it in its one form.")
+            refuse("The announcement says more than its query.", "Announce it in its one form.")
         return made
 
 
@@ -221,13 +226,13 @@ def _read_center(announced: Announcement, received: Received) -> FloatArray | No
 
 
 _BODIED: Final[Mapping[str, type[SketchQuery]]] = MappingProxyType({each.kind: each for each in BODIED})
-"""Questions that know themselves how their content is written."""
+"""Queries that know themselves how their content is written."""
 
 _Reader: TypeAlias = Callable[[Announcement, Received, str], RowQuery]
 
 
-def _reader_of(question: type[SubspaceQuery]) -> _Reader:
-    return lambda announced, received, _: question(
+def _reader_of(query: type[SubspaceQuery]) -> _Reader:
+    return lambda announced, received, _: query(
         announced.extent.dimension, _read_center(announced, received), announced.extent.columns
     )
 
@@ -257,5 +262,5 @@ _READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
         SpectralProduct.kind: lambda *whole: SpectralProduct(_read_basis(*whole)[0]),
         EntryTotal.kind: lambda announced, _, __: EntryTotal(announced.extent.dimension),
     }
-    | {each.kind: _reader_of(each) for each in SUBSPACE_QUESTIONS}
+    | {each.kind: _reader_of(each) for each in SUBSPACE_QUERIES}
 )

@@ -15,7 +15,7 @@ from dpspca.cli.app import app
 from dpspca.client.synthetic import SpikedModel, spiked_rows, unequal_shards
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.suggestion import suggest
+from dpspca.provider.policy.suggestion import suggest
 
 FEDERATION: Final = "town"
 PARTIES: Final = Path("/parties")

@@ -1,13 +1,13 @@
-"""Differentially private sparse principal component analysis for data that may not leave home."""
+"""Differentially private sparse principal component analysis of rows that stay with their providers."""
 
 import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# gRPC cannot be told to refuse TLS 1.2, but it reads, when it is loaded, which suites of TLS 1.2 it may use. These go
-# with RSA keys alone, and ours are on elliptic curves: between our parties nothing but TLS 1.3 can be agreed on.
-# Where gRPC was loaded before, this would come too late, and is left undone. A coordinator refuses TLS 1.2 by itself.
+# gRPC has no option to refuse TLS 1.2, but when it is imported it reads which TLS 1.2 cipher suites to allow. These two
+# work with RSA keys only, and the keys of all parties are on elliptic curves, so parties can only agree on TLS 1.3. If
+# gRPC was imported before, the setting would have no effect, so it is left out. A coordinator itself refuses TLS 1.2.
 if "grpc" not in sys.modules:
     os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-RSA-AES128-GCM-SHA256"
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Loaded on first use: a provider's daemon needs no estimator, and the estimator needs packages of an extra.
+# Imported on first use: a provider's daemon needs no estimator, and the estimator needs the packages of an extra.
 _HOMES = {
     "DPSPCA": "dpspca.client.estimators",
     "AsyncFederation": "dpspca.client.federation",
@@ -72,7 +72,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever bears the name
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # any of the exported values
     if name not in _HOMES:
         raise AttributeError(f"module 'dpspca' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

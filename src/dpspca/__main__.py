@@ -1,4 +1,4 @@
-"""Lets `python -m dpspca` do what `dpspca` does."""
+"""Entry point of `python -m dpspca`, which is the same as the command `dpspca`."""
 
 from dpspca.cli.main import main
 

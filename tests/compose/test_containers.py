@@ -36,7 +36,7 @@ PROVIDERS = ("north", "south", "east")
 DAEMONS = ("coordinator", *PROVIDERS)
 USER = "10001:10001"
 PORT = 7443
-QUESTIONS = 202
+QUERIES = 202
 LONG_JOB = JobSpec(
     schema=Schema(40),
     unit=PrivacyUnit.ROW_ADD_REMOVE,
@@ -44,7 +44,7 @@ LONG_JOB = JobSpec(
     norm_bound=28.3,
     components=2,
     minimum_parties=2,
-    options={"sparsity": 10, "rounds": QUESTIONS - 2},
+    options={"sparsity": 10, "rounds": QUERIES - 2},
 )
 
 LISTEN = """
@@ -299,7 +299,7 @@ def test_a_provider_killed_in_the_middle_of_a_job_is_left_out_and_named(stack: S
     seen = list(lines)
     stack.party("east").start()
     (dropped,) = [line for line in seen if "dropped out:" in line]
-    assert re.fullmatch(r"east dropped out: No answer to question \d+ within 30 seconds\.", dropped)
+    assert re.fullmatch(r"east dropped out: No answer to query \d+ within 30 seconds\.", dropped)
     assert "answers from each of 2 provider(s)" in "".join(seen)
 
 

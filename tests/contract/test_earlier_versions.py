@@ -18,8 +18,8 @@ from ledgers import Place
 
 from dpspca import load_model
 from dpspca.common.model import Model
-from dpspca.server.journal import Asked
-from dpspca.server.sqlite_journal import SqliteJournal
+from dpspca.server.journal.contract import Asked
+from dpspca.server.journal.sqlite import SqliteJournal
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "version-0.1.0.tar.gz"
 UNFINISHED = "7a674148f9f837869c61641935fb9cc938938c5941ee0ef5fea61e10e48d6eb6"
@@ -76,8 +76,8 @@ def test_a_journal_has_its_jobs_with_their_models_and_sums(folder: Path) -> None
         assert recorded[-1].job.name == UNFINISHED
         kept = Model.from_bytes(journal.model(recorded[0].job.name, 0))
         assert kept.components.tobytes() == load_model(folder / "model.dpspca").components.tobytes()
-        assert [journal.question(UNFINISHED, position) is None for position in range(4)] == [False] * 3 + [True]
-        asked = journal.question(UNFINISHED, 1)
+        assert [journal.query(UNFINISHED, position) is None for position in range(4)] == [False] * 3 + [True]
+        asked = journal.query(UNFINISHED, 1)
         assert isinstance(asked, Asked)
         assert asked.parties == 2
         assert journal.total(UNFINISHED, 0, (1,)) == [120]

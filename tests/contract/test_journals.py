@@ -13,16 +13,18 @@ import numpy as np
 import psycopg
 import pytest
 
-from dpspca.server import sql_journal
-from dpspca.server.jobs import Event, Job, Participant
-from dpspca.server.journal import PIECE, Asked, Journal, JournalError, Sum, read_job, write_job
-from dpspca.server.postgres_journal import PostgresJournal
-from dpspca.server.sqlite_journal import EXTRA, PassingJournal, SqliteJournal
+from dpspca.server.job import Event, JobRecord, Participant
+from dpspca.server.journal import sql
+from dpspca.server.journal.contract import PIECE, Asked, Journal, JournalError, Sum, read_job, write_job
+from dpspca.server.journal.postgres import PostgresJournal
+from dpspca.server.journal.sqlite import EXTRA, PassingJournal, SqliteJournal
 
 LARGE = np.random.default_rng(0).integers(-(2**56), 2**56, (250_000, 2))
 """More than three pieces."""
 SMALL = np.arange(-3, 3)
-WAITING = Job("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5, participants={"north": Participant()})
+WAITING = JobRecord(
+    "a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5, participants={"north": Participant()}
+)
 RUNNING = replace(
     WAITING.after(Event.BEGIN), participants={"north": Participant(1, 1), "south": Participant(1, 0, "no")}
 )
@@ -103,7 +105,7 @@ def test_accepted_jobs_come_back_in_order_with_what_was_signed(again: Open) -> N
         journal.accept(job, job.name.encode() + b"\0\xff")
     found = again().jobs()
     assert [(each.job, each.signed) for each in found] == [(job, job.name.encode() + b"\0\xff") for job in others]
-    assert {(each.questions, each.model_bytes) for each in found} == {(0, 0)}
+    assert {(each.queries, each.model_bytes) for each in found} == {(0, 0)}
     reopened = again()
     assert [reopened.signed(job.name) for job in others] == [job.name.encode() + b"\0\xff" for job in others]
     assert reopened.signed("nobody's") == b""
@@ -121,7 +123,7 @@ def test_a_job_is_accepted_once(again: Open) -> None:
 
 
 @every
-def test_questions_and_sums_come_back_as_they_were(again: Open) -> None:
+def test_queries_and_sums_come_back_as_they_were(again: Open) -> None:
     journal = again()
     journal.accept(WAITING, b"signed")
     journal.ask(RUNNING, 0, "first", None)
@@ -129,14 +131,14 @@ def test_questions_and_sums_come_back_as_they_were(again: Open) -> None:
     journal.ask(further, 1, "second", Sum(LARGE, 128))
     journal.ask(further, 2, "third", Sum(SMALL, 1))
     journal = again()
-    asked = [journal.question(WAITING.name, position) for position in range(4)]
+    asked = [journal.query(WAITING.name, position) for position in range(4)]
     assert asked == [Asked("first", 128), Asked("second", 1), Asked("third", None), None]
     for position, written in enumerate((LARGE, SMALL)):
         read = journal.total(WAITING.name, position, written.shape)
         assert read.dtype == np.int64
         assert np.array_equal(read, written)
     (found,) = journal.jobs()
-    assert (found.job, found.questions) == (further, 3)
+    assert (found.job, found.queries) == (further, 3)
 
 
 @every
@@ -155,14 +157,14 @@ def test_a_sum_that_does_not_lie_in_one_piece_is_written_whole(again: Open) -> N
 @pytest.mark.parametrize(
     ("position", "before"), [(0, None), (2, None), (1, None), (2, Sum(SMALL, 1)), (3, Sum(SMALL, 1))]
 )
-def test_a_question_that_does_not_follow_changes_nothing(again: Open, position: int, before: Sum | None) -> None:
+def test_a_query_that_does_not_follow_changes_nothing(again: Open, position: int, before: Sum | None) -> None:
     journal = again()
     journal.accept(WAITING, b"signed")
     journal.ask(RUNNING, 0, "first", None)
     with pytest.raises(JournalError):
         journal.ask(replace(RUNNING, answered=1), position, "other", before)
     journal = again()
-    assert journal.question(WAITING.name, 0) == Asked("first", None)
+    assert journal.query(WAITING.name, 0) == Asked("first", None)
     assert [each.job for each in journal.jobs()] == [RUNNING]
     journal.ask(RUNNING, 1, "second", Sum(SMALL, 2))
 
@@ -186,10 +188,10 @@ def test_a_job_ends_once_and_its_sums_go(again: Open) -> None:
     journal.end(DONE, model)
     journal = again()
     (found,) = journal.jobs()
-    assert (found.job, found.questions, found.model_bytes) == (DONE, 0, len(model))
+    assert (found.job, found.queries, found.model_bytes) == (DONE, 0, len(model))
     assert b"".join(journal.model(DONE.name, piece) for piece in range(3)) == model
     assert journal.model(DONE.name, 3) == b""
-    assert journal.question(DONE.name, 0) is None
+    assert journal.query(DONE.name, 0) is None
     for work in (
         lambda: again().ask(RUNNING, 0, "first", None),
         lambda: again().end(RUNNING.after(Event.FAIL, "late"), None),
@@ -226,7 +228,7 @@ def test_models_and_jobs_are_dropped_by_name(again: Open) -> None:
 
 
 @every
-def test_the_last_receipt_of_each_provider_comes_with_a_question_or_an_end_and_outlasts_its_job(again: Open) -> None:
+def test_the_last_receipt_of_each_provider_comes_with_a_query_or_an_end_and_outlasts_its_job(again: Open) -> None:
     journal = again()
     assert journal.receipts() == {}
     journal.accept(WAITING, b"signed")
@@ -257,7 +259,7 @@ def test_a_journal_of_before_there_were_receipts_goes_on_with_its_jobs(
     again: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
-        older.setattr(sql_journal, "MIGRATIONS", sql_journal.MIGRATIONS[:1])
+        older.setattr(sql, "MIGRATIONS", sql.MIGRATIONS[:1])
         journal = again()
         journal.accept(WAITING, b"signed")
         with pytest.raises(JournalError):

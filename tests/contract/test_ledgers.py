@@ -1,4 +1,4 @@
-"""One contract, every ledger: reserve all, pay before answering, one answer a question, never beyond a budget."""
+"""One contract, every ledger: reserve all, pay before answering, one answer a query, never beyond a budget."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -30,10 +30,10 @@ from ledgers import (
 
 from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
 from dpspca.common.privacy.accountant import Filter
-from dpspca.provider.accounts import Account
-from dpspca.provider.books import Books
-from dpspca.provider.ledger import Bookkeeper, Head, Limits, MemoryLedger, Opening
-from dpspca.provider.sqlite_ledger import SqliteLedger, read_books
+from dpspca.provider.ledger.accounts import Account
+from dpspca.provider.ledger.ledger import Bookkeeper, Head, Limits, MemoryLedger, Opening
+from dpspca.provider.ledger.rules import Books
+from dpspca.provider.ledger.sqlite import SqliteLedger, read_books
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,16 @@ class Kept:
         books = self.ledger._books
         for job in (fact for name in books.unfinished() for fact in books.unwritten(name)):
             if isinstance(job, Opening) and job.data_set == data_set:
-                found.hold(job.units, job.slack_units)
+                found.reserved += job.price
         assert books.data_sets.get(data_set, Account()) == found
         return found
 
     def taken(self, data_set: str = "cohort") -> tuple[int, int]:
-        """What is spent and what is reserved, in questions; slack goes with it."""
+        """What is spent and what is reserved, in queries; slack goes with it."""
         account = self.account(data_set)
-        assert account.spent_slack_units * PRICE == account.spent_units * SLACK
-        assert account.reserved_slack_units * PRICE == account.reserved_units * SLACK
-        return account.spent_units // PRICE, account.reserved_units // PRICE
+        assert account.spent.slack_units * PRICE == account.spent.units * SLACK
+        assert account.reserved.slack_units * PRICE == account.reserved.units * SLACK
+        return account.spent.units // PRICE, account.reserved.units // PRICE
 
 
 def in_memory() -> Kept:
@@ -129,7 +129,7 @@ def test_all_jobs_of_all_analysts_share_the_budget_of_a_data_set(kept: Kept) -> 
 @pytest.mark.parametrize(("units", "slack"), [(1, 0), (0, 1)])
 def test_a_budget_is_exact_to_the_last_unit(kept: Kept, units: int, slack: int) -> None:
     kept.ledger.open(opening("first"), LIMITS)
-    rest = BUDGET.budget_units - 3 * PRICE, BUDGET.slack_budget_units - 3 * SLACK
+    rest = BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK
     with pytest.raises(BudgetExceededError):
         kept.ledger.open(opening("dearer", units=rest[0] + units, slack_units=rest[1] + slack), LIMITS)
     kept.ledger.open(opening("fits", units=rest[0], slack_units=rest[1]), LIMITS)
@@ -139,7 +139,7 @@ def test_a_budget_is_exact_to_the_last_unit(kept: Kept, units: int, slack: int) 
 
 def test_an_analyst_can_be_held_to_less_than_the_data_set_has(kept: Kept) -> None:
     limits = Limits(BUDGET, analyst=Filter.for_budget(0.5, 1e-6))
-    share = Filter.for_budget(0.5, 1e-6).budget_units
+    share = Filter.for_budget(0.5, 1e-6).whole.units
     plan: dict[str, Any] = {"units": share, "slack_units": 0}
     kept.ledger.open(opening("first", **plan), limits)
     with pytest.raises(BudgetExceededError, match="analyst/first on the data set"):
@@ -202,7 +202,7 @@ def test_of_callers_that_saw_one_standing_one_reserves(kept: Kept) -> None:
     assert kept.taken() == (1, 2)
 
 
-def test_a_question_dearer_than_what_was_reserved_is_refused(kept: Kept) -> None:
+def test_a_query_dearer_than_what_was_reserved_is_refused(kept: Kept) -> None:
     kept.ledger.open(opening(units=PRICE - 1), LIMITS)
     with pytest.raises(RefusedError, match="more than was reserved"):
         reserve(kept.ledger, "job", 0)
@@ -238,8 +238,8 @@ def test_closing_gives_back_what_was_never_asked_and_what_was_never_stored(kept:
     kept.ledger.close("job", "aborted")
     assert kept.taken() == (1, 0)
     with pytest.raises(BudgetExceededError):
-        kept.ledger.open(opening("next", units=BUDGET.budget_units - PRICE + 1), LIMITS)
-    kept.ledger.open(opening("next", units=BUDGET.budget_units - PRICE), LIMITS)
+        kept.ledger.open(opening("next", units=BUDGET.whole.units - PRICE + 1), LIMITS)
+    kept.ledger.open(opening("next", units=BUDGET.whole.units - PRICE), LIMITS)
 
 
 def test_an_answer_that_was_being_made_when_its_job_closed_is_refused(kept: Kept) -> None:
@@ -347,7 +347,7 @@ def test_what_was_stored_cannot_be_changed_from_outside(kept: Kept) -> None:
         again += 1
 
 
-def test_a_job_that_ends_without_a_question_leaves_no_entry(kept: Kept) -> None:
+def test_a_job_that_ends_without_a_query_leaves_no_entry(kept: Kept) -> None:
     before = kept.ledger.head()
     for number in range(40):
         kept.ledger.open(opening(f"job {number}"), LIMITS)
@@ -362,7 +362,7 @@ def test_a_job_that_ends_without_a_question_leaves_no_entry(kept: Kept) -> None:
     assert kept.ledger.unfinished() == ()
 
 
-def test_a_job_is_recorded_with_its_first_question(kept: Kept) -> None:
+def test_a_job_is_recorded_with_its_first_query(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     before = kept.ledger.head().entries
     assert not kept.replayed().jobs
@@ -401,7 +401,7 @@ def test_t11_jobs_that_are_opened_at_once_never_overspend(kept: Kept) -> None:
 
 
 @pytest.mark.usefixtures("hasty_switching")
-def test_t11_a_question_reserved_at_once_is_paid_once(kept: Kept) -> None:
+def test_t11_a_query_reserved_at_once_is_paid_once(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     barrier = Barrier(8)
 
@@ -449,7 +449,7 @@ def seen(kept: Kept) -> Any:
     stored = {(job, at): kept.ledger.stored(job, at) for job in books.jobs for at in range(4)}
     return (
         books.data_sets,
-        {name: (job.state, job.account, len(job.questions)) for name, job in books.jobs.items()},
+        {name: (job.state, job.account, len(job.queries)) for name, job in books.jobs.items()},
         {key: None if each is None else each.tobytes() for key, each in stored.items()},
         [(each.job, each.position, each.sha256) for each in books.outbox()],
     )
@@ -473,8 +473,8 @@ def test_every_ledger_says_the_same_whatever_is_done_and_keeps_within_its_budget
                 assert outcome == attempt(remembered.ledger, step)
                 opened |= {step[1]} if step[0] == "open" and not isinstance(outcome, str) else set()
                 taken = filed.account()
-                assert taken.spent_units + taken.reserved_units <= BUDGET.budget_units
-                assert len(list(filed.replayed().outbox())) * PRICE <= taken.spent_units
+                assert taken.spent.units + taken.reserved.units <= BUDGET.whole.units
+                assert len(list(filed.replayed().outbox())) * PRICE <= taken.spent.units
             assert seen(filed) == seen(remembered)
 
 

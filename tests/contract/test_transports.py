@@ -1,7 +1,7 @@
 """One contract: a job gives the same model, byte by byte, in one process and over mutual TLS.
 
-It holds for every algorithm of the catalogue, however many providers there are, in whatever order they connect and
-their answers arrive, and whatever else they are asked at the same time. An algorithm joins with a table of examples.
+It holds for every method of the catalogue, however many providers there are, in whatever order they connect and
+their answers arrive, and whatever else they are asked at the same time. A method joins with a table of examples.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ from dpspca.common.spans import Span
 from dpspca.common.spec import Centering, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.daemon import Daemon
-from dpspca.provider.matrix_shard import declared
-from dpspca.provider.preparation import check_rows, with_persons
-from dpspca.server.roster import QUEUE, Link
+from dpspca.provider.connection.daemon import Daemon
+from dpspca.provider.data.preparation import check_rows, with_persons
+from dpspca.provider.evaluate.matrix_shard import declared
+from dpspca.server.jobs.roster import QUEUE, Link
 
 EXAMPLES = {name: each.jobs for name, each in examples.EXAMPLES.items()}
-NAMED = {f"{algorithm}: {name}": what for algorithm, table in EXAMPLES.items() for name, what in table.items()}
+NAMED = {f"{method}: {name}": what for method, table in EXAMPLES.items() for name, what in table.items()}
 SPARSE = {name: what for name, what in NAMED.items() if what.centering is Centering.NONE}
 TABLES = [pytest.param(what, id=name) for name, what in NAMED.items() if not what.unit.is_row]
-FIRST = [pytest.param(next(iter(table.values())), id=algorithm) for algorithm, table in EXAMPLES.items()]
+FIRST = [pytest.param(next(iter(table.values())), id=method) for method, table in EXAMPLES.items()]
 
 PARTIES = (1, 2, 5)
 """Numbers of providers."""
 
 
 def by_parties(jobs: Mapping[str, JobSpec]) -> list[Any]:
-    """Give each job with each number of providers. By day each job has one, and one job of each algorithm has all."""
-    first = {what.algorithm: name for name, what in reversed(jobs.items())}.values()
+    """Give each job with each number of providers. By day each job has one, and one job of each method has all."""
+    first = {what.method: name for name, what in reversed(jobs.items())}.values()
     return [
         pytest.param(
             what,
@@ -65,12 +65,12 @@ CUTS: Mapping[int, Sequence[int]] = {1: [], 2: [41], 3: [2, 41], 5: [2, 5, 41, 1
 """Where rows are divided, by the number of providers: as unequally as it gets, since two rows are the fewest."""
 
 LONG = spec(schema=Schema(33_000), components=8, options={"sparsity": 40, "rounds": 2})
-"""An answer takes three frames, and so does a question."""
+"""An answer takes three frames, and so does a query."""
 
 Sender: TypeAlias = tuple[str, str]
 """A job and a provider."""
 Order: TypeAlias = Callable[[int, Counter[Sender]], Sequence[Sender]]
-"""Says in which order the frames of the answers to a question go, given how many each sender has."""
+"""Says in which order the frames of the answers to a query go, given how many each sender has."""
 
 
 def dense(dimension: int) -> Any:
@@ -141,11 +141,11 @@ def in_turns(_: int, frames: Counter[Sender]) -> list[Sender]:
 
 
 def shuffled(seed: int) -> Order:
-    """Draw another order for every question."""
+    """Draw another order for every query."""
 
-    def order(question: int, frames: Counter[Sender]) -> list[Sender]:
-        places = np.random.default_rng([seed, question]).permutation(frames.total())
-        return [forward(question, frames)[place] for place in places]
+    def order(query: int, frames: Counter[Sender]) -> list[Sender]:
+        places = np.random.default_rng([seed, query]).permutation(frames.total())
+        return [forward(query, frames)[place] for place in places]
 
     return order
 
@@ -165,7 +165,7 @@ class Post:
 
     @classmethod
     def of(cls, order: Order, *jobs: JobSpec, parties: int) -> "Post":
-        """Deliver when all providers have answered the next question of every job."""
+        """Deliver when all providers have answered the next query of every job."""
         plans = [[frames_of(step) * parties for step in catalogue.plan(what)] for what in jobs]
         return cls(list(map(sum, zip(*plans, strict=True))), order)
 
@@ -221,7 +221,7 @@ def check_over_the_wire(town: Town, what: JobSpec, shards: Mapping[str, Any], or
 
 def test_every_algorithm_of_the_catalogue_has_examples_here() -> None:
     assert {name: bool(table) for name, table in EXAMPLES.items()} == dict.fromkeys(catalogue.CATALOGUE, True)
-    assert all(what.algorithm == name for name, table in EXAMPLES.items() for what in table.values())
+    assert all(what.method == name for name, table in EXAMPLES.items() for what in table.values())
 
 
 @pytest.mark.parametrize(("what", "parties"), by_parties(NAMED))
@@ -295,7 +295,7 @@ def check_at_once(
 ) -> None:
     """Run jobs, each over one data set, at once and over the same providers, and hold their models against twins.
 
-    A question's answers arrive when those of all jobs are there, so that the jobs stay side by side to their ends.
+    A query's answers arrive when those of all jobs are there, so that the jobs stay side by side to their ends.
     """
     sites = next(iter(shards.values()))
     names, daemons = list(sites), dict[str, Daemon]()
@@ -319,7 +319,7 @@ def check_at_once(
 
 
 async def begun(running: Running, post: Post, job: tuple[str, JobSpec], names: Sequence[str]) -> "asyncio.Task[Model]":
-    """Submit a job and wait until every provider has answered its first question, in one frame."""
+    """Submit a job and wait until every provider has answered its first query, in one frame."""
     data_set, what = job
     handle = await running.analyst.submit(what, data_set, names)
     for _ in names:
@@ -335,8 +335,8 @@ def test_two_jobs_at_once_leave_each_other_s_bytes_alone(town: Town, what: JobSp
     check_at_once(town, [("cohort", what), (second, replace(what, seed=1))], shards, order)
 
 
-def test_the_frames_of_long_questions_and_answers_of_two_jobs_may_mingle(town: Town) -> None:
+def test_the_frames_of_long_queries_and_answers_of_two_jobs_may_mingle(town: Town) -> None:
     longer = replace(LONG, components=32, options={"sparsity": 40, "rounds": 1})
-    assert max(map(frames_of, catalogue.plan(longer))) > QUEUE, "frames wait for their turn half-way through a question"
+    assert max(map(frames_of, catalogue.plan(longer))) > QUEUE, "frames wait for their turn half-way through a query"
     jobs = [("cohort", replace(longer, seed=seed)) for seed in range(2)]
     check_at_once(town, jobs, {"cohort": divided(sparse(LONG.schema.dimension), 2)}, in_turns)

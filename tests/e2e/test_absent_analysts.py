@@ -14,19 +14,20 @@ from town import SHARDS, Running, Town, federation, spec
 
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.algorithms import catalogue
-from dpspca.common.plan import NOTHING, prices
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.moments import Integers
+from dpspca.common.arrays import Integers
+from dpspca.common.plan import prices
+from dpspca.common.privacy.costs import NOTHING
+from dpspca.provider.ledger.ledger import MemoryLedger
 
 SPEC = spec(answer_seconds=60)
 PLAN = catalogue.plan(SPEC)
-QUESTIONS = len(PLAN)
+QUERIES = len(PLAN)
 COST = (NOTHING, *prices(PLAN))[-1]
-"""Of all questions, each once."""
+"""Of all queries, each once."""
 
 
 class Paused(MemoryLedger):
-    """A ledger that keeps the answer to one question back until it is let go."""
+    """A ledger that keeps the answer to one query back until it is let go."""
 
     def __init__(self, position: int | None) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class Scene:
     def is_finished(self, job: str) -> bool:
         """Tell whether all providers have answered all that there is to ask, and were told that this is the end."""
         reached = [found.reached if (found := each.standing(job)) else 0 for each in self.ledgers.values()]
-        return reached == [QUESTIONS] * len(SHARDS) and not any(each.unfinished() for each in self.ledgers.values())
+        return reached == [QUERIES] * len(SHARDS) and not any(each.unfinished() for each in self.ledgers.values())
 
 
 @asynccontextmanager
@@ -121,11 +122,11 @@ async def assert_found(town: LastingTown, here: Scene, name: str) -> None:
         job = await back.job(name)
         assert_undisturbed(await job.result())
         told = (await job.status()).participants
-    assert [(each.asked, each.answered, each.reason) for each in told] == [(QUESTIONS, QUESTIONS, "")] * len(SHARDS)
+    assert [(each.asked, each.answered, each.reason) for each in told] == [(QUERIES, QUERIES, "")] * len(SHARDS)
     for ledger in here.ledgers.values():
         standing = ledger.standing(name)
         assert standing is not None
-        assert (standing.reached, standing.spent) == (QUESTIONS, COST)
+        assert (standing.reached, standing.spent) == (QUERIES, COST)
     assert [ledger.head() for ledger in here.ledgers.values()] == heads
 
 
@@ -152,8 +153,8 @@ def test_a_job_that_its_analyst_leaves_while_it_waits_begins_and_is_done_without
 
 
 @leaving
-@pytest.mark.parametrize("reached", range(QUESTIONS))
-def test_a_job_that_its_analyst_leaves_at_any_question_is_done_without_him(
+@pytest.mark.parametrize("reached", range(QUERIES))
+def test_a_job_that_its_analyst_leaves_at_any_query_is_done_without_him(
     town: LastingTown, reached: int, goes: Going
 ) -> None:
     async def scenario() -> None:

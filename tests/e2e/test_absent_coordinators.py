@@ -26,18 +26,18 @@ from dpspca.client.blocking import progress_of
 from dpspca.client.errors import AwayError
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
 from dpspca.client.jobs import JobStatus
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidParameterError, NotNowError
+from dpspca.common.names import Role
 from dpspca.common.transport import rpc
-from dpspca.common.transport.errors import NotNowError
-from dpspca.common.transport.names import Role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 """Seconds that an answer takes, so that a job is met half-way."""
 JOB = spec(answer_seconds=120)
 """With time for whoever lost the coordinator to find it again."""
-AWAY = "The coordinator is away; trying again for up to 600 seconds."
-BACK = "The coordinator is back."
+AWAY = "The coordinator does not respond. Retrying for up to 600 seconds."
+BACK = "The coordinator responds again."
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ def test_whoever_interrupts_is_not_kept_waiting_for_a_coordinator_that_is_away(t
             told = (await process.communicate())[1].decode()
             assert process.returncode == 130, told
             assert time.monotonic() - interrupted < PATIENCE
-            assert "The job goes on without you" in told
+            assert "The job is still running" in told
 
     asyncio.run(scenario())
 
@@ -281,7 +281,7 @@ def test_a_command_waits_for_as_long_as_it_was_told_to(town: Town, seconds: str)
             assert process.returncode == 2
             assert float(seconds) < time.monotonic() - gone < PATIENCE
             assert (AWAY.replace("600", seconds) in told) is (seconds != "0")
-            assert "The job may go on without you" in told
+            assert "The job may still be running" in told
 
     asyncio.run(scenario())
 
@@ -321,9 +321,7 @@ def test_patience_ends_with_what_was_wrong_and_what_to_do(town: Town) -> None:
             await hub.kill()
             await barrier.lift()
             begun = time.monotonic()
-            with pytest.raises(
-                AwayError, match=r"UNAVAILABLE: .* It was tried again for 2 seconds\. .* take up the job"
-            ):
+            with pytest.raises(AwayError, match=r"UNAVAILABLE: .* retried for 2 seconds\. .* list your jobs"):
                 await watching
             assert 1 < time.monotonic() - begun < PATIENCE
             with pytest.raises(AwayError, match="UNAVAILABLE"):
@@ -349,7 +347,7 @@ def test_a_coordinator_that_was_never_there_is_not_waited_for(town: Town) -> Non
     async def scenario() -> None:
         told: list[str] = []
         async with AsyncFederation(f"127.0.0.1:{free_port()}", ada(town), tell=told.append) as analyst:
-            job = AsyncJob("none", spec(), analyst.stub)
+            job = AsyncJob("none", catalogue.plan(spec()), analyst.stub)
             for work in (analyst.jobs, analyst.data_sets, job.status, job.result, lambda: states_of(job)):
                 begun = time.monotonic()
                 with pytest.raises(AwayError, match=r"cannot be reached \(UNAVAILABLE: .* `dpspca doctor`"):
@@ -397,9 +395,9 @@ class Capricious(pb_grpc.AnalystServiceServicer):
 
     async def Watch(self, request: pb.JobName, context: Any) -> AsyncIterator[pb.Job]:  # noqa: N802
         self.calls.append("Watch")
-        yield pb.Job(job=request.job, state="running", answered=self.calls.count("Watch"), questions=2)
+        yield pb.Job(job=request.job, state="running", answered=self.calls.count("Watch"), queries=2)
         if self.calls.count("Watch") > 1:
-            yield pb.Job(job=request.job, state="done", answered=2, questions=2)
+            yield pb.Job(job=request.job, state="done", answered=2, queries=2)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "Gone after the last word.")
 
     async def Result(self, request: pb.JobName, context: Any) -> AsyncIterator[pb.Frame]:  # noqa: N802
@@ -432,7 +430,7 @@ def test_a_model_that_broke_off_half_way_is_fetched_from_its_beginning(
 
     async def scenario() -> None:
         async with capricious(town, model.to_bytes()) as (service, analyst):
-            job = AsyncJob("some", spec(), analyst.stub)
+            job = AsyncJob("some", catalogue.plan(spec()), analyst.stub)
             assert [(each.state, each.answered) async for each in job.watch()] == [
                 ("running", 1),
                 ("running", 2),

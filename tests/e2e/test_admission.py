@@ -1,4 +1,4 @@
-"""All providers say that they take part before the first is asked a question: one's refusal costs nobody anything."""
+"""All providers say that they take part before the first is asked a query: one's refusal costs nobody anything."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,9 +12,9 @@ from town import NOISE_SEED, SHARDS, Running, Town, federation, spec, words_for
 
 from dpspca.client.federation import JobFailedError
 from dpspca.client.simulation import simulate
-from dpspca.common.transport.names import Role
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.policy import Policy
+from dpspca.common.names import Role
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.policy.rules import Policy
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def untouched(ledger: MemoryLedger) -> bool:
     (account,) = ledger._books.data_sets.values()
     assert len(ledger.entries) == 1  # its founding
     return not ledger._books.jobs and not any(
-        (account.spent_units, account.reserved_units, account.spent_slack_units, account.reserved_slack_units)
+        (account.spent.units, account.reserved.units, account.spent.slack_units, account.reserved.slack_units)
     )
 
 
@@ -167,7 +167,7 @@ def test_who_is_lost_before_it_has_said_so_is_asked_again(town: Town) -> None:
             assert (await job.status()).state == "waiting"
             async with puppet(running.coordinator.address, liar) as site:
                 await site.greet(OFFER)
-                assert (await site.question()).position == 0
+                assert (await site.query()).position == 0
                 assert (await job.status()).state == "running"
                 await job.cancel()
 

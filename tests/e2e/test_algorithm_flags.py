@@ -1,4 +1,4 @@
-"""Every algorithm of the catalogue can be chosen on the command line, is listed there, and is refused in its words."""
+"""Every method of the catalogue can be chosen on the command line, is listed there, and is refused in its words."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,6 @@ from examples import EXAMPLES
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
-from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.spec import JobSpec
 
@@ -33,7 +32,7 @@ def flags_of(spec: JobSpec, folder: Path) -> list[str]:
     words = {
         "dimension": spec.schema.dimension,
         "components": spec.components,
-        "algorithm": spec.algorithm,
+        "method": spec.method,
         "norm-bound": repr(spec.norm_bound),
         "unit": spec.unit,
         "epsilon": repr(spec.budget.epsilon),
@@ -73,26 +72,24 @@ def test_every_algorithm_is_planned_from_toml_as_from_json(
     options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in spec.options.items())
     (tmp_path / "job.json").write_text(spec.to_json())
     (tmp_path / "job.toml").write_text(
-        f'algorithm = "{name}"\nunit = "{spec.unit}"\nnorm_bound = {spec.norm_bound}\ncomponents = {spec.components}\n'
+        f'method = "{name}"\nunit = "{spec.unit}"\nnorm_bound = {spec.norm_bound}\ncomponents = {spec.components}\n'
         f"answer_seconds = {spec.answer_seconds}\nschema = {{ dimension = {spec.schema.dimension} }}\n"
         f"budget = {{ epsilon = {spec.budget.epsilon}, delta = {spec.budget.delta} }}\noptions = {{ {options} }}\n"
     )
-    assert (
-        here("plan", "job.toml", "--json").facts["questions"] == here("plan", "job.json", "--json").facts["questions"]
-    )
+    assert here("plan", "job.toml", "--json").facts["queries"] == here("plan", "job.json", "--json").facts["queries"]
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_a_plan_says_which_noise_each_question_has_and_its_total_in_epsilon_at_delta(
+def test_a_plan_says_which_noise_each_query_has_and_its_total_in_epsilon_at_delta(
     name: str, here: Callable[..., Ended], tmp_path: Path
 ) -> None:
     for spec in EXAMPLES[name].jobs.values():
         (tmp_path / "job.json").write_text(spec.to_json())
         facts = here("plan", "job.json", "--json").facts
-        noises = {question["noise"] for question in facts["questions"]}
+        noises = {query["noise"] for query in facts["queries"]}
         assert noises <= {"gaussian", "laplace", "mechanism", "none"}
-        assert all((each["noise_std"] > 0) == (each["noise"] in {"gaussian", "laplace"}) for each in facts["questions"])
-        assert facts["total"]["mu_is_exact"] == compose(events(catalogue.plan(spec))).is_gaussian
+        assert all((each["noise_std"] > 0) == (each["noise"] in {"gaussian", "laplace"}) for each in facts["queries"])
+        assert facts["total"]["mu_is_exact"] == compose(catalogue.plan(spec).events).is_gaussian
         assert not (facts["total"]["mu_is_exact"] and "laplace" in noises)
         assert facts["total"]["epsilon"] <= spec.budget.epsilon
         printed = here("plan", "job.json").out
@@ -102,9 +99,9 @@ def test_a_plan_says_which_noise_each_question_has_and_its_total_in_epsilon_at_d
 
 
 def test_the_algorithms_are_listed_with_what_they_can_be_told(here: Callable[..., Ended]) -> None:
-    listed = {each["name"]: each for each in here("algorithms", "--json").facts["algorithms"]}
+    listed = {each["name"]: each for each in here("methods", "--json").facts["methods"]}
     assert list(listed) == list(CATALOGUE)
-    told = here("algorithms").out
+    told = here("methods").out
     for name, entry in CATALOGUE.items():
         facts = listed[name]
         assert (facts["units"], facts["accounting"]) == ([*entry.units], [*entry.accounting])
@@ -118,21 +115,21 @@ def test_the_algorithms_are_listed_with_what_they_can_be_told(here: Callable[...
 def test_the_help_of_a_plan_names_every_algorithm(here: Callable[..., Ended]) -> None:
     told = " ".join(here("plan", "--help").out.replace("│", " ").split())
     assert all(name in told for name in CATALOGUE)
-    assert "dpspca algorithms" in told
+    assert "dpspca methods" in told
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (JOB, "these flags are needed: --sparsity"),
-        ([*JOB, "--algorithm", "anlyze-gauss"], "Is analyze-gauss meant? Choose one of: dps-"),
-        ([*JOB, "--algorithm", "magic"], "--algorithm is 'magic', and there is none of this name. Choose one of: dps-"),
-        ([*JOB, "--algorithm", "analyze-gauss", "--sparsity", "5"], "--sparsity is given, and analyze-gauss has no"),
-        ([*JOB, "--algorithm", "analyze-gauss", "--rounds", "5"], "--rounds is given, and analyze-gauss has no such"),
+        ([*JOB, "--method", "anlyze-gauss"], "Is analyze-gauss meant? Choose one of: dps-"),
+        ([*JOB, "--method", "magic"], "--method is 'magic', which is unknown. Choose one of: dps-"),
+        ([*JOB, "--method", "analyze-gauss", "--sparsity", "5"], "--sparsity is given, but analyze-gauss has no"),
+        ([*JOB, "--method", "analyze-gauss", "--rounds", "5"], "--rounds is given, but analyze-gauss has no such"),
         ([*JOB, "--option", "sparsity=2"], "--sparsity is 2 and --components is 3"),
         ([*JOB, "--option", "sparsity=many"], "--option sparsity is 'many', not a whole number"),
         ([*JOB, "--option", "sparsity=5", "--sparsity", "5"], "The option sparsity is given twice"),
-        ([*JOB, "--sparsity", "5", "--option", "pace=2"], "--option names 'pace', and dps-pca has no such option"),
+        ([*JOB, "--sparsity", "5", "--option", "pace=2"], "--option names 'pace', but dps-pca has no such option"),
         ([*JOB, "--sparsity", "5", "--option", "start=warm"], "--option start is 'warm'. Choose one of: dense, publi"),
         ([*JOB, "--sparsity", "5", "--seed", "-1"], "the seed is -1"),
         (["job.json", "--option", "rounds=2"], "Both a job and flags are given: --option"),

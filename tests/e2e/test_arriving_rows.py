@@ -13,10 +13,10 @@ from town import NOISE_SEED, ROWS, Running, Town, federation, spec, words_for
 from dpspca.client.federation import AsyncJob, JobFailedError
 from dpspca.client.simulation import simulate
 from dpspca.common.spec import JobSpec
-from dpspca.provider import schedule
-from dpspca.provider.arrivals import Arrivals
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import CheckedRows, check_rows
+from dpspca.provider.data import threads
+from dpspca.provider.data.arrivals import Arrivals
+from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.ledger.ledger import MemoryLedger
 
 SHARDS = {"north": ROWS[:400], "south": ROWS[400:]}
 LONG = 120.0
@@ -25,7 +25,7 @@ LONG = 120.0
 
 def streaming(block_rows: int = 100, **changes: Any) -> JobSpec:
     options = {"rounds": 3, "block_rows": block_rows}
-    return spec(**{"algorithm": "streaming-power", "options": options, "answer_seconds": 300} | changes)
+    return spec(**{"method": "streaming-power", "options": options, "answer_seconds": 300} | changes)
 
 
 JOB = streaming()
@@ -63,15 +63,15 @@ class Office:
         return await self.running.analyst.submit(job, data_set, list(SHARDS))
 
     def paid(self, job: AsyncJob) -> int:
-        """Say how many questions of a job the north has reserved the price of."""
+        """Say how many queries of a job the north has reserved the price of."""
         standing = self.ledger.standing(job.name)
         return standing.reached if standing else 0
 
     def spent(self) -> int:
-        return sum(account.spent_units for account in self.ledger._books.data_sets.values())
+        return sum(account.spent.units for account in self.ledger._books.data_sets.values())
 
     async def waits(self, job: AsyncJob, position: int) -> None:
-        """See the north wait with a question that the south has answered, having paid for those before it alone."""
+        """See the north wait with a query that the south has answered, having paid for those before it alone."""
 
         def asked() -> bool:
             standing = self.south.standing(job.name)
@@ -91,7 +91,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def waiting(position: int) -> bool:
-    """Tell whether a provider has a question at hand that it has not answered."""
+    """Tell whether a provider has a query at hand that it has not answered."""
     coroutines = {
         getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks() if task.get_name() == str(position)
     }
@@ -147,9 +147,7 @@ def test_a_provider_whose_rows_never_come_is_left_out_and_has_spent_nothing(play
         async with asyncio.timeout(LONG):
             assert (await job.result()).statement.parties == 1
         reasons = {each.name: each.reason for each in (await job.status()).participants}
-        assert any(
-            words in reasons["north"] for words in ("No answer to question 2", "were not ready within 5 seconds")
-        )
+        assert any(words in reasons["north"] for words in ("No answer to query 2", "were not ready within 5 seconds"))
         assert not reasons["south"]
         assert office.spent() == 0
         await until(lambda: not waiting(1))
@@ -163,7 +161,7 @@ def test_where_everybody_is_needed_the_job_fails_with_the_reason_and_has_spent_n
     async def scene(office: Office) -> None:
         job = await office.submit(streaming(answer_seconds=5, minimum_parties=2))
         async with asyncio.timeout(LONG):
-            with pytest.raises(JobFailedError, match=r"north: .*(No answer to question 2|were not ready)"):
+            with pytest.raises(JobFailedError, match=r"north: .*(No answer to query 2|were not ready)"):
                 await job.result()
         assert office.spent() == 0
 
@@ -175,7 +173,7 @@ def test_a_job_that_waits_keeps_no_other_from_being_answered(
 ) -> None:
     """Neither on another data set nor on the same, though all there is to answer with is one thread."""
 
-    monkeypatch.setattr(schedule, "_THREADS", ThreadPoolExecutor(1))
+    monkeypatch.setattr(threads, "_THREADS", ThreadPoolExecutor(1))
 
     async def scene(office: Office) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
@@ -248,7 +246,7 @@ def test_a_job_about_all_rows_is_refused_where_rows_still_arrive_and_told_what_t
     play: Callable[[Scene], None],
 ) -> None:
     async def scene(office: Office) -> None:
-        for job in (spec(minimum_parties=2), spec(algorithm="streaming-power", options={}, minimum_parties=2)):
+        for job in (spec(minimum_parties=2), spec(method="streaming-power", options={}, minimum_parties=2)):
             async with asyncio.timeout(LONG):
                 with pytest.raises(
                     JobFailedError, match=r"north: Refused: Rows of this data set still arrive.*block_rows"

@@ -20,7 +20,7 @@ from patience import PATIENCE
 from town import SHARDS, lax_policy, spec
 
 from dpspca.client.federation import AsyncFederation
-from dpspca.common.transport.names import Role
+from dpspca.common.names import Role
 
 SECONDS = 8.0
 """For which an attack lasts."""

@@ -17,8 +17,9 @@ from commands import Ended, commands_in
 from examples import quickly_audited as job
 from patience import PATIENCE
 
-from dpspca.cli import audited, loopback
-from dpspca.client.audit import audit
+from dpspca.client.audit.answers import audit
+from dpspca.client.audit.daemons import daemons
+from dpspca.client.demo import loopback
 from dpspca.common.spec import Budget, Schema
 
 PLANTED = """
@@ -29,25 +30,25 @@ sys.argv[0] = "dpspca"
 main.main()
 """
 NARROW = """
-from dpspca.provider import respond
-honest = respond.DiscreteGaussian
+from dpspca.provider.release import responder
+honest = responder.DiscreteGaussian
 class Narrow:
     with_std_at_least = staticmethod(lambda std: honest.with_std_at_least(0.9 * std))
-respond.DiscreteGaussian = Narrow
+responder.DiscreteGaussian = Narrow
 """
 LONG = """
-from dpspca.provider.shard import Shard
+from dpspca.provider.evaluate.shard import Shard
 honest = Shard.evaluate
 Shard.evaluate = lambda self, query: 4 * honest(self, query)
 """
 LATE = """
 import time
-from dpspca.provider.shard import Shard
+from dpspca.provider.evaluate.shard import Shard
 Shard.evaluate = lambda self, query: time.sleep(6)
 """
 SLOW_FOR_A_ROW = """
 import time
-from dpspca.provider.shard import Shard
+from dpspca.provider.evaluate.shard import Shard
 honest = Shard.evaluate
 def evaluate(self, query):
     last = self._rows.part(slice(self._rows.count - 1, self._rows.count))
@@ -103,7 +104,7 @@ def test_a_daemon_with_a_fault_is_found_and_the_steward_is_told_what_to_do(
     planted(monkeypatch, fault)
     told = run("audit", "--spec", "job.json", "--runs", 30)
     assert told.code == 1
-    assert any(line.startswith(f"WRONG  {found}") for line in told.wrongs)
+    assert any(line.startswith(f"FAILED  {found}") for line in told.wrongs)
     assert "Stop answering jobs with it" in told.out
 
 
@@ -117,7 +118,7 @@ def test_a_daemon_whose_time_depends_on_rows_is_found(
     (tmp_path / "job.json").write_text(job(unit=unit).to_json(), encoding="utf-8")
     told = run("audit", "--spec", "job.json", "--runs", 60)
     assert told.code == 1
-    assert any(line.startswith("WRONG  time of the answer to") for line in told.wrongs)
+    assert any(line.startswith("FAILED  time of the answer to") for line in told.wrongs)
 
 
 def test_a_daemon_that_does_not_run_ends_the_audit_with_what_it_said(
@@ -155,8 +156,8 @@ def test_neither_the_folder_that_it_is_called_from_nor_a_proxy_matters(
 
 FOUNDER = """
 import time
-from dpspca.cli.loopback import COORDINATOR, LISTEN, founded
-from dpspca.common.transport.names import Role
+from dpspca.client.demo.loopback import COORDINATOR, LISTEN, founded
+from dpspca.common.names import Role
 with founded() as parties:
     parties.enrol(Role.COORDINATOR, COORDINATOR)
     print(parties.start(Role.COORDINATOR, COORDINATOR, f'listen = "{LISTEN}"').process.pid, flush=True)
@@ -187,16 +188,16 @@ def test_a_daemon_ends_with_the_process_that_it_was_started_for(tmp_path: Path) 
     [
         {"schema": Schema(3, ("age", "height", "weight")), "components": 2, "options": {"sparsity": 3, "rounds": 2}},
         {"unit": "row-add-remove", "minimum_parties": 3, "explained_variance": True},
-        {"unit": "entry", "algorithm": "noisy-power", "options": {"rounds": 2}},
-        {"unit": "spectral", "algorithm": "noisy-power", "options": {"rounds": 2}, "budget": Budget(1.0, 1e-6)},
-        {"algorithm": "streaming-power", "options": {"block_rows": 100, "rounds": 3}},
-        {"algorithm": "ppca", "components": 2, "schema": Schema(4), "options": {}, "budget": Budget(1.0, 1e-20)},
+        {"unit": "entry", "method": "noisy-power", "options": {"rounds": 2}},
+        {"unit": "spectral", "method": "noisy-power", "options": {"rounds": 2}, "budget": Budget(1.0, 1e-6)},
+        {"method": "streaming-power", "options": {"block_rows": 100, "rounds": 3}},
+        {"method": "ppca", "components": 2, "schema": Schema(4), "options": {}, "budget": Budget(1.0, 1e-20)},
     ],
     ids=["names", "parties", "entry", "spectral", "blocks", "mechanism"],
 )
 def test_daemons_are_audited_whatever_the_job(changes: dict[str, Any]) -> None:
     what = job(**changes)
-    with audited.daemons(what) as opening:
+    with daemons(what) as opening:
         found = audit(what, runs=10, opening=opening)
     assert found.passed, [each for each in found.findings if not each.passed]
 
@@ -204,7 +205,7 @@ def test_daemons_are_audited_whatever_the_job(changes: dict[str, Any]) -> None:
 def test_a_daemon_whose_budget_is_used_up_is_replaced() -> None:
     """The largest budget there is pays for so few such jobs."""
     what = job(budget=Budget(48.0, 0.1))
-    with audited.daemons(what) as opening:
+    with daemons(what) as opening:
         assert audit(what, runs=4, opening=opening).passed
         desk: Any = opening.__self__  # type: ignore[attr-defined]  # a method's
     assert desk._room < 4

@@ -13,9 +13,9 @@ from commands import Ended, commands_in
 from puppets import reissued
 from town import Town, lax_policy, now
 
-from dpspca.common.transport import files
-from dpspca.common.transport.identity import IDENTITY_FILE
-from dpspca.common.transport.names import Role
+from dpspca.common.names import Role
+from dpspca.common.storage import files
+from dpspca.common.trust.identity import IDENTITY_FILE
 
 JOB = "--components 2 --sparsity 4 --norm-bound 12 --unit replace-one --epsilon 4 --delta 1e-6"
 PARTIES = {"hub": Role.COORDINATOR, "north": Role.PROVIDER, "ada": Role.ANALYST}
@@ -64,7 +64,7 @@ def test_at_port_0_nobody_is_asked_and_the_key_is_named(
     (town / "port-0.toml").write_text(settings(role, f"{role}-{name}", "127.0.0.1:0"))
     health = here("health", "--config", "port-0.toml")
     assert health.code == 1
-    assert health.out.startswith(f"{key} is 127.0.0.1:0, and at port 0 nobody can be asked. ")
+    assert health.out.startswith(f"{key} is 127.0.0.1:0, but port 0 cannot be connected to. ")
     (port,) = here("doctor", "--config", "port-0.toml").wrongs
     assert health.out.startswith(port.partition("port: ")[2])
 
@@ -83,9 +83,9 @@ def test_with_a_certificate_that_has_run_out_nothing_begins_and_the_remedy_is_to
 def test_whose_certificate_has_run_out_is_told_so_by_health_and_doctor(here: Callable[..., Ended]) -> None:
     health = here("health", "--config", "old-north.toml")
     assert health.code == 1
-    assert re.match(r"The certificate of \S+ ended at .* Renew it", health.out)
+    assert re.match(r"The certificate of \S+ expired at .* Renew it", health.out)
     certificate, port = here("doctor", "--config", "old-north.toml").wrongs
-    assert "certificate: It ended at" in certificate
+    assert "certificate: It expired at" in certificate
     assert "port: 127.0.0.1:1 cannot be reached" in port
 
 
@@ -169,7 +169,7 @@ SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
 
 @pytest.mark.parametrize(
     ("what", "said"),
-    [("policy", "is a policy, and no settings of a program. `dpspca policy check"), ("job", "is a job")],
+    [("policy", "is a policy, not a settings file. Check it with `dpspca policy check"), ("job", "is a job")],
 )
 def test_what_is_no_settings_is_called_by_its_name(what: str, said: str, here: Callable[..., Ended]) -> None:
     ended = here("config", "check", SAMPLES / f"{what}.toml", "--json")

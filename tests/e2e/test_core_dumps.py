@@ -91,7 +91,7 @@ def test_a_daemon_that_crashes_leaves_no_core(how: signal.Signals, tmp_path: Pat
 
 
 @LINUX
-@pytest.mark.parametrize("words", [["--version"], ["algorithms"], ["provider", "start", "--config", "none.toml"]])
+@pytest.mark.parametrize("words", [["--version"], ["methods"], ["provider", "start", "--config", "none.toml"]])
 def test_no_command_of_the_program_can_be_dumped_or_traced(words: list[str], tmp_path: Path) -> None:
     """Of a process that cannot be dumped, Linux gives the folder in /proc to root, whoever runs it."""
     command = [sys.executable, "-c", TOLD, *words]

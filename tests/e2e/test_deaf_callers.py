@@ -23,17 +23,17 @@ from raw import DATA, DEAF, END_OF_HEADERS, END_OF_STREAM, HEADERS, SETTINGS, Li
 from town import Running, Town, federation, spec
 
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.errors import FaultError, UnsafeFileError
+from dpspca.common.names import Role
 from dpspca.common.transport import rpc
-from dpspca.common.transport.errors import FaultError, UnsafeFileError
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.proof import new_challenge
+from dpspca.common.trust.connection_proof import new_challenge
+from dpspca.common.trust.identity import Identity
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.server import receiving
-from dpspca.server.analysts import AnalystService
-from dpspca.server.receiving import AT_A_TIME
-from dpspca.server.roster import Link
+from dpspca.server.jobs.roster import Link
+from dpspca.server.rpc import receiving
+from dpspca.server.rpc.analyst_service import AnalystService
+from dpspca.server.rpc.receiving import AT_A_TIME
 
 ANALYSTS, CONNECT = "/dpspca.v1.AnalystService/", "/dpspca.v1.ProviderService/Connect"
 WATCH = "/grpc.health.v1.Health/Watch"
@@ -152,7 +152,7 @@ def test_t35_a_provider_that_takes_nothing_more_is_gone_and_its_job_waits_for_it
             assert await running.analyst.data_sets() == []
             async with puppet(running.coordinator.address, mallory) as back:
                 await back.greet(OFFER)
-                await back.question()
+                await back.query()
                 assert asked == ["mallory", "mallory"]
 
     among(town, scene)

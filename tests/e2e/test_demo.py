@@ -19,11 +19,11 @@ import pytest
 from patience import PROGRAM
 
 from dpspca import load_model
-from dpspca.cli import made_up
-from dpspca.cli.demo import run
-from dpspca.cli.loopback import PartyLostError, federation
-from dpspca.cli.made_up import MadeUp
-from dpspca.cli.panel import MEMBER, Panel, coded, genotypes, told_apart
+from dpspca.cli.commands.demo import run
+from dpspca.client.demo import made_up
+from dpspca.client.demo.loopback import PartyLostError, federation
+from dpspca.client.demo.made_up import MadeUp
+from dpspca.client.demo.panel import MEMBER, Panel, coded, genotypes, told_apart
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 
@@ -109,7 +109,7 @@ def test_a_panel_goes_through_four_providers_and_leaves_nothing_but_its_results(
     assert demo.returncode == 0, progress
     assert left_behind(room) == []
     result = json.loads(told)
-    assert [each["answered"] for each in result["participants"]] == 4 * [result["questions"][-1]["total"]]
+    assert [each["answered"] for each in result["participants"]] == 4 * [result["queries"][-1]["total"]]
     assert sum(each["rows"] for each in result["participants"]) == 1500
     assert result["regions_told_apart"] > 0.9
     assert result["subspace_distance"] < 0.3
@@ -157,7 +157,7 @@ def test_a_failure_ends_what_was_started(room: Path, monkeypatch: pytest.MonkeyP
 @LINUX
 def test_a_coordinator_that_does_not_start_is_told(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(room))
-    monkeypatch.setattr("dpspca.cli.loopback.LISTEN", "127.0.0.1:no-port")
+    monkeypatch.setattr("dpspca.client.demo.loopback.LISTEN", "127.0.0.1:no-port")
     ended = pytest.raises(PartyLostError, match="hub ended by itself, with exit code 2")
     with ended as told, federation({"north": np.eye(3)}, JOB):
         pass

@@ -31,15 +31,15 @@ from hubs import (
 from puppets import OFFER, Puppet, puppet
 from town import SHARDS, Running, Town, now, spec
 
-from dpspca.cli import probe
+from dpspca.client import probe
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
 from dpspca.common.errors import DpspcaError
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.signing import SignedJob
-from dpspca.server.jobs import Job
-from dpspca.server.journal import NO_RECEIPTS, JournalError
-from dpspca.server.service import Coordinator
-from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
+from dpspca.common.names import Role
+from dpspca.common.trust.signing import SignedJob
+from dpspca.server.coordinator import Coordinator
+from dpspca.server.job import JobRecord
+from dpspca.server.journal.contract import NO_RECEIPTS, JournalError
+from dpspca.server.journal.sqlite import PassingJournal, SqliteJournal
 
 """Seconds that an answer takes, where a job is to be met half-way."""
 
@@ -119,7 +119,7 @@ def test_a_job_is_not_over_because_its_coordinator_is_told_to_stop(town: Town) -
             assert await hub.kill(signal.SIGTERM) == 0
             await barrier.lift()
             await hub.start()
-            assert "goes on at question" in "".join(hub.log)
+            assert "goes on at query" in "".join(hub.log)
             assert_undisturbed(await patiently(job.result))
 
     asyncio.run(scenario())
@@ -133,7 +133,7 @@ def test_a_coordinator_that_is_told_to_stop_does_not_tell_providers_to_forget_th
         async with puppet(hub.address, home) as held, AsyncFederation(hub.address, ada(town)) as analyst:
             await held.greet(OFFER)
             await analyst.submit_signed(town.job(spec(), ada(town), ["site-0"]), spec())
-            await held.question()
+            await held.query()
             hub.process.send_signal(signal.SIGTERM)
             assert await orders_until_the_end(held) == []
             assert await hub.ended() == 0
@@ -142,7 +142,7 @@ def test_a_coordinator_that_is_told_to_stop_does_not_tell_providers_to_forget_th
 
 
 def test_what_may_have_been_asked_before_a_kill_is_told_as_asked_after_it(town: Town) -> None:
-    """Nobody had noted that the first question left: what it cost must not be called nothing."""
+    """Nobody had noted that the first query left: what it cost must not be called nothing."""
 
     async def scenario() -> None:
         hub = Hub(town)
@@ -152,14 +152,14 @@ def test_what_may_have_been_asked_before_a_kill_is_told_as_asked_after_it(town: 
             async with puppet(hub.address, home) as held:
                 await held.greet(OFFER)
                 job = await analyst.submit(spec(answer_seconds=600), "cohort", ["site-0"])
-                assert (await held.question()).position == 0
+                assert (await held.query()).position == 0
                 await hub.kill()
             await hub.start()
             try:
                 (told,) = (await patiently(job.status)).participants
                 assert (told.asked, told.answered) == (1, 0)
                 await job.cancel()
-                with pytest.raises(JobFailedError, match="what was answered stays spent"):
+                with pytest.raises(JobFailedError, match="What was answered stays spent"):
                     await job.result()
             finally:
                 await hub.stop()
@@ -176,9 +176,9 @@ def test_a_result_that_has_no_room_after_a_restart_makes_room_for_good(town: Tow
             async with serving(town, result_bytes=room) as running:
                 stub = running.analyst.stub
                 assert [each.state for each in await running.analyst.jobs()] == ["done", "done"]
-                assert (await AsyncJob(second.name, second.spec, stub).result()).components.size
+                assert (await AsyncJob(second.name, second.plan, stub).result()).components.size
                 with pytest.raises(FederationError, match="made room for newer ones"):
-                    await AsyncJob(first.name, first.spec, stub).result()
+                    await AsyncJob(first.name, first.plan, stub).result()
 
     asyncio.run(scenario())
 
@@ -231,7 +231,7 @@ async def ending(town: Town, job: AsyncJob, clock: Callable[[], datetime] = now)
     """Take the journal up again, and say how the job ends, and how many words of noise that took."""
     async with serving(town, clock) as running:
         drawn = Counted.tally.drawn
-        last = [state async for state in AsyncJob(job.name, job.spec, running.analyst.stub).watch()][-1]
+        last = [state async for state in AsyncJob(job.name, job.plan, running.analyst.stub).watch()][-1]
         assert Counted.tally.drawn == drawn == 0
         return str(last.state), last.reason
 
@@ -246,7 +246,7 @@ def test_a_job_that_ran_out_while_the_coordinator_was_away_fails_with_the_reason
     asyncio.run(scenario())
 
 
-def test_a_journal_that_leads_to_another_question_fails_the_job_before_anybody_is_asked(town: Town) -> None:
+def test_a_journal_that_leads_to_another_query_fails_the_job_before_anybody_is_asked(town: Town) -> None:
     async def scenario() -> None:
         job = await leave_half_way(town)
         with sqlite3.connect(town.folder / "journal.db") as file:
@@ -254,7 +254,7 @@ def test_a_journal_that_leads_to_another_question_fails_the_job_before_anybody_i
         file.close()
         state, reason = await ending(town, job)
         assert state == "failed"
-        assert "question 3 is not the one that was asked" in reason
+        assert "query 3 is not the one that was asked" in reason
 
     asyncio.run(scenario())
 
@@ -262,7 +262,7 @@ def test_a_journal_that_leads_to_another_question_fails_the_job_before_anybody_i
 class Failing(PassingJournal):
     """A journal that fails when a job ends."""
 
-    def end(self, job: Job, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
+    def end(self, job: JobRecord, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
         raise JournalError("The disk is full.", "Make room.")
 
 
@@ -350,7 +350,7 @@ def test_a_standby_refuses_calls_until_it_takes_over_from_one_that_was_killed(to
 
 
 def test_one_that_was_stopped_past_a_takeover_does_nothing_when_it_goes_on(town: Town, server: database.Server) -> None:
-    """It has the whole answer to its last question in its hands, and must neither ask the next nor take a job."""
+    """It has the whole answer to its last query in its hands, and must neither ask the next nor take a job."""
 
     async def scenario() -> None:
         journal = server.database()
@@ -364,7 +364,7 @@ def test_one_that_was_stopped_past_a_takeover_does_nothing_when_it_goes_on(town:
                 await held.greet(OFFER)
                 job = town.job(spec(answer_seconds=60), ada(town), ["site-0"])
                 await analyst.submit_signed(job, spec())
-                ask = await held.question()
+                ask = await held.query()
                 assert ask.position == 0
                 first.process.send_signal(signal.SIGSTOP)
                 await held.answer(ask, (0, bytes(8)))

@@ -16,16 +16,16 @@ from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError,
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.lattice import MAX_PARTIES
 from dpspca.common.transport import rpc
-from dpspca.common.transport.certificates import read_key
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
-from dpspca.provider.daemon import Daemon
-from dpspca.provider.docket import Settings
-from dpspca.provider.preparation import check_rows
-from dpspca.server.service import Coordinator
+from dpspca.common.trust.certificates import read_key
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
+from dpspca.provider.connection.daemon import Daemon
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs.registry import ProviderSetup
+from dpspca.server.coordinator import Coordinator
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_watching_tells_every_step_and_who_answered(town: Town) -> None:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
             states = [state async for state in job.watch()]
             assert states[-1].state == "done"
-            assert states[-1].answered == states[-1].questions == len(catalogue.plan(spec()))
+            assert states[-1].answered == states[-1].queries == len(catalogue.plan(spec()))
             assert {each.name: each.answered for each in states[-1].participants} == dict.fromkeys(SHARDS, 6)
             assert states[-1].bytes_moved > 0
             assert [listed.name for listed in await running.analyst.jobs()] == [job.name]
@@ -114,7 +114,7 @@ def test_the_same_signed_job_is_the_same_job(town: Town) -> None:
             with pytest.raises(FederationError, match="another analyst"):
                 await running.analyst.submit_signed(signed, spec())
             with pytest.raises(FederationError, match="no such job"):
-                await AsyncJob(first.name, spec(), running.analyst.stub).result()
+                await AsyncJob(first.name, catalogue.plan(spec()), running.analyst.stub).result()
 
     asyncio.run(scenario())
 
@@ -142,7 +142,7 @@ def test_daemons_come_back_when_the_coordinator_does(town: Town) -> None:
         await first.start("127.0.0.1:0")
         home = town.identity(Role.PROVIDER, "site-0")
         rows = {"cohort": check_rows(SHARDS["site-0"])}
-        daemon = Daemon(Settings(first.address, lambda: home, lambda: revoked, now, rows, AnythingGoes))
+        daemon = Daemon(ProviderSetup(first.address, lambda: home, lambda: revoked, now, rows, AnythingGoes))
         task = asyncio.create_task(daemon.run())
         await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
         await first.stop(grace=0)
@@ -247,14 +247,14 @@ def test_t10_a_job_belongs_to_the_analyst_who_is_named_in_it(town: Town) -> None
 def test_a_data_set_is_named_where_it_is_not_the_only_one(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, ()) as running:
-            with pytest.raises(InvalidParameterError, match="named, and none is on offer now"):
+            with pytest.raises(InvalidParameterError, match="No data set was named, and no connected provider"):
                 await running.analyst.submit(spec())
             await running.start("site-0")
             assert (await running.analyst.fit(spec())).components.shape == (2, 30)
             rows = {name: check_rows(SHARDS["site-1"] + shift) for shift, name in enumerate(("cohort", "trial"))}
             await running.start("site-1", data_sets=rows)
             for ask in (running.analyst.submit, running.analyst.fit):
-                with pytest.raises(InvalidParameterError, match="named, and there are 2: cohort, trial on offer now"):
+                with pytest.raises(InvalidParameterError, match=r"No data set was named.* Available: cohort, trial\."):
                     await ask(spec())
             assert len(await running.analyst.jobs()) == 1
 

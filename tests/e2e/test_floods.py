@@ -14,12 +14,12 @@ from raw import DEAF, Line, begun_and_given_up, connected, pings, settings
 from town import Town, spec
 
 from dpspca.client.federation import AsyncFederation
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.proof import new_challenge
+from dpspca.common.names import Role
 from dpspca.common.transport.rpc import MAX_MESSAGE
+from dpspca.common.trust.connection_proof import new_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.server.analysts import MAX_WATCHES
+from dpspca.server.rpc.analyst_service import MAX_WATCHES
 
 
 @pytest.fixture
@@ -189,8 +189,8 @@ FLOODS: dict[str, Flood] = {
     "small requests, unfinished": unfinished(Role.ANALYST, SUBMIT, 2**10),
     "requests of who was revoked, unfinished": unfinished(Role.ANALYST, SUBMIT, 2**20, revoked=True),
     "requests of another role, unfinished": unfinished(Role.PROVIDER, SUBMIT, 2**20),
-    "questions for the health, unfinished": unfinished(Role.PROVIDER, CHECK, 2**16),
-    "questions for the health, replies untaken": untaken(Role.PROVIDER, CHECK),
+    "queries for the health, unfinished": unfinished(Role.PROVIDER, CHECK, 2**16),
+    "queries for the health, replies untaken": untaken(Role.PROVIDER, CHECK),
     "lists of what is on offer, untaken": untaken(Role.ANALYST, OFFERS),
 }
 MOST_GROWTH = 64 * 2**20

@@ -12,12 +12,12 @@ from puppets import OFFER, line, puppet
 from raw import connected
 from town import Running, Town, federation
 
+from dpspca.common.names import Role
 from dpspca.common.transport import rpc
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
+from dpspca.common.trust.identity import Identity
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.server import callers, front
+from dpspca.server.rpc import connections, front
 
 PLACES = 4
 IDLE = "grpc.max_connection_idle_ms"
@@ -58,7 +58,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> bool:
 
 def test_limits_of_connections_are_those_in_the_documents() -> None:
     assert (rpc.MAX_CONNECTIONS, front.MAX_OF_ONE, front.MAX_GREETING) == (1024, 48, 512)
-    assert (callers.HANDSHAKE_SECONDS, dict(rpc._SERVER)[IDLE]) == (10, 60_000)
+    assert (connections.HANDSHAKE_SECONDS, dict(rpc._SERVER)[IDLE]) == (10, 60_000)
 
 
 def test_silent_connections_make_room_for_those_that_say_who_they_are(
@@ -83,7 +83,7 @@ def test_silent_connections_make_room_for_those_that_say_who_they_are(
 
 
 def test_a_connection_that_never_says_who_it_is_is_ended(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "HANDSHAKE_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "HANDSHAKE_SECONDS", 0.5)
 
     async def scene(running: Running) -> None:
         host, _, port = running.coordinator.address.rpartition(":")

@@ -15,12 +15,12 @@ from town import SHARDS, Running, Town, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.lattice import MAX_PARTIES
 from dpspca.common.spec import Schema
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.signing import JobEnvelope, sign
+from dpspca.common.trust.signing import JobEnvelope, sign
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.analysts import MAX_RUNNING, MAX_RUNNING_BYTES
+from dpspca.server.rpc.analyst_service import MAX_RUNNING, MAX_RUNNING_BYTES
 
 MOST_TIMES, SLACK = 2.0, 0.2
 

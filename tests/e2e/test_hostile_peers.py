@@ -23,13 +23,13 @@ from dpspca.client.federation import AsyncFederation, FederationError
 from dpspca.client.jobs import JobStatus, ParticipantStatus
 from dpspca.client.simulation import simulate
 from dpspca.common.model import Model
+from dpspca.common.names import Role
 from dpspca.common.spec import JobSpec, Schema
-from dpspca.common.transport.names import Role
 from dpspca.common.transport.rpc import MAX_MESSAGE
-from dpspca.common.transport.signing import MAX_JOB_BYTES
 from dpspca.common.transport.wire import FRAME
+from dpspca.common.trust.signing import MAX_JOB_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.rounds import LARGEST_ANSWER
+from dpspca.server.jobs.rounds import LARGEST_ANSWER
 
 WIDE = spec(schema=Schema(70_000), answer_seconds=2)
 """A job whose answers take two frames each."""
@@ -94,13 +94,13 @@ def require_same(model: Model, inside: Model) -> None:
 
 
 async def perform(running: Running, what: JobSpec, lie: Lie) -> tuple[Model, JobStatus]:
-    """Run a job in which a liar joins two honest providers, counts no rows, and lies at the second question."""
+    """Run a job in which a liar joins two honest providers, counts no rows, and lies at the second query."""
     liar = running.town.identity(Role.PROVIDER, LIAR)
     async with puppet(running.coordinator.address, liar) as site:
         await site.greet(pb.DataSet(name="cohort", dimension=what.schema.dimension))
         job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
-        await site.answer(await site.question(), COUNT)
-        await lie(site, await site.question())
+        await site.answer(await site.query(), COUNT)
+        await lie(site, await site.query())
         return await job.result(), await job.status()
 
 
@@ -114,7 +114,7 @@ def test_a_lie_costs_the_liar_its_place_and_the_others_nothing(town: Town, lie: 
         assert reason in liar.reason
         assert liar.reason.isprintable()
         assert len(liar.reason) < 400
-        assert {participant(status, name).answered for name in HONEST} == {status.questions}
+        assert {participant(status, name).answered for name in HONEST} == {status.queries}
         require_same(model, simulate([SHARDS[name] for name in HONEST], spec(), noise_seed=NOISE_SEED))
 
     asyncio.run(scenario())

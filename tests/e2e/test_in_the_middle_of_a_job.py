@@ -15,23 +15,24 @@ from town import SHARDS, AnythingGoes, Running, Town, federation, now, seeded, s
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, JobFailedError
 from dpspca.common.algorithms import catalogue
-from dpspca.common.plan import NOTHING, prices
+from dpspca.common.arrays import Integers
+from dpspca.common.names import PartyName, Role
+from dpspca.common.plan import prices
+from dpspca.common.privacy.costs import NOTHING
 from dpspca.common.spec import JobSpec
-from dpspca.common.transport import identity as identities
-from dpspca.common.transport.identity import CurrentIdentity
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.provider.daemon import Daemon
-from dpspca.provider.docket import Settings
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.moments import Integers
-from dpspca.provider.preparation import check_rows
-from dpspca.server.roster import Link
-from dpspca.server.service import Coordinator
+from dpspca.common.trust import identity as identities
+from dpspca.common.trust.identity import CurrentIdentity
+from dpspca.provider.connection.daemon import Daemon
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs.registry import ProviderSetup
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.server.coordinator import Coordinator
+from dpspca.server.jobs.roster import Link
 
 SPEC = spec(answer_seconds=4, minimum_parties=2)
-QUESTIONS = len(catalogue.plan(SPEC))
+QUERIES = len(catalogue.plan(SPEC))
 COSTS = (NOTHING, *prices(catalogue.plan(SPEC)))
-"""Of as many questions."""
+"""Of as many queries."""
 
 
 @pytest.fixture
@@ -40,11 +41,11 @@ def town(tmp_path: Path) -> Town:
 
 
 REACHED = 2
-"""Questions that are answered when something happens to a certificate."""
+"""Queries that are answered when something happens to a certificate."""
 
 
 class Held(MemoryLedger):
-    """A ledger that keeps the answer to one question back, and so holds its job there, until it is let go."""
+    """A ledger that keeps the answer to one query back, and so holds its job there, until it is let go."""
 
     def __init__(self, reached: int = REACHED) -> None:
         super().__init__()
@@ -56,16 +57,16 @@ class Held(MemoryLedger):
             assert self.let_go.wait(PATIENCE)
         super().store(job, position, answer)
 
-    def require_paid(self, job: str, questions: int) -> None:
-        """See that so many questions were paid for, each once."""
+    def require_paid(self, job: str, queries: int) -> None:
+        """See that so many queries were paid for, each once."""
         standing = self.standing(job)
         assert standing is not None
-        assert (standing.reached, standing.spent) == (questions, COSTS[questions])
+        assert (standing.reached, standing.spent) == (queries, COSTS[queries])
 
 
 @pytest.mark.parametrize("reached", [1, 3])
 def test_a_provider_that_is_revoked_is_shown_out_and_the_others_go_on(town: Town, reached: int) -> None:
-    """It is held at its next question until the coordinator has ended its connection, so it cannot be done before."""
+    """It is held at its next query until the coordinator has ended its connection, so it cannot be done before."""
 
     async def scenario() -> None:
         async with federation(town, (), heartbeat_seconds=1) as running:
@@ -89,13 +90,13 @@ def test_a_provider_that_is_revoked_is_shown_out_and_the_others_go_on(town: Town
             assert told["site-1"].reason
             assert (told["site-1"].answered, told["site-1"].asked) == (reached, reached + 1)
             held.require_paid(job.name, reached + 1)
-            assert [told[name].answered for name in ("site-0", "site-2")] == [QUESTIONS] * 2
+            assert [told[name].answered for name in ("site-0", "site-2")] == [QUERIES] * 2
 
     asyncio.run(scenario())
 
 
 async def asked(ledger: MemoryLedger, job: str, position: int) -> None:
-    """Wait until a provider has paid for a question."""
+    """Wait until a provider has paid for a query."""
     async with asyncio.timeout(PATIENCE):
         while not ledger.asked(job, position):  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.05)
@@ -133,7 +134,7 @@ class Renewing:
         self.ahead.append(timedelta(hours=25))
 
     async def begin(self, what: JobSpec) -> AsyncJob:
-        """Begin a job, and wait until all providers are at the same question."""
+        """Begin a job, and wait until all providers are at the same query."""
         job = await self.running.analyst.submit(what, "cohort", list(SHARDS))
         for each in self.ledgers.values():
             await asked(each, job.name, REACHED)
@@ -164,7 +165,7 @@ async def renewing(town: Town) -> AsyncIterator[Renewing]:
         stack.callback(here.let_go, *SHARDS)
         for name in ("site-0", "site-2"):
             await running.start(name, ledger=here.ledgers[name])
-        settings = Settings(
+        settings = ProviderSetup(
             running.coordinator.address,
             CurrentIdentity(here.home).get,
             lambda: running.revoked[-1],
@@ -218,9 +219,9 @@ def test_a_provider_that_renews_its_identity_goes_on_whatever_becomes_of_the_old
             here.let_go("site-1")
             assert_undisturbed(await job.result())
             told = (await job.status()).participants
-            assert [(each.answered, each.reason) for each in told] == [(QUESTIONS, "")] * len(SHARDS)
+            assert [(each.answered, each.reason) for each in told] == [(QUERIES, "")] * len(SHARDS)
             for ledger in here.ledgers.values():
-                ledger.require_paid(job.name, QUESTIONS)
+                ledger.require_paid(job.name, QUERIES)
 
     asyncio.run(scenario())
 
@@ -239,12 +240,12 @@ def test_without_a_provider_whose_certificate_runs_out_a_job_is_done_by_the_othe
             assert ended.state == state
             told = {each.name: each for each in ended.participants}
             assert (told["site-1"].asked, told["site-1"].answered) == (REACHED + 1, REACHED)
-            assert told["site-1"].reason == f"No answer to question {REACHED + 1} within 3 seconds."
+            assert told["site-1"].reason == f"No answer to query {REACHED + 1} within 3 seconds."
             if state == "failed":
                 assert ended.reason.startswith("2 of at least 3 provider(s) are left. site-1: No answer")
             here.ledgers["site-1"].require_paid(job.name, REACHED + 1)
             for name in ("site-0", "site-2"):
-                here.ledgers[name].require_paid(job.name, QUESTIONS if state == "done" else REACHED + 1)
+                here.ledgers[name].require_paid(job.name, QUERIES if state == "done" else REACHED + 1)
 
     asyncio.run(scenario())
 
@@ -279,7 +280,7 @@ def test_a_coordinator_that_renews_its_identity_goes_on_whatever_becomes_of_the_
                 ledgers["site-1"].let_go.set()
                 assert_undisturbed(await job.result())
                 for ledger in ledgers.values():
-                    ledger.require_paid(job.name, QUESTIONS)
+                    ledger.require_paid(job.name, QUERIES)
             finally:
                 for ledger in ledgers.values():
                     ledger.let_go.set()
@@ -295,8 +296,8 @@ async def dialled_again(hub: Coordinator, before: Mapping[str, Link | None]) -> 
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("reached", range(QUESTIONS))
-def test_a_job_can_be_cancelled_at_every_question_and_costs_what_was_asked_by_then(town: Town, reached: int) -> None:
+@pytest.mark.parametrize("reached", range(QUERIES))
+def test_a_job_can_be_cancelled_at_every_query_and_costs_what_was_asked_by_then(town: Town, reached: int) -> None:
     async def scenario() -> None:
         async with federation(town, ()) as running:
             ledgers = {name: Held(reached) for name in SHARDS}
@@ -321,7 +322,7 @@ def test_a_job_can_be_cancelled_at_every_question_and_costs_what_was_asked_by_th
                 if known is None:  # it was cancelled before anybody was asked
                     assert reached == 0
                     continue
-                assert (known.account.reserved_units, known.account.reserved_slack_units) == (0, 0)
-                assert known.account.spent_units <= COSTS[told[name].asked].units
+                assert (known.account.reserved.units, known.account.reserved.slack_units) == (0, 0)
+                assert known.account.spent.units <= COSTS[told[name].asked].units
 
     asyncio.run(scenario())

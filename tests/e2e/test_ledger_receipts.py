@@ -16,12 +16,13 @@ from puppets import puppet
 from town import Running, Town, federation, spec
 
 from dpspca.client.federation import JobFailedError
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.receipts import MAX_RECEIPT_BYTES, issue
+from dpspca.common.names import Role
+from dpspca.common.privacy import Price
+from dpspca.common.trust.receipts import MAX_RECEIPT_BYTES, issue
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.entries import Head
-from dpspca.provider.peers import PeerReceipts
-from dpspca.provider.sqlite_ledger import SqliteLedger, verify
+from dpspca.provider.ledger.entries import Head
+from dpspca.provider.ledger.peer_receipts import PeerReceipts
+from dpspca.provider.ledger.sqlite import SqliteLedger, verify
 
 SITE = "site-0"
 FAR = Head("5" * 32, 10**6, "ab" * 32)
@@ -64,7 +65,7 @@ class Provider:
 
     def released(self) -> None:
         with self.place.start() as ledger:
-            ledger.release("restored after a disk failure", {}, {"cohort": (0, 0)})
+            ledger.release("restored after a disk failure", {}, {"cohort": Price()})
 
 
 async def stopped(daemon: "asyncio.Task[None]") -> None:
@@ -203,12 +204,12 @@ def test_t12_a_coordinator_keeps_and_shows_no_receipt_but_a_provider_s_own(town:
             await held.greet()
             for receipt in (pb.Receipt(), issue(other, FAR), long, pb.Receipt(certificate=b"\xff", signature=b"\0")):
                 job = await running.analyst.submit(spec(), "cohort", [SITE])
-                await held.answer(await held.question(), (0, b"nonsense"), receipt=receipt)
+                await held.answer(await held.query(), (0, b"nonsense"), receipt=receipt)
                 with pytest.raises(JobFailedError):
                     await job.result()
                 assert running.coordinator.roster.receipts == {}
             job = await running.analyst.submit(spec(), "cohort", [SITE])
-            await held.answer(await held.question(), (0, b"nonsense"), receipt=true)
+            await held.answer(await held.query(), (0, b"nonsense"), receipt=true)
             with pytest.raises(JobFailedError):
                 await job.result()
             assert running.coordinator.roster.receipts == {SITE: true}

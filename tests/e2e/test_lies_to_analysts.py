@@ -11,10 +11,10 @@ from town import Town, server_credentials, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import DpspcaError
+from dpspca.common.names import Role
 from dpspca.common.transport import rpc
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.signing import SignedJob
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 

@@ -1,6 +1,6 @@
 """A coordinator with a true certificate and bad intentions, against a real daemon over real mutual TLS.
 
-Whatever it asks, a provider answers the questions that the analyst signed, once each, in their order. Everything else
+Whatever it asks, a provider answers the queries that the analyst signed, once each, in their order. Everything else
 is refused, and costs nothing.
 """
 
@@ -20,21 +20,21 @@ from puppets import DENSE, DIMENSION, NORTH, SPARSE, SPEC, Stage, play
 from scipy import sparse, stats
 from town import now
 
-from dpspca.common.queries import Count, CovarianceProduct
+from dpspca.common.names import PartyName, Role
+from dpspca.common.queries.rows import Count, CovarianceProduct
 from dpspca.common.spec import JobSpec, Schema
-from dpspca.common.transport import identity as identities
 from dpspca.common.transport import wire
-from dpspca.common.transport.authority import Authority
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.proof import prove
-from dpspca.common.transport.receipts import issue
+from dpspca.common.trust import identity as identities
+from dpspca.common.trust.authority import Authority
+from dpspca.common.trust.connection_proof import prove
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.receipts import issue
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.entries import Head
-from dpspca.provider.sqlite_ledger import SqliteLedger
+from dpspca.provider.ledger.entries import Head
+from dpspca.provider.ledger.sqlite import SqliteLedger
 
 
-def test_an_honest_question_is_answered_and_asked_again_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_an_honest_query_is_answered_and_asked_again_gives_the_same_bytes(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job()
         answers = {
@@ -85,10 +85,10 @@ CHANGES: dict[str, list[Any]] = {
     "block": [1, 2**32 - 1],
     "blocks": [1, 2, 2**32 - 1],
 }
-"""Of what announces a question, other values than the one that is right."""
+"""Of what announces a query, other values than the one that is right."""
 
 
-def test_t06_a_question_with_any_field_changed_is_refused_before_it_is_answered_and_after(tmp_path: Path) -> None:
+def test_t06_a_query_with_any_field_changed_is_refused_before_it_is_answered_and_after(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job()
         assert (await stage.ask(signed.to_bytes(), 0, DENSE)).answer.content
@@ -173,7 +173,7 @@ def test_t01_t03_a_basis_that_is_none_is_refused_and_the_daemon_lives_on(tmp_pat
             await stage.meddler.outbound.put(pb.ToProvider(ask=ask))
             await stage.meddler.outbound.put(pb.ToProvider(frame=pb.Frame(content=content)))
             assert (await stage.reply()).refusal.code == "invalid-query"
-        await stage.meddler.outbound.put(pb.ToProvider(frame=pb.Frame(content=whole)))  # of no question
+        await stage.meddler.outbound.put(pb.ToProvider(frame=pb.Frame(content=whole)))  # of no query
         assert (await stage.ask(signed, 0, DENSE)).answer.content
 
     play(tmp_path, scene)
@@ -212,7 +212,7 @@ def test_t02_equal_columns_of_length_one_are_refused_however_many_and_nothing_is
         assert (await stage.ask(last.to_bytes(), 0, CovarianceProduct(np.eye(WIDE)[:, :50]))).answer.content
         spent, standing = stage.ledger._books.data_sets["cohort"], stage.ledger.standing(last.job_id)
         assert standing is not None
-        assert (spent.spent_units, spent.reserved_units) == (standing.spent.units, 0)
+        assert (spent.spent.units, spent.reserved.units) == (standing.spent.units, 0)
 
     play(tmp_path, scene, rows=np.random.default_rng(2).standard_normal((50, WIDE)))
 
@@ -222,7 +222,7 @@ PAIRS = 40
 
 
 def test_t04_denormal_numbers_do_not_make_an_answer_take_longer(tmp_path: Path) -> None:
-    """False alarm 1e-6: which of a pair is asked first is a coin's choice, so that of questions that take equally long
+    """False alarm 1e-6: which of a pair is asked first is a coin's choice, so that of queries that take equally long
     the one is slower, by a tenth, in half of the pairs at most. Rounding the basis itself, which the coordinator
     knows, takes some microseconds more. The time is this process's on a processor, and the coordinator's part alike.
     """

@@ -12,7 +12,7 @@ import pytest
 from puppets import Puppet, Siege, besieged, line
 from town import Town, spec
 
-from dpspca.common.transport.names import Role
+from dpspca.common.names import Role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 IDLE = 200

@@ -20,22 +20,22 @@ from puppets import DENSE, DIMENSION, NORTH, SPARSE, SPEC, Stage, at_mercy, basi
 from town import Town
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.names import Role
 from dpspca.common.plan import prices
 from dpspca.common.privacy import audit as audits
-from dpspca.common.queries import CovarianceProduct
+from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.transport import wire
-from dpspca.common.transport.certificates import read_key
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.proof import prove
-from dpspca.common.transport.signing import SignedJob
+from dpspca.common.trust.certificates import read_key
+from dpspca.common.trust.connection_proof import prove
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
 
 PLAN = catalogue.plan(SPEC)
 COSTS = list(prices(PLAN))
-QUESTIONS = (DENSE, SPARSE, SPARSE)
+QUERIES = (DENSE, SPARSE, SPARSE)
 SITES = ("north", "south", "west")
 ROWS = {name: rows_of(50, seed) for seed, name in enumerate(SITES)}
 
@@ -56,7 +56,7 @@ def play_with_all(tmp_path: Path, scene: Callable[[dict[str, Stage]], Awaitable[
 
 
 def reached(stage: Stage, job: SignedJob) -> int:
-    """Say for how many questions a job has paid; what it paid for them is as planned."""
+    """Say for how many queries a job has paid; what it paid for them is as planned."""
     standing = stage.ledger.standing(job.job_id)
     if standing is None:
         return 0
@@ -71,23 +71,23 @@ def test_t17_jobs_that_ask_the_same_in_the_same_rounds_have_each_their_own_answe
     async def scene(stage: Stage) -> None:
         jobs = [stage.job(), stage.job()]
         answers = [
-            [(await stage.ask(job.to_bytes(), at, query)).answer for job in jobs] for at, query in enumerate(QUESTIONS)
+            [(await stage.ask(job.to_bytes(), at, query)).answer for job in jobs] for at, query in enumerate(QUERIES)
         ]
         for first, second in answers:
             assert len(first.content) == len(second.content)
             assert first.content != second.content
             assert [first.job, second.job] == [job.job_id for job in jobs]
         assert [reached(stage, job) for job in jobs] == [len(PLAN)] * 2
-        for at, query in enumerate(QUESTIONS):  # and again, in the other order
+        for at, query in enumerate(QUERIES):  # and again, in the other order
             for job, own in reversed([*zip(jobs, answers[at], strict=True)]):
                 assert (await stage.ask(job.to_bytes(), at, query)).answer == own
-        spent = stage.ledger._books.data_sets["cohort"].spent_units
+        spent = stage.ledger._books.data_sets["cohort"].spent.units
         assert spent == 2 * COSTS[-1].units
 
     play(tmp_path, scene)
 
 
-def test_t17_a_question_that_is_begun_under_one_job_and_ended_under_another_is_the_other_s(tmp_path: Path) -> None:
+def test_t17_a_query_that_is_begun_under_one_job_and_ended_under_another_is_the_other_s(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         first, second = stage.job(), stage.job()
         answer = (await stage.ask(second.to_bytes(), 0, DENSE)).answer
@@ -119,7 +119,7 @@ def test_t27_t28_what_is_left_of_a_sum_when_all_others_are_taken_out_has_noise_a
     Were noise shared, so that a sum had in all what is planned for one, it would be found with probability 0.99.
     """
     exact = {
-        name: [Shard(check_rows(rows), SPEC.norm_bound).evaluate(each) for each in QUESTIONS]
+        name: [Shard(check_rows(rows), SPEC.norm_bound).evaluate(each) for each in QUERIES]
         for name, rows in ROWS.items()
     }
 
@@ -127,7 +127,7 @@ def test_t27_t28_what_is_left_of_a_sum_when_all_others_are_taken_out_has_noise_a
         residuals: dict[str, list[np.ndarray]] = {name: [] for name in SITES}
         for _ in range(JOBS):
             job = stages["north"].job(audience=SITES).to_bytes()
-            for at, (step, query) in enumerate(zip(PLAN, QUESTIONS, strict=True)):
+            for at, (step, query) in enumerate(zip(PLAN, QUERIES, strict=True)):
                 given = {name: read((await stage.ask(job, at, query)).answer) for name, stage in stages.items()}
                 for name in SITES:
                     left = sum(given.values()) - sum(each for other, each in given.items() if other != name)
@@ -155,7 +155,7 @@ def test_t28_a_job_for_many_providers_is_answered_with_no_less_noise_and_at_no_o
                 assert (await stage.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
                 assert reached(stage, job) == 1
                 drawn.append(catalogue.plan(replace(SPEC, minimum_parties=least)))
-        assert all(plan == PLAN for plan in drawn)
+        assert all(plan.steps == PLAN.steps for plan in drawn)
 
     play(tmp_path, scene)
 
@@ -177,7 +177,7 @@ def test_t31_whoever_is_asked_otherwise_than_the_others_answers_what_was_signed_
             assert {reached(stage, job) for stage in stages.values()} == {at + 1}
         for stage in stages.values():
             assert (await stage.ask(job.to_bytes(), len(PLAN), SPARSE)).HasField("refusal")
-            assert stage.ledger._books.data_sets["cohort"].spent_units == COSTS[-1].units
+            assert stage.ledger._books.data_sets["cohort"].spent.units == COSTS[-1].units
 
     play_with_all(tmp_path, scene)
 
@@ -195,12 +195,12 @@ def test_t10_a_job_is_promised_its_cost_once_and_when_it_is_over_no_more(tmp_pat
         async def admitted() -> None:
             assert (await stage.admit(job.to_bytes())).admitted.job == job.job_id
             account = stage.ledger._books.data_sets["cohort"]
-            promised.append(account.reserved_units)
-            assert account.spent_units + account.reserved_units == COSTS[-1].units
+            promised.append(account.reserved.units)
+            assert account.spent.units + account.reserved.units == COSTS[-1].units
 
         await admitted()
         await admitted()
-        for at, query in enumerate(QUESTIONS[:2]):
+        for at, query in enumerate(QUERIES[:2]):
             assert (await stage.ask(job.to_bytes(), at, query)).answer.content
             await admitted()
         assert promised[:2] == [COSTS[-1].units] * 2
@@ -208,12 +208,12 @@ def test_t10_a_job_is_promised_its_cost_once_and_when_it_is_over_no_more(tmp_pat
         await stage.say(farewell=pb.Farewell(job=job.job_id, state="cancelled"))
         assert (await stage.admit(job.to_bytes())).HasField("refusal")
         account = stage.ledger._books.data_sets["cohort"]
-        assert (account.spent_units, account.reserved_units) == (COSTS[1].units, 0)
+        assert (account.spent.units, account.reserved.units) == (COSTS[1].units, 0)
 
     play(tmp_path, scene)
 
 
-def test_t06_who_asks_to_take_part_in_the_midst_of_a_question_changes_neither(tmp_path: Path) -> None:
+def test_t06_who_asks_to_take_part_in_the_midst_of_a_query_changes_neither(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         job, other = stage.job(), stage.job()
         ask = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}

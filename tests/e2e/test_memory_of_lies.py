@@ -16,11 +16,11 @@ from puppets import OFFER, Puppet, Siege, besieged, line, puppet, reissued
 from town import SHARDS, Town, now, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.common.names import Role
 from dpspca.common.spec import Budget
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
 from dpspca.common.transport.rpc import MAX_MESSAGE
-from dpspca.common.transport.signing import SignedJob
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 MOST_GROWTH = 2 * 2**20
@@ -129,7 +129,7 @@ ANSWERS: Mapping[str, Lie] = {name: lie for name, (lie, _) in LIES.items()} | {
 
 @dataclass
 class Liar:
-    """Joins one job after the other, and lies at the second question of each."""
+    """Joins one job after the other, and lies at the second query of each."""
 
     siege: Siege
     identity: Identity
@@ -139,8 +139,8 @@ class Liar:
         async with puppet(self.siege.address, self.identity) as site:
             await site.greet(OFFER)
             job = await self.siege.analyst.submit(CHEAP, "cohort", [*HONEST, LIAR])
-            await site.answer(await site.question(), COUNT)
-            await self.lie(site, await site.question())
+            await site.answer(await site.query(), COUNT)
+            await self.lie(site, await site.query())
             assert (await job.result()).statement.parties == len(HONEST)
             with suppress(grpc.aio.AioRpcError):
                 await site.call.done_writing()

@@ -16,19 +16,20 @@ from town import SHARDS, Running, Town, federation, now, spec
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.jobs import JobStatus
 from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError
-from dpspca.common.plan import NOTHING, prices
+from dpspca.common.names import Role
+from dpspca.common.plan import prices
+from dpspca.common.privacy.costs import NOTHING
 from dpspca.common.spec import JobSpec
-from dpspca.common.transport.names import Role
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.moments import Integers
-from dpspca.server.journal import Journal
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.server.journal.contract import Journal
 
 JUMPS = [timedelta(hours=1), -timedelta(hours=1), timedelta(days=3652), -timedelta(days=3652)]
 PLAN = catalogue.plan(spec())
-QUESTIONS = len(PLAN)
+QUERIES = len(PLAN)
 COSTS = (NOTHING, *prices(PLAN))
-"""Of as many questions."""
+"""Of as many queries."""
 HEARTBEAT = 1
 """Seconds after which the coordinator judges by its clock who is connected."""
 FINAL = {"done", "failed", "cancelled"}
@@ -69,9 +70,9 @@ class Watched(MemoryLedger):
         if known is None:
             assert not self.kept
             return
-        most = COSTS[min(len(self.kept) + 1, QUESTIONS)]
-        assert COSTS[len(self.kept)].units <= known.account.spent_units <= most.units
-        assert known.account.spent_units + known.account.reserved_units <= COSTS[QUESTIONS].units
+        most = COSTS[min(len(self.kept) + 1, QUERIES)]
+        assert COSTS[len(self.kept)].units <= known.account.spent.units <= most.units
+        assert known.account.spent.units + known.account.reserved.units <= COSTS[QUERIES].units
 
 
 @dataclass
@@ -98,7 +99,7 @@ class Place:
         assert ended.state == "done" or (ended.state, bool(ended.reason)) == ("failed", True)
         for ledger in self.ledgers.values():
             ledger.require_fair(job.name)
-            assert ended.state == "failed" or ledger.kept == list(range(QUESTIONS))
+            assert ended.state == "failed" or ledger.kept == list(range(QUERIES))
         return ended
 
     async def _is_over(self, job: str) -> bool:
@@ -134,12 +135,12 @@ async def place(town: Town, before: Callable[["Place", int], None], seconds: int
 
 
 def elsewhere(first: int, position: int) -> timedelta:
-    """Say how wrong a clock is at a question: runs with each ``first`` take it everywhere at all of them."""
+    """Say how wrong a clock is at a query: runs with each ``first`` take it everywhere at all of them."""
     return JUMPS[(first + position) % len(JUMPS)]
 
 
 @pytest.mark.parametrize("first", range(len(JUMPS)))
-def test_t15_a_coordinator_s_clock_that_jumps_at_each_question_neither_stops_a_job_nor_charges_twice(
+def test_t15_a_coordinator_s_clock_that_jumps_at_each_query_neither_stops_a_job_nor_charges_twice(
     town: Town, first: int
 ) -> None:
     def move(here: Place, position: int) -> None:
@@ -153,7 +154,7 @@ def test_t15_a_coordinator_s_clock_that_jumps_at_each_question_neither_stops_a_j
 
 
 @pytest.mark.parametrize("first", range(len(JUMPS)))
-def test_t15_an_analyst_s_clock_that_jumps_at_each_question_is_nothing_to_the_job(town: Town, first: int) -> None:
+def test_t15_an_analyst_s_clock_that_jumps_at_each_query_is_nothing_to_the_job(town: Town, first: int) -> None:
     def move(here: Place, position: int) -> None:
         here.analysts.ahead = elsewhere(first, position)
 

@@ -15,14 +15,14 @@ from town import NOISE_SEED, SHARDS, Running, Town, federation, spec
 from dpspca.client.jobs import ParticipantStatus
 from dpspca.client.simulation import simulate
 from dpspca.common.model import Model
-from dpspca.common.queries import CovarianceProduct
+from dpspca.common.names import Role
+from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import JobSpec, Schema
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.signing import SignedJob
 from dpspca.common.transport.wire import FRAME
+from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.sqlite_ledger import SqliteLedger
-from dpspca.server.rounds import LARGEST_ANSWER
+from dpspca.provider.ledger.sqlite import SqliteLedger
+from dpspca.server.jobs.rounds import LARGEST_ANSWER
 
 LONG = 70_000
 """Columns with which an answer takes two frames."""
@@ -109,8 +109,8 @@ async def lied_to(running: Running, what: JobSpec, *frames: tuple[int, bytes]) -
     async with puppet(running.coordinator.address, running.town.identity(Role.PROVIDER, LIAR)) as site:
         await site.greet()
         job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
-        await site.answer(await site.question(), (0, bytes(8)))
-        await site.answer(await site.question(), *frames)
+        await site.answer(await site.query(), (0, bytes(8)))
+        await site.answer(await site.query(), *frames)
         model, status = await job.result(), await job.status()
         return model, next(each for each in status.participants if each.name == LIAR)
 

@@ -22,14 +22,12 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
     return commands_in(tmp_path, monkeypatch, capfd)
 
 
-def test_a_plan_lists_every_question_and_its_shares_make_up_the_total(
-    tmp_path: Path, here: Callable[..., Ended]
-) -> None:
+def test_a_plan_lists_every_query_and_its_shares_make_up_the_total(tmp_path: Path, here: Callable[..., Ended]) -> None:
     flags = (
         "--dimension 400 --components 3 --sparsity 20 --norm-bound 50 --unit row-replace-one --epsilon 1 --delta 1e-6"
     )
     from_flags = here("plan", *flags.split(), "--json").facts
-    assert from_flags["questions"][0] == {
+    assert from_flags["queries"][0] == {
         "name": "count",
         "kind": "count",
         "numbers": 1,
@@ -41,7 +39,7 @@ def test_a_plan_lists_every_question_and_its_shares_make_up_the_total(
         "mu": 0,
         "share": 0,
     }
-    assert sum(question["share"] for question in from_flags["questions"]) == pytest.approx(1)
+    assert sum(query["share"] for query in from_flags["queries"]) == pytest.approx(1)
     assert from_flags["total"]["epsilon"] == pytest.approx(1, abs=1e-6)
     assert from_flags["total"]["epsilon"] <= 1
     for stored in (from_flags["job"], from_flags):  # a job, and what printed it
@@ -76,9 +74,9 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
             ["plan", *JOB, "--sparsity", "41"],
             "--sparsity is 41, and there are 40 features. Give a --sparsity of at most",
         ),
-        (["plan", *JOB, "--center", "private"], "--mean-bound goes with --center private"),
-        (["plan", *JOB, "--mean-bound", "5"], "--mean-bound goes with --center private"),
-        (["plan", *JOB, "--center", "public"], "--public-mean goes with --center public"),
+        (["plan", *JOB, "--center", "private"], "--mean-bound and --center private go together"),
+        (["plan", *JOB, "--mean-bound", "5"], "--mean-bound and --center private go together"),
+        (["plan", *JOB, "--center", "public"], "--public-mean and --center public go together"),
         (["plan", *JOB, "--write-job", "no/folder"], "no/folder cannot be written"),
     ],
 )
@@ -99,8 +97,8 @@ A_JOB = {
 @pytest.mark.parametrize(
     "change",
     [
-        {"algorithm": {}},
-        {"algorithm": None},
+        {"method": {}},
+        {"method": None},
         {"options": 7},
         {"options": {"sparsity": [3]}},
         {"options": {"sparsity": 5}},
@@ -142,7 +140,7 @@ def test_a_job_is_written_for_later_and_plans_the_same(tmp_path: Path, here: Cal
 
 def test_a_plan_prices_the_mean_that_is_taken_off(tmp_path: Path, here: Callable[..., Ended]) -> None:
     private = here("plan", *JOB, "--center", "private", "--mean-bound", "9", "--json").facts
-    assert [question["name"] for question in private["questions"]][1] == "mean"
+    assert [query["name"] for query in private["queries"]][1] == "mean"
     assert private["job"]["mean_bound"] == 9
     (tmp_path / "mean.json").write_text(json.dumps([0.5] * 40))
     public = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json", "--json").facts
@@ -164,7 +162,10 @@ def test_a_unit_that_the_algorithm_has_not_is_refused_with_those_that_it_has(
     unit: str, here: Callable[..., Ended]
 ) -> None:
     refusal = here("plan", *JOB, "--unit", unit).complaint
-    assert f"--unit is {unit}, which dps-pca does not have. It has: row-replace-one, row-add-remove, person-" in refusal
+    assert (
+        f"--unit is {unit}, which dps-pca does not support. Choose one of: row-replace-one, row-add-remove, person-"
+        in refusal
+    )
 
 
 @pytest.mark.parametrize("name", ["job.json", "plan.json", "job.toml"])

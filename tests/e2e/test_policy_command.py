@@ -1,6 +1,7 @@
 """`dpspca policy check` says in words what a policy allows, and exits with 1 where a policy or a job is not well."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -62,27 +63,27 @@ def test_the_samples_fit_each_other_when_run_as_people_do() -> None:
     "words",
     [
         "Who may ask: ada, grace, and nobody else.",
-        "principal components of the rows as they are or the rows less their own mean, which is asked for with",
-        "and how much of the whole they explain.",
-        "noise by exact accounting",
-        "any, at most 40.",
-        "chooses between 4.0 and 20.0, and for their mean to one between 4.0 and 20.0.",
-        "addressed to 2 or more providers",
-        "it is protected whether a row is present at all. One person has one row; the policy states that",
-        "One job costs at most epsilon 1 at delta 1e-06 (mu 0.2368).",
-        "All jobs of one analyst cost together at most epsilon 4 at delta 1e-05 (mu 0.925).",
-        "ever, cost together at most epsilon 8 at delta 1e-05 (mu 1.667). Time refills nothing.",
-        "enough for 49 jobs of the largest size, 15 of each analyst",
+        "rows as they are or the rows minus their own mean.*noise",
+        "variance",
+        "Accounting: exact",
+        "Columns: .*40",
+        r"4\.0 and 20\.0.*mean.*4\.0 and 20\.0",
+        "2 or more providers",
+        "Who is protected: .*one row",
+        r"^ *One job .*epsilon 1 at delta 1e-06 \(mu 0\.2368\)",
+        r"one analyst .*epsilon 4 at delta 1e-05 \(mu 0\.925\)",
+        r"all analysts .*epsilon 8 at delta 1e-05 \(mu 1\.667\)",
+        "49 jobs.*15 for each analyst",
         # Phi(mu / 2): 0.5471 at mu = 0.2367, 0.7976 at mu = 1.6660.
-        "in at most 54.8%; with all answers to all jobs there will ever be, in at most 79.8%.",
-        "at most 2,981 times as likely, apart from an additional probability of 1e-05.",
-        "their budgets added up",
+        r"50\.0%.*one job.*54\.8%.*all jobs.*79\.8%",
+        "2,981 times as likely.*probability of 1e-05",
+        "do not cover: other data sets",
     ],
 )
 def test_a_policy_is_explained_in_words(here: Callable[..., Ended], words: str) -> None:
     told = here("policy.toml")
     assert told.returncode == 0
-    assert words in told.stdout
+    assert re.search(words, told.stdout, flags=re.MULTILINE)
 
 
 def test_other_rules_are_put_in_other_words(here: Callable[..., Ended], tmp_path: Path) -> None:
@@ -101,15 +102,16 @@ def test_other_rules_are_put_in_other_words(here: Callable[..., Ended], tmp_path
     (tmp_path / "changed.toml").write_text(text, encoding="utf-8")
     told = here("changed.toml").stdout
     for words in (
-        "components of the rows less a mean known from elsewhere. How:",
-        "none but age, weight.",
+        "components of the rows minus a public mean. Methods:",
+        "only age, weight.",
         "chooses between 4.0 and 20.0.",
         "which of two given contents a row of the data has",
         "at most 7.39 times as likely",
-        "jobs of the largest size; of smaller jobs",
+        "jobs of the largest size, or",
     ):
         assert words in told
     assert "one analyst" not in told
+    assert "each analyst, or" not in told
 
 
 def test_a_data_set_whose_people_may_have_several_rows_is_said_to_ask_for_jobs_that_protect_them(
@@ -117,7 +119,7 @@ def test_a_data_set_whose_people_may_have_several_rows_is_said_to_ask_for_jobs_t
 ) -> None:
     name = changed(tmp_path, "rows_per_person = 1", "rows_per_person = 4")
     told = here(name)
-    assert "A job has to protect all of them together (rows_per_person = 4, or more)" in told.stdout
+    assert "A job must protect all of them together (rows_per_person = 4 or more)" in told.stdout
     assert "One person has at most 4 rows" in told.stdout
     assert here(name, "--job", "job.toml").returncode == 1
     text = (tmp_path / "job.toml").read_text(encoding="utf-8")
@@ -129,24 +131,24 @@ def test_a_job_with_other_noise_than_gaussian_tells_more_than_its_mu_says_and_th
     here: Callable[..., Ended], tmp_path: Path
 ) -> None:
     """A purely private mechanism of epsilon 1 may let a guess be right in e / (1 + e) of cases, 73.11 %."""
-    told = here(changed(tmp_path, 'algorithms = ["dps-pca"]', 'algorithms = ["dps-pca", "ppca"]')).stdout
-    assert "with all answers to one job, in at most 73.2%; with all answers to all jobs there will ever be" in told
-    assert "A job whose noise is not Gaussian is held to this epsilon and delta" in told
-    assert "enough for 49 jobs of the largest size with Gaussian noise" in told
+    told = here(changed(tmp_path, 'methods = ["dps-pca"]', 'methods = ["dps-pca", "ppca"]')).stdout
+    assert re.search(r"one job, it is right in at most 73\.2%.*all jobs", told)
+    assert "A job whose noise is not Gaussian is limited by this epsilon and delta" in told
+    assert "49 jobs of the largest size with Gaussian noise" in told
 
 
 def test_an_algorithm_that_no_job_can_use_is_warned_of_and_a_policy_without_another_is_wrong(
     here: Callable[..., Ended], tmp_path: Path
 ) -> None:
-    listed = 'algorithms = ["dps-pca"]'
-    some = here(changed(tmp_path, listed, 'algorithms = ["dps-pca", "streaming-power"]'))
+    listed = 'methods = ["dps-pca"]'
+    some = here(changed(tmp_path, listed, 'methods = ["dps-pca", "streaming-power"]'))
     assert some.returncode == 0
-    assert "WARNING: no job here can use streaming-power" in some.stdout
+    assert re.search("WARNING: .*streaming-power.*no job here can use it", some.stdout)
     assert "priced for the unit row-replace-one alone" in some.stdout
     assert "WARNING" not in here("policy.toml").stdout
-    wrong = here(changed(tmp_path, listed, 'algorithms = ["streaming-power"]'))
+    wrong = here(changed(tmp_path, listed, 'methods = ["streaming-power"]'))
     assert wrong.returncode == 1
-    assert "No job can use what algorithms lists." in wrong.stdout
+    assert "No job can use what methods lists." in wrong.stdout
 
 
 def test_programs_are_told_the_same_as_plain_values(here: Callable[..., Ended]) -> None:
@@ -183,7 +185,7 @@ def test_a_job_is_tried_and_every_rule_that_it_breaks_is_told(
 ) -> None:
     name = job(tmp_path, **changes)
     ended = here("policy.toml", "--job", name)
-    assert (ended.returncode, "REFUSED, and would cost nothing" in ended.stdout) == ((1, True) if rules else (0, False))
+    assert (ended.returncode, "REFUSED" in ended.stdout) == ((1, True) if rules else (0, False))
     refusals = json.loads(here("policy.toml", "--job", name, "--json").stdout)["job"]["refusals"]
     assert len(refusals) == len(rules)
     for rule, refusal in zip(rules, refusals, strict=True):
@@ -196,11 +198,11 @@ def test_a_job_is_refused_to_an_analyst_who_is_not_named_and_for_a_data_set_with
 ) -> None:
     stranger = here("policy.toml", "--job", "job.toml", "--analyst", "eve")
     assert stranger.returncode == 1
-    assert "The job, signed by eve, for as many providers as it takes, is REFUSED" in stranger.stdout
+    assert re.search("signed by eve.* is REFUSED", stranger.stdout)
     assert "Asked: a job of analyst eve." in stranger.stdout
     elsewhere = here("policy.toml", "--job", job(tmp_path, data_set='"trial"'))
     assert elsewhere.returncode == 1
-    assert "There is no data set to speak of: nothing may be asked." in elsewhere.stdout
+    assert "No data set to explain" in elsewhere.stdout
     assert "No policy here says what may be asked of the data set 'trial'" in elsewhere.stdout
 
 
@@ -242,7 +244,9 @@ def test_everything_that_is_wrong_with_a_policy_is_told_and_no_job_is_tried(
 def test_a_policy_without_data_sets_is_well_and_allows_nothing(here: Callable[..., Ended], tmp_path: Path) -> None:
     (tmp_path / "none.toml").write_text("data_sets = {}\n", encoding="utf-8")
     ended = here("none.toml")
-    assert (ended.returncode, ended.stdout) == (0, "There is no data set to speak of: nothing may be asked.\n")
+    (line,) = ended.stdout.splitlines()
+    assert (ended.returncode, line.startswith("No data set")) == (0, True)
+    assert "refused" in line
 
 
 @pytest.mark.parametrize(
@@ -252,9 +256,12 @@ def test_a_policy_without_data_sets_is_well_and_allows_nothing(here: Callable[..
         (["latin.toml"], "latin.toml is not a policy in TOML."),
         (["policy.toml", "--job", "gone.toml"], "gone.toml cannot be read"),
         (["policy.toml", "--job", "policy.toml"], "keys that are not known"),
-        (["policy.toml", "--analyst", "ada"], "--analyst is given, and no job."),
+        (["policy.toml", "--analyst", "ada"], "--analyst is given without --job."),
         (["policy.toml", "--job", "job.toml", "--analyst", "Ada"], "the party's name is 'Ada'."),
-        (["policy.toml", "--job", "job.toml", "--data-set", "cohort"], "The job's file says what --data-set says."),
+        (
+            ["policy.toml", "--job", "job.toml", "--data-set", "trial"],
+            "'trial', but the job's file already names 'cohort'",
+        ),
         (["policy.toml", "--job", "bare.toml"], "The job names no data set."),
         (["policy.toml", "--data-set", "trial"], "No policy here says what may be asked of the data set 'trial'"),
     ],

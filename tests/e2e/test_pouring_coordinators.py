@@ -13,8 +13,8 @@ from pours import Ended, Replies, Script, listen, pouring
 from town import Town, spec
 
 from dpspca.client.simulation import simulate
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.signing import SignedJob
+from dpspca.common.names import Role
+from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 MOST_GROWTH = 100 * 2**20
@@ -54,7 +54,7 @@ def varint(value: int) -> bytes:
 
 
 def status(signed: SignedJob, state: str = "running", **others: object) -> bytes:
-    told: dict[str, Any] = {"job": signed.job_id, "data_set": "cohort", "questions": 6, "submitted": 1.0} | others
+    told: dict[str, Any] = {"job": signed.job_id, "data_set": "cohort", "queries": 6, "submitted": 1.0} | others
     return pb.Job(state=state, **told).SerializeToString()
 
 

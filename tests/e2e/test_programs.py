@@ -113,7 +113,7 @@ def test_a_federation_of_processes_runs_a_job_and_stops_when_told(town: Path) ->
 
 def test_a_daemon_answers_about_rows_that_came_after_the_job_began(town: Path) -> None:
     """Both rounds are about a thousand rows of each; of one provider's, five hundred are there at the start."""
-    job = replace(JOB, algorithm="streaming-power", options={"rounds": 2, "block_rows": 1000}, answer_seconds=120)
+    job = replace(JOB, method="streaming-power", options={"rounds": 2, "block_rows": 1000}, answer_seconds=120)
     (town / "streaming.json").write_text(job.to_json())
     (town / "arriving").mkdir()
     np.save(town / "arriving" / "1.npy", ROWS[:500])

@@ -14,11 +14,11 @@ from scipy import sparse
 from town import Town, federation, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.common.names import Role
 from dpspca.common.spec import JobSpec, Schema
-from dpspca.common.transport.names import Role
 from dpspca.common.transport.wire import FRAME
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server import analysts
+from dpspca.server.rpc import analyst_service
 
 ROOM = 80_000
 """Bytes: room for two of the models below."""
@@ -104,7 +104,7 @@ def test_of_what_was_signed_so_much_is_remembered_and_the_oldest_is_forgotten(
         bea = town.identity(Role.ANALYST, "bea")
         async with federation(town, ()) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
             signed = [town.job(spec(), bea, ["nobody"]) for _ in range(5)]
-            monkeypatch.setattr(analysts, "MAX_SIGNED_BYTES", 2 * max(len(each.to_bytes()) for each in signed))
+            monkeypatch.setattr(analyst_service, "MAX_SIGNED_BYTES", 2 * max(len(each.to_bytes()) for each in signed))
             for each in signed:
                 job = await analyst.submit_signed(each, spec())
                 await job.cancel()

@@ -1,4 +1,4 @@
-"""A provider that answers until some question and never again, beside two honest daemons, for every question of a job.
+"""A provider that answers until some query and never again, beside two honest daemons, for every query of a job.
 
 What it answers before is of the right form and adds nothing: zeros. So the model of a job that may end without it is,
 byte by byte, the one of the others alone.
@@ -18,8 +18,8 @@ from dpspca.client.jobs import JobStatus, ParticipantStatus
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
+from dpspca.common.names import Role
 from dpspca.common.spec import JobSpec
-from dpspca.common.transport.names import Role
 from dpspca.common.transport.wire import FRAME
 
 EVERYBODY = (*HONEST, LIAR)
@@ -32,20 +32,20 @@ def job_for(least: int) -> JobSpec:
     return spec(minimum_parties=least, answer_seconds=SECONDS, options={"sparsity": 6, "rounds": 2})
 
 
-QUESTIONS = len(catalogue.plan(job_for(3)))
+QUERIES = len(catalogue.plan(job_for(3)))
 UNWILLING = -1
-"""Before the first question: it never says that it takes part."""
+"""Before the first query: it never says that it takes part."""
 
 
 async def answer_zeros(site: Puppet, what: JobSpec, until: int) -> None:
-    """Take part, answer questions honestly in form, and keep silent from the one at this position on."""
+    """Take part, answer queries honestly in form, and keep silent from the one at this position on."""
     if until == UNWILLING:
         return
     await site.take_part()
     for step in catalogue.plan(what)[:until]:
         size = 8 * math.prod(step.shape)
         assert size <= FRAME, "The answers of this job take one frame each."
-        await site.answer(await site.question(), (0, bytes(size)))
+        await site.answer(await site.query(), (0, bytes(size)))
 
 
 async def submitted(running: Running, what: JobSpec, silent_at: int) -> tuple[AsyncJob, JobStatus]:
@@ -59,7 +59,7 @@ async def submitted(running: Running, what: JobSpec, silent_at: int) -> tuple[As
 
 
 def require_named(status: JobStatus, silent_at: int) -> None:
-    """Have the status say who was silent, at which question, and nothing against the others."""
+    """Have the status say who was silent, at which query, and nothing against the others."""
     told: dict[str, ParticipantStatus] = {each.name: each for each in status.participants}
     assert (told[LIAR].asked, told[LIAR].answered) == (silent_at + 1, max(0, silent_at))
     assert told[LIAR].reason == f"{_missing(silent_at)} within {SECONDS} seconds."
@@ -67,7 +67,7 @@ def require_named(status: JobStatus, silent_at: int) -> None:
 
 
 def _missing(silent_at: int) -> str:
-    return "No word on the job" if silent_at == UNWILLING else f"No answer to question {silent_at + 1}"
+    return "No word on the job" if silent_at == UNWILLING else f"No answer to query {silent_at + 1}"
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-@pytest.mark.parametrize("silent_at", range(UNWILLING, QUESTIONS))
+@pytest.mark.parametrize("silent_at", range(UNWILLING, QUERIES))
 def test_t38_whichever_answer_is_missing_a_job_that_needs_everybody_fails_and_names_who_was_silent(
     town: Town, silent_at: int
 ) -> None:
@@ -94,7 +94,7 @@ def test_t38_whichever_answer_is_missing_a_job_that_needs_everybody_fails_and_na
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("silent_at", range(UNWILLING, QUESTIONS))
+@pytest.mark.parametrize("silent_at", range(UNWILLING, QUERIES))
 def test_t38_whichever_answer_is_missing_a_job_that_needs_two_is_done_by_the_two_and_is_theirs_alone(
     town: Town, silent_at: int
 ) -> None:
@@ -108,7 +108,7 @@ def test_t38_whichever_answer_is_missing_a_job_that_needs_two_is_done_by_the_two
     model, status = asyncio.run(scenario())
     assert (status.state, model.statement.parties) == ("done", 2)
     require_named(status, silent_at)
-    assert {each.answered for each in status.participants if each.name in HONEST} == {status.questions}
+    assert {each.answered for each in status.participants if each.name in HONEST} == {status.queries}
     alone = simulate([SHARDS[name] for name in HONEST], what, noise_seed=NOISE_SEED)
     assert model.components.tobytes() == alone.components.tobytes()
     # Whoever counted its rows and then went is in their number and not in the answers: no variance is told.

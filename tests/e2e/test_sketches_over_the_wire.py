@@ -10,21 +10,21 @@ from town import ROWS, AnythingGoes, Running, Town, federation, now, spec
 
 from dpspca.common.errors import DpspcaError
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.daemon import Daemon
-from dpspca.provider.docket import Settings
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import check_rows
-from dpspca.server.roster import Link
+from dpspca.provider.connection.daemon import Daemon
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs.registry import ProviderSetup
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.server.jobs.roster import Link
 
 SHARDS = {f"site-{number}": part for number, part in enumerate(np.array_split(ROWS, 3))}
-JOB = spec(algorithm="range-projection", options={}, answer_seconds=3)
+JOB = spec(method="range-projection", options={}, answer_seconds=3)
 COMMITMENTS, NONCES, SKETCH, LARGEST, LONGEST = range(1, 6)
 
 
-def settings(running: Running, ledger: MemoryLedger) -> Settings:
+def settings(running: Running, ledger: MemoryLedger) -> ProviderSetup:
     """Start a provider anew, with its ledger."""
     home, rows, revoked = running.known["site-1"], check_rows(SHARDS["site-1"]), running.revoked
-    return Settings(
+    return ProviderSetup(
         running.coordinator.address,
         lambda: home,
         lambda: revoked[-1],

@@ -23,15 +23,16 @@ from town import Running, Town, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import COORDINATOR_HOST, Role
-from dpspca.common.transport.proof import new_challenge
+from dpspca.common.names import COORDINATOR_HOST, Role
+from dpspca.common.trust.connection_proof import new_challenge
+from dpspca.common.trust.identity import Identity
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server import receiving, service
-from dpspca.server.health import MAX_HEALTH_WATCHES
-from dpspca.server.receiving import Receiving
-from dpspca.server.service import ALLOWED, Coordinator
-from dpspca.server.streams import MAX_UNGREETED
+from dpspca.server import coordinator as service
+from dpspca.server.coordinator import ALLOWED, Coordinator
+from dpspca.server.rpc import receiving
+from dpspca.server.rpc.health import MAX_HEALTH_WATCHES
+from dpspca.server.rpc.provider_service import MAX_UNGREETED
+from dpspca.server.rpc.receiving import Receiving
 
 BADLY_NAMED = pb.DataSet(name="!!", dimension=1)
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION

@@ -11,11 +11,10 @@ from patience import PATIENCE
 from town import Town, server_credentials, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError
-from dpspca.common.errors import RefusedError
+from dpspca.common.errors import BusyError, RefusedError
+from dpspca.common.names import Role
 from dpspca.common.transport import rpc
-from dpspca.common.transport.errors import BusyError
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.signing import SignedJob
+from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 

@@ -60,6 +60,6 @@ def test_nothing_is_recorded_unless_somebody_agrees(here: Here, monkeypatch: pyt
     ended = here(*VOUCH, "--data-set", "cohort", "--protects", "3")
     assert ended.code == 2
     assert "cannot be taken back" in ended.err
-    assert "nobody agreed" in ended.err
+    assert "not recorded" in ended.err
     (told,) = here(*BUDGET, "--json").facts["data_sets"]
     assert told["refused"]

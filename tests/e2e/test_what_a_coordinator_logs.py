@@ -9,9 +9,14 @@ import pytest
 from town import SHARDS, Town, federation, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError
-from dpspca.common.transport.names import Role
+from dpspca.common.names import Role
 
-SERVER = ("dpspca.server.streams", "dpspca.server.analysts", "dpspca.server.conductor", "dpspca.common.transport.rpc")
+SERVER = (
+    "dpspca.server.rpc.provider_service",
+    "dpspca.server.rpc.analyst_service",
+    "dpspca.server.jobs.conductor",
+    "dpspca.common.transport.rpc",
+)
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from hubs import Slow, answered
 from town import SHARDS, Town, federation, lax_policy, spec
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import Integers
 from dpspca.common.plan import prices
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.moments import Integers
-from dpspca.provider.policy_file import CurrentPolicy
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.policy.file import CurrentPolicy
 
 SPEC = spec(answer_seconds=4, minimum_parties=2)
 COSTS = [price.units for price in prices(catalogue.plan(SPEC))]
@@ -21,7 +21,7 @@ WITHOUT = POLICY.replace('"ada", ', "")
 
 
 class Edited(MemoryLedger):
-    """A ledger whose steward edits the policy while the answer to one question is made."""
+    """A ledger whose steward edits the policy while the answer to one query is made."""
 
     def __init__(self, at: int, edit: Callable[[], object]) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ def test_an_analyst_taken_out_of_a_policy_gets_no_more_and_others_go_on(tmp_path
             told_of = {each.name: each for each in (await job.status()).participants}
             assert "The policy changed while this job ran" in told_of["site-1"].reason
             account = ledgers["site-1"]._books.data_sets["cohort"]
-            assert account.reserved_units == 0
-            assert account.spent_units in COSTS[:-1]
+            assert account.reserved.units == 0
+            assert account.spent.units in COSTS[:-1]
             assert ledgers["site-1"]._books.jobs[job.name].state == "withdrawn"
 
     asyncio.run(scenario())
@@ -74,6 +74,6 @@ def test_an_answer_that_is_ready_stays_here_if_the_policy_changed_meanwhile(brok
             told_of = {each.name: each for each in (await job.status()).participants}
             assert told_of["site-1"].answered == 1
             assert ("being mended" in told_of["site-1"].reason) == (broken == "nonsense")
-            assert ledger._books.data_sets["cohort"].spent_units == COSTS[1]  # it was made, and is paid for
+            assert ledger._books.data_sets["cohort"].spent.units == COSTS[1]  # it was made, and is paid for
 
     asyncio.run(scenario())

@@ -27,7 +27,7 @@ from dpspca.client.errors import FederationError
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.sqlite_ledger import verify
+from dpspca.provider.ledger.sqlite import verify
 
 SITES = ("north", "south")
 COLUMNS = 4
@@ -161,7 +161,7 @@ def _excess(grown: dict[str, float]) -> Iterator[str]:
 def main() -> int:
     """Soak, and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=100_000, help="questions that everybody answers, at least")
+    parser.add_argument("--rounds", type=int, default=100_000, help="queries that everybody answers, at least")
     parser.add_argument("--minutes", type=float, default=60.0, help="how long it lasts at least")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:

@@ -28,12 +28,12 @@ from town import SHARDS, Town, spec
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
 from dpspca.common.model import Model
-from dpspca.common.transport.signing import SignedJob
+from dpspca.common.trust.signing import SignedJob
 
 WRITES = 8
-"""Of one job: accepted, six questions, ended."""
-QUESTIONS = WRITES - 2
-OVER = QUESTIONS + 1
+"""Of one job: accepted, six queries, ended."""
+QUERIES = WRITES - 2
+OVER = QUERIES + 1
 """The moment, counted in answers, at which the result is there too."""
 LASTS = 0.4
 """Seconds that an answer takes, where a job is to be met half-way."""
@@ -99,7 +99,7 @@ def test_killed_again_and_again_at_random_moments_it_gives_the_same_model(town: 
 
 
 async def reached(job: AsyncJob, moment: int) -> None:
-    """Wait until so many questions are answered, or the result is there."""
+    """Wait until so many queries are answered, or the result is there."""
     if moment == OVER:
         await job.result()
     else:
@@ -120,7 +120,7 @@ async def require_same_or_over(work: Callable[[], Awaitable[Model]], last: int) 
     else:
         assert_undisturbed(model)
         return
-    assert last >= QUESTIONS, reason
+    assert last >= QUERIES, reason
     assert "This job is over here (done); it is not answered again." in reason
 
 
@@ -168,7 +168,7 @@ async def undisturbed_draws(town: Town) -> int:
 
 COPIES = [
     (copied, lost) if (copied, lost) in {(1, 4), (0, OVER)} else pytest.param(copied, lost, marks=pytest.mark.nightly)
-    for copied, lost in [(0, 1), *((each, 4) for each in range(4)), (4, 5), (5, QUESTIONS), (0, OVER), (5, OVER)]
+    for copied, lost in [(0, 1), *((each, 4) for each in range(4)), (4, 5), (5, QUERIES), (0, OVER), (5, OVER)]
 ]
 """After how many answers a copy of the journal is made, and when that copy takes the journal's place."""
 

@@ -16,9 +16,9 @@ import pytest
 from disks import Connection, Disk, Shim, keep_all, keep_none, keep_some
 from ledgers import quick_folder
 
-from dpspca.server.jobs import Event, Job, Participant
-from dpspca.server.journal import Journal, Sum, write_job
-from dpspca.server.sqlite_journal import SqliteJournal
+from dpspca.server.job import Event, JobRecord, Participant
+from dpspca.server.journal.contract import Journal, Sum, write_job
+from dpspca.server.journal.sqlite import SqliteJournal
 
 SETTINGS: list[list[str]] = [
     ["page_size = 4096"],
@@ -32,24 +32,24 @@ SIZES = [6000, 1000, 300, 60, 4000]
 """Numbers in a sum: so many that every way of writing has more than 400 steps."""
 POINTS = 400
 SEEDS = range(len(SETTINGS))
-QUESTIONS = 5
+QUERIES = 5
 
 Act: TypeAlias = Callable[[Journal], None]
 
 _names = map("journal shim {}".format, count())
 
 
-def sum_of(job: Job, position: int, size: int) -> Sum:
+def sum_of(job: JobRecord, position: int, size: int) -> Sum:
     seed = [*job.name[:3].encode(), position]
     return Sum(np.random.default_rng(seed).integers(-(2**56), 2**56, (size // 2, 2)), 2)
 
 
 def acts(name: str, seed: int, event: Event) -> Iterator[Act]:
-    """Take a job, ask its questions, keep their sums and receipts, and end it."""
-    waiting = Job(name * 64, "dpspca://town/analyst/ada", "cohort", QUESTIONS, participants={"a": Participant()})
+    """Take a job, ask its queries, keep their sums and receipts, and end it."""
+    waiting = JobRecord(name * 64, "dpspca://town/analyst/ada", "cohort", QUERIES, participants={"a": Participant()})
     signed, running = name.encode() * 500, waiting.after(Event.BEGIN)
     yield lambda journal: journal.accept(waiting, signed)
-    for position in range(QUESTIONS):
+    for position in range(QUERIES):
         now = replace(running, participants={"a": Participant(position, position)})
         before = sum_of(waiting, position - 1, SIZES[seed]) if position else None
         receipts = {"a": b"receipt %d" % position}
@@ -71,11 +71,11 @@ def state(journal: Journal, seed: int) -> Any:
     told = []
     for each in journal.jobs():
         name = each.job.name
-        asked = [journal.question(name, position) for position in range(each.questions)]
+        asked = [journal.query(name, position) for position in range(each.queries)]
         shape = (SIZES[seed] // 2, 2)
         sums = [
-            journal.total(name, position, shape).tobytes() if question and question.parties else b""
-            for position, question in enumerate(asked)
+            journal.total(name, position, shape).tobytes() if query and query.parties else b""
+            for position, query in enumerate(asked)
         ]
         told.append((write_job(each.job), each.signed, asked, sums, each.model_bytes, journal.model(name, 0)))
     return told, journal.receipts()

@@ -18,10 +18,10 @@ from disks import Connection, Disk, RecordedHeadFile, Shim, Step, keep_all, keep
 from ledgers import BUDGET, EXPIRY, LIMITS, PRICE, answer, digest, opening, quick_folder, reserve, respond
 
 from dpspca.common.errors import DpspcaError, RefusedError
-from dpspca.provider.books import Books
-from dpspca.provider.entries import Head
-from dpspca.provider.ledger import Ledger
-from dpspca.provider.sqlite_ledger import SqliteLedger, verify
+from dpspca.provider.ledger.entries import Head
+from dpspca.provider.ledger.ledger import Ledger
+from dpspca.provider.ledger.rules import Books
+from dpspca.provider.ledger.sqlite import SqliteLedger, verify
 
 JOBS = ("first", "aborted", "second")
 SETTINGS = [
@@ -73,7 +73,7 @@ def ask(ledger: Ledger, disk: Disk, job: str, position: int, size: int) -> None:
 
 
 def session_one(ledger: Ledger, disk: Disk, seed: int) -> Iterator[Callable[[], None]]:
-    """Three answers, and a job that is given up with a question paid for and not answered."""
+    """Three answers, and a job that is given up with a query paid for and not answered."""
     yield lambda: tell(disk, ledger, "opened", ledger.open(opening("first"), LIMITS))
     yield lambda: tell(disk, ledger, "opened", ledger.open(opening("aborted"), LIMITS))
     for position in range(3):
@@ -112,7 +112,7 @@ def check(ledger: SqliteLedger, notes: list[Any]) -> None:
                 assert books.head.entries >= entries
                 assert ledger._database.hash_at(entries) == chained
             case ("paid", job, position):
-                asked = books.question(job, position)
+                asked = books.query(job, position)
                 assert asked is not None
                 assert asked.digest == digest(job, position)
             case ("sent", job, position, content):
@@ -121,10 +121,10 @@ def check(ledger: SqliteLedger, notes: list[Any]) -> None:
                 with pytest.raises(RefusedError):
                     ledger.store(job, position, answer(job, position))
     for job in books.jobs.values():
-        answered = sum(each.answer is not None for each in job.questions)
-        assert job.account.spent_units == PRICE * (answered if job.state else len(job.questions))
+        answered = sum(each.answer is not None for each in job.queries)
+        assert job.account.spent.units == PRICE * (answered if job.state else len(job.queries))
     taken = books.data_sets.values()
-    assert sum(each.spent_units + each.reserved_units for each in taken) <= BUDGET.budget_units
+    assert sum(each.spent.units + each.reserved.units for each in taken) <= BUDGET.whole.units
 
 
 def go_on(ledger: SqliteLedger) -> None:

@@ -12,8 +12,8 @@ import pytest
 from ledgers import BUDGET, PRICE
 from patience import PATIENCE
 
-from dpspca.provider.ledger import LedgerError
-from dpspca.provider.sqlite_ledger import SqliteLedger, read_books, verify
+from dpspca.provider.ledger.ledger import LedgerError
+from dpspca.provider.ledger.sqlite import SqliteLedger, read_books, verify
 
 WORKER = Path(__file__).parents[1] / "support" / "ledger_worker.py"
 
@@ -97,5 +97,5 @@ def test_t11_processes_that_race_for_one_budget_take_it_exactly_once(paths: tupl
     assert sum(line.startswith("admitted") for lines in said for line in lines) == 10
     assert all(lines[-1] == "nothing left" for lines in said)
     books = read_books(paths[0])
-    assert books.data_sets["cohort"].spent_units == 10 * PRICE <= BUDGET.budget_units
+    assert books.data_sets["cohort"].spent.units == 10 * PRICE <= BUDGET.whole.units
     assert verify(*paths) == []

@@ -15,9 +15,9 @@ from town import SHARDS, Running, Town, federation, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.model import Model
-from dpspca.common.transport.names import Role
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.server.analysts import AnalystService
+from dpspca.common.names import Role
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.server.rpc.analyst_service import AnalystService
 
 Found = TypeVar("Found")
 Replies = list[list[Any]]

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from town import AnythingGoes, Running, Town, federation, spec
 
+from dpspca.common.names import PartyName
 from dpspca.common.privacy.accountant import Filter
-from dpspca.common.privacy.calibrate import MAX_EPSILON
+from dpspca.common.privacy.calibration import MAX_EPSILON
 from dpspca.common.spec import Budget, Schema
-from dpspca.common.transport.names import PartyName
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.sqlite_ledger import SqliteLedger
-from dpspca.server import analysts
-from dpspca.server.sqlite_journal import SqliteJournal
+from dpspca.provider.ledger.sqlite import SqliteLedger
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.server.journal.sqlite import SqliteJournal
+from dpspca.server.rpc import analyst_service
 
 KEPT = 30
 """Jobs of an analyst that the coordinator remembers."""
@@ -57,7 +57,7 @@ async def finish(running: Running, jobs: int) -> int:
 def test_jobs_that_are_over_leave_no_memory_taken_in_any_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analysts, "MAX_KEPT", KEPT)
+    monkeypatch.setattr(analyst_service, "MAX_KEPT", KEPT)
 
     async def scenario() -> None:
         journal = SqliteJournal(tmp_path / "journal.db")

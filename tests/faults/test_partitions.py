@@ -16,7 +16,7 @@ from daemons import DPSPCA, Daemons, daemons
 from networks import ADDRESSES, FAR, NEAR, Link, linked
 from town import lax_policy
 
-from dpspca.provider.sqlite_ledger import verify
+from dpspca.provider.ledger.sqlite import verify
 
 pytestmark = pytest.mark.nightly
 
@@ -76,7 +76,7 @@ class Scene:
         return told
 
     async def answered(self, job: str, least: int) -> int:
-        """Wait until so many questions are answered."""
+        """Wait until so many queries are answered."""
         while (answered := int((await self.status(job))["answered"])) < least:  # noqa: ASYNC110  # others answer
             await asyncio.sleep(0.2)
         return answered
@@ -85,7 +85,7 @@ class Scene:
         await self.command("jobs", "watch", job)
         told = await self.status(job)
         assert told["state"] == "done"
-        assert [each["answered"] for each in told["participants"]] == [told["questions"]] * 2
+        assert [each["answered"] for each in told["participants"]] == [told["queries"]] * 2
         for name in self.daemons.providers:
             assert verify(self.daemons.ledger(name), self.daemons.head(name)) == []
 

@@ -17,15 +17,15 @@ from hubs import LastingTown
 from ledgers import Place
 from puppets import DENSE, SPARSE, Stage, at_mercy, rows_of
 
-from dpspca.common.transport.signing import SignedJob
-from dpspca.provider.entries import LedgerError
+from dpspca.common.trust.signing import SignedJob
+from dpspca.provider.ledger.entries import LedgerError
 
 PAGE = 4096
-QUESTIONS = (DENSE, SPARSE, SPARSE)
+QUERIES = (DENSE, SPARSE, SPARSE)
 IN_WORDS = "damaged|no ledger|cannot be (used|read|written)|chain breaks"
 REFUSALS = (
     "The provider's ledger (cannot be|is not as)|The answer was kept, and is damaged|"
-    "Question 2 was asked where number 1 is next"  # which could not be recorded
+    "Query 2 was asked where number 1 is next"  # which could not be recorded
 )
 
 
@@ -38,7 +38,7 @@ class Story:
     refused: list[str] = field(default_factory=list)
 
     async def ask(self, stage: Stage, job: SignedJob, position: int) -> None:
-        reply = await stage.ask(job.to_bytes(), position, QUESTIONS[position])
+        reply = await stage.ask(job.to_bytes(), position, QUERIES[position])
         if reply.HasField("answer"):
             self.left[job.job_id, position].add(reply.answer.content)
         else:

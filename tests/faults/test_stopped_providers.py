@@ -1,7 +1,7 @@
 """A provider's real process that stands still in the middle of a job, for longer than the job waits for an answer.
 
 Stopped by a signal it neither answers nor hangs up: nothing but the deadline tells it from one that thinks. When it
-goes on it finds a question of a job that went on without it, or that is over.
+goes on it finds a query of a job that went on without it, or that is over.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.jobs import JobStatus, ParticipantStatus
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.sqlite_ledger import read_books
+from dpspca.provider.ledger.sqlite import read_books
 
 COLUMNS = 20
 SITES = ("north", "south", "west")
@@ -72,7 +72,7 @@ class Scene:
         return status
 
     def stored(self, name: str) -> int:
-        """Count the stored answers of the one that was stopped, to the questions of a job."""
+        """Count the stored answers of the one that was stopped, to the queries of a job."""
         return sum(each.job == name for each in read_books(self.daemons.ledger(STOPPED)).outbox())
 
 
@@ -109,10 +109,10 @@ def require_late(status: JobStatus, ending: str) -> ParticipantStatus:
     """Have the status name the one that was stopped, with the reason, and nobody else."""
     late = find(status, STOPPED)
     assert status.state == ending, status
-    missing = f"answer to question {late.answered + 1}" if late.asked else "word on the job"
+    missing = f"answer to query {late.answered + 1}" if late.asked else "word on the job"
     assert late.reason == f"No {missing} within {DEADLINE} seconds."
     assert late.asked in {0, late.answered + 1}
-    assert late.answered < status.questions
+    assert late.answered < status.queries
     assert ending == "done" or f"{STOPPED}: {late.reason}" in status.reason
     assert not any(each.reason for each in status.participants if each is not late)
     return late
@@ -137,7 +137,7 @@ def test_i1_i2_i3_a_provider_that_is_stopped_past_the_deadline_is_named_and_come
             assert here.stored(name) in {late.answered, late.asked}
             here.stopped.send(signal.SIGCONT)
             back = await here.see_through(*await here.submit(job(3, FEW)))
-            assert (back.state, {each.answered for each in back.participants}) == ("done", {back.questions})
+            assert (back.state, {each.answered for each in back.participants}) == ("done", {back.queries})
             assert here.stored(name) <= late.asked
             assert here.stored(missed) == 0
             assert await first.status() == over

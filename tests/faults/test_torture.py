@@ -14,7 +14,7 @@ from reckoning import Death, Record, Told, problems
 from torment import blows, torture
 
 from dpspca.common.spec import Budget
-from dpspca.provider.entries import Head
+from dpspca.provider.ledger.entries import Head
 
 SEED, STRIKES = 4, 20
 

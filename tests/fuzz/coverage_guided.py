@@ -13,7 +13,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["dpspca"]):
-    import dpspca.provider.conversation  # noqa: F401  # to have it instrumented, and all that it uses
+    import dpspca.provider.connection.conversation  # noqa: F401  # to have it instrumented, and all that it uses
 
 HERE = Path(__file__).parents[1]
 sys.path += [str(HERE / folder) for folder in ("support", "simulation", "fuzz")]

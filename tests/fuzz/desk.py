@@ -20,13 +20,13 @@ from town import AnythingGoes
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.plan import events
-from dpspca.common.privacy.accountant import cost_units, slack_units
+from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.keystream import Draw, KeyStream, keyed
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.conversation import QUEUE, Conversation
-from dpspca.provider.docket import MAX_OPEN_JOBS, Docket, Settings
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import check_rows
+from dpspca.provider.connection.conversation import QUEUE, Conversation
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs.registry import MAX_OPEN_JOBS, Docket, ProviderSetup
+from dpspca.provider.ledger.ledger import MemoryLedger
 
 PAUSE: Final = 0.05
 """Seconds between messages: enough for an answer to be made, so that every second message comes in the midst of one."""
@@ -41,12 +41,12 @@ class Desk:
         self.people: People = people()
         self.ledger = MemoryLedger(lambda: 0.0)
         me, listed = self.people.identities["north"], self.people.revoked
-        self.settings = Settings(
+        self.settings = ProviderSetup(
             "", lambda: me, lambda: listed, self._clock, {"cohort": ROWS}, AnythingGoes, self.ledger, self._entropy
         )
         self.docket = Docket(self.settings)
         self.left: dict[tuple[str, int], set[bytes]] = {}
-        """Every answer that was sent: of which job and question."""
+        """Every answer that was sent: of which job and query."""
         self.said: list[pb.FromProvider] = []
         self._draws = 0
 
@@ -96,27 +96,27 @@ class Desk:
     def must_be_in_order(self) -> None:
         """What was spent is the price of what was answered, and an honest coordinator still gets its answer."""
         self._must_have_paid_for_what_left()
-        spent = {name: account.spent_units for name, account in self.ledger._books.data_sets.items()}
+        spent = {name: account.spent.units for name, account in self.ledger._books.data_sets.items()}
         self.converse([welcome(), pb.ToProvider(ask=ask(b"last", PLAIN, 0))])
         last = self.people.good[b"last"].job_id
         assert self.left.get((last, 0)), self.said[-1:]
         self._must_have_paid_for_what_left()
         price = catalogue.plan(PLAIN)[0].event
         assert price is not None
-        assert self.ledger._books.data_sets["cohort"].spent_units == spent.get("cohort", 0) + cost_units([price])
+        assert self.ledger._books.data_sets["cohort"].spent.units == spent.get("cohort", 0) + cost_units([price])
 
     def _must_have_paid_for_what_left(self) -> None:
         answered: list[Any] = []
         for name, job in self.ledger._books.jobs.items():
             plan = catalogue.plan(self.people.specs[name])
-            kept = [step for step, asked in zip(plan, job.questions, strict=False) if asked.answer is not None]
+            kept = [step for step, asked in zip(plan, job.queries, strict=False) if asked.answer is not None]
             own = job.account
-            assert (own.spent_units, own.spent_slack_units) == (cost_units(events(kept)), slack_units(events(kept)))
+            assert (own.spent.units, own.spent.slack_units) == (cost_units(events(kept)), slack_units(events(kept)))
             answered += kept
         total = self.ledger._books.data_sets.get("cohort")
-        assert (total.spent_units if total else 0) == sum(cost_units(events([step])) for step in answered)
+        assert (total.spent.units if total else 0) == sum(cost_units(events([step])) for step in answered)
         for (name, position), answers in self.left.items():
-            told = self.ledger._books.jobs[name].questions[position].answer  # also of a job that is over
+            told = self.ledger._books.jobs[name].queries[position].answer  # also of a job that is over
             assert told is not None
             assert [sha256(answer).hexdigest() for answer in answers] == [told.sha256]
         assert len(self.docket._jobs) <= min(MAX_OPEN_JOBS, len(self.people.good))

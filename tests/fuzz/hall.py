@@ -15,19 +15,19 @@ import virtual
 from people import People, people
 from universe import Call, Connection, ConnectionBrokenError, Inhabitants, Universe, Weather
 
-from dpspca.common.transport.names import PartyName
-from dpspca.common.transport.signing import SignedJob
+from dpspca.common.names import PartyName
+from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.receiving import failure_told
+from dpspca.server.rpc.receiving import failure_told
 
 HONEST: Final = ("north", "south")
 STRANGER: Final = "east"
 FAIR: Final = Weather(slowest=0.01)
 PATIENCE: Final = 5.0
-"""Seconds that the stranger waits for a question before it goes on without one."""
+"""Seconds that the stranger waits for a query before it goes on without one."""
 
 Saying: TypeAlias = pb.FromProvider | list[int]
-"""A message; or numbers with which the next question is answered, as the form demands."""
+"""A message; or numbers with which the next query is answered, as the form demands."""
 
 
 @dataclass(frozen=True)
@@ -94,27 +94,27 @@ class Hall(Universe):
 
 async def _say(life: Sequence[Saying], connection: Connection, known: People) -> None:
     """Say one thing after the other, and hear what is asked."""
-    questions: asyncio.Queue[pb.Ask] = asyncio.Queue()
-    async with _beside(_listen(connection, questions)):
+    queries: asyncio.Queue[pb.Ask] = asyncio.Queue()
+    async with _beside(_listen(connection, queries)):
         for saying in life:
             if isinstance(saying, pb.FromProvider):
                 connection.inward.send(known.completed(saying))
-            elif await _waited(questions):
-                ask = questions.get_nowait()
+            elif await _waited(queries):
+                ask = queries.get_nowait()
                 connection.inward.send(pb.FromProvider(answer=_answer(ask, known, saying)))
             await asyncio.sleep(0.02)
         await asyncio.sleep(PATIENCE)
 
 
-async def _waited(questions: "asyncio.Queue[pb.Ask]") -> bool:
+async def _waited(queries: "asyncio.Queue[pb.Ask]") -> bool:
     for _ in range(20):
-        if not questions.empty():
+        if not queries.empty():
             return True
         await asyncio.sleep(PATIENCE / 20)
     return False
 
 
-async def _listen(connection: Connection, questions: "asyncio.Queue[pb.Ask]") -> None:
+async def _listen(connection: Connection, queries: "asyncio.Queue[pb.Ask]") -> None:
     try:
         async for message in connection.outward:
             match message.WhichOneof("message"):
@@ -122,7 +122,7 @@ async def _listen(connection: Connection, questions: "asyncio.Queue[pb.Ask]") ->
                     job = SignedJob.from_bytes(message.admit.signed_job).job_id
                     connection.inward.send(pb.FromProvider(admitted=pb.Admitted(job=job)))
                 case "ask":
-                    questions.put_nowait(message.ask)
+                    queries.put_nowait(message.ask)
     except ConnectionBrokenError:
         await asyncio.Event().wait()
 

@@ -282,12 +282,12 @@ def to_provider(draw: st.DrawFn, most: int = 16) -> list[pb.ToProvider]:
     return said
 
 
-def _in_pieces(question: pb.Ask) -> st.SearchStrategy[list[pb.ToProvider]]:
-    """Send a question whole, in a frame of its own, or twice."""
-    alone = type(question).FromString(question.SerializeToString())
+def _in_pieces(query: pb.Ask) -> st.SearchStrategy[list[pb.ToProvider]]:
+    """Send a query whole, in a frame of its own, or twice."""
+    alone = type(query).FromString(query.SerializeToString())
     alone.content = b""
-    whole, frame = pb.ToProvider(ask=question), pb.ToProvider(frame=pb.Frame(content=question.content))
-    framed = [pb.ToProvider(ask=alone), *([frame] if question.content else [])]
+    whole, frame = pb.ToProvider(ask=query), pb.ToProvider(frame=pb.Frame(content=query.content))
+    framed = [pb.ToProvider(ask=alone), *([frame] if query.content else [])]
     return st.sampled_from([[whole], [whole], framed, [whole, whole]])
 
 

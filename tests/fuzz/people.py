@@ -16,18 +16,18 @@ import numpy as np
 from town import Town, now
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Step
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import BasisQuery, ColumnsQuery, ColumnSums, CountAbove
-from dpspca.common.question import Extent, RowQuery
+from dpspca.common.queries.base import Extent, RowQuery
+from dpspca.common.queries.rows import BasisQuery, ColumnsQuery, ColumnSums, CountAbove
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.transport import wire
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.proof import CHALLENGE_BYTES, prove
-from dpspca.common.transport.receipts import issue
-from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
-from dpspca.common.transport.trust import RevocationList
+from dpspca.common.trust.connection_proof import CHALLENGE_BYTES, prove
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.receipts import issue
+from dpspca.common.trust.revocations import RevocationList
+from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 DIMENSION: Final = 6
@@ -54,7 +54,7 @@ ODD_SPECS: Final = {
 LETTERS: Final = {"8": 8, "1": 1}
 """How much of a job's name is given by the word for it, a stroke and this; else all of it."""
 FULL: Final = replace(PLAIN, centering=Centering.PRIVATE, mean_bound=2.0, explained_variance=True)
-"""Questions of most kinds."""
+"""Queries of most kinds."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _bad_jobs(town: Town, known: dict[str, Identity], born: datetime) -> dict[by
         b"no spec": b"\0",
         b"unknown key": b'{"components of a stranger":1}',
         b"not a plan": replace(PLAIN, options={"sparsity": 0}).to_json().encode(),
-        b"unknown algorithm": replace(PLAIN, algorithm="none").to_json().encode(),
+        b"unknown method": replace(PLAIN, method="none").to_json().encode(),
         b"wide": replace(PLAIN, schema=Schema(2**20)).to_json().encode(),
     }
     return {
@@ -157,22 +157,22 @@ def signed(town: Town, analyst: Identity, spec: bytes, born: datetime) -> Signed
     return sign(JobEnvelope.draw(spec, audience, "cohort", now=born, life=timedelta(hours=1)), analyst)
 
 
-def question(step: Step, turn: int = 0) -> RowQuery:
-    """Make a question that a step of a plan admits; another one for another turn."""
+def make_query(step: Step, turn: int = 0) -> RowQuery:
+    """Make a query that a step of a plan admits; another one for another turn."""
     extent = step.extent
-    if issubclass(step.question, BasisQuery):
-        return step.question(np.roll(np.eye(extent.dimension), turn, axis=0)[:, : extent.columns])
-    if issubclass(step.question, CountAbove):
-        return step.question(1.0 + turn)
-    if issubclass(step.question, ColumnsQuery | ColumnSums):
-        return step.question(extent.dimension)
-    return step.question()
+    if issubclass(step.query, BasisQuery):
+        return step.query(np.roll(np.eye(extent.dimension), turn, axis=0)[:, : extent.columns])
+    if issubclass(step.query, CountAbove):
+        return step.query(1.0 + turn)
+    if issubclass(step.query, ColumnsQuery | ColumnSums):
+        return step.query(extent.dimension)
+    return step.query()
 
 
 def ask(word: bytes, spec: JobSpec, position: int, turn: int = 0) -> pb.Ask:
-    """Announce a question of a job's plan, with its content."""
+    """Announce a query of a job's plan, with its content."""
     plan = catalogue.plan(spec)
-    query = question(plan[min(position, len(plan) - 1)], turn)
+    query = make_query(plan[min(position, len(plan) - 1)], turn)
     announced = wire.announce(query)
     extent: Extent = announced.extent
     return pb.Ask(

@@ -19,11 +19,11 @@ from ledgers import quick_folder
 from messages import few
 from people import people, welcome
 
-from dpspca.common.transport import files
-from dpspca.common.transport.receipts import issue
+from dpspca.common.storage import files
+from dpspca.common.trust.receipts import issue
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.entries import Head
-from dpspca.provider.peers import MOST_LEDGERS, MOST_PEERS, PeerReceipts
+from dpspca.provider.ledger.entries import Head
+from dpspca.provider.ledger.peer_receipts import MOST_LEDGERS, MOST_PEERS, PeerReceipts
 
 ODD: Final = [0, 1, 2**31, 2**63 - 1, 2**64 - 1]
 """How many entries a ledger may be said to have."""

@@ -16,15 +16,15 @@ from universe import Door
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.question import RowQuery
-from dpspca.common.transport.proof import prove
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.transport.wire import AnswerReader
+from dpspca.common.trust.connection_proof import prove
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.roster import Link, Roster
-from dpspca.server.rounds import LARGEST_ANSWER, combine
-from dpspca.server.streams import ProviderService, _linked
+from dpspca.server.jobs.roster import Link, Roster
+from dpspca.server.jobs.rounds import LARGEST_ANSWER, combine
+from dpspca.server.rpc.provider_service import ProviderService, _linked
 
-QUESTIONS = len(catalogue.plan(PLAIN))
+QUERIES = len(catalogue.plan(PLAIN))
 
 
 def model_of(hall: Hall, sites: Sequence[str]) -> bytes:
@@ -35,7 +35,7 @@ def model_of(hall: Hall, sites: Sequence[str]) -> bytes:
         position, step = next(steps)
         return combine(PLAIN, step, [hall.ledgers[site].answers[hall.job.job_id, position] for site in sites])
 
-    return drive(catalogue.find(PLAIN.algorithm).run(PLAIN), answer).to_bytes()
+    return drive(catalogue.find(PLAIN.method).run(PLAIN), answer).to_bytes()
 
 
 @few
@@ -47,7 +47,7 @@ def test_t36_t38_whatever_one_provider_says_the_others_answers_count_and_the_job
     ended = hall.hear(said, honest=2)
     counted = {each.name: each.answered for each in ended.participants}
     assert (ended.state, ended.reason) == ("done", "")
-    assert all(counted[name] == QUESTIONS for name in HONEST)
+    assert all(counted[name] == QUERIES for name in HONEST)
     if not counted[STRANGER]:
         assert hall.model(hall.job.job_id) == model_of(hall, HONEST)
 
@@ -58,7 +58,7 @@ def test_t38_with_too_few_honest_providers_a_job_fails_and_says_why_or_has_every
     said: list[list[Saying]],
 ) -> None:
     ended = Hall().hear(said, honest=1)
-    whole = [each.name for each in ended.participants if each.answered == QUESTIONS]
+    whole = [each.name for each in ended.participants if each.answered == QUERIES]
     assert ended.state in {"done", "failed"}
     assert (len(whole) >= PLAIN.minimum_parties) if ended.state == "done" else ended.reason
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from ledgers import quick_folder
 from messages import few
 
-from dpspca.server.jobs import Event, Job, Participant
-from dpspca.server.journal import JournalError, Sum, read_job, write_job
-from dpspca.server.messages import as_message
-from dpspca.server.sqlite_journal import SqliteJournal
+from dpspca.server.job import Event, JobRecord, Participant
+from dpspca.server.journal.contract import JournalError, Sum, read_job, write_job
+from dpspca.server.journal.sqlite import SqliteJournal
+from dpspca.server.rpc.messages import as_message
 
 COLUMNS: Final = (
     ("jobs", "standing"),
@@ -28,7 +28,7 @@ COLUMNS: Final = (
     ("questions", "parties"),
     ("sums", "content"),
 )
-STANDING: Final = Job(
+STANDING: Final = JobRecord(
     "running",
     "dpspca://town/analyst/ada",
     "cohort",
@@ -44,7 +44,7 @@ def shut_journal() -> bytes:
         journal = SqliteJournal(folder / "journal.db")
         journal.hold()
         for name in ("running", "done"):
-            job = Job(name, STANDING.analyst, "cohort", 3, participants=STANDING.participants)
+            job = JobRecord(name, STANDING.analyst, "cohort", 3, participants=STANDING.participants)
             journal.accept(job, b"signed")
             job = job.after(Event.BEGIN)
             journal.ask(job, 0, "d", None)
@@ -68,7 +68,7 @@ def look_through(path: Path) -> None:
         for recorded in journal.jobs():
             assert isinstance(recorded.signed, bytes)
             assert isinstance(recorded.model_bytes, int)
-        journal.question("running", 0)
+        journal.query("running", 0)
         journal.total("running", 0, (4,))
         journal.model("done", 0)
     finally:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import LIMITS, Place, opening, quick_folder, respond
 
-from dpspca.provider.books import Books
-from dpspca.provider.entries import GENESIS, Entry, Head, LedgerError, Named, link
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.ledger_files import PLACE_BYTES, HeadFile, read_head
-from dpspca.provider.sqlite_ledger import export, read_books, verify
+from dpspca.provider.ledger.entries import GENESIS, Entry, Head, LedgerError, Named, link
+from dpspca.provider.ledger.files import PLACE_BYTES, HeadFile, read_head
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.ledger.rules import Books
+from dpspca.provider.ledger.sqlite import export, read_books, verify
 
 
 @cache

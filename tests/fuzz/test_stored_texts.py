@@ -22,15 +22,15 @@ from town import Town, now
 from dpspca.client.simulation import simulate
 from dpspca.common.errors import CorruptModelError
 from dpspca.common.model import Model
-from dpspca.common.transport import identity as identities
-from dpspca.common.transport.authority import INDEX_FILE, Authority
-from dpspca.common.transport.certificates import read_authority, read_key, read_request
-from dpspca.common.transport.config import read_any_config
-from dpspca.common.transport.identity import IDENTITY_FILE, Identity
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.trust import RevocationList, peer_of
-from dpspca.provider.policy import faults
-from dpspca.provider.policy_file import read_policy
+from dpspca.common.names import PartyName, Role
+from dpspca.common.storage.settings import read_any_config
+from dpspca.common.trust import identity as identities
+from dpspca.common.trust.authority import INDEX_FILE, Authority
+from dpspca.common.trust.certificates import read_authority, read_key, read_request
+from dpspca.common.trust.identity import IDENTITY_FILE, Identity
+from dpspca.common.trust.revocations import RevocationList, peer_of
+from dpspca.provider.policy.file import read_policy
+from dpspca.provider.policy.rules import faults
 
 # --- Models -----------------------------------------------------------------------------------------------------------
 

@@ -1,17 +1,20 @@
-"""Plants privacy bugs in copies of this project, one at a time, and says of each whether a test notices.
+"""Plant privacy bugs in copies of this project, one at a time, and report for each whether a test notices it.
 
 ``python tests/mutants/run.py`` runs all of them; names as arguments choose some. The checkout is never touched. Each
-mutant is a text that must occur exactly once in its file, so that none can rot unseen, and names the tests that are to
-fail. A mutant counts as killed when one of its tests fails; a mutant that cannot be run at all counts as broken.
+mutant names a piece of code that must occur exactly once in its file, so that none can rot unseen, and the tests that
+must fail. Code is compared word by word: comments, docstrings, line breaks and indentation do not count, so rewording
+a comment or moving a function into a class breaks no mutant. A mutant is killed when one of its tests fails; a mutant
+that cannot be run at all is broken.
 
-It ends with 1 when a mutant is broken, when one survives without an explanation in its file, or when fewer than 95 %
-are killed; with 2 when a text is not found once, or a test is missing, or the tests fail without any mutant.
+The exit code is 1 when a mutant is broken, when one survives without an explanation in its file, or when fewer than
+95 % are killed; 2 when a piece of code is not found once, a test is missing, or the tests fail without any mutant.
 """
 
 import argparse
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,7 +38,15 @@ LEAST_KILLED: Final = 0.95
 PATIENCE: Final = 900
 """Seconds for the tests of one mutant; a mutant that makes them hang is broken, not killed."""
 
-PASSED, FAILED = 0, 1  # as pytest ends
+PASSED, FAILED = 0, 1  # exit codes of pytest
+
+WORD: Final = re.compile(
+    r"""(?P<ignored>\s+|\\\n|\#[^\n]*)"""
+    r"""|[rbfRBF]{0,2}(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
+    r"""|\d[\w.]*|\w+|.""",
+    re.DOTALL,
+)
+"""One word of Python: a string, a name, a number or a sign. White space and comments are ignored."""
 
 
 class UnusableError(Exception):
@@ -55,11 +66,14 @@ class Mutant:
     survives: str = ""
 
     def planted_in(self, text: str) -> str:
-        """Give a file's text with the bug in it."""
-        found = text.count(self.find)
-        if found != 1:
-            raise UnusableError(f"{self.name}: its text occurs {found} times in {self.file}.")
-        return text.replace(self.find, self.replace)
+        """Return a file's text with the bug in it."""
+        found = places(text, self.find)
+        if len(found) != 1:
+            raise UnusableError(f"{self.name}: its code occurs {len(found)} times in {self.file}.")
+        start, end = found[0]
+        columns = _indent(self.find.lstrip("\n"), 0)
+        code = _moved(self.replace, _indent(text, start) - columns if columns else 0)
+        return text[:start] + code + text[end:]
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,38 @@ class Outcome:
     gives_away: str
     survives: str
     said: str = ""
+
+
+def words(text: str) -> list[tuple[str, int, int]]:
+    """Split Python into words, each with its start and its end, without comments and docstrings."""
+    found = [(each.group(), *each.span()) for each in WORD.finditer(text) if each["ignored"] is None]
+    return [each for each in found if not _is_docstring(text, *each)]
+
+
+def places(text: str, piece: str) -> list[tuple[int, int]]:
+    """Return where a piece of code occurs in a text."""
+    there, wanted = words(text), [word for word, _, _ in words(piece)]
+    if not wanted:
+        return []
+    names, count = [word for word, _, _ in there], len(wanted)
+    starts = (at for at, name in enumerate(names) if name == wanted[0] and names[at : at + count] == wanted)
+    return [(there[at][1], there[at + count - 1][2]) for at in starts]
+
+
+def _is_docstring(text: str, word: str, start: int, end: int) -> bool:
+    line = text[text.rfind("\n", 0, start) + 1 : start] + text[end : text.find("\n", end) % (len(text) + 1)]
+    return '"""' in word and not line.strip()
+
+
+def _indent(text: str, at: int) -> int:
+    line = text[text.rfind("\n", 0, at) + 1 :]
+    return len(line) - len(line.lstrip(" "))
+
+
+def _moved(code: str, columns: int) -> str:
+    """Return code that takes the place of a first word: its first line begins there, the others are moved along."""
+    first, *others = code.lstrip().split("\n")
+    return "\n".join([first, *(" " * (_indent(each, 0) + columns) + each.lstrip(" ") for each in others)])
 
 
 def read(lists: Iterable[Path] = LISTS) -> list[Mutant]:
@@ -160,6 +206,14 @@ def tried(mutant: Mutant) -> Outcome:
     return Outcome(mutant.name, outcome, seconds, mutant.file, mutant.gives_away, mutant.survives, told)
 
 
+def all_tried(mutants: Sequence[Mutant], workers: int) -> Iterator[Outcome]:
+    """Try every mutant, and report progress on standard error."""
+    with ThreadPoolExecutor(workers) as pool:
+        for count, outcome in enumerate(pool.map(tried, mutants), start=1):
+            sys.stderr.write(f"{count} of {len(mutants)}: {outcome.name} {outcome.outcome}\n")
+            yield outcome
+
+
 def is_good(outcomes: Sequence[Outcome]) -> bool:
     """Tell whether enough was killed, nothing is broken, and every survivor, and none else, is explained."""
     killed = sum(each.outcome == "killed" for each in outcomes)
@@ -184,7 +238,9 @@ def asked(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--lists", nargs="+", type=Path, default=LISTS, help="files of mutants")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--check", action="store_true", help="only see that every text and every test is there")
+    parser.add_argument(
+        "--check", action="store_true", help="only check that every piece of code and every test exists"
+    )
     parser.add_argument("--assume-clean", action="store_true", help="do not run the tests without a mutant first")
     return parser.parse_args(words)
 
@@ -208,10 +264,9 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{problem}\n")
         return 2
     if flags.check:
-        sys.stdout.write(f"{len(mutants)} mutants: every text occurs once, and every test is there.\n")
+        sys.stdout.write(f"{len(mutants)} mutants: every piece of code occurs once, and every test exists.\n")
         return 0
-    with ThreadPoolExecutor(flags.workers) as pool:
-        outcomes = list(pool.map(tried, mutants))
+    outcomes = list(all_tried(mutants, flags.workers))
     told = json.dumps([asdict(each) for each in outcomes], indent=2) if flags.json else table(outcomes)
     sys.stdout.write(f"{told}\n")
     return 0 if is_good(outcomes) else 1

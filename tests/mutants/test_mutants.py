@@ -1,9 +1,8 @@
-"""Every planted privacy bug is noticed, and whoever plants them notices when one can no longer be planted."""
+"""What plants privacy bugs (``make mutants``, part of ``make nightly``) refuses bugs that can no longer be planted."""
 
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -16,10 +15,10 @@ pytestmark = pytest.mark.skipif(not (RUNNER.ROOT / "src").is_dir(), reason="the 
 HARMLESS = """
 [[mutants]]
 name = "harmless"
-gives_away = "Nothing: a word of a sentence."
+gives_away = "Nothing: a comment."
 file = "common/privacy/units.py"
-find = 'Which two data sets count as neighbours.'
-replace = 'Which two data sets are neighbours.'
+find = 'class PrivacyUnit(StrEnum):'
+replace = 'class PrivacyUnit(StrEnum):  # harmless'
 tests = ["tests/unit/common/privacy/test_units.py::test_no_two_units_say_the_same"]
 """
 
@@ -49,8 +48,8 @@ def test_every_mutant_says_in_a_sentence_what_it_gives_away() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("count as neighbours", "are not there", "occurs 0 times"),
-        ("Which two data sets count as neighbours.", "PrivacyUnit", "times in common/privacy/units.py"),
+        ("(StrEnum):'", "(IntEnum):'", "occurs 0 times"),
+        ("class PrivacyUnit(StrEnum):'", "PrivacyUnit'", "times in common/privacy/units.py"),
         ("test_no_two_units_say_the_same", "test_that_nobody_wrote", "there is no test"),
         ("tests/unit/common/privacy/test_units.py", "tests/nowhere.py", "there is no file"),
     ],
@@ -60,6 +59,45 @@ def test_a_mutant_that_rotted_is_refused(
 ) -> None:
     assert judged(tmp_path, HARMLESS.replace(before, after, 1), "--check") == 2
     assert said in capsys.readouterr().err
+
+
+SOURCE = '''
+def price(step):
+    """What a step costs.
+
+    In mu.
+    """
+    if step.free:  # a count
+        return 0.0
+    return max(
+        step.sensitivity,  # of one row
+        0.5,
+    )
+'''
+
+
+@pytest.mark.parametrize(
+    ("find", "replace", "planted"),
+    [
+        ("    if step.free:\n        return 0.0\n", "    pass\n", "    pass\n"),
+        ("max(step.sensitivity, 0.5,)", "step.sensitivity", "    return step.sensitivity\n"),
+        (
+            "def price(step):\n    if step.free:",
+            "def price(step):\n    if True:",
+            "def price(step):\n    if True:  # a count\n",
+        ),
+        ("        return 0.0", "        log(step)\n        return 0.0", "        log(step)\n        return 0.0\n"),
+        ("  return 0.0", "  log(step)\n  return 0.0", "        log(step)\n        return 0.0\n"),
+    ],
+)
+def test_code_is_found_whatever_comments_docstrings_and_line_breaks_say(find: str, replace: str, planted: str) -> None:
+    mutant = RUNNER.Mutant("x", "Something.", "x.py", find, replace, ("t",))
+    assert planted in mutant.planted_in(SOURCE)
+
+
+@pytest.mark.parametrize("find", ["return 0", "step.fre", "a count", "What a step costs.", "# of one row", ""])
+def test_parts_of_words_comments_and_docstrings_are_not_code(find: str) -> None:
+    assert RUNNER.places(SOURCE, find) == []
 
 
 def test_two_mutants_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,21 +115,9 @@ def test_a_survivor_is_reported_and_fails_the_run(tmp_path: Path, capsys: pytest
 
 @pytest.mark.nightly
 def test_a_mutant_that_cannot_even_be_loaded_is_not_taken_for_killed(tmp_path: Path) -> None:
-    broken = HARMLESS.replace("'Which two data sets are neighbours.'", '\'"""(\'')
+    broken = HARMLESS.replace("class PrivacyUnit(StrEnum):  # harmless", "class PrivacyUnit((")
     (mutant,) = RUNNER.read([written(tmp_path, broken)])
     assert RUNNER.tried(mutant).outcome == "broken"
-
-
-@pytest.mark.nightly
-def test_without_a_mutant_all_these_tests_pass_in_a_copy() -> None:
-    RUNNER.require_clean(MUTANTS)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_noticed(mutant: Any) -> None:
-    found = RUNNER.tried(mutant)
-    assert found.outcome == ("survived" if mutant.survives else "killed"), f"{mutant.gives_away}\n{found.said}"
 
 
 def test_at_most_one_in_twenty_may_survive_with_an_explanation() -> None:

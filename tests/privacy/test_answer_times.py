@@ -1,7 +1,7 @@
 """How long an answer takes says next to nothing of neighbouring data sets: real daemons, over mutual TLS, timed.
 
-The coordinator's clock is what counts: from its question until the answer is whole. One daemon answers about both
-neighbours, in an order that a coin chooses anew for each pair of questions, so that nothing but the rows can make one
+The coordinator's clock is what counts: from its query until the answer is whole. One daemon answers about both
+neighbours, in an order that a coin chooses anew for each pair of queries, so that nothing but the rows can make one
 of them take longer in the long run.
 """
 
@@ -15,13 +15,13 @@ import pytest
 import scipy.sparse
 from scipy import stats
 
-from dpspca.cli import audited
-from dpspca.client.audit import Neighbour
+from dpspca.client.audit.answers import Neighbour
+from dpspca.client.audit.daemons import daemons
 from dpspca.common.algorithms import catalogue
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import CovarianceProduct
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 
 PAIRS: Final = 1500
@@ -54,7 +54,7 @@ def area(spec: JobSpec, pair: dict[str, Any], query: RowQuery, pairs: int, inter
     names, chance = list(pair), SystemRandom()
     asked = [at for at, step in enumerate(catalogue.plan(spec)) if step.admits(query)]
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    with audited.daemons(spec, pair, interval=interval) as opening:
+    with daemons.daemons(spec, pair, interval=interval) as opening:
         while len(seconds[names[0]]) < pairs:
             jobs = {name: opening(spec, Neighbour(name, pair[name], None), name) for name in names}  # type: ignore[arg-type]
             for at in range(asked[-1] + 1):

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 from examples import quickly_audited as job
 
-from dpspca.client import audit as auditing
-from dpspca.client import neighbours as making
-from dpspca.client.audit import Audit, Neighbour, Provider, audit, default_job, responding
-from dpspca.common import queries
+from dpspca.client.audit import answers as auditing
+from dpspca.client.audit import neighbours as making
+from dpspca.client.audit.answers import Audit, Neighbour, Provider, audit, default_job, responding
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidAnswerError
 from dpspca.common.privacy import audit as audits
@@ -26,13 +25,15 @@ from dpspca.common.privacy.audit import Finding, Kind
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.keystream import Draw, KeyStream, keyed
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from dpspca.common.question import RowQuery
+from dpspca.common.queries import rows
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 from dpspca.common.transport import wire
-from dpspca.provider import mechanisms, respond
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.respond import Responder
-from dpspca.provider.shard import Shard
+from dpspca.provider.evaluate import mechanisms
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release import responder as respond
+from dpspca.provider.release.responder import Responder
 
 UNITS = ["row-replace-one", "row-add-remove"]
 OFFERED = [
@@ -42,7 +43,7 @@ OFFERED = [
     for accounting in entry.accounting
     if (accounting is Accounting.EXACT or unit in entry.published) and name != "range-projection"
 ]
-"""What the catalogue says that each algorithm has; that it has no other, its own test makes sure.
+"""What the catalogue says that each method has; that it has no other, its own test makes sure.
 
 No run of range-projection is like another; ``test_sketch_noise.py`` holds its noise against its price.
 """
@@ -66,10 +67,10 @@ def narrowed(monkeypatch: pytest.MonkeyPatch, factor: float, only: float | None 
 # --- Honest providers -------------------------------------------------------------------------------------------------
 
 
-def offered(algorithm: str, unit: str, accounting: Accounting) -> JobSpec:
-    """Give a job of that kind, with all the questions that it can have."""
-    named: dict[str, Any] = {"algorithm": algorithm, "unit": unit, "accounting": accounting}
-    named["options"] = examples.EXAMPLES[algorithm].audited
+def offered(method: str, unit: str, accounting: Accounting) -> JobSpec:
+    """Give a job of that kind, with all the queries that it can have."""
+    named: dict[str, Any] = {"method": method, "unit": unit, "accounting": accounting}
+    named["options"] = examples.EXAMPLES[method].audited
     try:
         what = job(**named, explained_variance=True)
         catalogue.plan(what)
@@ -78,9 +79,9 @@ def offered(algorithm: str, unit: str, accounting: Accounting) -> JobSpec:
     return what
 
 
-@pytest.mark.parametrize(("algorithm", "unit", "accounting"), OFFERED)
-def test_an_honest_provider_passes_whatever_the_job(algorithm: str, unit: str, accounting: Accounting) -> None:
-    what = offered(algorithm, unit, accounting)
+@pytest.mark.parametrize(("method", "unit", "accounting"), OFFERED)
+def test_an_honest_provider_passes_whatever_the_job(method: str, unit: str, accounting: Accounting) -> None:
+    what = offered(method, unit, accounting)
     found = audit(what, runs=40)
     assert found.passed, [each for each in found.findings if not each.passed]
     assert {each.kind for each in found.findings} == kinds_for(what)
@@ -89,7 +90,7 @@ def test_an_honest_provider_passes_whatever_the_job(algorithm: str, unit: str, a
 def test_a_job_that_asks_about_its_own_draws_is_not_audited_and_the_reason_is_told() -> None:
     options = examples.EXAMPLES["range-projection"].audited
     with pytest.raises(DpspcaError, match="no run is like another"):
-        audit(job(algorithm="range-projection", budget=Budget(1.0, 1e-6), options=options))
+        audit(job(method="range-projection", budget=Budget(1.0, 1e-6), options=options))
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.5, False), (0.55, False), (0.95, True)])
@@ -112,7 +113,7 @@ def test_a_few_pairs_convict_nobody_and_say_so() -> None:
 def kinds_for(what: JobSpec) -> set[Kind]:
     """What can be looked at: noise only where an answer has some, and its distance only where it is Gaussian."""
     steps = [step for step in catalogue.plan(what) if step.event]
-    noisy = [step for step in steps if not step.question.is_private]
+    noisy = [step for step in steps if not step.query.is_private]
     gaussian = [step for step in noisy if isinstance(step.event, GaussianEvent)]
     of_noise = {Kind.WIDTH, Kind.SHAPE, Kind.RELATION} if noisy else set()
     return of_noise | ({Kind.DISTANCE} if gaussian else set()) | ({Kind.EVENT} if len(gaussian) < len(steps) else set())
@@ -205,7 +206,7 @@ def test_noise_drawn_once_for_a_job_is_caught() -> None:
         def once(_draw: Draw) -> KeyStream:
             return KeyStream(name.encode().ljust(32))
 
-        responder = Responder(spec, about.exactly, MemoryLedger(), once, job=name)
+        responder = Responder(catalogue.plan(spec), about.exactly, MemoryLedger(), once, job=name)
         return lambda position, query: wire.answer_content(responder.respond(position, query))
 
     assert Kind.RELATION in failed(audit(job(), opening=opening))
@@ -218,7 +219,7 @@ def test_noise_that_every_job_shares_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_forgotten_root_of_two_is_caught_though_the_noise_is_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan itself is wrong, and the same on both sides: only how far apart the neighbours are shows it."""
-    monkeypatch.setattr(queries, "quadratic", lambda _question, _unit: 1.0)
+    monkeypatch.setattr(rows, "quadratic", lambda _query, _unit: 1.0)
     nobody_else_s = replace(default_job(), seed=2**63)  # plans are remembered by their jobs
     assert failed(audit(nobody_else_s)) == {Kind.DISTANCE}
 
@@ -330,7 +331,7 @@ def test_laplace_noise_half_as_wide_is_caught(monkeypatch: pytest.MonkeyPatch) -
             return DiscreteLaplace(scale / 2)
 
     monkeypatch.setattr(respond, "DiscreteLaplace", Narrow)
-    what = job(algorithm="ppca", components=2, schema=Schema(4), options={}, explained_variance=True)
+    what = job(method="ppca", components=2, schema=Schema(4), options={}, explained_variance=True)
     assert Kind.WIDTH in failed(audit(what, runs=40))
 
 
@@ -341,7 +342,7 @@ def test_a_mechanism_that_shows_its_rows_is_caught_where_so_little_was_promised(
     honest = mechanisms.exponent
     monkeypatch.setattr(mechanisms, "exponent", lambda query, epsilon: 1000 * honest(query, epsilon))
     monkeypatch.setattr(making, "MADE_UP_ROWS", 1)
-    what = job(algorithm="ppca", components=2, schema=Schema(3), options={}, budget=Budget(0.2, 1e-20))
+    what = job(method="ppca", components=2, schema=Schema(3), options={}, budget=Budget(0.2, 1e-20))
     assert failed(audit(what, runs=150)) == {Kind.EVENT}
 
 
@@ -369,14 +370,14 @@ def test_of_a_hundred_planted_five_percent_ninety_nine_are_caught(monkeypatch: p
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("algorithm", "unit", "accounting"), [each for each in OFFERED if Kind.DISTANCE in kinds_for(offered(*each))]
+    ("method", "unit", "accounting"), [each for each in OFFERED if Kind.DISTANCE in kinds_for(offered(*each))]
 )
 def test_five_percent_too_little_is_caught_whatever_the_job(
-    algorithm: str, unit: str, accounting: Accounting, monkeypatch: pytest.MonkeyPatch
+    method: str, unit: str, accounting: Accounting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever noise is Gaussian. From 40,000 draws a width is known to a third of a percent: 5 % are fifteen of those,
     where six would do. Missed: below 1e-15."""
-    what = offered(algorithm, unit, accounting)
+    what = offered(method, unit, accounting)
     draws = max(math.prod(step.shape) for step in catalogue.plan(what) if isinstance(step.event, GaussianEvent))
     narrowed(monkeypatch, 0.95)
     assert Kind.WIDTH in failed(audit(what, runs=max(2, -(-20_000 // draws))))
@@ -384,7 +385,7 @@ def test_five_percent_too_little_is_caught_whatever_the_job(
 
 @pytest.mark.nightly
 def test_of_two_hundred_honest_providers_none_is_called_dishonest() -> None:
-    """Of every algorithm, unit and accounting, one after the other. False alarm: below 200 times 1e-6."""
+    """Of every method, unit and accounting, one after the other. False alarm: below 200 times 1e-6."""
     for number in range(200):
         found = audit(offered(*OFFERED[number % len(OFFERED)]), runs=40)
         assert found.passed, [each for each in found.findings if not each.passed]

@@ -1,4 +1,4 @@
-"""A provider that is copied while it runs: no two copies use the same noise for different questions.
+"""A provider that is copied while it runs: no two copies use the same noise for different queries.
 
 The copies are real processes. Where the system's own generator is copied with them, both read the same "fresh" bytes.
 """
@@ -17,17 +17,17 @@ from patience import PATIENCE
 
 from dpspca import simulate
 from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import Integers
 from dpspca.common.privacy.keystream import Draw, Purpose, keyed
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.spec import JobSpec
-from dpspca.provider.moments import Integers
 
 DEVIATIONS = 6.0
 """A correlation of n independent pairs is nearly normal with deviation 1/sqrt(n): false alarm 2e-9."""
 
 
 def copied(folder: Path, *how: str) -> tuple[Integers, Integers]:
-    """Return the noise of both copies' answers to the question at the same position."""
+    """Return the noise of both copies' answers to the query at the same position."""
     program = (sys.executable, clone.__file__, str(folder), *how)
     subprocess.run(program, check=True, timeout=PATIENCE)  # noqa: S603 - our own program
     first, second = (np.load(folder / f"{name}.npy").ravel() for name in ("first", "second"))
@@ -41,27 +41,27 @@ def require_unrelated(first: Integers, second: Integers) -> None:
 
 
 @pytest.mark.parametrize("system", ["own", "copied"])
-def test_copies_of_a_provider_use_unrelated_noise_for_different_questions(system: str, tmp_path: Path) -> None:
+def test_copies_of_a_provider_use_unrelated_noise_for_different_queries(system: str, tmp_path: Path) -> None:
     """Equal noise would cancel in the difference of the answers, and show the rows exactly."""
     require_unrelated(*copied(tmp_path, system, "different"))
 
 
-def test_copies_that_read_the_same_system_bytes_answer_one_question_alike(tmp_path: Path) -> None:
+def test_copies_that_read_the_same_system_bytes_answer_one_query_alike(tmp_path: Path) -> None:
     """They release one answer, twice: less than two copies with unrelated noise do."""
     first, second = copied(tmp_path, "copied", "same")
     assert (first == second).all()
 
 
-def test_copies_with_their_own_system_bytes_answer_one_question_with_unrelated_noise(tmp_path: Path) -> None:
+def test_copies_with_their_own_system_bytes_answer_one_query_with_unrelated_noise(tmp_path: Path) -> None:
     require_unrelated(*copied(tmp_path, "own", "same"))
 
 
-NAMED = Draw("a job", 1, 23, "a question", Purpose.NOISE)
+NAMED = Draw("a job", 1, 23, "a query", Purpose.NOISE)
 OTHERS = [
     replace(NAMED, job="another job"),
     replace(NAMED, slot=2),
     replace(NAMED, position=3),
-    replace(NAMED, question="another question"),
+    replace(NAMED, query="another query"),
     replace(NAMED, purpose=Purpose.MECHANISM),
     replace(NAMED, slot=23, position=1),
     replace(NAMED, slot=12, position=3),
@@ -93,7 +93,7 @@ def test_the_system_is_read_anew_for_every_random_answer(what: JobSpec, monkeypa
         return bytes([len(reads)]) * size
 
     monkeypatch.setattr(os, "urandom", urandom)
-    random = sum(step.event is not None or step.question.is_private for step in catalogue.plan(what))
+    random = sum(step.event is not None or step.query.is_private for step in catalogue.plan(what))
     table = np.random.default_rng(3).standard_normal((40, what.schema.dimension))
     simulate([table if what.unit.is_row else table[:30].T @ table[:30]] * 2, what)
     assert reads == [32] * (2 * random)

@@ -1,7 +1,7 @@
 """All parties of a federation but one work together: what they have of that one is as private as it promised alone.
 
 They have every sum, and their own answers in it. The audit that looks at the bytes of one provider
-(``client/audit.py``) looks here at what is left of sums when the colluders have taken out their own.
+(``client/audit/answers.py``) looks here at what is left of sums when the colluders have taken out their own.
 """
 
 from dataclasses import replace
@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpspca.client.audit import Provider, audit, default_job, responding
+from dpspca.client.audit.answers import Provider, audit, default_job, responding
 from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.audit import Kind
 from dpspca.common.privacy.noise import DiscreteGaussian
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport.wire import AnswerReader, answer_content, frames
-from dpspca.provider import respond
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Responder
-from dpspca.provider.shard import Shard
-from dpspca.server.rounds import LARGEST_ANSWER
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release import responder
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.provider.release.responder import Responder
+from dpspca.server.jobs.rounds import LARGEST_ANSWER
 
 COLLUDERS = 2
 PARTIES = COLLUDERS + 1
@@ -35,7 +35,7 @@ def colluding(spec: JobSpec, about: Any, job: str) -> Provider:
     plan = catalogue.plan(spec)
     rows = np.random.default_rng(0).standard_normal((COLLUDERS, 50, spec.schema.dimension))
     shards = [Shard(check_rows(each), spec.norm_bound, mean_bound=spec.mean_bound) for each in rows]
-    others = [Responder(spec, each, MemoryLedger(), system_entropy, job=job) for each in shards]
+    others = [Responder(catalogue.plan(spec), each, MemoryLedger(), system_entropy, job=job) for each in shards]
     honest = responding(spec, about, job)
 
     def left(position: int, query: RowQuery) -> memoryview:
@@ -67,6 +67,6 @@ def test_t27_noise_that_each_party_gives_a_part_of_would_be_found(monkeypatch: p
         def with_std_at_least(std: float) -> DiscreteGaussian:
             return DiscreteGaussian(std * PARTIES**-0.5)
 
-    monkeypatch.setattr(respond, "DiscreteGaussian", Shared)
+    monkeypatch.setattr(responder, "DiscreteGaussian", Shared)
     found = audit(JOB, opening=colluding)
     assert {Kind.WIDTH} <= {each.kind for each in found.findings if not each.passed}

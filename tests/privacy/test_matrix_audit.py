@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpspca.client.audit import audit
-from dpspca.client.neighbours import neighbours
-from dpspca.common import matrix_queries
+from dpspca.client.audit.answers import audit
+from dpspca.client.audit.neighbours import neighbours
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy.audit import Kind
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.question import RowQuery
+from dpspca.common.queries import matrix
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.spans import Span
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider import respond
-from dpspca.provider.matrix_shard import MatrixShard
+from dpspca.provider.evaluate.matrix_shard import MatrixShard
+from dpspca.provider.release import responder
 
 ENTRY, SPECTRAL = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
 
@@ -31,7 +31,7 @@ def job(unit: PrivacyUnit, **changes: Any) -> JobSpec:
         "budget": Budget(20.0, 1e-2),
         "norm_bound": 1.0,
         "components": 4,
-        "algorithm": "noisy-power",
+        "method": "noisy-power",
         "options": {"rounds": 3, "columns": 4},
     }
     return JobSpec(**good | changes)
@@ -57,10 +57,10 @@ def test_the_made_up_matrices_are_neighbours_as_far_apart_as_may_be(unit: Privac
 
 
 @pytest.mark.parametrize("unit", [ENTRY, SPECTRAL])
-@pytest.mark.parametrize("algorithm", ["noisy-power", "power-iteration"])
-def test_the_made_up_neighbours_are_nearly_as_far_apart_as_the_price_allows(unit: PrivacyUnit, algorithm: str) -> None:
+@pytest.mark.parametrize("method", ["noisy-power", "power-iteration"])
+def test_the_made_up_neighbours_are_nearly_as_far_apart_as_the_price_allows(unit: PrivacyUnit, method: str) -> None:
     """False alarm: an estimate of standard deviation 0.14 that is wrong by five of them, below 1e-6."""
-    found = audit(job(unit, algorithm=algorithm, options={"rounds": 3}))
+    found = audit(job(unit, method=method, options={"rounds": 3}))
     assert found.passed
     whole = next(each for each in found.findings if each.name == "neighbours told apart by all answers")
     assert whole.measured > 0.7 * whole.planned - 5 * math.sqrt(2 / found.runs)
@@ -68,18 +68,16 @@ def test_the_made_up_neighbours_are_nearly_as_far_apart_as_the_price_allows(unit
 
 def test_a_forgotten_mirror_image_is_caught_though_the_noise_is_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan itself is wrong, and the same on both sides: only how far apart the neighbours are shows it."""
-    right = matrix_queries.SymmetricProduct.movement
+    right = matrix.SymmetricProduct.movement
     monkeypatch.setattr(
-        matrix_queries.SymmetricProduct, "movement", lambda self, unit, l1: right(self, unit, l1=l1) / math.sqrt(2)
+        matrix.SymmetricProduct, "movement", lambda self, unit, l1: right(self, unit, l1=l1) / math.sqrt(2)
     )
     assert failed(job(ENTRY)) == {Kind.DISTANCE}
 
 
 def test_a_forgotten_root_of_the_columns_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = matrix_queries.SpectralProduct.lattice_sensitivity
-    monkeypatch.setattr(
-        matrix_queries.SpectralProduct, "lattice_sensitivity", lambda unit, extent: right(unit, extent) / 2
-    )
+    right = matrix.SpectralProduct.lattice_sensitivity
+    monkeypatch.setattr(matrix.SpectralProduct, "lattice_sensitivity", lambda unit, extent: right(unit, extent) / 2)
     assert failed(job(SPECTRAL, seed=2**63)) == {Kind.DISTANCE}  # plans are remembered by their jobs
 
 
@@ -99,12 +97,12 @@ SPAN = Span(5, 8, 24)
 
 
 @pytest.mark.parametrize("unit", [ENTRY, SPECTRAL])
-@pytest.mark.parametrize("algorithm", ["noisy-power", "power-iteration"])
+@pytest.mark.parametrize("method", ["noisy-power", "power-iteration"])
 def test_a_provider_with_a_span_is_silent_in_others_rows_and_keeps_its_promise_in_its_own(
-    unit: PrivacyUnit, algorithm: str
+    unit: PrivacyUnit, method: str
 ) -> None:
     """False alarm: as above; and the neighbours are nearly as far apart as the price allows here as well."""
-    found = audit(job(unit, algorithm=algorithm, options={"rounds": 3}), span=SPAN)
+    found = audit(job(unit, method=method, options={"rounds": 3}), span=SPAN)
     assert [each.name for each in found.findings if not each.passed] == []
     names = {each.name: each for each in found.findings}
     assert names["silence in the rows of others"].measured == 0
@@ -120,13 +118,13 @@ def test_noise_in_the_rows_of_others_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_span_that_takes_the_noise_off_an_own_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """What shows there without noise is more than any width allows."""
-    right = respond._keep_silent
+    right = responder._keep_silent
 
     def more(noise: Any, exact: Any, silent: Any) -> None:
         right(noise, exact, silent)
         noise[SPAN.start] = 0
 
-    monkeypatch.setattr(respond, "_keep_silent", more)
+    monkeypatch.setattr(responder, "_keep_silent", more)
     found = audit(job(ENTRY), span=SPAN)
     assert Kind.WIDTH in {each.kind for each in found.findings if not each.passed}
 

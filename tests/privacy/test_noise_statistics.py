@@ -1,6 +1,6 @@
 """Statistical audit of the noise: the sampler as a whole, against the ideal laws and an independent implementation.
 
-Every test rejects a correct sampler with probability ``FALSE_ALARM`` (a test that asks several questions divides it
+Every test rejects a correct sampler with probability ``FALSE_ALARM`` (a test that asks several queries divides it
 among them). All but the one against OpenDP draw from fixed keys, so that they always give the same answer.
 """
 

@@ -18,13 +18,13 @@ from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Responder
-from dpspca.provider.shard import Shard, Strategy
-from dpspca.server.rounds import combine
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard, Strategy
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.responder import Responder
+from dpspca.server.jobs.rounds import combine
 
 pytestmark = pytest.mark.slow
 
@@ -63,14 +63,14 @@ def _spec(epsilon: float, delta: float, seed: int, **settings: Any) -> JobSpec:
 
 
 def _fit(spec: JobSpec, shard: Shard) -> FloatArray:
-    responder = Responder(spec, shard, MemoryLedger(), repeatable_entropy(spec.seed))
+    responder = Responder(catalogue.plan(spec), shard, MemoryLedger(), repeatable_entropy(spec.seed))
     steps = list(enumerate(catalogue.plan(spec)))
 
     def ask(query: RowQuery) -> Aggregate:
         position, step = steps.pop(0)
         return combine(spec, step, [responder.respond(position, query)])
 
-    components: FloatArray = drive(catalogue.find(spec.algorithm).run(spec), ask).components.T
+    components: FloatArray = drive(catalogue.find(spec.method).run(spec), ask).components.T
     return components
 
 

@@ -1,6 +1,6 @@
 """The noise on a sketch, which never leaves, and on its projection is as wide as planned, and hides a replaced row.
 
-The audit of what leaves a provider cannot look at these: a sketch stays at home, and each job's questions depend on
+The audit of what leaves a provider cannot look at these: a sketch stays at home, and each job's queries depend on
 what was drawn for it. So the provider's own code is asked here, job after job, and looked into.
 """
 
@@ -15,15 +15,15 @@ from dpspca.common.privacy.directions import directions, directions_key
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.keystream import KeyStream, repeatable_entropy
 from dpspca.common.privacy.noise import lattice_std
-from dpspca.common.sketch_queries import Commit, Peaks, Projection, Reveal, Sketch
+from dpspca.common.queries.sketch import Commit, Peaks, Projection, Reveal, Sketch
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.integer_rows import integer_rows
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.moments import DenseRows
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Responder
-from dpspca.provider.shard import Shard
-from dpspca.provider.sketches import Sketching, coarse, project
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.integer_rows import integer_rows
+from dpspca.provider.evaluate.moments import DenseRows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.evaluate.sketches import Sketching, coarse, project
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.responder import Responder
 
 LEVEL = 1e-7
 """False alarm of each test of an honest provider."""
@@ -37,7 +37,7 @@ def spec(**changes: Any) -> JobSpec:
         "budget": Budget(20.0, 1e-2),
         "norm_bound": 1.0,
         "components": 2,
-        "algorithm": "range-projection",
+        "method": "range-projection",
         "explained_variance": False,
         "options": {"oversampling": COLUMNS - 2},
     }
@@ -45,7 +45,7 @@ def spec(**changes: Any) -> JobSpec:
 
 
 def event() -> GaussianEvent:
-    found = next(step.event for step in catalogue.plan(spec()) if step.question is Sketch)
+    found = next(step.event for step in catalogue.plan(spec()) if step.query is Sketch)
     assert isinstance(found, GaussianEvent)
     return found
 
@@ -121,7 +121,7 @@ def test_the_noise_on_a_projection_is_as_wide_as_its_reach_asks_for() -> None:
         noise = []
         for number in range(JOBS):
             shard = Shard(check_rows(rows(1.0)), 1.0)
-            responder = Responder(what, shard, MemoryLedger(), repeatable_entropy(number))
+            responder = Responder(catalogue.plan(what), shard, MemoryLedger(), repeatable_entropy(number))
             commitments = responder.respond(0, Commit()).astype(np.uint32)
             nonces = responder.respond(1, Reveal(commitments)).astype(np.uint32)
             responder.respond(2, Sketch(nonces, DIMENSION, COLUMNS))

@@ -14,20 +14,21 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import Integers
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import CovarianceProduct
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.moments import Integers
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Evaluator, Responder
-from dpspca.provider.shard import Shard
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.provider.release.responder import Evaluator, Responder
 
 FALSE_ALARM: Final = 1e-6
 
@@ -39,7 +40,7 @@ def seconds(work: Callable[[], object]) -> float:
     return (time.thread_time_ns() - begun) / 1e9
 
 
-# --- Denormal numbers in a question -----------------------------------------------------------------------------------
+# --- Denormal numbers in a query -----------------------------------------------------------------------------------
 
 DIMENSION: Final = 64
 ROWS: Final = 2000
@@ -59,7 +60,7 @@ PAIRS: Final = 60
 TIMES: Final = 8
 """How often an answer is timed. Only the least counts, as what else a machine does can only make an answer longer."""
 MARGIN: Final = 1.1
-"""What a question may take longer than another without that being counted, as a factor.
+"""What a query may take longer than another without that being counted, as a factor.
 
 Rounding the basis itself takes some microseconds more where it has denormal numbers, which whoever asks knows. That is
 less than a tenth of an answer, and does not depend on rows.
@@ -88,14 +89,14 @@ def shard(*, empty: bool) -> Shard:
 
 
 def answering(over: Evaluator, query: RowQuery) -> float:
-    """Measure what a provider spends on a question from its bytes to those of its answer, as its job's first."""
+    """Measure what a provider spends on a query from its bytes to those of its answer, as its job's first."""
     content, announced = bytes(wire.content(query)), wire.announce(query)
 
     def once() -> float:
-        responder = Responder(SPEC, over, MemoryLedger(), system_entropy)
+        responder = Responder(catalogue.plan(SPEC), over, MemoryLedger(), system_entropy)
 
         def answer() -> None:
-            reader = wire.QuestionReader(announced, responder._gate.plan[0])
+            reader = wire.QueryReader(announced, responder._gate.plan[0])
             for sequence, frame in enumerate(wire.frames(content)):
                 reader.add(sequence, bytes(frame))
             wire.answer_content(responder.respond(0, reader.query()))
@@ -125,7 +126,7 @@ def test_t04_denormal_numbers_in_a_basis_take_no_longer_than_others() -> None:
     assert slower(lambda: answering(over, asking(DENORMAL)), lambda: answering(over, asking(ORDINARY))) <= MOST
 
 
-def test_t04_a_question_with_denormal_numbers_does_not_tell_by_its_time_where_rows_have_something() -> None:
+def test_t04_a_query_with_denormal_numbers_does_not_tell_by_its_time_where_rows_have_something() -> None:
     """False alarm 2e-6, half for each direction. Zero times a denormal number is quick, and any other number is not."""
 
     def over(*, empty: bool) -> Callable[[], float]:
@@ -190,7 +191,7 @@ def told(draw: Callable[[], Integers]) -> float:
 @pytest.mark.parametrize("width", [20.5, 2.0**20, 2.0**40])
 @pytest.mark.parametrize("law", LAWS)
 def test_t22_the_time_of_a_draw_does_not_tell_its_size_or_its_sign(law: str, width: float, count: int) -> None:
-    """False alarm 1e-9 for each of two questions, 4e-8 for all 18 cases together.
+    """False alarm 1e-9 for each of two queries, 4e-8 for all 18 cases together.
 
     Draws are independent of each other. Were they of their times too, whatever those are, the marked half would be any
     half with the same probability, and the area normal around 1/2 with a variance of (n + 1)/(3 n^2), but for ties,

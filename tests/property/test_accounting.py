@@ -13,7 +13,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpspca.common.privacy.accountant import compose
-from dpspca.common.privacy.calibrate import gaussian_epsilon
+from dpspca.common.privacy.calibration import gaussian_epsilon
 from dpspca.common.privacy.events import GaussianEvent
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpspca.common.privacy.accountant import compose
-from dpspca.common.privacy.calibrate import gaussian_delta
+from dpspca.common.privacy.calibration import gaussian_delta
 from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
 
 mpmath.mp.dps = 40

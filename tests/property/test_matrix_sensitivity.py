@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.linalg import thin_qr
-from dpspca.common.matrix_queries import (
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries.matrix import (
     CappedProduct,
     EntryTotal,
     MatrixProduct,
@@ -19,9 +20,8 @@ from dpspca.common.matrix_queries import (
     SymmetricProduct,
     largest_entry,
 )
-from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.provider.matrix_shard import MatrixShard
-from dpspca.provider.preparation import check_rows
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.matrix_shard import MatrixShard
 
 ENTRY, SPECTRAL = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
 BOUND = 3.0
@@ -155,12 +155,12 @@ def test_a_cut_entry_brings_no_two_values_further_apart() -> None:
         assert np.linalg.norm(moved) <= query.movement(ENTRY, l1=False)
 
 
-@pytest.mark.parametrize("question", [SymmetricProduct, SpectralProduct])
-def test_a_basis_that_rounding_made_longer_moves_no_further_than_declared(question: type[MatrixProduct]) -> None:
+@pytest.mark.parametrize("kind", [SymmetricProduct, SpectralProduct])
+def test_a_basis_that_rounding_made_longer_moves_no_further_than_declared(kind: type[MatrixProduct]) -> None:
     """Each of its entries is rounded up by half a unit, and the change is along it."""
     entries = np.array([2.0**19 + 0.5, 2.0**19 + 0.5, 2.0**19 - 0.5, 2.0**19 - 0.5]) + 2.0**-20
-    query = question(entries[:, None] / 2**20)
-    unit = next(iter(question.units))
+    query = kind(entries[:, None] / 2**20)
+    unit = next(iter(kind.units))
     for change in (*changed_entries(4), np.eye(4)):
         if unit is ENTRY and np.count_nonzero(change) > 2:
             continue

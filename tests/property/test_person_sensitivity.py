@@ -12,7 +12,7 @@ import pytest
 from examples import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from questions_of_rows import BOUND, KINDS, contribution, question
+from row_queries import BOUND, KINDS, contribution, make_query
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
@@ -20,11 +20,11 @@ from dpspca.common.plan import Step
 from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.queries import ColumnsQuery, ColumnSums, Count, CountAbove, Covariance, CovarianceProduct
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import ColumnsQuery, ColumnSums, Count, CountAbove, Covariance, CovarianceProduct
 from dpspca.common.spec import Centering, JobSpec
-from dpspca.provider.preparation import check_rows, with_persons
-from dpspca.provider.shard import Shard
+from dpspca.provider.data.preparation import check_rows, with_persons
+from dpspca.provider.evaluate.shard import Shard
 
 ADD_REMOVE, REPLACE = PrivacyUnit.PERSON_ADD_REMOVE, PrivacyUnit.PERSON_REPLACE_ONE
 ME = 0
@@ -65,7 +65,7 @@ def extreme(rng: np.random.Generator, query: RowQuery, count: int) -> list[np.nd
 @settings(max_examples=60, deadline=None)
 def test_no_person_moves_an_answer_further_than_is_paid_for(kind: str, seed: int, most: int, centred: bool) -> None:
     rng = np.random.default_rng(seed)
-    query = question(kind, rng, 4)
+    query = make_query(kind, rng, 4)
     if centred and hasattr(query, "center"):
         given = {"given": query.kept} if hasattr(query, "kept") else {}
         query = replace(query, center=rng.standard_normal(4), **given)  # type: ignore[call-arg, arg-type]
@@ -81,7 +81,7 @@ def test_no_person_moves_an_answer_further_than_is_paid_for(kind: str, seed: int
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "above"])
 def test_every_constant_for_a_person_is_reached(kind: str, most: int) -> None:
     """By as many equal rows as are used, removed or replaced by others that lie across; a count, by a single row."""
-    query = question(kind, np.random.default_rng(5), 6)
+    query = make_query(kind, np.random.default_rng(5), 6)
     basis = getattr(query, "basis", np.eye(6))
     first, second = basis[:, 0], -basis[:, 0] if kind == "sums" else basis[:, -1]
     removed = np.linalg.norm(most * contribution(query, first))
@@ -120,8 +120,8 @@ def test_a_row_of_a_person_moves_more_than_a_unit_of_rows_declares(query: RowQue
 def jobs() -> list[tuple[str, JobSpec]]:
     """Every example over rows, for both units of persons and one row of each or several."""
     return [
-        (f"{algorithm}, {name}, {unit}, {most}", replace(spec, unit=unit, rows_per_person=most))
-        for algorithm, examples in EXAMPLES.items()
+        (f"{method}, {name}, {unit}, {most}", replace(spec, unit=unit, rows_per_person=most))
+        for method, examples in EXAMPLES.items()
         for name, spec in examples.jobs.items()
         if spec.unit.is_row and not spec.unit.is_person
         for unit in (ADD_REMOVE, REPLACE)
@@ -160,7 +160,7 @@ def neighbours(spec: JobSpec) -> tuple[Shard, Shard]:
 
 @pytest.mark.parametrize(("name", "spec"), JOBS, ids=[name for name, _ in JOBS])
 def test_no_planned_answer_moves_further_than_its_price(name: str, spec: JobSpec) -> None:
-    """Step by step, over the questions that the algorithm asks itself; what is exact and public moves not at all."""
+    """Step by step, over the queries that the method asks itself; what is exact and public moves not at all."""
     plan, (first, second) = catalogue.plan(spec), neighbours(spec)
     assert not any(step.extent.blocks for step in plan)
     asked: list[RowQuery] = []
@@ -181,17 +181,17 @@ def test_no_planned_answer_moves_further_than_its_price(name: str, spec: JobSpec
                 assert not moved.any(), step.name
         return Aggregate(given[0] * query.unit_value(spec.norm_bound), parties=1, noise_std=1.0)
 
-    if any(step.question.is_private for step in plan):
+    if any(step.query.is_private for step in plan):
         assert spec.rows_per_person == 1, name
         return
-    drive(catalogue.find(spec.algorithm).run(spec), ask)
+    drive(catalogue.find(spec.method).run(spec), ask)
     assert len(asked) == len(plan)
 
 
 def test_units_of_persons_have_plans_wherever_rows_have_and_blocks_do_not_matter() -> None:
-    having = {spec.algorithm for _, spec in JOBS}
+    having = {spec.method for _, spec in JOBS}
     assert having == {name for name in EXAMPLES if name != "streaming-power"}
-    assert {spec.algorithm for _, spec in JOBS if spec.rows_per_person > 1} == {
+    assert {spec.method for _, spec in JOBS if spec.rows_per_person > 1} == {
         *("dps-pca", "analyze-gauss", "mod-sulq", "sulq", "noisy-power", "power-iteration")
     }
 
@@ -217,7 +217,7 @@ def test_a_person_whose_row_stands_elsewhere_moves_every_block() -> None:
 @pytest.mark.parametrize(("most", "charged"), [(1, False), (2, True)])
 def test_the_number_of_rows_is_charged_where_a_person_may_have_fewer(most: int, charged: bool) -> None:
     spec = next(spec for name, spec in jobs() if spec.explained_variance and spec.unit is REPLACE)
-    (count,) = [step for step in catalogue.plan(replace(spec, rows_per_person=most)) if step.question is Count]
+    (count,) = [step for step in catalogue.plan(replace(spec, rows_per_person=most)) if step.query is Count]
     assert (count.event is not None) == charged
     private = replace(spec, rows_per_person=most, centering=Centering.PRIVATE, mean_bound=9.0)
     assert (catalogue.plan(private)[0].event is not None) == charged
@@ -232,5 +232,5 @@ def test_which_of_a_person_s_rows_are_used_follows_from_theirs_alone() -> None:
         assert (answer(mixed(rng, others, mine), ColumnSums(3), 2) == kept).all()
 
 
-def test_a_question_with_a_center_is_one_of_those_tried() -> None:
-    assert isinstance(question("covariance", np.random.default_rng(0), 4), ColumnsQuery)
+def test_a_query_with_a_center_is_one_of_those_tried() -> None:
+    assert isinstance(make_query("covariance", np.random.default_rng(0), 4), ColumnsQuery)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from questions_of_rows import BOUND, KINDS, contribution, question
+from row_queries import BOUND, KINDS, contribution, make_query
 
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import (
+from dpspca.common.queries.base import RowQuery, SecondMomentQuery
+from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
     Covariance,
@@ -18,10 +19,9 @@ from dpspca.common.queries import (
     CovarianceTriangle,
     SquaredColumns,
 )
-from dpspca.common.question import RowQuery, SecondMomentQuery
-from dpspca.provider.integer_rows import integer_rows
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.integer_rows import integer_rows
+from dpspca.provider.evaluate.shard import Shard
 
 ADD_REMOVE, REPLACE = PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.ROW_REPLACE_ONE
 
@@ -39,7 +39,7 @@ def rows_to_try(rng: np.random.Generator, query: RowQuery, dimension: int) -> li
 @given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 8))
 def test_no_neighbour_beats_the_declared_sensitivity(kind: str, seed: int, dimension: int) -> None:
     rng = np.random.default_rng(seed)
-    query = question(kind, rng, dimension)
+    query = make_query(kind, rng, dimension)
     answers = [contribution(query, row) for row in rows_to_try(rng, query, dimension)]
     removed = max(np.linalg.norm(answer) for answer in answers)
     replaced = max(np.linalg.norm(a - b) for a in answers for b in answers)
@@ -55,7 +55,7 @@ def test_no_neighbour_beats_the_lattice_sensitivity_of_the_real_evaluation(
 ) -> None:
     """Neighbouring data sets go through the provider's own code; rows longer than the bound are among them."""
     rng = np.random.default_rng(seed)
-    query = question(kind, rng, dimension)
+    query = make_query(kind, rng, dimension)
     candidates = [row * BOUND * scale for row in rows_to_try(rng, query, dimension)[:6] for scale in (1.0, 7.0, 0.99)]
     others = rng.standard_normal((3, dimension))
 
@@ -99,7 +99,7 @@ def test_every_replace_one_constant_is_reached(query: RowQuery, first: list[floa
 
 @pytest.mark.parametrize("kind", KINDS[:-1])
 def test_every_add_remove_constant_is_reached(kind: str) -> None:
-    query = question(kind, np.random.default_rng(5), 6)
+    query = make_query(kind, np.random.default_rng(5), 6)
     row = getattr(query, "basis", np.eye(6))[:, 0]
     assert np.linalg.norm(contribution(query, row)) >= 0.999 * query.sensitivity(ADD_REMOVE)
 
@@ -137,11 +137,11 @@ def test_the_lattice_costs_almost_nothing_beyond_the_exact_sensitivity() -> None
         assert exact < query.lattice_sensitivity(unit, query.extent) < exact * 1.0001
 
 
-@pytest.mark.parametrize("question", [CovarianceProduct, CompressedCovariance])
-def test_a_basis_that_rounding_made_longer_moves_no_further_than_declared(question: type[RowQuery]) -> None:
+@pytest.mark.parametrize("query", [CovarianceProduct, CompressedCovariance])
+def test_a_basis_that_rounding_made_longer_moves_no_further_than_declared(query: type[RowQuery]) -> None:
     """Each of its entries is rounded up by half a unit, and a row lies along it."""
     entries = np.array([2.0**19 + 0.5, 2.0**19 + 0.5, 2.0**19 - 0.5, 2.0**19 - 0.5]) + 2.0**-20
-    asked = question(entries[:, None] / 2**20)  # type: ignore[call-arg]  # both are made of a basis
+    asked = query(entries[:, None] / 2**20)  # type: ignore[call-arg]  # both are made of a basis
     along = np.full((1, 4), BOUND / 2)
     moved = Shard(check_rows(along, least=1), BOUND).evaluate(asked).astype(float)
     for unit in (ADD_REMOVE, REPLACE):

@@ -11,11 +11,11 @@ from scipy import stats
 from dpspca.common.privacy.directions import DIRECTION_BITS, TAIL, directions, stretch
 from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.question import Extent
-from dpspca.common.sketch_queries import MAX_COLUMNS, Projection, Sketch
-from dpspca.provider.integer_rows import integer_rows
-from dpspca.provider.moments import DenseRows
-from dpspca.provider.sketches import add_sketch, project
+from dpspca.common.queries.base import Extent
+from dpspca.common.queries.sketch import MAX_COLUMNS, Projection, Sketch
+from dpspca.provider.evaluate.integer_rows import integer_rows
+from dpspca.provider.evaluate.moments import DenseRows
+from dpspca.provider.evaluate.sketches import add_sketch, project
 
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE
 BOUND = 3.0

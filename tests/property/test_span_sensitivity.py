@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from dpspca.client.matrices import dilation
 from dpspca.common.linalg import thin_qr
-from dpspca.common.matrix_queries import CappedProduct, MatrixProduct, SpectralProduct, SymmetricProduct
 from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries.matrix import CappedProduct, MatrixProduct, SpectralProduct, SymmetricProduct
 from dpspca.common.spans import Span
-from dpspca.provider.matrix_shard import MatrixShard, declared
-from dpspca.provider.preparation import check_rows
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.matrix_shard import MatrixShard, declared
 
 ENTRY, SPECTRAL = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
 BOUND = 3.0

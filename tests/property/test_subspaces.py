@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dpspca.common.linalg import principal_angles
 from dpspca.common.privacy.smooth import subspace_distance_bound
-from dpspca.common.subspace_queries import DrawnSubspace, WeightedDrawnSubspace
-from dpspca.provider.mechanisms import exponent
+from dpspca.common.queries.subspace import DrawnSubspace, WeightedDrawnSubspace
+from dpspca.provider.evaluate.mechanisms import exponent
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -22,8 +22,8 @@ from disks import Connection, Disk, RecordedHeadFile, Shim, Step, keep_none, kee
 from lives import Life
 from weather import Weather
 
-from dpspca.provider.sqlite_ledger import SqliteLedger
-from dpspca.server.sqlite_journal import SqliteJournal
+from dpspca.provider.ledger.sqlite import SqliteLedger
+from dpspca.server.journal.sqlite import SqliteJournal
 
 LEDGER, HEAD, JOURNAL = "ledger.sqlite", "head", "journal.db"
 SETTINGS: Final = ("page_size = 16384", "wal_autocheckpoint = 8")

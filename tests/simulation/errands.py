@@ -8,12 +8,12 @@ from typing import Final, Self
 from inhabitants import DIMENSION, SITES, Inhabitants
 from weather import Weather
 
+from dpspca.common.names import PartyName
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName
-from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
 
 SPECS: Final = tuple(
     JobSpec(
@@ -63,7 +63,7 @@ def _errand(town: Inhabitants, seed: int, number: int, weather: Weather, chance:
         spec=spec.to_json().encode(),
         federation="town",
         audience=tuple(sorted(SITES)),
-        dataset="cohort",
+        data_set="cohort",
         issued_at=int(town.born.timestamp()),
         expires_at=int((town.born + timedelta(hours=12)).timestamp()),
         nonce=f"{seed:016x}{number:016x}",

@@ -13,15 +13,15 @@ from typing import Any, Protocol
 from drives import HEAD, JOURNAL, LEDGER, Home
 from lives import Life
 
+from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError
-from dpspca.provider.books import Books
-from dpspca.provider.entries import Entry
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.moments import Integers
-from dpspca.provider.sqlite_ledger import SqliteLedger, verify
-from dpspca.server.jobs import Job
-from dpspca.server.journal import Journal
-from dpspca.server.sqlite_journal import PassingJournal, SqliteJournal
+from dpspca.provider.ledger.entries import Entry
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.ledger.rules import Books
+from dpspca.provider.ledger.sqlite import SqliteLedger, verify
+from dpspca.server.job import JobRecord
+from dpspca.server.journal.contract import Journal
+from dpspca.server.journal.sqlite import PassingJournal, SqliteJournal
 
 
 @dataclass
@@ -40,7 +40,7 @@ class LeftLedger:
 class LeftJournal:
     """A journal after the end of its universe."""
 
-    jobs: Mapping[str, Job]
+    jobs: Mapping[str, JobRecord]
     models: Mapping[str, bytes]
     problems: list[str] = field(default_factory=list)
     """What is wrong with it."""

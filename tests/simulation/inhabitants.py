@@ -6,9 +6,9 @@ from typing import Final
 
 from town import Town
 
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.trust import RevocationList
+from dpspca.common.names import Role
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.revocations import RevocationList
 
 SITES: Final = ("north", "south", "east")
 DIMENSION: Final = 6

@@ -11,16 +11,17 @@ from inhabitants import SITES
 from universe import FINAL, Universe
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import Integers
 from dpspca.common.plan import Step, events
-from dpspca.common.privacy.accountant import Filter, cost_units
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.costs import cost_units
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.accounts import Account, Job
-from dpspca.provider.entries import Head, Quarantined
-from dpspca.provider.moments import Integers
-from dpspca.server.rounds import combine
+from dpspca.provider.ledger.accounts import Account, JobAccount
+from dpspca.provider.ledger.entries import Head, Quarantined
+from dpspca.server.jobs.rounds import combine
 
 
 def require_laws(universe: Universe, errands: Sequence[Errand], ended: Sequence[pb.Job]) -> None:
@@ -42,11 +43,11 @@ def require_laws(universe: Universe, errands: Sequence[Errand], ended: Sequence[
 
 
 def require_paid_and_kept(ledger: LeftLedger, job: str, position: int, contents: set[bytes]) -> None:
-    """I1 and I2: of all answers to a question one left, which was paid for and is the one that is kept."""
-    question = ledger.books.question(job, position)
-    assert question is not None
-    assert question.answer is not None
-    assert {sha256(content).hexdigest() for content in contents} == {question.answer.sha256}
+    """I1 and I2: of all answers to a query one left, which was paid for and is the one that is kept."""
+    query = ledger.books.query(job, position)
+    assert query is not None
+    assert query.answer is not None
+    assert {sha256(content).hexdigest() for content in contents} == {query.answer.sha256}
 
 
 def require_whole(ledger: LeftLedger, heads: set[Head]) -> None:
@@ -58,14 +59,14 @@ def require_whole(ledger: LeftLedger, heads: set[Head]) -> None:
         assert ledger.entries[head.entries - 1].hash == head.hash
 
 
-def require_exact_price(job: Job, plan: Sequence[Step]) -> None:
+def require_exact_price(job: JobAccount, plan: Sequence[Step]) -> None:
     """I1: every answer was paid for once, and what was asked not more than once."""
-    kept = [step for step, question in zip(plan, job.questions, strict=False) if question.answer]
-    asked = plan[: len(job.questions)]
-    assert cost_units(events(kept)) <= job.account.spent_units <= cost_units(events(asked))
+    kept = [step for step, query in zip(plan, job.queries, strict=False) if query.answer]
+    asked = plan[: len(job.queries)]
+    assert cost_units(events(kept)) <= job.account.spent.units <= cost_units(events(asked))
     if job.state is not None:  # what was never answered is given back, and no more than that
-        assert job.account.spent_units == cost_units(events(kept))
-        assert job.account.reserved_units == 0
+        assert job.account.spent.units == cost_units(events(kept))
+        assert job.account.reserved.units == 0
 
 
 def require_within_budget(ledger: LeftLedger, data_set: Filter, analyst: Filter | None) -> None:
@@ -77,8 +78,8 @@ def require_within_budget(ledger: LeftLedger, data_set: Filter, analyst: Filter 
 
 def require_affordable(accounts: Iterable[Account], budget: Filter) -> None:
     for account in accounts:
-        assert account.spent_units + account.reserved_units <= budget.budget_units
-        assert account.spent_slack_units + account.reserved_slack_units <= budget.slack_budget_units
+        assert account.spent.units + account.reserved.units <= budget.whole.units
+        assert account.spent.slack_units + account.reserved.slack_units <= budget.whole.slack_units
 
 
 def require_one_end(universe: Universe, left: Inheritance, end: pb.Job) -> None:
@@ -123,7 +124,7 @@ def model_of(spec: JobSpec, answers: Sequence[Sequence[Integers]]) -> bytes:
         step, given = next(steps)
         return combine(spec, step, given)
 
-    return drive(catalogue.find(spec.algorithm).run(spec), ask).to_bytes()
+    return drive(catalogue.find(spec.method).run(spec), ask).to_bytes()
 
 
 @cache

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.transport.names import PartyName
+from dpspca.common.names import PartyName
 
 if TYPE_CHECKING:
     from universe import Universe

@@ -28,9 +28,9 @@ from universe import Universe, lived
 from weather import FAIR, ILL, WORST, Weather
 
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.ledger import Bookkeeper, MemoryLedger
-from dpspca.server.conductor import Conductor
-from dpspca.server.sql_journal import SqlJournal
+from dpspca.provider.ledger.ledger import Bookkeeper, MemoryLedger
+from dpspca.server.jobs.conductor import Conductor
+from dpspca.server.journal.sql import SqlJournal
 
 ACCIDENTS = {"death", "power cut", "fault", "meddling", "hung up", "partition"}
 WITH_AND_WITHOUT_DISKS = [replace(WORST, disks=share) for share in (0.0, 1.0)]
@@ -53,7 +53,7 @@ class Story:
 def run(town: Inhabitants, seed: int, weather: Weather, lying: frozenset[str] = frozenset()) -> Story:
     """Run a universe to its end, and hold it against the laws."""
     wanted, pauses = errands(town, seed, weather), Random(seed)
-    with quick_folder() as folder, patch("dpspca.provider.daemon.randbelow", pauses.randrange):
+    with quick_folder() as folder, patch("dpspca.provider.connection.daemon.randbelow", pauses.randrange):
         universe = Universe(town, seed, weather, folder, lying)
         story = Story(universe, wanted, virtual.run(lived(universe, wanted), universe.chance))
         require_laws(universe, wanted, story.ended)
@@ -77,7 +77,7 @@ def test_in_fair_weather_every_job_is_done_by_everybody(inhabitants: Inhabitants
     for seed in range(3):
         for ended in run(inhabitants, seed, FAIR).ended:
             assert ended.state == "done"
-            assert {each.name for each in ended.participants if each.answered == ended.questions} == set(SITES)
+            assert {each.name for each in ended.participants if each.answered == ended.queries} == set(SITES)
 
 
 @pytest.mark.parametrize("weather", [ILL, WORST], ids=["ill", "worst"])

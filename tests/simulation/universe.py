@@ -31,22 +31,22 @@ from partitions import partitions
 from weather import Weather
 
 from dpspca.common.errors import DpspcaError
+from dpspca.common.names import PartyName
 from dpspca.common.privacy.keystream import Draw, KeyStream, keyed
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName
-from dpspca.common.transport.signing import SignedJob
-from dpspca.common.transport.trust import RevocationList
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.revocations import RevocationList
+from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.conversation import Conversation
-from dpspca.provider.daemon import Daemon
-from dpspca.provider.docket import Settings
-from dpspca.provider.entries import Head
-from dpspca.provider.preparation import check_rows
-from dpspca.server.analysts import AnalystService
-from dpspca.server.keeper import Keeper
-from dpspca.server.receiving import failure_told
-from dpspca.server.roster import Roster
-from dpspca.server.streams import ProviderService
+from dpspca.provider.connection.conversation import Conversation
+from dpspca.provider.connection.daemon import Daemon
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs.registry import ProviderSetup
+from dpspca.provider.ledger.entries import Head
+from dpspca.server.jobs.roster import Roster
+from dpspca.server.journal.keeper import Keeper
+from dpspca.server.rpc.analyst_service import AnalystService
+from dpspca.server.rpc.provider_service import ProviderService
+from dpspca.server.rpc.receiving import failure_told
 
 __all__ = ["Call", "Connection", "ConnectionBrokenError", "Inhabitants", "Universe", "Weather", "lived"]
 
@@ -65,7 +65,7 @@ FINAL: Final = frozenset({"done", "failed", "cancelled"})
 class Site(Daemon):
     """A real daemon on connections of this universe."""
 
-    def __init__(self, settings: Settings, universe: "Universe") -> None:
+    def __init__(self, settings: ProviderSetup, universe: "Universe") -> None:
         super().__init__(settings)
         self._universe = universe
 
@@ -158,7 +158,7 @@ class Universe:
         if self.happens(weather.disks) and folder:
             self._furnish(folder, lying)
         self.answers: dict[tuple[str, str, int], set[bytes]] = {}
-        """Every answer that ever left: of which provider, job and question, and its bytes."""
+        """Every answer that ever left: of which provider, job and query, and its bytes."""
         self.heads = defaultdict[str, set[Head]](set)
         """How far each ledger had come whenever it had promised something."""
         self.ends: dict[str, dict[str, pb.Job]] = {}
@@ -258,7 +258,7 @@ class Universe:
         me, clock, purse = self.town.sites[name], partial(self.clock, name), self.purses[name]
         with self.ledgers[name].used(life, lambda: clock().timestamp()) as lasting:
             ledger: Any = Mortal(lasting, LEDGER_STEPS, life, lambda: self.heads[name].add(lasting.head()))
-            settings = Settings(
+            settings = ProviderSetup(
                 "",
                 lambda: me,
                 lambda: self.town.revoked,

@@ -12,7 +12,7 @@ class Weather:
     half_open: float = 0.0
     """That one side does not notice a break."""
     twice: float = 0.0
-    """That a question is delivered twice."""
+    """That a query is delivered twice."""
     meddling: float = 0.0
     """That a message, of either side, is lost alone, comes again later, or out of its order."""
     partition: float = 0.0

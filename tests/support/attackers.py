@@ -1,7 +1,7 @@
-"""Attackers in processes of their own: callers with a certificate who take a coordinator's time and memory.
+"""Attackers in separate processes: callers with a valid certificate that use up a coordinator's time and memory.
 
-Run as a program: the address, a folder with the identity, what to do, and for how many seconds. It ends by itself. It
-speaks plain HTTP/2 over blocking sockets, as fast as one processor can.
+Run as a program with these arguments: the address, a folder with the identity, the attack, and its duration in seconds.
+It ends by itself. It speaks plain HTTP/2 over blocking sockets, as fast as one processor can.
 """
 
 import json
@@ -33,13 +33,13 @@ SUBMIT = "/dpspca.v1.AnalystService/Submit"
 LIST = "/dpspca.v1.AnalystService/List"
 SMALL = bytes(800)
 CALLS = 30
-"""On one connection."""
+"""Calls on one connection."""
 SECONDS = 60.0
-"""After which a socket on which nothing happens is given up."""
+"""Timeout of a socket."""
 
 
 class Attacker:
-    """One process that attacks: it counts what it did."""
+    """The attacks of one process, with counts of what it did."""
 
     def __init__(self, address: str, folder: Path) -> None:
         host, _, port = address.rpartition(":")
@@ -54,7 +54,7 @@ class Attacker:
 
     @contextmanager
     def connected(self) -> Iterator[ssl.SSLSocket]:
-        """Open a connection, and drop it."""
+        """Open a connection, and close it at the end of the block."""
         left = max(0.1, min(SECONDS, self.until - time.monotonic()))
         with socket.create_connection(self._where, left) as plain, self._context.wrap_socket(plain) as connection:
             self.connections += 1
@@ -82,14 +82,14 @@ class Attacker:
                     ended += _ends(connection)
 
     def half_open(self) -> None:
-        """Open connections and say nothing, a hundred at a time."""
+        """Open a hundred connections at a time and send nothing."""
         with ExitStack() as held:
             for _ in range(100):
                 held.enter_context(socket.create_connection(self._where, SECONDS))
                 self.connections += 1
 
     def unanswered(self, path: str = SUBMIT, content: bytes = SMALL) -> None:
-        """Make calls on one connection of which each is given up at once."""
+        """Make calls on one connection and cancel each at once."""
         with self.connected() as connection:
             for stream in range(1, 2**20, 2):
                 if time.monotonic() > self.until:
@@ -99,14 +99,14 @@ class Attacker:
 
 
 def call(stream: int, path: str, content: bytes, more: bytes = b"") -> bytes:
-    """Write a whole call."""
+    """Return the bytes of a complete call."""
     message = struct.pack(">BI", 0, len(content)) + content
     begun = frame(HEADERS, END_OF_HEADERS, stream, headers(path) + more)
     return begun + frame(DATA, END_OF_STREAM, stream, message)
 
 
 def _ends(connection: ssl.SSLSocket) -> int:
-    """Read one frame, and tell whether it ends a call."""
+    """Read one frame. Return 1 if it ends a call, else 0."""
     head = _exactly(connection, 9)
     _exactly(connection, int.from_bytes(head[:3]))
     if head[3] == SETTINGS and not head[4] & ACKNOWLEDGED:
@@ -137,7 +137,7 @@ ATTACKS: dict[str, Callable[[Attacker], None]] = {
 
 
 def main(address: str, folder: str, attack: str, seconds: str) -> None:
-    """Attack for so long, and tell how often."""
+    """Attack for ``seconds`` seconds, and print how often."""
     attacker = Attacker(address, Path(folder))
     attacker.until = time.monotonic() + float(seconds)
     failed = 0

@@ -1,11 +1,11 @@
-"""A provider that is copied while it runs, as a virtual machine is that is resumed twice from one snapshot.
+"""A provider that is copied while it runs, like a virtual machine that is resumed twice from one snapshot.
 
-Run as ``clone.py FOLDER SYSTEM QUESTIONS``: it answers the first question of a job, forks, and lets either copy answer
-the second. Each copy writes to the folder what is left of its answer without the exact sum: its noise.
+Run as ``clone.py FOLDER SYSTEM QUERIES``. It answers the first query of a job, forks, and lets each copy answer the
+second. Each copy subtracts the exact sum from its answer and writes the rest, which is its noise, to the folder.
 
-- SYSTEM is "own" if each copy reads the system's own randomness. It is "copied" if the system's generator is copied as
-  well: then it lives in this process's memory, and both copies read the same bytes from it.
-- QUESTIONS is "different" or "same".
+- SYSTEM is "own" if each copy reads the randomness of its system. It is "copied" if the system's generator is copied as
+  well: then the generator is in this process's memory, and both copies read the same bytes from it.
+- QUERIES is "different" or "same": whether the copies answer the same second query.
 """
 
 import os
@@ -16,15 +16,16 @@ from typing import Final
 
 import numpy as np
 
+from dpspca.common.algorithms import catalogue
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import CovarianceProduct
+from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Responder
-from dpspca.provider.shard import Shard
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.provider.release.responder import Responder
 
 DIMENSION: Final = 2000
 COLUMNS: Final = 5
@@ -39,19 +40,19 @@ SPEC: Final = JobSpec(
 )
 
 
-def question(seed: int) -> CovarianceProduct:
+def query(seed: int) -> CovarianceProduct:
     return CovarianceProduct(thin_qr(np.random.default_rng(seed).standard_normal((DIMENSION, COLUMNS)))[0])
 
 
-def main(folder: Path, system: str, questions: str) -> None:
+def main(folder: Path, system: str, queries: str) -> None:
     if system == "copied":
         os.urandom = Random(1).randbytes
     shard = Shard(check_rows(np.random.default_rng(7).standard_normal((40, DIMENSION))), SPEC.norm_bound, threads=1)
-    provider = Responder(SPEC, shard, MemoryLedger(), system_entropy)
-    provider.respond(0, question(0))
+    provider = Responder(catalogue.plan(SPEC), shard, MemoryLedger(), system_entropy)
+    provider.respond(0, query(0))
     child = os.fork()
     is_child = child == 0
-    asked = question(1 if is_child and questions == "different" else 2)
+    asked = query(1 if is_child and queries == "different" else 2)
     noise = provider.respond(1, asked) - shard.evaluate(asked)
     np.save(folder / f"{'second' if is_child else 'first'}.npy", noise)
     if is_child:

@@ -1,4 +1,4 @@
-"""Commands, run in the process of a test: starting a process for each would take most of a second."""
+"""Commands that run in the test's own process, because starting a process for each takes most of a second."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from dpspca.cli.main import main
 
 @dataclass
 class Ended:
-    """What a command wrote, and the code that it left with."""
+    """Output and exit code of a command."""
 
     code: int
     out: str
@@ -28,22 +28,22 @@ class Ended:
 
     @property
     def complaint(self) -> str:
-        """Give the one line of words that a command which could not do its work has written."""
+        """Return the one line that a failed command wrote to standard error. Its exit code must be 2."""
         assert (self.code, self.out) == (2, ""), self.err
         (line,) = self.err.splitlines()
         return line
 
     @property
     def wrongs(self) -> list[str]:
-        """Give what a doctor found wrong."""
+        """Return the failed checks of ``dpspca doctor``."""
         assert self.code == 1
-        return [line for line in self.out.splitlines() if line.startswith("WRONG")]
+        return [line for line in self.out.splitlines() if line.startswith("FAILED")]
 
 
 def commands_in(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., Ended]:
-    """Give what runs a command in a folder, as its program would."""
+    """Return a function that runs a command in a folder, as the program would."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr("sys.excepthook", sys.excepthook)  # typer puts another in its place

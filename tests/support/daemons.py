@@ -1,4 +1,4 @@
-"""A federation as it is run: a folder of settings, and coordinator and providers as processes that come and go."""
+"""A federation as in production: a folder of settings, with coordinator and providers as processes that may restart."""
 
 import asyncio
 import json
@@ -14,32 +14,33 @@ from numpy.typing import NDArray
 from patience import PATIENCE
 from town import Town
 
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
+from dpspca.common.names import Role
+from dpspca.common.trust.identity import Identity
 
 DPSPCA = (sys.executable, "-m", "dpspca")
 PULSE = """
 import sys
 from functools import partial
-from dpspca.cli import daemons, main
+from dpspca.cli import main
+from dpspca.cli.commands import daemons
 daemons.Coordinator = partial(daemons.Coordinator, heartbeat_seconds=int(sys.argv.pop(1)))
 main.main()
 """
-"""The program, whose coordinator speaks at least every so many seconds."""
+"""The program, with another heartbeat interval of the coordinator, in seconds."""
 KEEPING = """
 from dpspca.cli import main
-from dpspca.provider.ledger_database import Database
+from dpspca.provider.ledger.database import Database
 Database.drop = lambda *_: None
 main.main()
 """
-"""The program, whose provider keeps the answers of jobs that are over: then models can be made of them once more."""
+"""The program, with a provider that keeps the answers of finished jobs, so that models can be computed again."""
 
 Rows = Mapping[str, Mapping[str, NDArray[np.float64]]]
-"""Of each provider, by name, and of each of its data sets."""
+"""The rows of each data set of each provider, by name."""
 
 
 class Process:
-    """A daemon in a process of its own; another life of it begins with the same settings."""
+    """A daemon in a separate process. It can be started again with the same settings."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path, ready: str) -> None:
         self.name = name
@@ -49,7 +50,7 @@ class Process:
         self._born_at = 0
 
     async def start(self) -> None:
-        """Begin a life."""
+        """Start the process."""
         self._born_at = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(*self._command, stderr=log)
@@ -58,7 +59,7 @@ class Process:
         await self.says(self._ready)
 
     async def says(self, words: str) -> None:
-        """Wait until the log of this life has these words."""
+        """Wait until the log contains these words since the last start."""
         async with asyncio.timeout(PATIENCE):
             while words not in (said := self.said):
                 assert self.alive, f"{self.name} ended with {self._process.returncode}: {said}"
@@ -66,7 +67,7 @@ class Process:
 
     @property
     def said(self) -> str:
-        """Everything that it logged in this life."""
+        """Everything that the process logged since its last start."""
         with self.log.open("rb") as log:
             log.seek(self._born_at)
             return log.read().decode()
@@ -77,32 +78,32 @@ class Process:
 
     @property
     def number(self) -> int:
-        """Give its process id."""
+        """Return the process id."""
         return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     async def kill(self) -> None:
-        """End a life at once, also of one that was stopped."""
+        """Kill the process, also if it is stopped."""
         self.send(signal.SIGKILL)
         await self._process.wait()
 
     async def end(self) -> int:
-        """Tell it to stop, and give its exit code."""
+        """Terminate the process and return its exit code."""
         self.send(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE):
             return await self._process.wait()
 
     async def away_with_it(self) -> None:
-        """End it, whatever became of it."""
+        """Kill the process if it is running."""
         if hasattr(self, "_process") and self.alive:
             await self.kill()
 
 
 @dataclass(frozen=True)
 class Daemons:
-    """A federation's daemons, and where their files are."""
+    """The daemons of a federation, and the paths of their files."""
 
     town: Town
     hub: Process
@@ -122,7 +123,7 @@ class Daemons:
         return self.town.folder / f"{provider}-ledger" / "ledger.db"
 
     def head(self, provider: str) -> Path:
-        """Give the ledger's second path."""
+        """Return the path of the ledger's head file."""
         return self.town.folder / f"provider-{provider}" / "ledger-head"
 
 
@@ -137,10 +138,10 @@ async def daemons(
     *,
     keeping: bool = False,
 ) -> AsyncIterator[Daemons]:
-    """Settle a federation in a folder, run it, and end what is left of it.
+    """Set up a federation in a folder, run it, and kill what still runs at the end.
 
-    ``within`` gives the command that runs another one where the party of a name is. ``keeping`` providers drop no
-    answer.
+    ``within`` returns, for a party's name, the command prefix that runs its program in the right place. With
+    ``keeping``, providers drop no answers.
     """
     town = Town.found(folder)
     ada = town.identity(Role.ANALYST, "ada")

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for as long as tests need it, on a socket in a folder of its own."""
+"""A real PostgreSQL server for tests, on a socket in a temporary folder."""
 
 import os
 import pwd
@@ -32,7 +32,7 @@ class Server:
         return f"postgresql:///{database}?host={self.folder}&user={OWNER}"
 
     def database(self) -> str:
-        """Make a new database; its address."""
+        """Create a database and return its address."""
         name = f"journal_{next(self.numbers)}"
         self.run(f"CREATE DATABASE {name}")
         return self.url(name)
@@ -44,14 +44,14 @@ class Server:
             return found.fetchall() if found.description else []
 
     def end_sessions(self) -> None:
-        """End every other session, as an administrator does to take the journal from a coordinator."""
+        """End every other session, as an administrator would to take the journal away from a coordinator."""
         self.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname <> ''"
         )
 
 
 def program(name: str) -> str:
-    """Find a program of PostgreSQL's, or skip the test."""
+    """Return the path of a PostgreSQL program, or skip the test."""
     found = shutil.which(name) or next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), None)
     if found is None:
         pytest.skip(f"PostgreSQL's {name} is not installed (Debian: apt-get install postgresql)")
@@ -60,33 +60,34 @@ def program(name: str) -> str:
 
 @contextmanager
 def server() -> Iterator[Server]:
-    """Found a cluster, start it, and remove it again. It does not run as root, so root starts it as somebody else."""
+    """Create a cluster, start it, and remove it at the end. It cannot run as root; root starts it as another user."""
     initdb, postgres = program("initdb"), program("postgres")
     folder = Path(tempfile.mkdtemp(prefix="dpspca-"))
-    who: dict[str, Any] = {}
+    who: list[str] = []
     if os.geteuid() == 0:
         there = pwd.getpwnam(OWNER)
         os.chown(folder, there.pw_uid, there.pw_gid)
-        who = {"user": there.pw_uid, "group": there.pw_gid, "extra_groups": []}
+        # A program changes the user. Popen(user=...) would fork this whole process, and gRPC's fork handlers crash in
+        # the child while other threads call into gRPC.
+        who = ["setpriv", f"--reuid={there.pw_uid}", f"--regid={there.pw_gid}", "--clear-groups"]
     try:
-        _quietly([initdb, "-D", str(folder / "data"), "-U", OWNER, "-A", "trust", "-E", "UTF8"], who)
+        _quietly([*who, initdb, "-D", str(folder / "data"), "-U", OWNER, "-A", "trust", "-E", "UTF8"])
         with _running(
-            [postgres, "-D", str(folder / "data"), "-k", str(folder), "-c", "listen_addresses="], folder, who
+            [*who, postgres, "-D", str(folder / "data"), "-k", str(folder), "-c", "listen_addresses="], folder
         ):
             yield Server(folder)
     finally:
         shutil.rmtree(folder)
 
 
-def _quietly(command: Sequence[str], who: dict[str, Any]) -> None:
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False, **who)  # noqa: S603  # its programs
+def _quietly(command: Sequence[str]) -> None:
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)  # noqa: S603  # its programs
     assert done.returncode == 0, done.stderr
 
 
 @contextmanager
-def _running(command: Sequence[str], folder: Path, who: dict[str, Any]) -> Iterator[None]:
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd="/", **quiet, **who)  # noqa: S603  # its programs
+def _running(command: Sequence[str], folder: Path) -> Iterator[None]:
+    process = subprocess.Popen(command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603  # its programs
     try:
         _wait_for(Server(folder), process)
         yield

@@ -1,7 +1,7 @@
-"""A disk that can be pulled out: SQLite runs over it, and every write, truncation, deletion and sync is written down.
+"""A simulated disk for SQLite that records every write, truncation, deletion and sync.
 
-What a power cut leaves is then worked out from that record: at each of its points, with what was not yet synced kept,
-lost, or kept in part, sector by sector and in any order. The same disk can refuse a step while the process lives on.
+From the record follows what a power cut leaves at each point: what was not synced yet is kept, lost, or kept in part,
+sector by sector and in any order. The disk can also refuse a step while the process goes on.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import apsw
 
-from dpspca.provider.ledger_files import HeadFile
+from dpspca.provider.ledger.files import HeadFile
 
 SECTOR = 512
 
@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["create", "write", "truncate", "delete", "sync", "note
 
 @dataclass(frozen=True)
 class Step:
-    """Something that happened to a file; or, as a note, something that the program had done by then."""
+    """A change of a file; or a note of what the program had done by then."""
 
     kind: Kind
     name: str = ""
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass
 class Disk:
-    """The record. ``refuse`` may raise in front of any step, by its number."""
+    """The record of all steps. ``refuse`` is called with the number of each step before it happens, and may raise."""
 
     steps: list[Step] = field(default_factory=list)
     refuse: Callable[[int, Step], None] = lambda _number, _step: None
@@ -49,22 +49,22 @@ class Disk:
         self.steps.append(Step("note", note=note))
 
     def holding(self, files: Mapping[str, bytes]) -> "Disk":
-        """The same disk, with files on it from the start."""
+        """Return this disk with files on it from the start."""
         for name, content in files.items():
             self.steps += [Step("write", name, 0, content), Step("sync", name)]
         return self
 
     def notes(self, point: int) -> list[Any]:
-        """What the program had done before a point."""
+        """Return what the program had done before a point."""
         return [step.note for step in self.steps[:point] if step.kind == "note"]
 
     def points(self) -> Iterator[int]:
-        """All moments at which the power can fail: in front of each step, and after the last."""
+        """Yield all points at which the power can fail: before each step, and after the last."""
         yield from (point for point, step in enumerate(self.steps) if step.kind != "note")
         yield len(self.steps)
 
     def left(self, point: int, keep: Callable[[], bool]) -> dict[str, bytes]:
-        """The files as a power cut leaves them; ``keep`` decides about each sector that was not synced."""
+        """Return the files that a power cut leaves. ``keep`` decides for each sector that was not synced."""
         files: dict[str, _File] = {}
         for step in self.steps[:point]:
             if step.kind != "note":
@@ -106,7 +106,7 @@ class _File:
 
 
 def _sectors(step: Step) -> Iterator[Step]:
-    """Cut a write at the borders of sectors, as a disk may."""
+    """Split a write at sector boundaries, as a disk may."""
     if step.kind != "write":
         yield step
         return
@@ -118,17 +118,17 @@ def _sectors(step: Step) -> Iterator[Step]:
 
 
 def keep_all() -> bool:
-    """As after a kill: the system has all that was written."""
+    """Keep everything, as after a kill: the operating system has all that was written."""
     return True
 
 
 def keep_none() -> bool:
-    """As after a power cut with everything still in memory."""
+    """Keep nothing, as after a power cut with everything still in memory."""
     return False
 
 
 def keep_some(seed: object) -> Callable[[], bool]:
-    """As after a power cut in the midst of writing back."""
+    """Keep random sectors, as after a power cut during write-back."""
     draw = random.Random(repr(seed))
     share = draw.choice([0.1, 0.5, 0.9])
     return lambda: draw.random() < share
@@ -138,7 +138,7 @@ def keep_some(seed: object) -> Callable[[], bool]:
 
 
 class Shim(apsw.VFS):
-    """The system's files, recorded."""
+    """A SQLite VFS that records changes of files."""
 
     def __init__(self, name: str, disk: Disk) -> None:
         self.name, self.disk = name, disk
@@ -155,7 +155,7 @@ class Shim(apsw.VFS):
 
 
 class ShimFile(apsw.VFSFile):
-    """A file of which every change is recorded in front of being made."""
+    """A file whose every change is recorded before it is made."""
 
     def __init__(self, disk: Disk, name: Any, flags: list[int]) -> None:
         self.disk = disk
@@ -176,7 +176,7 @@ class ShimFile(apsw.VFSFile):
 
 
 class RecordedHeadFile(HeadFile):
-    """The second path, on the same disk."""
+    """The head file, on the same disk."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self.disk, self.short = disk, path.name
@@ -189,7 +189,7 @@ class RecordedHeadFile(HeadFile):
 
 
 class Rows(list[tuple[Any, ...]]):
-    """What a statement gave, and how many rows it changed."""
+    """The result of a statement, and the number of rows it changed."""
 
     rowcount = 0
 
@@ -198,7 +198,7 @@ class Rows(list[tuple[Any, ...]]):
 
 
 class Connection:
-    """A connection over a shim, with the errors of the standard library; its settings are not to be changed."""
+    """A connection through a shim that raises the errors of ``sqlite3``. Its settings must not be changed."""
 
     def __init__(self, path: Path, shim: Shim, settings: Sequence[str] = ()) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE

@@ -1,6 +1,6 @@
-"""Jobs of every algorithm of the catalogue, for the suites that go through all of them.
+"""Example jobs of every method, for the test suites that cover all methods.
 
-The first of each goes through every test of the contract: it takes sparse rows, and begins with a short answer.
+The first job of each method is used by every contract test: it accepts sparse rows, and its first answer is short.
 """
 
 from collections.abc import Mapping
@@ -16,26 +16,24 @@ from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
 @dataclass(frozen=True)
 class Examples:
-    """``jobs`` over rows of any kind, or over shares of a symmetric matrix, which the unit of each says.
+    """The example jobs of a method, over rows or over shares of a symmetric matrix, as the unit of each job says.
 
-    ``audited`` are the options that a small audit takes.
+    ``audited`` holds the options for a small audit.
     """
 
     jobs: Mapping[str, JobSpec]
     audited: Mapping[str, Any] = field(default_factory=dict)
 
 
-gauss = partial(spec, algorithm="analyze-gauss", options={})
+gauss = partial(spec, method="analyze-gauss", options={})
 entries, spectral = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
-noisy = partial(spec, algorithm="noisy-power", unit=entries, options={"rounds": 3})
-iterated = partial(spec, algorithm="power-iteration", unit=entries, options={"rounds": 3})
-streaming = partial(spec, algorithm="streaming-power", options={"rounds": 3})
-perturbed = partial(
-    spec, algorithm="output-perturbation", options={"privacy": "approximate"}, budget=Budget(4.0, 1e-13)
-)
-pure = partial(spec, algorithm="output-perturbation", options={"privacy": "pure"}, budget=Budget(4.0, 1e-30))
-drawn = partial(spec, algorithm="ppca", options={}, budget=Budget(4.0, 1e-30))
-projection = partial(spec, algorithm="range-projection", options={})
+noisy = partial(spec, method="noisy-power", unit=entries, options={"rounds": 3})
+iterated = partial(spec, method="power-iteration", unit=entries, options={"rounds": 3})
+streaming = partial(spec, method="streaming-power", options={"rounds": 3})
+perturbed = partial(spec, method="output-perturbation", options={"privacy": "approximate"}, budget=Budget(4.0, 1e-13))
+pure = partial(spec, method="output-perturbation", options={"privacy": "pure"}, budget=Budget(4.0, 1e-30))
+drawn = partial(spec, method="ppca", options={}, budget=Budget(4.0, 1e-30))
+projection = partial(spec, method="range-projection", options={})
 
 quickly_audited = partial(
     spec,
@@ -47,7 +45,7 @@ quickly_audited = partial(
     answer_seconds=600,
     options={"sparsity": 20, "rounds": 2},
 )
-"""The default job of an audit but for its mean, its variance and three of its rounds: a fifth of the work."""
+"""The default job of an audit without mean and variance and with three rounds fewer: a fifth of the work."""
 
 EXAMPLES: dict[str, Examples] = {
     "dps-pca": Examples(
@@ -82,20 +80,20 @@ EXAMPLES: dict[str, Examples] = {
     ),
     "mod-sulq": Examples(
         {
-            "plain": gauss(algorithm="mod-sulq"),
-            "nothing explained": gauss(algorithm="mod-sulq", explained_variance=False),
-            "noisy count": gauss(algorithm="mod-sulq", unit=PrivacyUnit.ROW_ADD_REMOVE),
-            "published accounting": gauss(algorithm="mod-sulq", accounting=Accounting.PUBLISHED),
-            "private mean": gauss(algorithm="mod-sulq", centering=Centering.PRIVATE, mean_bound=9.0),
+            "plain": gauss(method="mod-sulq"),
+            "nothing explained": gauss(method="mod-sulq", explained_variance=False),
+            "noisy count": gauss(method="mod-sulq", unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "published accounting": gauss(method="mod-sulq", accounting=Accounting.PUBLISHED),
+            "private mean": gauss(method="mod-sulq", centering=Centering.PRIVATE, mean_bound=9.0),
         }
     ),
     "sulq": Examples(
         {
-            "plain": gauss(algorithm="sulq"),
-            "nothing explained": gauss(algorithm="sulq", explained_variance=False),
-            "noisy count": gauss(algorithm="sulq", unit=PrivacyUnit.ROW_ADD_REMOVE),
-            "published accounting": gauss(algorithm="sulq", accounting=Accounting.PUBLISHED),
-            "public mean": gauss(algorithm="sulq", centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
+            "plain": gauss(method="sulq"),
+            "nothing explained": gauss(method="sulq", explained_variance=False),
+            "noisy count": gauss(method="sulq", unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "published accounting": gauss(method="sulq", accounting=Accounting.PUBLISHED),
+            "public mean": gauss(method="sulq", centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
         }
     ),
     "streaming-power": Examples(
@@ -210,7 +208,7 @@ EXAMPLES: dict[str, Examples] = {
 
 
 def of_persons(name: str, jobs: Mapping[str, JobSpec]) -> dict[str, JobSpec]:
-    """Give an algorithm's first job over rows for persons: three rows of each where it adds noise to sums."""
+    """Return a method's first job over rows with units of persons; three rows per person if it adds noise to sums."""
     first = next((job for job in jobs.values() if job.unit.is_row and job.schema.names is None), None)
     if first is None or name == "streaming-power":  # a person could be in several blocks
         return {}

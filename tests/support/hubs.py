@@ -1,4 +1,4 @@
-"""Coordinators as processes that die, and the federation around them that does not."""
+"""Coordinators as processes that are killed, and the rest of the federation in the test's process."""
 
 import asyncio
 import json
@@ -22,19 +22,20 @@ from town import NOISE_SEED, SHARDS, Running, Town, seeded, spec
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
 from dpspca.client.simulation import simulate
+from dpspca.common.arrays import Integers
 from dpspca.common.model import Model
+from dpspca.common.names import Role
 from dpspca.common.privacy.keystream import Draw, Entropy, WordSource
 from dpspca.common.spec import JobSpec
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
-from dpspca.common.transport.signing import JobEnvelope, SignedJob
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.moments import Integers
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import JobEnvelope, SignedJob
+from dpspca.provider.ledger.ledger import MemoryLedger
 
 MORTAL = """
 import os, sys
-from dpspca.cli import daemons, main
-from dpspca.server.sqlite_journal import SqliteJournal
+from dpspca.cli import main
+from dpspca.cli.commands import daemons
+from dpspca.server.journal.sqlite import SqliteJournal
 
 written, fatal, moment = 0, int(sys.argv.pop(1)), sys.argv.pop(1)
 
@@ -54,16 +55,17 @@ class Mortal(SqliteJournal):
 daemons.SqliteJournal = Mortal
 main.main()
 """
-"""The program, which dies right before or after its n-th write to the journal is committed."""
+"""The program, which dies right before or after it commits its n-th write to the journal."""
 
 LEASE = """
 import sys
 from functools import partial
-from dpspca.cli import daemons, main
+from dpspca.cli import main
+from dpspca.cli.commands import daemons
 daemons.PostgresJournal = partial(daemons.PostgresJournal, lease_seconds=float(sys.argv.pop(1)))
 main.main()
 """
-"""The program, which loses the journal after so many seconds of silence."""
+"""The program, which loses its lease on the journal after the given seconds of silence."""
 
 NARROW = """
 import resource, sys
@@ -72,11 +74,11 @@ most = int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 main.main()
 """
-"""The program on a disk where no file has room for more than so many bytes."""
+"""The program with a limit on the size of each file, in bytes, as on a full disk."""
 
 
 class LastingTown(Town):
-    """A town in which whoever comes back is who it was."""
+    """A town in which a party that comes back keeps its identity."""
 
     def identity(self, role: Role, name: str, days: int = 30) -> Identity:
         home = self.folder / f"{role}-{name}"
@@ -91,7 +93,7 @@ def free_port() -> int:
 
 @dataclass
 class Hub:
-    """A coordinator in a process of its own, always at the same address."""
+    """A coordinator in a separate process, always at the same address."""
 
     town: Town
     name: str = "hub"
@@ -124,14 +126,14 @@ class Hub:
         await self.says("listening on")
 
     async def says(self, words: str) -> None:
-        """Wait until the log of this life has these words."""
+        """Wait until the log contains these words since the last start."""
         async with asyncio.timeout(PATIENCE):
             while not any(words in line for line in self.log):
                 assert not self._reading.done(), self.log
                 await asyncio.sleep(0.02)
 
     async def ended(self) -> int:
-        """Wait until it has ended by itself."""
+        """Wait until the process ends, and return its exit code."""
         async with asyncio.timeout(PATIENCE):
             code = await self.process.wait()
         await self._reading
@@ -143,7 +145,7 @@ class Hub:
         return await self.ended()
 
     async def stop(self, grace: float = 0) -> None:
-        """End it, whatever state it is in."""
+        """Kill the process, whatever its state."""
         await self.kill()
 
     async def _read(self) -> None:
@@ -153,16 +155,16 @@ class Hub:
 
 
 class Tally:
-    """How many words of noise one set of providers drew."""
+    """Number of random words that one set of providers drew for noise."""
 
     def __init__(self) -> None:
         self.drawn = 0
 
 
 class Counted:
-    """Noise as seeded; every word that is drawn is counted.
+    """Seeded noise that counts every random word drawn.
 
-    The count is the present providers' alone: a thread of those before them may still be drawing when they are gone.
+    Each set of providers has its own count, because a thread of earlier providers may still draw after they are gone.
     """
 
     tally = Tally()
@@ -182,9 +184,9 @@ class Counted:
 
 
 class Barrier:
-    """Holds answers back, from one to the question of that number on, until it is moved or lifted.
+    """Holds back the answers to query ``number`` and later ones until it is moved or lifted.
 
-    So a job cannot be over before a test has done what it is about. Without a number it holds nothing.
+    It keeps a job from finishing before the test has done its part. Without a number it holds back nothing.
     """
 
     def __init__(self, number: int | None = None) -> None:
@@ -194,7 +196,7 @@ class Barrier:
 
     @contextmanager
     def passing(self, number: int) -> Iterator[None]:
-        """Wait until an answer may pass; it has passed when this is left."""
+        """Wait until the answer may pass. It has passed at the end of the block."""
         with self._changed:
             self._within += 1
             assert self._changed.wait_for(lambda: number < self._number, 10 * PATIENCE)
@@ -205,17 +207,17 @@ class Barrier:
                 self._within -= 1
 
     def open(self, number: float = math.inf) -> None:
-        """Let answers to questions before that one pass."""
+        """Let the answers to queries before ``number`` pass."""
         with self._changed:
             self._number = number
             self._changed.notify_all()
 
     async def lift(self) -> None:
-        """Let all pass, and wait until those that were held have."""
+        """Let all answers pass, and wait until those that were held back have passed."""
         await self.move(math.inf)
 
     async def move(self, number: float) -> None:
-        """Hold answers back from another question on, of which nobody was asked yet."""
+        """Hold back answers from another query on. That query must not have been sent to anybody yet."""
         self.open(number)
         async with asyncio.timeout(PATIENCE):
             while self._within:  # noqa: ASYNC110  # the threads tell nobody
@@ -223,9 +225,9 @@ class Barrier:
 
 
 class Slow(MemoryLedger):
-    """A ledger that takes its time over every answer, so that a job can be met half-way; or waits at a barrier.
+    """A ledger that delays every answer, or waits at a barrier, so that a test finds a job that is not finished.
 
-    Time alone does not hold a job: where it has to be half-way, there is a barrier.
+    A delay alone does not guarantee that. Use a barrier if the job must be unfinished.
     """
 
     def __init__(self, seconds: float, barrier: Barrier | None = None) -> None:
@@ -243,7 +245,7 @@ class Slow(MemoryLedger):
 async def around(
     town: Town, hub: Any, seconds: float = 0.0, names: Mapping[str, Any] = SHARDS, barrier: Barrier | None = None
 ) -> AsyncIterator[Running]:
-    """Run providers in this process, whose answers take so long, and an analyst, around a coordinator that runs."""
+    """Run providers with slow answers and an analyst in this process, with a coordinator that is running."""
     tally = Counted.tally = Tally()
     async with AsyncFederation(hub.address, ada(town)) as analyst:
         running = Running(
@@ -260,17 +262,17 @@ async def around(
 
 
 def signed(town: Town, **changes: Any) -> SignedJob:
-    """Sign the usual job as ada, with time for an answer in which everybody can come back."""
+    """Sign the usual job as ada, with an answer timeout that is long enough for every party to restart."""
     return town.job(spec(**{"answer_seconds": PATIENCE} | changes), ada(town), list(SHARDS))
 
 
 def ada(town: Town) -> Identity:
-    """Give the analyst's identity."""
+    """Return the analyst's identity."""
     return town.identity(Role.ANALYST, "ada")
 
 
 def hub_identity(town: Town) -> Identity:
-    """Give the coordinator's identity: one, however many coordinators there are."""
+    """Return the coordinator's identity: the same one for all coordinators."""
     return town.identity(Role.COORDINATOR, "hub")
 
 
@@ -278,7 +280,7 @@ Found = TypeVar("Found")
 
 
 async def patiently(work: Callable[[], Awaitable[Found]]) -> Found:
-    """Try again while the coordinator is away."""
+    """Retry while the coordinator cannot be reached."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -295,14 +297,14 @@ async def submit(running: Running, job: SignedJob) -> AsyncJob:
 
 
 async def answered(job: AsyncJob, least: int) -> None:
-    """Wait until so many questions are answered."""
+    """Wait until at least ``least`` queries are answered."""
     async for state in job.watch():
         if state.answered >= least:
             return
 
 
 def assert_undisturbed(model: Model) -> None:
-    """Hold a model against the one of a run in which nothing happened."""
+    """Check that a model equals the one of a run without any disturbance."""
     inside = simulate(list(SHARDS.values()), spec(), noise_seed=NOISE_SEED)
     assert model.components.tobytes() == inside.components.tobytes()
     assert model.explained_variance is not None
@@ -312,7 +314,7 @@ def assert_undisturbed(model: Model) -> None:
 
 
 class Forwarder:
-    """An address that stays while coordinators change: connections go to whichever is named."""
+    """A fixed address that forwards connections to the current target."""
 
     def __init__(self) -> None:
         self.target = ""
@@ -324,7 +326,7 @@ class Forwarder:
         self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def redirect(self, target: str) -> None:
-        """Send new connections there, and end those that there are."""
+        """Forward new connections to ``target``, and close the open ones."""
         self.target = target
         for writer in self._open:
             writer.close()
@@ -357,6 +359,6 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 def moments(seed: int, count: int, longest: float) -> list[float]:
-    """Draw moments at which something happens; the same for every run of the tests."""
+    """Draw random moments for events; they are the same in every test run."""
     drawn = random.Random(seed)
     return [drawn.uniform(0, longest) for _ in range(count)]

@@ -1,6 +1,6 @@
-"""A provider's ledger in a process of its own, to be killed or raced: ``ledger_worker.py TASK LEDGER HEAD NAME``.
+"""A process with a provider's ledger, for tests that kill it or race it: ``ledger_worker.py TASK LEDGER HEAD NAME``.
 
-It says in a line what it has done, each time after the ledger has said that it is on the disk.
+It prints a line for each thing it did, after the ledger has confirmed that it is on disk.
 """
 
 import sys
@@ -11,8 +11,8 @@ from pathlib import Path
 from ledgers import LIMITS, PRICE, SLACK, opening, reserve, respond
 
 from dpspca.common.errors import BudgetExceededError
-from dpspca.provider.ledger import LedgerError
-from dpspca.provider.sqlite_ledger import SqliteLedger
+from dpspca.provider.ledger.ledger import LedgerError
+from dpspca.provider.ledger.sqlite import SqliteLedger
 
 
 def say(*words: object) -> None:
@@ -20,7 +20,7 @@ def say(*words: object) -> None:
 
 
 def answer(ledger: SqliteLedger, name: str) -> None:
-    """Answer one job after the other, for ever; every third is given up."""
+    """Answer one job after the other for ever; abort every third one."""
     for number in count():
         job = f"{name}.{number}"
         ledger.open(opening(job, data_set=f"set of {job}"), LIMITS)
@@ -31,13 +31,13 @@ def answer(ledger: SqliteLedger, name: str) -> None:
 
 
 def hold(ledger: SqliteLedger, name: str) -> None:
-    """Keep the ledger until the input ends."""
+    """Hold the ledger open until the input ends."""
     say("holding", name, ledger.instance)
     sys.stdin.read()
 
 
 def spend(ledger: SqliteLedger, name: str) -> None:
-    """Take a tenth of the budget."""
+    """Reserve a tenth of the budget."""
     job = f"{name} {time.monotonic_ns()}"
     ledger.open(opening(job, units=PRICE, slack_units=SLACK), LIMITS)
     assert reserve(ledger, job, 0)
@@ -45,7 +45,7 @@ def spend(ledger: SqliteLedger, name: str) -> None:
 
 
 def race(path: Path, head: Path, name: str) -> None:
-    """Take tenths for as long as there are any, with the ledger let go in between."""
+    """Reserve tenths until the budget is used up, and close the ledger after each."""
     while True:
         try:
             with SqliteLedger(path, head) as ledger:

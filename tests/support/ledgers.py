@@ -1,6 +1,6 @@
-"""Jobs for ledgers: prices, standings and answers that can be followed by hand.
+"""Jobs for tests of ledgers, with simple prices, positions and answers.
 
-Every job here plans three questions, each for a tenth of the budget.
+Every job here plans three queries, each for a tenth of the budget.
 """
 
 import json
@@ -15,20 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from dpspca.common.plan import Price
+from dpspca.common.arrays import Integers
 from dpspca.common.privacy.accountant import Filter
-from dpspca.provider.entries import GENESIS, Head, link
-from dpspca.provider.gate import Standing
-from dpspca.provider.ledger import Ledger, Limits, Opening
-from dpspca.provider.ledger_database import MIGRATIONS, migrate
-from dpspca.provider.ledger_files import HeadFile
-from dpspca.provider.moments import Integers
-from dpspca.provider.sqlite_ledger import SqliteLedger
+from dpspca.common.privacy.costs import Price
+from dpspca.provider.ledger.accounts import JobPosition
+from dpspca.provider.ledger.database import MIGRATIONS, migrate
+from dpspca.provider.ledger.entries import GENESIS, Head, link
+from dpspca.provider.ledger.files import HeadFile
+from dpspca.provider.ledger.ledger import Ledger, Limits, Opening
+from dpspca.provider.ledger.sqlite import SqliteLedger
 
 BUDGET = Filter.for_budget(1.0, 1e-6)
-PRICE = BUDGET.budget_units // 10
-SLACK = BUDGET.slack_budget_units // 10
-QUESTIONS = 3
+PRICE = BUDGET.whole.units // 10
+SLACK = BUDGET.whole.slack_units // 10
+QUERIES = 3
 LIMITS = Limits(BUDGET)
 SIGNED, EXPIRY = 1_000_000, 2_000_000
 YEAR = 365 * 86_400
@@ -43,8 +43,8 @@ def opening(job: str = "job", **changes: Any) -> Opening:
         "unit": "row-add-remove",
         "spec_epsilon": BUDGET.epsilon,
         "spec_delta": BUDGET.delta,
-        "units": QUESTIONS * PRICE,
-        "slack_units": QUESTIONS * SLACK,
+        "units": QUERIES * PRICE,
+        "slack_units": QUERIES * SLACK,
         "issued_at": SIGNED,
         "expires_at": EXPIRY,
         "signature_hash": "5" * 64,
@@ -52,18 +52,18 @@ def opening(job: str = "job", **changes: Any) -> Opening:
     return Opening(**good | changes)
 
 
-def standing_at(reached: int) -> Standing:
-    """Where a job is after so many questions."""
-    return Standing(reached, Price(reached * PRICE, reached * SLACK))
+def standing_at(reached: int) -> JobPosition:
+    """Return a job's position after ``reached`` queries."""
+    return JobPosition(reached, Price(reached * PRICE, reached * SLACK))
 
 
-def stands(reached: int) -> Standing | None:
-    """The same as a ledger says it: None before the first."""
+def stands(reached: int) -> JobPosition | None:
+    """Return the position as a ledger reports it: None before the first query."""
     return standing_at(reached) if reached else None
 
 
 def reserve(ledger: Ledger, job: str, position: int) -> bool:
-    name, content = f"question {position}", digest(job, position)
+    name, content = f"query {position}", digest(job, position)
     return ledger.reserve(job, name, content, stands(position), standing_at(position + 1))
 
 
@@ -72,13 +72,13 @@ def digest(job: str, position: int) -> str:
 
 
 def answer(job: str, position: int, entries: int = 12) -> Integers:
-    """An answer unlike any other."""
+    """Return an answer that differs for every job and position."""
     seed = [*job.encode(), position]
     return np.random.default_rng(seed).integers(-(2**62), 2**62, entries).reshape(-1, 2)
 
 
 def respond(ledger: Ledger, job: str, position: int, entries: int = 12) -> Integers:
-    """Reserve and store; what comes back may be sent."""
+    """Reserve and store an answer. Return it once it may be sent."""
     assert reserve(ledger, job, position)
     made = answer(job, position, entries)
     ledger.store(job, position, made)
@@ -87,7 +87,7 @@ def respond(ledger: Ledger, job: str, position: int, entries: int = 12) -> Integ
 
 @contextmanager
 def quick_folder() -> Iterator[Path]:
-    """A private folder in memory where there is one: for tests that bring their own idea of what a disk keeps."""
+    """Yield a private folder, in memory if possible, for tests that simulate a disk themselves."""
     memory = Path("/dev/shm")  # noqa: S108  # a private folder is made in it
     folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
     try:
@@ -98,21 +98,21 @@ def quick_folder() -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a provider keeps its ledger, and the second path."""
+    """The paths of a provider's ledger and head file."""
 
     path: Path
     head: Path
 
     def start(self, **edges: Any) -> SqliteLedger:
-        """A provider's process takes the ledger over."""
+        """Open the ledger, as a provider does when it starts."""
         return SqliteLedger(self.path, self.head, clock=lambda: float(SIGNED), **edges)
 
     def snapshot(self) -> dict[Path, bytes]:
-        """A backup of the ledger as a file system makes it: everything of one moment."""
+        """Return a snapshot of the ledger's files, all from one moment."""
         return {path: path.read_bytes() for path in self.path.parent.iterdir() if not path.name.endswith("-shm")}
 
     def restore(self, files: dict[Path, bytes]) -> None:
-        """Put a backup in the place of what is there."""
+        """Replace the ledger's files with a snapshot."""
         shutil.rmtree(self.path.parent, ignore_errors=True)
         self.path.parent.mkdir(mode=0o700)
         for path, content in files.items():
@@ -120,7 +120,7 @@ class Place:
             path.write_bytes(content)
 
     def rewrite(self, lines: list[str], version: int) -> None:
-        """Put other entries into the ledger, as a version of the software wrote them, and forget the second path."""
+        """Replace the entries with those of another version of the software, and delete the head file."""
         self.path.unlink()
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             migrate(connection, MIGRATIONS[:version])
@@ -135,10 +135,10 @@ class Place:
         head.end()
 
     def tables(self) -> list[str]:
-        """The names of the tables."""
+        """Return the names of the tables."""
         return [name for (name,) in self.tamper("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
 
     def tamper(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Look at the file, or change it, with another program."""
+        """Run SQL statements on the file, as another program would."""
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             return [connection.execute(statement).fetchall() for statement in statements][-1]

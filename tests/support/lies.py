@@ -1,4 +1,4 @@
-"""What dishonest analysts submit and dishonest providers answer, each with words of the reason why it is refused."""
+"""Jobs of dishonest analysts and answers of dishonest providers, each with a part of the expected refusal."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,17 +11,17 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from puppets import Puppet
 from town import Town, now, spec
 
-from dpspca.common.transport.certificates import read_key
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.signing import JobEnvelope, SignedJob
+from dpspca.common.names import PartyName, Role
+from dpspca.common.trust.certificates import read_key
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.rounds import LARGEST_ANSWER
+from dpspca.server.jobs.rounds import LARGEST_ANSWER
 
 HONEST = ("site-0", "site-1")
 LIAR = "site-2"
 COUNT = (0, bytes(8))
-"""The answer to a job's first question of a provider without rows: it leaves the sum as it is."""
+"""A provider's answer to the first query of a job if it has no rows: zero, which does not change the sum."""
 ANSWER = bytes(30 * 2 * 8)
 
 Case = Callable[[Town, Identity], SignedJob]

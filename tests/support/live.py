@@ -1,4 +1,4 @@
-"""A federation of real processes for tests of commands: a folder of settings and rows, and daemons that are up."""
+"""A federation of real processes for tests of commands: a folder of settings and rows, and running daemons."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ import numpy as np
 from patience import PATIENCE
 from town import Town, lax_policy
 
-from dpspca.common.transport.names import Role
+from dpspca.common.names import Role
 
 COMMAND = [sys.executable, "-m", "dpspca"]
 ROWS = np.random.default_rng(0).standard_normal((4000, 20)) * np.r_[5, 4, np.ones(18)]
@@ -20,7 +20,7 @@ NAMES = [f"gene {number}" for number in range(20)]
 
 @contextmanager
 def started(folder: Path, *words: str, until: str) -> Iterator[str]:
-    """Start a daemon, wait for a line of its log and give it; then stop the daemon."""
+    """Start a daemon, wait for a line of its log and yield it. Stop the daemon at the end."""
     process = subprocess.Popen([*COMMAND, *words], cwd=folder, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
     assert process.stderr is not None
     try:
@@ -51,7 +51,7 @@ def write_settings(folder: Path, address: str) -> None:
 
 @contextmanager
 def live_town(folder: Path) -> Iterator[None]:
-    """Run a federation in a folder: the provider west is enrolled and stays away."""
+    """Run a federation in a folder. The provider west has an identity but does not run."""
     found = Town.found(folder)
     for role, name in ((Role.COORDINATOR, "hub"), (Role.ANALYST, "ada")):
         found.identity(role, name)

@@ -1,4 +1,4 @@
-"""What processes take of the machine, as Linux counts it, and how it changes in time."""
+"""Memory, descriptors and log size of processes on Linux, and how they grow over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ import numpy as np
 
 MEBIBYTE = 2**20
 STRETCHES, LEAST = 20, 8
-"""Of time, and samples in each at least, of which the fewest descriptors count: what is open for as long as a file is
-read, or somebody calls, is not kept."""
+"""Number of stretches of time, and least samples in each. The smallest number of descriptors in a stretch counts,
+because files that are being read and open calls are only temporary."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A process at a moment: seconds since the beginning, memory, descriptors, and bytes of its log file.
+    """One measurement of a process: seconds since the start, memory, descriptors, and bytes of its write-ahead log.
 
-    The memory is what it keeps itself: pages of files come and go as the machine pleases.
+    Memory is private memory only: cached pages of files come and go with the load of the machine.
     """
 
     at: float
@@ -29,7 +29,7 @@ class Sample:
 
 
 def sample(at: float, rounds: int, process: int, database: Path) -> Sample:
-    """Measure a process, and the write-ahead log of its database."""
+    """Measure a process and the write-ahead log of its database."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
     log = database.with_name(f"{database.name}-wal")
     return Sample(
@@ -43,7 +43,7 @@ def sample(at: float, rounds: int, process: int, database: Path) -> Sample:
 
 
 def growth(samples: Sequence[Sample]) -> dict[str, float]:
-    """Give the least-squares slope of memory, by time and by rounds, and the ranges of all else."""
+    """Return the least-squares slopes of memory over time and over rounds, and the ranges of the other measures."""
     own = np.array([each.own for each in samples]) / MEBIBYTE
     hours = np.array([each.at for each in samples]) / 3600
     rounds = np.array([each.rounds for each in samples]) / 100_000

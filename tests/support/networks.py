@@ -1,4 +1,4 @@
-"""Network namespaces that a test made, joined by one link that can be cut, slowed down, or deafened on one side."""
+"""Two network namespaces for a test, joined by a link that can be cut, slowed down, or made to lose one direction."""
 
 import os
 import shutil
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 NEAR, FAR = "near", "far"
 ADDRESSES = {NEAR: "10.213.0.1", FAR: "10.213.0.2"}
 NOBODY = "02:00:00:00:00:99"
-"""A hardware address that nobody has: what is sent to it is lost, and its sender is not told."""
+"""A hardware address that no device has: packets to it are lost without an error."""
 
 
 def missing() -> str:
-    """Say what is missing here to make a link; nothing if all is there."""
+    """Return what this machine lacks to make a link; empty if it can."""
     if os.geteuid() != 0:
         return "only root makes network namespaces"
     absent = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
@@ -30,48 +30,48 @@ def missing() -> str:
 
 @dataclass(frozen=True)
 class Link:
-    """Two namespaces, and the one link between them."""
+    """Two namespaces and the link between them."""
 
     names: dict[str, str]
 
     def within(self, side: str) -> Sequence[str]:
-        """Give the command that runs another one on a side."""
+        """Return the command prefix that runs a program on one side."""
         return ("ip", "netns", "exec", self.names[side])
 
     def cut(self) -> None:
-        """Take the link down, as if its cable were pulled."""
+        """Take the link down, as if its cable were unplugged."""
         _ip("-n", self.names[NEAR], "link", "set", NEAR, "down")
 
     def mend(self) -> None:
-        """Bring the link up again, and let both sides hear each other."""
+        """Bring the link up again in both directions."""
         _ip("-n", self.names[NEAR], "link", "set", NEAR, "up")
         for side in ADDRESSES:
             _ip("-n", self.names[side], "neigh", "flush", "dev", side, "nud", "all")
 
     def lose_all_from(self, side: str) -> None:
-        """Lose, without a word, whatever is sent from a side; it still hears the other."""
+        """Silently lose everything that a side sends. It still receives."""
         other = ADDRESSES[FAR if side == NEAR else NEAR]
         _ip("-n", self.names[side], "neigh", "replace", other, "lladdr", NOBODY, "dev", side, "nud", "permanent")
 
     def slow_down(self, bytes_a_second: int) -> None:
-        """Let no more than so much through, in each direction."""
+        """Limit the bandwidth in each direction."""
         for side, name in self.names.items():
             rate = f"{8 * bytes_a_second}bit"
             _run("tc", "-n", name, "qdisc", "replace", "dev", side, "root", "tbf", "rate", rate, *TBF)
 
     def sent(self, side: str) -> int:
-        """Count the bytes that a side has sent over the link."""
+        """Return the number of bytes that a side has sent over the link."""
         counted = _run(*self.within(side), "cat", f"/sys/class/net/{side}/statistics/tx_bytes")
         return int(counted)
 
 
 TBF = ("burst", "1600", "latency", "60s")
-"""One packet at once; what waits longer than a minute is lost."""
+"""Send one packet at a time, and drop packets that wait longer than a minute."""
 
 
 @contextmanager
 def linked() -> Iterator[Link]:
-    """Make two namespaces and a link between them, and leave nothing of them behind."""
+    """Create two namespaces and a link between them, and remove both at the end."""
     names = {side: f"dpspca-{os.getpid()}-{side}" for side in ADDRESSES}
     with ExitStack() as undoing:
         for name in names.values():

@@ -1,11 +1,11 @@
-"""How long tests wait, and a clock for them that stands still when the machine does.
+"""Timeouts of tests, and an event loop whose clock stops while the machine stands still.
 
-A virtual processor with busy neighbours is taken away for seconds at a time. A party that has to answer within two
-seconds is late then, and no fault of anybody's. A job, its providers and the time they are given stand still
-together where they live in one process; where they live in several, they are given more time.
+A virtual machine with busy neighbours may lose its processor for seconds. A party that must answer within two seconds
+is then late without any bug. If a job and its providers run in one process, the clock of their timeouts stops with
+them. If they run in several processes, their timeouts are longer.
 
-Work on rows is done in threads, which a busy machine slows down while the event loop goes on. So time there hardly
-passes while another thread of the process works or wants to: a deadline is about who does nothing.
+Threads do the work on rows. A busy machine slows them down while the event loop goes on. So the clock runs slowly while
+another thread of the process works or wants to: a deadline measures idleness.
 """
 
 import asyncio
@@ -14,29 +14,29 @@ import time
 from typing import Any
 
 PATIENCE = 60
-"""Seconds after which what is bound to come is given up. What has a time of its own names that instead."""
+"""Seconds to wait for something that must happen. Tests with another timeout name it."""
 PROGRAM = 10 * PATIENCE
-"""The same for a program that starts others: on a busy machine each of them needs its time to load."""
+"""The same for a program that starts others, because each takes time to load on a busy machine."""
 SLICE = 0.05
-"""Seconds that an event loop waits at a time; when it wakes later, the machine stood still."""
+"""Seconds that an event loop waits at a time. If it wakes later, the machine stood still."""
 MOST = 2 * SLICE
-"""Seconds that count at the most between two looks at the clock."""
+"""The most seconds that count between two readings of the clock."""
 
 BUSY = 1 / 4
-"""How fast time goes while another thread works: a test in which one always does still ends."""
+"""Speed of the clock while another thread works. It is not zero, so a test whose threads always work still ends."""
 LEAST_WORK = 0.1
-"""The share of a moment that work takes which has hardly a processor to itself."""
+"""Share of processor time above which another thread counts as working, even if it hardly gets a processor."""
 
 
 class _Slices(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # which class that is depends on the system
-    """Waits in slices, so that its owner looks at the clock again and again."""
+    """Waits in slices, so that the event loop reads the clock often."""
 
     def select(self, timeout: float | None = None) -> list[Any]:
         return super().select(SLICE if timeout is None else min(timeout, SLICE))
 
 
 class SteadyLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time goes on only as far as this process does, and hardly while other threads work."""
+    """An event loop whose clock runs only while this process runs, and slowly while other threads work."""
 
     def __init__(self) -> None:
         self._seen = self._steady = self._looked = time.monotonic()
@@ -56,10 +56,10 @@ class SteadyLoop(asyncio.SelectorEventLoop):
 
 
 def _work_of_others() -> float:
-    """Give the processor time of all threads of this process but the caller's."""
+    """Return the processor time of all threads of this process except the calling one."""
     return time.process_time() - time.thread_time()
 
 
 def have_every_loop_steady() -> None:
-    """Let `asyncio.run` use such loops from now on, in this process."""
-    asyncio.events.new_event_loop = SteadyLoop  # policies of event loops will go from Python
+    """Make `asyncio.run` use such loops in this process from now on."""
+    asyncio.events.new_event_loop = SteadyLoop  # Python will remove event loop policies

@@ -1,6 +1,6 @@
-"""A coordinator with a true certificate that sends an analyst more than anybody may, and a program that listens to it.
+"""A coordinator with a valid certificate that sends an analyst too much, and the analyst's program that receives it.
 
-The program runs in a process of its own, so that its memory can be read, and it is the one that analysts run.
+The program is the one that analysts run. It runs in a separate process, so that its memory can be measured.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 from town import Town, server_credentials
 
-from dpspca.common.transport.names import Role
+from dpspca.common.names import Role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["AnalystService"].full_name
@@ -23,12 +23,12 @@ DPSPCA: Final = (sys.executable, "-m", "dpspca")
 
 Replies = Iterable[bytes]
 Script = Mapping[str, Callable[[], Replies]]
-"""What is replied to each method, message by message. A method that is not named has no replies."""
+"""The replies to each method, message by message. A method that is not listed gets no replies."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended, what it wrote, and the most memory that it had."""
+    """Exit code, output and peak memory of a program."""
 
     code: int
     out: str
@@ -38,7 +38,7 @@ class Ended:
 
 @asynccontextmanager
 async def pouring(town: Town, script: Script, compressed: bool = False) -> AsyncIterator[str]:  # noqa: FBT002
-    """Run such a coordinator, and give its address."""
+    """Run such a coordinator and yield its address."""
     hub = town.identity(Role.COORDINATOR, "hub")
     method = grpc.unary_stream_rpc_method_handler
     handlers = {
@@ -68,13 +68,13 @@ def _replying(replies: Callable[[], Replies]) -> Callable[[Any, Any], AsyncItera
 
 
 def settled(town: Town) -> Path:
-    """Give the folder of an analyst, whose settings lack nothing but the coordinator's address."""
+    """Return the folder of an analyst whose settings lack only the coordinator's address."""
     town.identity(Role.ANALYST, "ada")
     return town.folder
 
 
 async def listen(town: Town, address: str, words: Sequence[str], seconds: float) -> Ended:
-    """Run the program beside that coordinator; after so many seconds it is killed."""
+    """Run the program with that coordinator. Kill it after ``seconds`` seconds."""
     folder = settled(town)
     (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "analyst-ada"\n')
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
@@ -93,7 +93,7 @@ async def listen(town: Town, address: str, words: Sequence[str], seconds: float)
 
 
 def _peak(process: int) -> int:
-    """Give the most memory that a process has had, in bytes; none of one that is gone."""
+    """Return the peak memory of a process in bytes; 0 if it is gone."""
     try:
         told = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     except OSError:

@@ -1,8 +1,8 @@
-"""Peers that no honest program would be: providers and coordinators whose every message a test chooses, and
-certificates nobody would sign.
+"""Dishonest peers: providers and coordinators whose every message a test chooses, and certificates that no authority
+would sign.
 
-They speak over the same mutual TLS as daemons do. A puppet is a provider with no limit of its own on what it sends; a
-meddler is a coordinator.
+They use the same mutual TLS as daemons. A puppet is a provider with no limit on what it sends. A meddler is a
+coordinator.
 """
 
 import asyncio
@@ -30,40 +30,40 @@ from town import SHARDS, AnythingGoes, Town, now, server_credentials, spec
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
+from dpspca.common.names import COORDINATOR_HOST, PartyName, Role
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import CovarianceProduct
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import rpc, wire
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import COORDINATOR_HOST, PartyName, Role
-from dpspca.common.transport.proof import new_challenge, prove
-from dpspca.common.transport.signing import SignedJob
-from dpspca.common.transport.trust import RevocationList
+from dpspca.common.trust.connection_proof import new_challenge, prove
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.revocations import RevocationList
+from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.provider.daemon import Daemon
-from dpspca.provider.docket import Settings
-from dpspca.provider.ledger import Ledger, MemoryLedger
-from dpspca.provider.preparation import check_rows
+from dpspca.provider.connection.daemon import Daemon
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs.registry import ProviderSetup
+from dpspca.provider.ledger.ledger import Ledger, MemoryLedger
 
 OFFER = pb.DataSet(name="cohort", dimension=30)
 
 _OPTIONS = [
     ("grpc.ssl_target_name_override", COORDINATOR_HOST),
-    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each channel
+    ("grpc.use_local_subchannel_pool", 1),  # a separate connection for each channel
     ("grpc.max_send_message_length", -1),
 ]
 
 
 def line(address: str, identity: Identity) -> grpc.aio.Channel:
-    """Connect as anybody, with no limits of our own."""
+    """Open a channel with any identity, and without limits on what is sent."""
     credentials = grpc.ssl_channel_credentials(identity.authority_pem, identity.key_pem, identity.certificate_pem)
     return grpc.aio.secure_channel(address, credentials, _OPTIONS)
 
 
 class Puppet:
-    """One stream to the coordinator, as a provider that says whatever a test wants said."""
+    """A provider's stream to the coordinator, with messages chosen by the test."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.call = pb_grpc.ProviderServiceStub(channel).Connect()
@@ -72,23 +72,23 @@ class Puppet:
         await self.call.write(pb.FromProvider(**message))
 
     async def greet(self, *data_sets: pb.DataSet) -> None:
-        """Greet as a daemon does, and wait until we are welcome and on the roster."""
+        """Greet as a daemon does, and wait for the welcome: then the provider is on the roster."""
         await self.say(hello=pb.Hello(data_sets=data_sets or (OFFER,), challenge=new_challenge()))
         assert (await self.call.read()).HasField("welcome")
 
-    async def question(self) -> pb.Ask:
-        """Wait for the next question, and take part in its job; its content does not matter to a liar."""
+    async def query(self) -> pb.Ask:
+        """Wait for the next query, and agree to take part in its job. The query's content is not read."""
         while not (message := await self.call.read()).HasField("ask"):
             if message.HasField("admit"):
                 await self._admit(message.admit)
         return message.ask
 
     async def take_part(self) -> None:
-        """Take part in the next job."""
+        """Wait for the next job, and agree to take part in it."""
         await self._admit(await self.invitation())
 
     async def invitation(self) -> pb.Admit:
-        """Wait for a job to take part in."""
+        """Wait until the coordinator asks to take part in a job."""
         while not (message := await self.call.read()).HasField("admit"):
             pass
         return message.admit
@@ -97,7 +97,7 @@ class Puppet:
         await self.say(admitted=pb.Admitted(job=SignedJob.from_bytes(admit.signed_job).job_id))
 
     async def answer(self, ask: pb.Ask, *frames: tuple[int, bytes], **changes: Any) -> None:
-        """Answer a question with these numbered frames."""
+        """Answer a query with these numbered frames."""
         for sequence, content in frames:
             fields = {"job": SignedJob.from_bytes(ask.signed_job).job_id, "position": ask.position} | changes
             await self.say(answer=pb.AnswerFrame(sequence=sequence, content=content, **fields))
@@ -107,7 +107,7 @@ class Puppet:
         await self.say(refusal=pb.Refusal(job=job, position=ask.position, what=what))
 
     async def ending(self) -> tuple[grpc.StatusCode, str]:
-        """Hear everything out, and say how the stream ended."""
+        """Read all messages, and return how the stream ended."""
         try:
             while await self.call.read() is not grpc.aio.EOF:
                 pass
@@ -118,7 +118,7 @@ class Puppet:
 
 @asynccontextmanager
 async def puppet(address: str, identity: Identity) -> AsyncIterator[Puppet]:
-    """Connect a puppet; it has not greeted yet."""
+    """Connect a puppet that has not sent its greeting yet."""
     async with line(address, identity) as channel:
         yield Puppet(channel)
 
@@ -126,7 +126,7 @@ async def puppet(address: str, identity: Identity) -> AsyncIterator[Puppet]:
 def reissued(
     town: Town, identity: Identity, further: Sequence[str] = (), since: datetime | None = None, days: int = 1
 ) -> Identity:
-    """Have the true authority sign what it never would: the same certificate for further names, or at another time."""
+    """Return an identity whose certificate has further names or other dates, as the authority would never sign it."""
     honest = x509.load_pem_x509_certificate(identity.certificate_pem)
     start = since or now() - timedelta(minutes=1)
     names = honest.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -147,7 +147,7 @@ def reissued(
 
 @dataclass(frozen=True)
 class Siege:
-    """A coordinator in a process of its own, whose memory can be read, with honest providers and an honest analyst."""
+    """A coordinator in a separate process, whose memory can be read, with honest providers and an honest analyst."""
 
     address: str
     process: int
@@ -159,11 +159,11 @@ class Siege:
         return await self.analyst.fit(what or spec(), "cohort", self.providers)
 
     def most_memory(self) -> int:
-        """Give the most memory that the coordinator has had so far, in bytes."""
+        """Return the coordinator's peak memory so far, in bytes."""
         return self._bytes("VmHWM")
 
     def memory(self) -> int:
-        """Give the memory that the coordinator has now, in bytes."""
+        """Return the coordinator's memory now, in bytes."""
         return self._bytes("VmRSS")
 
     def _bytes(self, what: str) -> int:
@@ -173,14 +173,14 @@ class Siege:
 
 @asynccontextmanager
 async def besieged(town: Town, shards: Mapping[str, Any] = SHARDS, **limits: int) -> AsyncIterator[Siege]:
-    """Run a coordinator as an operator does, and everybody honest beside it."""
+    """Run a coordinator as an operator does, with honest providers and an honest analyst."""
     async with coordinator_process(town, limits) as (address, process), AsyncExitStack() as open_things:
         analyst = AsyncFederation(address, town.identity(Role.ANALYST, "ada"))
         await open_things.enter_async_context(analyst)
         for name, rows in shards.items():
             home, revoked = town.identity(Role.PROVIDER, name), town.revocations()
             daemon = Daemon(
-                Settings(
+                ProviderSetup(
                     address, lambda h=home: h, lambda r=revoked: r, now, {"cohort": check_rows(rows)}, AnythingGoes
                 )
             )
@@ -198,29 +198,30 @@ async def ended(task: "asyncio.Task[None]") -> None:
 WITHIN = """
 import json, sys
 from functools import partial
-from dpspca.cli import daemons, main
+from dpspca.cli import main
+from dpspca.cli.commands import daemons
 daemons.Coordinator = partial(daemons.Coordinator, **json.loads(sys.argv.pop(1)))
 main.main()
 """
-"""The program, with a coordinator within limits that its settings do not name."""
+"""The program, with limits of the coordinator that its settings cannot express."""
 
 
 @asynccontextmanager
 async def coordinator_process(town: Town, limits: Mapping[str, int]) -> AsyncIterator[tuple[str, int]]:
-    """Start the program; give its address and number."""
+    """Start the program, and yield its address and process id."""
     town.identity(Role.COORDINATOR, "hub")
     (town.folder / "revoked.pem").write_bytes(town.authority.revocation_list())
     settings = town.folder / "hub.toml"
     settings.write_text('listen = "127.0.0.1:0"\nidentity = "coordinator-hub"\nrevocations = "revoked.pem"\n')
     program = (sys.executable, "-c", WITHIN, json.dumps(limits), "coordinator", "start", "--config", settings)
-    command = ("sh", "-c", 'ulimit -Sn 1024; exec "$0" "$@"', *program)  # descriptors, as many systems begin with
+    command = ("sh", "-c", 'ulimit -Sn 1024; exec "$0" "$@"', *program)  # a common default for descriptors
     frugal = os.environ | {"MALLOC_ARENA_MAX": "2"}  # else glibc keeps what each of gRPC's threads has freed
     process = await asyncio.create_subprocess_exec(
         *command, cwd=town.folder, env=frugal, stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr
     address = (await process.stderr.readline()).decode().split()[-1]
-    rest = asyncio.create_task(process.stderr.read())  # or it would stand still when the pipe is full
+    rest = asyncio.create_task(process.stderr.read())  # or the process would block when the pipe is full
     try:
         yield address, process.pid
     finally:
@@ -242,11 +243,11 @@ SPEC = JobSpec(
     explained_variance=False,
     options={"sparsity": 5, "rounds": 3},
 )
-"""A job of three questions: one about a basis that may be dense, and two about sparse ones."""
+"""A job of three queries: the first basis may be dense, the other two are sparse."""
 
 
 def basis(seed: int, rows: int = DIMENSION) -> NDArray[np.float64]:
-    """Make an orthonormal basis whose first rows alone are not zero."""
+    """Return an orthonormal basis with zeros below its first ``rows`` rows."""
     made = np.zeros((DIMENSION, 2))
     made[:rows], _ = thin_qr(np.random.default_rng(seed).standard_normal((rows, 2)))
     return made
@@ -256,12 +257,12 @@ DENSE, SPARSE = CovarianceProduct(basis(0)), CovarianceProduct(basis(1, 5))
 
 
 def rows_of(count: int, seed: int = 2) -> NDArray[np.float64]:
-    """Make rows for a provider."""
+    """Return rows for a provider."""
     return np.random.default_rng(seed).standard_normal((count, DIMENSION))
 
 
 class Meddler(pb_grpc.ProviderServiceServicer):
-    """A coordinator whose every message to its one provider is chosen by a test."""
+    """A coordinator with one provider, and with messages chosen by the test."""
 
     def __init__(self, hub: Identity, provider: PartyName) -> None:
         self.hub = hub
@@ -294,7 +295,7 @@ class Meddler(pb_grpc.ProviderServiceServicer):
 
 @dataclass
 class Stage:
-    """A daemon at the mercy of a meddler."""
+    """A provider's daemon that is connected to a meddler."""
 
     town: Town
     meddler: Meddler
@@ -306,7 +307,7 @@ class Stage:
     def job(
         self, what: JobSpec = SPEC, audience: Sequence[str] = (), data_set: str = "cohort", **times: Any
     ) -> SignedJob:
-        """Have the analyst sign a job, for this provider alone unless others are named."""
+        """Return a job signed by the analyst. Its audience is this provider alone, unless others are named."""
         return self.town.job(what, self.analyst, audience or (self.home.name.name,), data_set, **times)
 
     async def admit(self, signed: bytes) -> pb.FromProvider:
@@ -315,7 +316,7 @@ class Stage:
         return await self.reply()
 
     async def ask(self, signed: bytes, position: int, query: RowQuery, **changes: Any) -> pb.FromProvider:
-        """Ask a question, announced otherwise where a test wants that."""
+        """Send a query. ``changes`` replaces fields of its announcement."""
         announced = wire.announce(query)
         extent = announced.extent
         fields = {
@@ -331,7 +332,7 @@ class Stage:
         return await self.ask_in_bytes(wire.content(query), signed_job=signed, **fields)
 
     async def ask_in_bytes(self, content: bytes | memoryview, **announced: Any) -> pb.FromProvider:
-        """Ask what no honest program could write."""
+        """Send a query with arbitrary content."""
         await self.say(ask=pb.Ask(**announced))
         for sequence, frame in enumerate(wire.frames(content)):
             await self.say(frame=pb.Frame(sequence=sequence, content=bytes(frame)))
@@ -341,7 +342,7 @@ class Stage:
         await self.meddler.outbound.put(pb.ToProvider(**message))
 
     async def show(self, receipt: pb.Receipt) -> None:
-        """Welcome the daemon again, with a receipt."""
+        """Send the daemon another welcome, with a receipt."""
         welcome = self.meddler.welcome(self.meddler.challenge)
         welcome.receipt.CopyFrom(receipt)
         await self.say(welcome=welcome)
@@ -358,7 +359,7 @@ async def at_mercy(
     ledger: Ledger | None = None,
     welcome: "Callable[[Stage], Callable[[bytes], pb.Welcome]] | None" = None,
 ) -> AsyncIterator[Stage]:
-    """Run a daemon that a meddler welcomes, honestly unless told otherwise; until it ends, everything else is its."""
+    """Run a daemon with a meddler. ``welcome`` replaces the honest welcome; the test sends all messages after it."""
     hub, ada, home = (
         town.identity(*who) for who in ((Role.COORDINATOR, "hub"), (Role.ANALYST, "ada"), (Role.PROVIDER, name))
     )
@@ -372,7 +373,7 @@ async def at_mercy(
     await server.start()
     rows = {data_set: check_rows(each) for data_set, each in data_sets.items()}
     daemon = Daemon(
-        Settings(f"127.0.0.1:{port}", lambda: home, lambda: stage.revoked, now, rows, AnythingGoes, stage.ledger)
+        ProviderSetup(f"127.0.0.1:{port}", lambda: home, lambda: stage.revoked, now, rows, AnythingGoes, stage.ledger)
     )
     task = asyncio.create_task(daemon.run())
     try:
@@ -384,7 +385,7 @@ async def at_mercy(
 
 
 def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]], rows: Any = None, **others: Any) -> None:
-    """Play a scene with one daemon, north, whose rows are as wide as those of ``SPEC`` unless others are given."""
+    """Run a scene with the daemon of the provider north. By default its rows are as wide as ``SPEC`` says."""
 
     async def perform() -> None:
         data_sets = {"cohort": rows_of(50) if rows is None else rows}

@@ -1,4 +1,4 @@
-"""HTTP/2 over mutual TLS, frame by frame: a caller who begins requests that no library would leave unfinished."""
+"""HTTP/2 over mutual TLS, frame by frame, for callers that leave requests unfinished as no library would."""
 
 import asyncio
 import ssl
@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import COORDINATOR_HOST
+from dpspca.common.names import COORDINATOR_HOST
+from dpspca.common.trust.identity import Identity
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PING, AWAY, WINDOW = 0, 1, 3, 4, 6, 7, 8
 ACKNOWLEDGED = END_OF_STREAM = 1
 END_OF_HEADERS = 4
 INITIAL_WINDOW = 4
-"""A setting: what may be sent on a new stream before the other side allows more."""
+"""Identifier of the setting for how much may be sent on a new stream before the receiver allows more."""
 LARGEST_FRAME = 16_384
 
 
@@ -25,8 +25,8 @@ def frame(kind: int, flags: int, stream: int, content: bytes = b"") -> bytes:
 
 
 def header(name: bytes, value: bytes) -> bytes:
-    """Write a header literally; both are short."""
-    assert max(len(name), len(value)) < 127  # seven bits
+    """Return the bytes of a literal header. Name and value must be short."""
+    assert max(len(name), len(value)) < 127  # the length fits into seven bits
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
@@ -44,7 +44,7 @@ def headers(path: str) -> bytes:
 
 @dataclass
 class Line:
-    """One connection, on which the other side's windows are kept to."""
+    """One connection that respects the flow control windows of the other side."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -54,12 +54,12 @@ class Line:
     ended: set[int] = field(default_factory=set)
 
     def hang_up(self) -> None:
-        """End the connection at once: gRPC takes no word of TLS for an end, and waits for TCP's."""
+        """Close the connection at once. gRPC ignores the closing message of TLS and waits for that of TCP."""
         self.writer.close()
         self.writer.transport.abort()
 
     async def listen(self) -> None:
-        """Take in what the other side says, until it says no more."""
+        """Read frames until the other side closes the connection."""
         try:
             while True:
                 head = await self.reader.readexactly(9)
@@ -86,7 +86,7 @@ class Line:
             self.ended.add(stream)
 
     async def begin(self, path: str, calls: int, size: int, seconds: float) -> None:
-        """Begin so many calls, and send all but the end of a message of that size in each, as far as it is taken."""
+        """Begin ``calls`` calls. In each send a message of ``size`` bytes but its end, within flow control."""
         left = {}
         for number in range(calls):
             stream = 1 + 2 * number
@@ -105,7 +105,7 @@ class Line:
             await asyncio.sleep(0.005)
 
     def ask(self, path: str, calls: int, content: bytes) -> None:
-        """Make so many whole calls, whose replies nobody takes where settings are ``DEAF``."""
+        """Make ``calls`` complete calls. With the settings ``DEAF`` their replies cannot be sent."""
         for number in range(calls):
             stream = 1 + 2 * number
             message = struct.pack(">BI", 0, len(content)) + content
@@ -113,13 +113,13 @@ class Line:
             self.writer.write(frame(DATA, END_OF_STREAM, stream, message))
 
     async def pour(self, content: Callable[[int], bytes], seconds: float) -> None:
-        """Write the same kind of thing again and again, for so long or until the other side has had enough."""
+        """Write content again and again, for ``seconds`` seconds or until the other side closes the connection."""
         until, number = asyncio.get_running_loop().time() + seconds, 0
         with suppress(OSError):
             while asyncio.get_running_loop().time() < until and not self.reader.at_eof():
                 self.writer.write(content(number))
                 await self.writer.drain()
-                await asyncio.sleep(0.002)  # or honest parties in this very process would have no turn
+                await asyncio.sleep(0.002)  # let honest parties in this process run
                 number += 1
 
 
@@ -132,7 +132,7 @@ def settings(_: int) -> bytes:
 
 
 def begun_and_given_up(number: int) -> bytes:
-    """Begin a hundred calls and give each up at once."""
+    """Return the bytes that begin a hundred calls and cancel each at once."""
     streams = range(200 * number + 1, 200 * number + 200, 2)
     path = headers("/dpspca.v1.AnalystService/List")
     given_up = (8).to_bytes(4)
@@ -140,11 +140,11 @@ def begun_and_given_up(number: int) -> bytes:
 
 
 DEAF = struct.pack(">HI", INITIAL_WINDOW, 0)
-"""Settings by which not a byte of any reply may be sent."""
+"""Settings that allow not a single byte of any reply."""
 
 
 async def connected(address: str, identity: Identity, folder: Path, own: bytes = b"") -> Line:
-    """Open a connection, with settings of our own."""
+    """Open a connection with the settings ``own``."""
     (folder / "raw.pem").write_bytes(identity.key_pem + identity.certificate_pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=identity.authority_pem.decode())

@@ -1,4 +1,4 @@
-"""What has to be true of ledgers, and of what analysts were told, once everything is over: I1 to I5 of the faults."""
+"""Invariants of ledgers and of what analysts were told, checked when all is over: I1 to I5 of the fault tests."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,26 +13,26 @@ from daemons import Daemons
 
 from dpspca.client.jobs import JobStatus
 from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import Integers
 from dpspca.common.model import Model
 from dpspca.common.plan import Step, events
-from dpspca.common.privacy.accountant import cost_units, slack_units
+from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
-from dpspca.provider.accounts import Job
-from dpspca.provider.books import Books
-from dpspca.provider.entries import Head
-from dpspca.provider.ledger import ANSWER
-from dpspca.provider.ledger_database import Database
-from dpspca.provider.moments import Integers
-from dpspca.provider.policy_file import read_policy
-from dpspca.provider.sqlite_ledger import export, read_books, verify
-from dpspca.server.rounds import combine
+from dpspca.provider.ledger.accounts import JobAccount
+from dpspca.provider.ledger.database import Database
+from dpspca.provider.ledger.entries import Head
+from dpspca.provider.ledger.ledger import ANSWER
+from dpspca.provider.ledger.rules import Books
+from dpspca.provider.ledger.sqlite import export, read_books, verify
+from dpspca.provider.policy.file import read_policy
+from dpspca.server.jobs.rounds import combine
 
 
 @dataclass(frozen=True)
 class Told:
-    """How a job ended, as its analyst was told."""
+    """How a job ended, according to what its analyst received."""
 
     name: str
     spec: JobSpec
@@ -42,7 +42,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Death:
-    """Of which provider, and what its second path remembered then."""
+    """The death of a provider's process: which provider, and what its head file contained then."""
 
     site: str
     head: Head | None
@@ -50,19 +50,19 @@ class Death:
 
 @dataclass(frozen=True)
 class Record:
-    """A federation whose daemons have ended: what analysts were told, and what became of everybody."""
+    """A federation whose daemons have ended: what analysts received, and what happened to the processes."""
 
     daemons: Daemons
     data_sets: Sequence[str]
     told: Sequence[Told]
     remembered: Sequence[JobStatus]
-    """What the coordinator knew of these jobs at the end."""
+    """The coordinator's status of these jobs at the end."""
     deaths: Sequence[Death]
     codes: Mapping[str, int]
     strikes: Mapping[str, int]
 
     def summary(self) -> dict[str, Any]:
-        """Count what happened, and list what should not have."""
+        """Return counts of what happened, and the list of violations."""
         participants = [each for one in self.told for each in one.status.participants]
         return {
             "strikes": dict(sorted(self.strikes.items())),
@@ -74,7 +74,7 @@ class Record:
 
 
 def problems(record: Record) -> Iterator[str]:
-    """Say in words all that is wrong."""
+    """Yield every violation as a sentence."""
     yield from (f"{name} ended with {code}" for name, code in record.codes.items() if code)
     endings = {each.name: each.status for each in record.told}
     yield from (f"Job {each.name} became another" for each in record.remembered if endings.get(each.name) != each)
@@ -101,12 +101,12 @@ class Kept:
     database: Database
 
     def stored(self, job: str, position: int) -> Integers | None:
-        """Give an answer, if it is the one that was stored."""
-        question = self.books.question(job, position)
+        """Return the stored answer, if its hash is the recorded one."""
+        query = self.books.query(job, position)
         content = b"".join(self.database.pieces(job, position))
-        if question is None or question.answer is None or sha256(content).hexdigest() != question.answer.sha256:
+        if query is None or query.answer is None or sha256(content).hexdigest() != query.answer.sha256:
             return None
-        return np.frombuffer(content, ANSWER).reshape(question.answer.shape)
+        return np.frombuffer(content, ANSWER).reshape(query.answer.shape)
 
 
 @contextmanager
@@ -120,19 +120,19 @@ def _kept(record: Record, site: str) -> Iterator[Kept]:
 
 
 def _job_problems(told: Told, ledgers: Mapping[str, Kept]) -> Iterator[str]:
-    """I3, I4: an end and a reason; all that is said to be answered is stored, and the model was made of it."""
+    """I3, I4: a job has an end and a reason; all reported answers are stored, and the model was computed from them."""
     status = told.status
     if status.state not in {"done", "failed", "cancelled"} or (status.state != "done" and not status.reason):
         yield f"no end, or no reason: {status.reason!r}"
     lost = [
-        f"{each.name} is said to have answered {each.answered} questions, and has no answer to {at + 1}"
+        f"{each.name} is said to have answered {each.answered} queries, and has no answer to {at + 1}"
         for each in status.participants
         for at in range(each.answered)
         if ledgers[each.name].stored(told.name, at) is None
     ]
     yield from lost
     if told.model and not lost:
-        whole = sum(each.answered == status.questions for each in status.participants)
+        whole = sum(each.answered == status.queries for each in status.participants)
         if not max(1, told.spec.minimum_parties) <= whole == told.model.statement.parties:
             yield f"{whole} took part to the end, {told.model.statement.parties} are stated"
         if _content(told.model) != _content(_made_again(told, ledgers)):
@@ -140,7 +140,7 @@ def _job_problems(told: Told, ledgers: Mapping[str, Kept]) -> Iterator[str]:
 
 
 def _made_again(told: Told, ledgers: Mapping[str, Kept]) -> Model:
-    """Make a model from the stored answers of those who are said to have given them."""
+    """Compute a model from the stored answers of the providers that are reported to have answered."""
     steps = iter(enumerate(catalogue.plan(told.spec)))
 
     def ask(_: RowQuery) -> Aggregate:
@@ -149,7 +149,7 @@ def _made_again(told: Told, ledgers: Mapping[str, Kept]) -> Model:
         stored = [ledgers[name].stored(told.name, position) for name in asked]
         return combine(told.spec, step, [answer for answer in stored if answer is not None])
 
-    return drive(catalogue.find(told.spec.algorithm).run(told.spec), ask)
+    return drive(catalogue.find(told.spec.method).run(told.spec), ask)
 
 
 def _content(model: Model) -> list[bytes | None]:
@@ -161,7 +161,7 @@ def _content(model: Model) -> list[bytes | None]:
 
 
 def _account_problems(record: Record, books: Books) -> Iterator[str]:
-    """I1: what is spent is the price of what the outbox shows, and of what is being answered; never above a life's."""
+    """I1: spent is the price of what the outbox shows and of what is being answered, within the lifetime budget."""
     plans = {each.name: catalogue.plan(each.spec) for each in record.told}
     if books.jobs.keys() - plans.keys():
         yield f"jobs that nobody signed: {books.jobs.keys() - plans.keys()}"
@@ -171,30 +171,30 @@ def _account_problems(record: Record, books: Books) -> Iterator[str]:
     for name, taken in books.data_sets.items():
         jobs = {job: found for job, found in books.jobs.items() if found.opening.data_set == name}
         paid = [_paid(found, plans[job], sent, job) for job, found in jobs.items()]
-        if [taken.spent_units, taken.spent_slack_units] != [sum(part) for part in zip(*paid, strict=True)]:
-            yield f"{name}: {taken.spent_units} units are spent, and what left costs {sum(units for units, _ in paid)}"
+        if [taken.spent.units, taken.spent.slack_units] != [sum(part) for part in zip(*paid, strict=True)]:
+            yield f"{name}: {taken.spent.units} units are spent, and what left costs {sum(units for units, _ in paid)}"
         lifetime = policy.rules(name).limits(record.daemons.ada.name)[0]
-        if taken.spent_units + taken.reserved_units > lifetime.budget_units:
+        if taken.spent.units + taken.reserved.units > lifetime.whole.units:
             yield f"{name}: more is spent and promised than the lifetime allows"
-        if taken.spent_slack_units + taken.reserved_slack_units > lifetime.slack_budget_units:
+        if taken.spent.slack_units + taken.reserved.slack_units > lifetime.whole.slack_units:
             yield f"{name}: more slack is spent and promised than the lifetime allows"
 
 
-def _paid(job: Job, plan: Sequence[Step], sent: set[tuple[str, int]], name: str) -> tuple[int, int]:
-    """Price what left; while a job is open, also the question whose answer is not stored yet."""
-    steps = [plan[at] for at in range(len(job.questions)) if (name, at) in sent or job.state is None]
+def _paid(job: JobAccount, plan: Sequence[Step], sent: set[tuple[str, int]], name: str) -> tuple[int, int]:
+    """Return the price of what left; for an open job including a query whose answer is not stored yet."""
+    steps = [plan[at] for at in range(len(job.queries)) if (name, at) in sent or job.state is None]
     return cost_units(events(steps)), slack_units(events(steps))
 
 
 def _history_problems(path: Path, heads: Iterable[Head | None]) -> Iterator[str]:
-    """I2, I5: one answer to a question at most, and everything that ever was is still there."""
+    """I2, I5: at most one answer per query, and no entry of the ledger was ever lost."""
     hashes: dict[int, str] = {}
     stored: Counter[tuple[str, int]] = Counter()
     for entry in export(path):
         hashes[entry["number"]] = entry["hash"]
         if entry["kind"] == "stored":
             stored.update([(entry["job"], entry["position"])])
-    yield from (f"two answers to question {at} of {job}" for (job, at), times in stored.items() if times > 1)
+    yield from (f"two answers to query {at} of {job}" for (job, at), times in stored.items() if times > 1)
     for head in heads:
         if head and hashes.get(head.entries) != head.hash:
             yield f"entry {head.entries}, which was there at a death, is not there any more"

@@ -1,4 +1,4 @@
-"""A provider's folder as its steward sees it: settings, policy, and a ledger written by what answers in a daemon."""
+"""A provider's folder as its steward sees it: settings, policy, and a ledger written by the daemon's code."""
 
 import shutil
 import time
@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.plan import events
-from dpspca.common.privacy.accountant import Filter, cost_units, slack_units
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import CovarianceProduct
+from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.ledger import Ledger, Limits, Opening
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Responder
-from dpspca.provider.shard import Shard
-from dpspca.provider.sqlite_ledger import SqliteLedger
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.ledger import Ledger, Limits, Opening
+from dpspca.provider.ledger.sqlite import SqliteLedger
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.provider.release.responder import Responder
 
 SETTINGS = """
 coordinator = "127.0.0.1:1"
@@ -36,7 +36,7 @@ POLICY = """
 analysts = ["ada", "grace"]
 unit = "row-add-remove"
 rows_per_person = 1
-algorithms = ["dps-pca"]
+methods = ["dps-pca"]
 centering = ["none"]
 explained_variance = false
 columns = 6
@@ -47,8 +47,8 @@ per_analyst = { epsilon = 2.0, delta = 1e-5 }
 per_job = { epsilon = 1.0, delta = 1e-6 }
 """
 LIFETIME = Filter.for_budget(4.0, 1e-5)
-QUESTIONS = 3
-QUESTION = CovarianceProduct(np.eye(6)[:, :2])
+QUERIES = 3
+QUERY = CovarianceProduct(np.eye(6)[:, :2])
 ROWS = np.random.default_rng(3).standard_normal((40, 6))
 ADA, GRACE = (f"dpspca://town/analyst/{name}" for name in ("ada", "grace"))
 
@@ -61,12 +61,12 @@ def job(epsilon: float = 1.0, delta: float = 1e-6) -> JobSpec:
         norm_bound=4.0,
         components=2,
         explained_variance=False,
-        options={"sparsity": 6, "rounds": QUESTIONS},
+        options={"sparsity": 6, "rounds": QUERIES},
     )
 
 
 def opening(name: str, spec: JobSpec, **changes: Any) -> Opening:
-    price = events(catalogue.plan(spec))
+    price = catalogue.plan(spec).events
     now = int(time.time())
     good: dict[str, Any] = {
         "job": name,
@@ -104,27 +104,29 @@ class Site:
 
     @contextmanager
     def running(self, at: float | None = None) -> Iterator[SqliteLedger]:
-        """A daemon's ledger, in use; ``at`` stands for the time."""
+        """Open the ledger as a daemon does; ``at`` replaces the current time."""
         with SqliteLedger(
             self.path, self.folder / "identity" / "ledger-head", clock=time.time if at is None else lambda: at
         ) as ledger:
             yield ledger
 
     def answer(
-        self, ledger: Ledger, name: str, answers: int = QUESTIONS, spec: JobSpec | None = None, **changes: Any
+        self, ledger: Ledger, name: str, answers: int = QUERIES, spec: JobSpec | None = None, **changes: Any
     ) -> None:
-        """Admit a job and answer so many of its questions."""
+        """Admit a job and answer its first ``answers`` queries."""
         spec = spec or job()
         ledger.open(opening(name, spec, **changes), Limits(LIFETIME))
-        asked = Responder(spec, Shard(check_rows(ROWS), spec.norm_bound), ledger, system_entropy, job=name)
+        asked = Responder(
+            catalogue.plan(spec), Shard(check_rows(ROWS), spec.norm_bound), ledger, system_entropy, job=name
+        )
         for position in range(answers):
-            asked.respond(position, QUESTION)
+            asked.respond(position, QUERY)
 
     def back_up(self) -> Path:
-        """Copy the ledger while nobody uses it."""
+        """Copy the ledger while it is not in use."""
         return Path(shutil.copytree(self.path.parent, self.folder / "backup"))
 
     def restore(self) -> None:
-        """Put the copy in the place of the ledger."""
+        """Replace the ledger with the copy."""
         shutil.rmtree(self.path.parent)
         shutil.copytree(self.folder / "backup", self.path.parent)

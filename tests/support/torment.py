@@ -1,4 +1,4 @@
-"""Daemons that are killed and stopped at random moments, while analysts have jobs run."""
+"""Daemons that are killed and stopped at random moments while analysts run jobs."""
 
 import asyncio
 import re
@@ -23,33 +23,33 @@ from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
 from dpspca.client.jobs import JobStatus
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
-from dpspca.provider.ledger_files import read_head
+from dpspca.provider.ledger.files import read_head
 
 COLUMNS = 20
 SITES = ("north", "south", "west")
 UNITS = {"cohort": PrivacyUnit.ROW_ADD_REMOVE, "scarce": PrivacyUnit.ROW_REPLACE_ONE}
 SCARCE = Budget(1.0, 1e-5)
-"""The lifetime of a data set that allows a few jobs and no more."""
+"""A lifetime budget that is enough for a few jobs only."""
 HASTE = 0.15
-"""How often one that was just started may be struck before it is up."""
+"""Probability that a daemon that was just started is struck before it is ready."""
 AT_ONCE = 4
-"""Jobs at a time."""
+"""Number of jobs at a time."""
 LONGEST_PEACE = 10.0
-"""Seconds."""
+"""Longest time between two blows, in seconds."""
 SHORTEST_DEADLINE = 4
-"""Seconds for an answer, in some jobs; some absences are longer."""
+"""Answer timeout of some jobs, in seconds. Some daemons are away for longer."""
 PATIENCE = 300.0
-"""Seconds for anything that an analyst wants, with everybody back in the end."""
+"""Timeout of everything that an analyst does, in seconds. All daemons are back before it ends."""
 
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class Blow:
-    """What befalls a daemon, and when: it is killed, or stopped and goes on, or is killed while it is stopped."""
+    """What happens to a daemon, and when: it is killed, or stopped and continued, or killed while stopped."""
 
     answers: int
-    """After so many more of the providers' answers; or after ``LONGEST_PEACE``, where none come."""
+    """It happens after this many more answers of providers, or after ``LONGEST_PEACE`` without any."""
     pause: float
     victim: int
     kills: bool
@@ -59,7 +59,7 @@ class Blow:
 
 
 def blows(seed: int, count: int) -> list[Blow]:
-    """Draw what will happen; the same for the same seed."""
+    """Draw what will happen; equal seeds give equal blows."""
     draw = Random(f"blows {seed}")
     return [_blow(draw) for _ in range(count)]
 
@@ -73,7 +73,7 @@ def _blow(draw: Random) -> Blow:
 
 
 class Tormentor:
-    """Strikes daemons, and sees to it that each comes back."""
+    """Kills and stops daemons, and brings each back."""
 
     def __init__(self, struck: Daemons) -> None:
         self._daemons = struck
@@ -83,7 +83,7 @@ class Tormentor:
         self.deaths: list[Death] = []
 
     async def torment(self, planned: Sequence[Blow]) -> None:
-        """Strike until all is done, and everybody is back."""
+        """Carry out all blows, and bring all daemons back."""
         async with asyncio.TaskGroup() as striking:
             for blow in planned:
                 await self._peace(blow.answers)
@@ -93,7 +93,7 @@ class Tormentor:
                 striking.create_task(self._strike(victim, blow))
 
     async def _peace(self, answers: int) -> None:
-        """Let so many answers come, so that blows fall into the midst of jobs on every machine."""
+        """Wait for this many answers, so that blows hit running jobs on fast and slow machines."""
         logs = [each.log for each in self._daemons.providers.values()]
         begun = [log.stat().st_size for log in logs]
         with suppress(TimeoutError):
@@ -102,7 +102,7 @@ class Tormentor:
                     await asyncio.sleep(0.05)
 
     async def _somebody(self, first: int) -> Process:
-        """Choose the one that is meant, or the next of those that are there."""
+        """Return the chosen daemon, or the next one that is running."""
         everybody = self._daemons.everybody
         while not (there := [each for each in everybody[first:] + everybody[:first] if each not in self._away]):
             self._back.clear()
@@ -135,7 +135,7 @@ class Tormentor:
 def _answers_since(log: Path, offset: int) -> int:
     with log.open("rb") as file:
         file.seek(offset)
-        return file.read().count(b"Answered question")
+        return file.read().count(b"Answered query")
 
 
 # --- Jobs -------------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def job(draw: Random) -> tuple[JobSpec, str, list[str]]:
 
 
 class Analyst:
-    """Has one job run after the other, whatever becomes of the coordinator meanwhile."""
+    """Runs one job after the other, whatever happens to the coordinator."""
 
     def __init__(self, settled: Daemons, federation: AsyncFederation, seed: str) -> None:
         self._daemons = settled
@@ -174,7 +174,7 @@ class Analyst:
         self.told: list[Told] = []
 
     async def work(self, over: asyncio.Event) -> None:
-        """Begin new jobs until told that it is over, and see the last one through."""
+        """Start new jobs until ``over`` is set, and wait for the last one."""
         while not over.is_set():
             spec, data_set, audience = job(self._draw)
             signed = self._daemons.town.job(spec, self._daemons.ada, audience, data_set, life=timedelta(hours=6))
@@ -196,7 +196,7 @@ async def _last(submitted: AsyncJob) -> JobStatus:
 
 
 async def persistently(work: Callable[[], Awaitable[Found]]) -> Found:
-    """Try again while the coordinator is away, or is stopped."""
+    """Retry while the coordinator cannot be reached or is stopped."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -211,7 +211,7 @@ async def persistently(work: Callable[[], Awaitable[Found]]) -> Found:
 
 
 async def torture(folder: Path, seed: int, strikes: int) -> Record:
-    """Strike real daemons so many times while jobs run, and have everything end."""
+    """Strike real daemons ``strikes`` times while jobs run, then end everything and return the record."""
     async with daemons(folder, f"127.0.0.1:{free_port()}", _policy(), _rows(), keeping=True) as settled:
         tormentor = Tormentor(settled)
         async with AsyncFederation(settled.address, settled.ada) as federation:

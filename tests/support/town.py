@@ -1,4 +1,4 @@
-"""A small federation for tests: an authority, identities it signed, and parties over real mutual TLS on loopback."""
+"""A small federation for tests: an authority, its identities, and parties that use real mutual TLS on loopback."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -15,21 +15,21 @@ from patience import PATIENCE
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.accountant import Filter
-from dpspca.common.privacy.calibrate import MAX_EPSILON
+from dpspca.common.privacy.calibration import MAX_EPSILON
 from dpspca.common.privacy.keystream import Draw, Entropy, WordSource, repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.transport import identity as identities
-from dpspca.common.transport.authority import Authority
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.common.transport.signing import JobEnvelope, SignedJob, sign
-from dpspca.common.transport.trust import RevocationList
-from dpspca.provider.daemon import Daemon
-from dpspca.provider.docket import Settings
-from dpspca.provider.preparation import check_rows
-from dpspca.server.service import Coordinator
+from dpspca.common.trust import identity as identities
+from dpspca.common.trust.authority import Authority
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.revocations import RevocationList
+from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
+from dpspca.provider.connection.daemon import Daemon
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs.registry import ProviderSetup
+from dpspca.server.coordinator import Coordinator
 
 ROWS = np.random.default_rng(0).standard_normal((900, 30)) * np.r_[5, 4, np.ones(28)]
 SHARDS = {f"site-{number}": part for number, part in enumerate(np.array_split(ROWS, 3))}
@@ -54,15 +54,15 @@ def spec(**changes: Any) -> JobSpec:
 
 
 def server_credentials(identity: Identity) -> grpc.ServerCredentials:
-    """Show a certificate and insist on one, as plain gRPC does: for coordinators that are not ours."""
+    """Return credentials of plain gRPC with mutual TLS, for coordinators that do not use this package."""
     pair = (identity.key_pem, identity.certificate_pem)
     return grpc.ssl_server_credentials([pair], identity.authority_pem, require_client_auth=True)
 
 
 class AnythingGoes:
-    """The policy of a provider that is about something else: every job is allowed, up to a very large budget.
+    """A policy for tests that are not about policies: it allows every job, up to a very large budget.
 
-    Slack costs e^epsilon times as much, so the largest epsilon would leave nothing for approximate mechanisms.
+    It is not the largest possible: slack costs e^epsilon times as much, so approximate mechanisms would get none.
     """
 
     def rules(self, _: str) -> Self:
@@ -80,7 +80,7 @@ class AnythingGoes:
         return None
 
     answer_interval = 0.0
-    """Answers leave when they are made: tests of when they leave say so."""
+    """Answers leave as soon as they are made. Tests of the schedule set another interval."""
     promise = None
     quotas = None
 
@@ -89,14 +89,14 @@ class AnythingGoes:
 
 
 def lax_policy(unit: str = "row-replace-one", *data_sets: str) -> str:
-    """Write a policy that allows whatever a test asks, as far as a policy can."""
+    """Return a policy in TOML that allows as much as a policy can."""
     bounds = f"{{ least = {2.0**-100!r}, most = {2.0**100!r} }}"
     budget = f"{{ epsilon = {MAX_EPSILON!r}, delta = 0.1 }}"
     rules = f"""
 analysts = ["ada", "bob", "eve"]
 unit = "{unit}"
 rows_per_person = 1
-algorithms = {[*CATALOGUE]}
+methods = {[*CATALOGUE]}
 accounting = ["exact", "published"]
 centering = ["none", "public", "private"]
 explained_variance = true
@@ -140,20 +140,20 @@ class Town:
 
 @dataclass
 class Running:
-    """A federation that is up."""
+    """A running federation."""
 
     town: Town
     coordinator: Coordinator
     analyst: AsyncFederation
     revoked: list[RevocationList]
-    """The last one is in force at every party."""
+    """Every party uses the last one."""
     shards: Mapping[str, Any]
     words: Callable[[int], Entropy]
     known: dict[str, Identity] = field(default_factory=dict)
     daemons: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
 
     async def start(self, name: str, **others: Any) -> Daemon:
-        """Start a provider, with settings other than the town's where a test needs them; wait until it is connected."""
+        """Start a provider and wait until it is connected. ``others`` replaces settings."""
         number = list(self.shards).index(name)
         home = self.known.get(name) or self.town.identity(Role.PROVIDER, name)
         self.known[name] = home
@@ -163,7 +163,9 @@ class Running:
             "entropy": self.words(number),
         }
         settings: dict[str, Any] = usual | others
-        daemon = Daemon(Settings(self.coordinator.address, lambda: home, lambda: self.revoked[-1], now, **settings))
+        daemon = Daemon(
+            ProviderSetup(self.coordinator.address, lambda: home, lambda: self.revoked[-1], now, **settings)
+        )
         self.daemons[name] = asyncio.create_task(daemon.run())
         await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
         return daemon
@@ -176,7 +178,7 @@ class Running:
 
 
 def words_for(what: JobSpec, seed: int = NOISE_SEED) -> Callable[[int], Entropy]:
-    """Make the noise that ``simulate(..., noise_seed=seed)`` gives each provider, whatever the job is called here."""
+    """Return the noise that ``simulate(..., noise_seed=seed)`` gives each provider, whatever the job's name here."""
 
     def words(number: int, draw: Draw) -> WordSource:
         return repeatable_entropy(seed)(replace(draw, job=what.digest(), slot=number))
@@ -185,7 +187,7 @@ def words_for(what: JobSpec, seed: int = NOISE_SEED) -> Callable[[int], Entropy]
 
 
 seeded = words_for(spec())
-"""The same of the default job."""
+"""The same for the default job."""
 
 
 @asynccontextmanager
@@ -196,7 +198,7 @@ async def federation(
     words: Callable[[int], Entropy] = seeded,
     **limits: Any,
 ) -> AsyncIterator[Running]:
-    """Run a coordinator within ``limits``, the providers ``names`` (left out: all) and an analyst, and stop them."""
+    """Run a coordinator with ``limits``, the providers ``names`` (default: all) and an analyst. Stop all at the end."""
     me = town.identity(Role.COORDINATOR, "hub")
     revoked = [town.revocations()]
     coordinator = Coordinator(lambda: me, lambda: revoked[-1], now, **limits)

@@ -1,6 +1,6 @@
-"""Time and chance in a test's hand: an event loop whose clock jumps to the next event, and threads that are none.
+"""A deterministic event loop: its clock jumps to the next event, and work for threads runs in the loop itself.
 
-Whatever runs in such a loop runs alike for the same seed, down to the order of its steps, and years pass in no time.
+Equal seeds give equal runs, down to the order of steps, and simulated years take no time.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 THINKING = 0.02
-"""Seconds that work in a thread may take."""
+"""The most simulated seconds that work in a thread takes."""
 
 
 class StuckError(Exception):
-    """Everybody waits for somebody: no event is to come, ever."""
+    """A deadlock: everything waits, and no event will ever come."""
 
 
 class _Selector(selectors.SelectSelector):
-    """Waits by moving the clock."""
+    """Moves the clock instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class _Selector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that never waits, and does at once what threads would do, after a while that chance decides."""
+    """An event loop that never waits. It does the work of threads itself, after a random simulated delay."""
 
     def __init__(self, chance: Random) -> None:
         self._waiting = _Selector()
@@ -49,7 +49,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, executor: object, func: Callable[..., Result], *args: Any
     ) -> "asyncio.Future[Result]":
         future: asyncio.Future[Result] = self.create_future()
-        in_order = getattr(executor, "_max_workers", None) == 1  # one thread does one thing after the other
+        in_order = getattr(executor, "_max_workers", None) == 1  # a single thread keeps the order of its work
         begin = max(self.time(), self._free_at.get(executor, 0.0)) if in_order else self.time()
         end = begin + self._chance.uniform(0, THINKING)
         if in_order:
@@ -70,6 +70,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(scene: Coroutine[Any, Any, Result], chance: Random) -> Result:
-    """Run a scene to its end; the same chance gives the same run."""
+    """Run a coroutine to its end. An equal ``chance`` gives an equal run."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner:
         return runner.run(scene)

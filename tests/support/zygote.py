@@ -1,10 +1,11 @@
-"""Starts the programs of tests as forks of a process that has loaded them: loading takes a second, a fork none.
+"""Starts the programs of tests as forks of a process that has loaded them: loading takes a second, a fork no time.
 
-They are processes like any other: children of whoever started them, with streams, a folder and signals of their own.
-What ``subprocess`` starts in another way than tests usually do (other variables, limits, files kept open) is started as
-ever. A demonstration, which starts programs itself, has them forked as well, by a process of its own.
+The forks are ordinary processes: children of the process that started them, with their own streams, folder and signals.
+If a test uses ``subprocess`` in an unusual way (other variables, limits, inherited files), the program is started as
+usual. A demonstration starts programs itself; a separate process forks those.
 
-Run as a program, with the number of a socket and room for the lines of programs: a process that forks when it is asked.
+Run as a program, this module is the process that forks on request. Its arguments are the number of a socket, and spaces
+that leave room for the command lines of programs.
 """
 
 import ctypes
@@ -12,6 +13,7 @@ import gc
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -28,37 +30,37 @@ from typing import Any, Final, NamedTuple
 
 MODULES: Final = ("dpspca", "dpspca.cli.main")
 CODE: Final = "from dpspca.cli import main\n"
-"""How code begins that may find everything loaded."""
+"""Code that begins like this may be run in a fork."""
 SILENT: Final = ("PYTEST_", "DPSPCA_", "COLUMNS", "TMPDIR", "GRPC_VERBOSITY", "KMP_", "_RJEM_")
-"""How variables begin that say nothing to a program before it runs."""
+"""Prefixes of environment variables that have no effect while a program is loaded."""
 USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None, "umask": -1}
 STARTS_OTHERS: Final = "demo"
 ROOM: Final = " " * 2**12
-"""For the line by which the system calls a program."""
+"""Room for the command line that the system shows for a process."""
 LONGEST: Final = 2**20
 READY: Final = b"ready"
 SUBREAPER: Final = 36
 
 
 class Program(NamedTuple):
-    """What to run, where, and with what."""
+    """A program to run, with its folder, variables and arguments."""
 
     module: str
-    """Left empty for code."""
+    """Empty for code."""
     code: str
     words: list[str]
     folder: str
     variables: dict[str, str]
     session: bool
-    """Whether it has one of its own."""
+    """Whether the program gets its own session."""
     group: bool
-    """Whether it has a group of its own, for signals."""
+    """Whether the program gets its own process group, for signals."""
     line: list[str]
-    """By which the system calls it."""
+    """The command line that the system shows for it."""
 
 
 def fork_programs(asked: socket.socket | None = None) -> None:
-    """Have ``subprocess`` start our programs as forks from now on, in this process; by whom is there to ask, if any."""
+    """Make ``subprocess`` in this process start our programs as forks. ``asked`` leads to a forking process, if any."""
     if sys.platform != "linux":
         return
     zygote = _Zygote(asked)
@@ -81,7 +83,7 @@ def fork_programs(asked: socket.socket | None = None) -> None:
 
 
 def _program(asked: Mapping[str, Any], loaded_with: Mapping[str, str]) -> Program | None:
-    """Read what is to be started; None where a fork would not do."""
+    """Return the program that ``subprocess`` was asked to start, or None if a fork would not be equivalent."""
     words = asked["args"]
     if isinstance(words, str | bytes) or any(asked.get(name, usual) != usual for name, usual in USUAL.items()):
         return None
@@ -113,7 +115,7 @@ def _telling(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Zygote:
-    """The process that forks, seen from one that has programs started; it is started when first needed."""
+    """The forking process, as seen by its user. It is started when first needed."""
 
     def __init__(self, asked: socket.socket | None) -> None:
         self.variables = dict(os.environ)
@@ -134,15 +136,15 @@ def _started(variables: Mapping[str, str]) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     words = [sys.executable, __file__, str(theirs.fileno()), ROOM]
     process = subprocess.Popen(words, env=variables, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603  # ourselves
-    process.returncode = 0  # it ends with us, and nobody waits for it
+    process.returncode = 0  # it ends with this process, and nobody waits for it
     theirs.close()
-    assert ours.recv(LONGEST) == READY  # loading takes a while, and orphans of that time are none of ours
+    assert ours.recv(LONGEST) == READY  # loading takes a while; orphans from that time are not ours
     return ours
 
 
 @contextmanager
 def _adopting() -> Any:
-    """Have orphans below this process become its children: the new program is one, and nobody else shall be."""
+    """Adopt orphans below this process inside the block: the new program is one, and there must be no others."""
     system = ctypes.CDLL(None)
     system.prctl(SUBREAPER, 1, 0, 0, 0)
     try:
@@ -155,7 +157,7 @@ def _adopting() -> Any:
 
 
 def serve(asked: socket.socket) -> Program | None:
-    """Fork for every program that is asked for. Return it in the new process, and None at the end."""
+    """Fork for every program requested. Return the program in the new process, and None at the end."""
     while True:
         content, streams, _, _ = socket.recv_fds(asked, LONGEST, 3)
         if not content:
@@ -177,7 +179,7 @@ def serve(asked: socket.socket) -> Program | None:
 
 
 def _is_orphan(tells: int) -> bool:
-    """Fork once more and go. True in what is left, once it is a child of whoever asked for it."""
+    """Fork once more and exit. Return True in the grandchild, once it is a child of the requesting process."""
     me = os.getpid()
     if number := _fork():
         os.write(tells, b"%d" % number)
@@ -188,14 +190,14 @@ def _is_orphan(tells: int) -> bool:
 
 
 def _fork() -> int:
-    """Fork, though the library of linear algebra has threads: it ends them before, and starts them anew."""
+    """Fork although the linear algebra library has threads: it ends them before, and starts them again after."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _settle(program: Program, streams: Sequence[int]) -> None:
-    """Become a process as the system would have made it."""
+    """Set this process up as if the system had started the program."""
     for usual, end in enumerate(streams):
         os.dup2(end, usual)
     for end in streams:
@@ -205,6 +207,7 @@ def _settle(program: Program, streams: Sequence[int]) -> None:
         os.setsid()
     if program.group:
         os.setpgid(0, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, the process that forks ignores it
     _be_called(program.line)
     os.chdir(program.folder)
     os.environ.clear()
@@ -222,7 +225,7 @@ def _stream(number: int, **others: Any) -> TextIOWrapper:
 
 
 def _be_called(line: Sequence[str]) -> None:
-    """Put a line in the place of the one that the system shows of this process."""
+    """Replace the command line that the system shows for this process."""
     stat = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     start, end = int(stat[45]), int(stat[46])
     content = b"".join(os.fsencode(word) + b"\0" for word in line)[: end - start]
@@ -231,7 +234,7 @@ def _be_called(line: Sequence[str]) -> None:
 
 
 def _with_a_zygote(program: Program) -> Program:
-    """Give a program that starts others a process of its own that forks them; in each of those, give that one."""
+    """Start a separate forking process for a program that starts others. In each of its forks, return that program."""
     while program.words[:1] == [STARTS_OTHERS]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if _fork():
@@ -241,7 +244,7 @@ def _with_a_zygote(program: Program) -> Program:
         ours.close()
         nowhere = os.open(os.devnull, os.O_RDWR)
         for usual in range(3):
-            os.dup2(nowhere, usual)  # whoever reads what the program writes shall not wait for us
+            os.dup2(nowhere, usual)  # so that a reader of the program's output does not wait for this process
         program = _forked(theirs)
     return program
 
@@ -254,14 +257,14 @@ def _forked(asked: socket.socket) -> Program:
 
 
 def main(number: str, _room: str) -> None:
-    """Load our programs, and fork for as long as somebody asks."""
+    """Load our programs, and fork on request until the requests end."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # as the program has it before it loads gRPC
     import dpspca.cli.app  # noqa: F401, PLC0415
 
-    gc.freeze()  # what is loaded is not looked through again by every program
+    gc.freeze()  # spare every program the garbage collection of what is loaded
     asked = socket.socket(fileno=int(number))
     asked.send(READY)
-    with suppress(KeyboardInterrupt):  # that of a terminal goes to everybody
+    with suppress(KeyboardInterrupt):  # an interrupt from a terminal reaches all processes
         program = _with_a_zygote(_forked(asked))
     if program.module:
         runpy.run_module(program.module, run_name="__main__", alter_sys=True)

@@ -1,4 +1,4 @@
-"""docs/divergences.md says which algorithms have published accounting, as the catalogue does, and figures that hold."""
+"""docs/divergences.md says which methods have published accounting, as the catalogue does, and figures that hold."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.algorithms.catalogue import CATALOGUE, Entry
+from dpspca.common.algorithms.catalogue import CATALOGUE, Method
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 
@@ -15,8 +15,8 @@ TEXT: Final = (Path(__file__).parents[2] / "docs" / "divergences.md").read_text(
 ROWS: Final = re.findall(r"^\| `([^`|]+)` \| ([^|]+) \| ([^|]+) \|$", TEXT, flags=re.MULTILINE)
 
 
-def published_for(entry: Entry) -> str:
-    """Write the units that an algorithm's published noise is for, as the page does."""
+def published_for(entry: Method) -> str:
+    """Write the units that a method's published noise is for, as the page does."""
     has = Accounting.PUBLISHED in entry.accounting
     return ", ".join(unit for unit in entry.units if has and unit in entry.published) or "none"
 
@@ -30,7 +30,7 @@ def test_the_page_says_of_every_algorithm_which_units_its_published_noise_is_for
 def test_the_page_says_whose_formula_it_is_or_why_there_is_none() -> None:
     for name, _, reason in ROWS:
         (paper,) = re.findall(r"\(([^()]+ \d{4})\)$", CATALOGUE[name].summary)
-        assert paper.split()[0] in reason or "the paper's algorithm is not private" in reason
+        assert paper.split()[0] in reason or "the paper's method is not private" in reason
 
 
 @pytest.mark.parametrize(("name", "times"), [("mod-sulq", 65), ("sulq", 509)])
@@ -44,7 +44,7 @@ def test_the_published_noise_of_the_baselines_is_as_many_times_what_the_promise_
             budget=Budget(1.0, 1e-6),
             norm_bound=1.0,
             components=2,
-            algorithm=name,
+            method=name,
             accounting=accounting,
             explained_variance=False,
         )

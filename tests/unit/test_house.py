@@ -22,7 +22,33 @@ def test_everything_in_common_but_its_edge_is_held_to_purity() -> None:
     there = {
         path.stem for path in (ROOT / "common").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    assert listed == there - {"__init__", "transport"}
+    assert listed == there - {"__init__", "storage", "transport", "trust"}
+
+
+def test_nobody_reaches_past_the_door_of_a_package() -> None:
+    """Outside a package, its names come from the package itself, which lists them in ``__all__``."""
+    packages = {
+        ".".join(["dpspca", *path.parent.parts[-2:]]): set(_listed(path)) for path in ROOT.glob("*/*/__init__.py")
+        if path.parents[1].name in LIBRARY
+    }  # fmt: skip
+    assert packages
+    for folder in LIBRARY:
+        for path in (ROOT / folder).rglob("*.py"):
+            own = ".".join(["dpspca", *path.relative_to(ROOT).parent.parts])
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    package = ".".join(node.module.split(".")[:3])
+                    if package in packages and package != own:
+                        assert node.module == package, f"{path} reaches past the door of {package}: {node.module}"
+                        assert {each.name for each in node.names} <= packages[package], (path, node.module)
+
+
+def _listed(door: Path) -> list[str]:
+    """Read what a package exports."""
+    for node in ast.parse(door.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
+            return [str(name) for name in ast.literal_eval(node.value)]
+    return []
 
 
 def test_t21_no_release_path_uses_a_generator_that_is_not_cryptographic() -> None:
@@ -35,12 +61,12 @@ def test_t21_no_release_path_uses_a_generator_that_is_not_cryptographic() -> Non
 
 LIBRARY = ("common", "provider", "server", "client", "cli")
 MAKERS = {
-    "os.urandom(": {"provider/entropy.py"},
-    "keyed(": {"common/privacy/keystream.py", "provider/entropy.py"},
+    "os.urandom(": {"provider/release/entropy.py"},
+    "keyed(": {"common/privacy/keystream.py", "provider/release/entropy.py"},
     "KeyStream(": {"common/privacy/keystream.py", "common/privacy/directions.py"},
     "KeyStream.repeatable(": {"common/privacy/keystream.py"},
     "repeatable_entropy(": {"common/privacy/keystream.py", "client/simulation.py"},
-    "Draw(": {"provider/respond.py", "client/audit.py"},
+    "Draw(": {"provider/release/responder.py", "client/audit/answers.py"},
 }
 """Who may make random words, or ask for them by a draw's name."""
 

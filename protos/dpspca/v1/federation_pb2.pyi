@@ -217,14 +217,14 @@ class ListRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("job", "analyst", "data_set", "state", "reason", "answered", "questions", "step", "participants", "bytes_moved", "submitted", "ended", "signed_job")
+    __slots__ = ("job", "analyst", "data_set", "state", "reason", "answered", "queries", "step", "participants", "bytes_moved", "submitted", "ended", "signed_job")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ANALYST_FIELD_NUMBER: _ClassVar[int]
     DATA_SET_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
-    QUESTIONS_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_MOVED_FIELD_NUMBER: _ClassVar[int]
@@ -237,14 +237,14 @@ class Job(_message.Message):
     state: str
     reason: str
     answered: int
-    questions: int
+    queries: int
     step: str
     participants: _containers.RepeatedCompositeFieldContainer[Participant]
     bytes_moved: int
     submitted: float
     ended: float
     signed_job: bytes
-    def __init__(self, job: _Optional[str] = ..., analyst: _Optional[str] = ..., data_set: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., questions: _Optional[int] = ..., step: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., bytes_moved: _Optional[int] = ..., submitted: _Optional[float] = ..., ended: _Optional[float] = ..., signed_job: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., analyst: _Optional[str] = ..., data_set: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., queries: _Optional[int] = ..., step: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., bytes_moved: _Optional[int] = ..., submitted: _Optional[float] = ..., ended: _Optional[float] = ..., signed_job: _Optional[bytes] = ...) -> None: ...
 
 class Participant(_message.Message):
     __slots__ = ("name", "reason", "answered", "asked")

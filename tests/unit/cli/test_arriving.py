@@ -8,10 +8,10 @@ import pytest
 from commands import Ended, commands_in
 from town import lax_policy
 
-from dpspca.cli.daemons import data_sets_of
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.transport.config import ProviderConfig, read_config
-from dpspca.provider.arrivals import Arrivals
+from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.provider.data.arrivals import Arrivals
+from dpspca.provider.startup import data_sets_of
 
 SETTINGS = """
 coordinator = "127.0.0.1:1"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from steward import POLICY
 
-from dpspca.cli.examination import _policy
+from dpspca.client.checks import _policy
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.transport.config import Address, ProviderConfig
+from dpspca.common.storage.settings import Address, ProviderConfig
 
 
 def settings(folder: Path, unit: str, *, persons: bool) -> ProviderConfig:
@@ -28,7 +28,7 @@ def settings(folder: Path, unit: str, *, persons: bool) -> ProviderConfig:
 def test_doctor_tells_of_a_policy_under_which_no_job_is_answered(tmp_path: Path, unit: str, *, persons: bool) -> None:
     told = settings(tmp_path, unit, persons=persons)
     if unit.startswith("person") == persons:
-        assert "is understood" in _policy(told)
+        assert "policy.toml is valid" in _policy(told)
         return
-    with pytest.raises(InvalidParameterError, match=r"'cohort' lets no job be answered.*\[persons\]"):
+    with pytest.raises(InvalidParameterError, match=rf"unit {unit} every job on 'cohort' is refused.*\[persons\]"):
         _policy(told)

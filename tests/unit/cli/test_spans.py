@@ -8,12 +8,12 @@ import pytest
 import scipy.sparse
 from commands import Ended, commands_in
 
-from dpspca.cli.daemons import data_sets_of
 from dpspca.client.matrices import dilation
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.spans import Span
-from dpspca.common.transport.config import ProviderConfig, read_config
-from dpspca.provider.preparation import CheckedRows
+from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.startup import data_sets_of
 
 SETTINGS = """
 coordinator = "127.0.0.1:1"
@@ -49,7 +49,7 @@ def test_a_data_set_is_offered_with_its_span(folder: Path, here: Callable[..., E
     rows = data_sets_of(settings)["ratings"]
     assert isinstance(rows, CheckedRows)
     assert rows.span == Span(2, 3, 7)
-    assert "of the 7 rows of its table 3 are own" in here("doctor", "--config", "provider.toml").out
+    assert "it holds 3 of the 7 rows of the whole table" in here("doctor", "--config", "provider.toml").out
 
 
 @pytest.mark.parametrize(

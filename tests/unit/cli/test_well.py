@@ -9,10 +9,10 @@ from commands import Ended, commands_in
 from ledgers import LIMITS, opening, standing_at
 from town import Town, lax_policy
 
-from dpspca.cli.daemons import data_sets_of, open_ledger
-from dpspca.common.transport.config import ProviderConfig, read_config
-from dpspca.common.transport.names import Role
-from dpspca.provider.entries import Head
+from dpspca.common.names import Role
+from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.provider.ledger.entries import Head
+from dpspca.provider.startup import data_sets_of, open_ledger
 
 SETTINGS = """
 coordinator = "127.0.0.1:1"
@@ -109,7 +109,7 @@ def test_doctor_finds_a_policy_that_states_more_than_was_kept(folder: Path, here
     with open_ledger(own, folder / "north.toml") as ledger:
         assert not any("promises" in line for line in here("doctor", "--config", "north.toml").wrongs)
         ledger.open(opening(protects=1.0, unit="row-replace-one", issued_at=2**40, expires_at=2**41), LIMITS)
-        assert ledger.reserve("job", "question", "digest", None, standing_at(1))
+        assert ledger.reserve("job", "query", "digest", None, standing_at(1))
     stated = (folder / "policy.toml").read_text().replace("rows_per_person = 1", "rows_per_person = 2")
     (folder / "policy.toml").write_text(stated)
     found = here("doctor", "--config", "north.toml").wrongs
@@ -119,7 +119,7 @@ def test_doctor_finds_a_policy_that_states_more_than_was_kept(folder: Path, here
 def test_odd_rows_keep_no_provider_from_starting_and_are_counted_for_its_steward(
     folder: Path, here: Callable[..., Ended], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert "count as rows of zeros" not in here("doctor", "--config", "north.toml").out
+    assert "count as zero rows" not in here("doctor", "--config", "north.toml").out
     data_sets_of(write(folder, cohort=ROWS, labs=ROWS + 1))
     assert not caplog.text
     odd = ROWS.copy()
@@ -128,7 +128,8 @@ def test_odd_rows_keep_no_provider_from_starting_and_are_counted_for_its_steward
     assert "'cohort' has a row that is no row of finite numbers" in caplog.text
     assert "2" not in caplog.messages[-1]
     said = here("doctor", "--config", "north.toml").out
-    assert "2 of them are no rows of finite numbers" in said
+    assert "2 of them are unusable" in said
+    assert "count as zero rows" in said
 
 
 def test_what_does_not_fit_into_a_greeting_is_said_before_the_start(folder: Path, here: Callable[..., Ended]) -> None:

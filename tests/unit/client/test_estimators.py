@@ -1,4 +1,4 @@
-"""The estimator is a good citizen of scikit-learn, and honest about what it may not know."""
+"""The estimator: scikit-learn's own checks, parameters, errors and fitted attributes."""
 
 from typing import Any
 
@@ -23,19 +23,19 @@ ROWS = np.random.default_rng(0).standard_normal((300, 6)) * [5, 4, 1, 1, 1, 1]
 
 
 def estimator(**changes: Any) -> DPSPCA:
-    settings = {"n_components": 2, "sparsity": 4, "norm_bound": 12.0, "adjacency": "replace-one", "random_state": 0}
+    settings = {"n_components": 2, "sparsity": 4, "norm_bound": 12.0, "unit": "replace-one", "random_state": 0}
     return DPSPCA(**settings | changes)
 
 
 EXPECTED_FAILURES: dict[str, str] = {}
-"""Checks of scikit-learn's that cannot hold here, with the reason. There are none."""
+"""Checks of scikit-learn that cannot pass here, each with the reason. There are none."""
 
 
 @pytest.mark.parametrize(
     ("made", "check"),
     list(
         estimator_checks_generator(
-            DPSPCA(n_components=2, norm_bound=10.0, adjacency="replace-one"), expected_failed_checks=EXPECTED_FAILURES
+            DPSPCA(n_components=2, norm_bound=10.0, unit="replace-one"), expected_failed_checks=EXPECTED_FAILURES
         )
     ),
     ids=lambda value: getattr(getattr(value, "func", value), "__name__", "DPSPCA"),
@@ -44,14 +44,14 @@ def test_every_check_of_scikit_learn_passes(made: DPSPCA, check: Any) -> None:
     assert check(made) is None
 
 
-def test_the_defaults_construct_but_do_not_fit_without_a_bound_and_an_adjacency() -> None:
+def test_defaults_construct_but_fit_needs_norm_bound_and_unit() -> None:
     with pytest.raises(InvalidParameterError, match=r"norm_bound is not set.*never read off the data"):
-        DPSPCA(n_components=2, adjacency="replace-one").fit(ROWS)
-    with pytest.raises(InvalidParameterError, match=r"adjacency is None.*add-remove"):
+        DPSPCA(n_components=2, unit="replace-one").fit(ROWS)
+    with pytest.raises(InvalidParameterError, match=r"unit is None.*add-remove"):
         DPSPCA(n_components=2, norm_bound=3.0).fit(ROWS)
 
 
-def test_what_was_fitted_is_there() -> None:
+def test_fit_sets_the_attributes() -> None:
     fitted = estimator().fit(ROWS)
     assert fitted.components_.shape == (2, 6)
     assert fitted.components_ @ fitted.components_.T == pytest.approx(np.eye(2))
@@ -60,63 +60,61 @@ def test_what_was_fitted_is_there() -> None:
     assert fitted.explained_variance_.shape == fitted.explained_variance_ratio_.shape == (2,)
     assert (np.diff(fitted.explained_variance_) <= 0).all()
     assert fitted.n_features_in_ == 6
-    assert fitted.n_iter_ == 5
+    assert fitted.rounds_ == 5
     assert fitted.mean_ is None
     assert isinstance(fitted.model_, Model)
     assert fitted.privacy_.epsilon == 1.0
 
 
 SETTINGS: dict[str, dict[str, Any]] = {}
-"""What a method needs beside what every one of them does. A method that is not here must fit without."""
+"""Parameters that only this method needs. Methods that are not listed fit without any."""
 
 
 @pytest.mark.parametrize("method", CATALOGUE)
-def test_every_method_fits_with_the_defaults_of_the_parameters_that_it_has_not(method: str) -> None:
+def test_every_method_fits_with_default_parameters(method: str) -> None:
     entry, needed = CATALOGUE[method], SETTINGS.get(method, {})
-    adjacency = entry.units[0].removeprefix("row-")
-    made = DPSPCA(
-        n_components=2, method=method, norm_bound=12.0, adjacency=adjacency, epsilon=8.0, random_state=0, **needed
-    )
+    unit = entry.units[0].removeprefix("row-")
+    made = DPSPCA(n_components=2, method=method, norm_bound=12.0, unit=unit, epsilon=8.0, random_state=0, **needed)
     fitted = made.fit(ROWS)
     assert fitted.components_ @ fitted.components_.T == pytest.approx(np.eye(2))
-    assert fitted.n_iter_ >= 1
-    assert fitted.n_iter_ <= fitted.privacy_.answers
+    assert fitted.rounds_ >= 1
+    assert fitted.rounds_ <= fitted.privacy_.answers
     assert fitted.privacy_.epsilon == 8.0
 
 
-@pytest.mark.parametrize("adjacency", ["entry", "spectral"])
+@pytest.mark.parametrize("unit", ["entry", "spectral"])
 @pytest.mark.parametrize("method", [name for name in CATALOGUE if PrivacyUnit.ENTRY in CATALOGUE[name].units])
-def test_methods_that_have_the_unit_fit_a_symmetric_matrix(method: str, adjacency: str) -> None:
+def test_methods_with_a_matrix_unit_fit_a_symmetric_matrix(method: str, unit: str) -> None:
     square = ROWS.T @ ROWS
-    made = DPSPCA(n_components=2, method=method, norm_bound=1.0, adjacency=adjacency, epsilon=8.0, random_state=0)
+    made = DPSPCA(n_components=2, method=method, norm_bound=1.0, unit=unit, epsilon=8.0, random_state=0)
     fitted = made.fit(square)
     assert fitted.components_ @ fitted.components_.T == pytest.approx(np.eye(2))
     assert set(fitted.support_) == set(range(6))
     assert np.abs(fitted.components_[0, 0]) == pytest.approx(1, abs=0.05)
 
 
-def test_a_method_is_told_its_own_options_and_the_parameters_that_are_its_options() -> None:
-    asked = estimator(method="streaming-power", n_iter=4, options={"columns": 3}).fit(ROWS)
-    assert asked.n_iter_ == 4
-    assert estimator(method="analyze-gauss").fit(ROWS).n_iter_ == 1
-    assert estimator(n_iter=4, options={}).fit(ROWS).n_iter_ == 4
+def test_a_method_gets_its_options_and_the_matching_parameters() -> None:
+    asked = estimator(method="streaming-power", rounds=4, options={"columns": 3}).fit(ROWS)
+    assert asked.rounds_ == 4
+    assert estimator(method="analyze-gauss").fit(ROWS).rounds_ == 1
+    assert estimator(rounds=4, options={}).fit(ROWS).rounds_ == 4
 
 
-def test_a_random_state_makes_everything_repeatable_and_unfit_for_release() -> None:
+def test_a_random_state_makes_a_fit_repeatable_and_unfit_for_release() -> None:
     first, second = estimator(random_state=7).fit(ROWS), estimator(random_state=7).fit(ROWS)
     assert first.model_.to_bytes() == second.model_.to_bytes()
     assert "must not leave the house" in first.privacy_.text
     assert not first.privacy_.releasable
 
 
-def test_without_a_random_state_the_result_may_be_released_and_never_repeats() -> None:
+def test_without_random_state_a_fit_is_releasable_and_never_repeats() -> None:
     first, second = estimator(random_state=None).fit(ROWS), estimator(random_state=None).fit(ROWS)
     assert first.privacy_.releasable
     assert "NOT FOR RELEASE" not in first.privacy_.text
     assert first.model_.to_bytes() != second.model_.to_bytes()
 
 
-def test_scores_come_as_pandas_or_polars_when_asked_for() -> None:
+def test_scores_come_as_pandas_or_polars_on_request() -> None:
     frame = pd.DataFrame(ROWS, columns=list("abcdef"))
     fitted = estimator().set_output(transform="pandas").fit(frame)
     assert list(fitted.transform(frame).columns) == ["dpspca0", "dpspca1"]
@@ -141,7 +139,7 @@ def test_inverse_transform_stays_within_the_support() -> None:
     assert set(np.flatnonzero(np.abs(back).sum(axis=0))) <= set(fitted.support_)
 
 
-def test_sparse_rows_are_taken() -> None:
+def test_sparse_rows_are_accepted() -> None:
     sparse = scipy.sparse.csr_array(np.where(np.abs(ROWS) > 1, ROWS, 0))
     fitted = estimator().fit(sparse)
     assert fitted.transform(sparse) == pytest.approx(fitted.transform(sparse.toarray()))
@@ -150,7 +148,7 @@ def test_sparse_rows_are_taken() -> None:
 @pytest.mark.parametrize(
     ("center", "more"), [("private", {"mean_bound": 30.0}), ("public", {"public_mean": [10.0] * 6}), (None, {})]
 )
-def test_centring_takes_off_what_it_says(center: str | None, more: dict[str, Any]) -> None:
+def test_centring_subtracts_the_chosen_mean(center: str | None, more: dict[str, Any]) -> None:
     fitted = estimator(center=center, epsilon=8.0, **more).fit(ROWS + 10)
     if center is None:
         assert fitted.mean_ is None
@@ -158,11 +156,11 @@ def test_centring_takes_off_what_it_says(center: str | None, more: dict[str, Any
         assert fitted.mean_ == pytest.approx(np.full(6, 10.0), abs=2)
 
 
-def test_without_the_last_answer_nothing_is_said_of_variance() -> None:
+def test_without_the_variance_query_there_is_no_explained_variance() -> None:
     fitted = estimator(explained_variance=False).fit(ROWS)
     assert fitted.explained_variance_ is None
     assert fitted.explained_variance_ratio_ is None
-    assert fitted.privacy_.answers == fitted.n_iter_
+    assert fitted.privacy_.answers == fitted.rounds_
 
 
 def changed(value: float) -> np.ndarray:
@@ -202,26 +200,26 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
     ("bound = 0", {"norm_bound": 0.0}, ROWS, InvalidParameterError, "norm_bound"),
     ("bound unset", {"norm_bound": None}, ROWS, InvalidParameterError, "never read off the data"),
     ("bound text", {"norm_bound": "auto"}, ROWS, InvalidParameterError, "norm_bound"),
-    ("adjacency unset", {"adjacency": None}, ROWS, InvalidParameterError, "adjacency"),
-    ("adjacency unknown", {"adjacency": "swap"}, ROWS, InvalidParameterError, "adjacency"),
+    ("unit unset", {"unit": None}, ROWS, InvalidParameterError, "unit"),
+    ("unit unknown", {"unit": "swap"}, ROWS, InvalidParameterError, "unit"),
     ("method unknown", {"method": "magic"}, ROWS, InvalidParameterError, "dps-pca"),
-    ("method a list", {"method": ["dps-pca"]}, ROWS, InvalidParameterError, "There is no algorithm"),
+    ("method a list", {"method": ["dps-pca"]}, ROWS, InvalidParameterError, "There is no method"),
     ("option unknown", {"options": {"pace": 3}}, ROWS, InvalidParameterError, "no options pace"),
-    ("option of a parameter", {"options": {"rounds": 3}}, ROWS, InvalidParameterError, "Give n_iter= instead"),
-    ("options a list", {"options": ["rounds"]}, ROWS, InvalidTypeError, "no mapping"),
-    ("unit unfit", {"adjacency": "spectral"}, ROWS, InvalidParameterError, "spectral"),
+    ("option of a parameter", {"options": {"rounds": 3}}, ROWS, InvalidParameterError, "Give rounds= instead"),
+    ("options a list", {"options": ["rounds"]}, ROWS, InvalidTypeError, r"options is \['rounds'\]"),
+    ("unit unfit", {"unit": "spectral"}, ROWS, InvalidParameterError, "spectral"),
     ("variance not bool", {"explained_variance": "no"}, ROWS, InvalidTypeError, "explained_variance"),
     ("mean unasked", {"mean_bound": 3.0}, ROWS, InvalidParameterError, "mean_bound is set"),
     ("mean no list", {"center": "public", "public_mean": 0}, ROWS, InvalidParameterError, "public_mean"),
-    ("adjacency a list", {"adjacency": ["a"]}, ROWS, InvalidParameterError, "adjacency"),
+    ("unit a list", {"unit": ["a"]}, ROWS, InvalidParameterError, "unit"),
     ("three dimensions", {}, ROWS[None], InvalidDataError, "got 3D"),
     ("sparse, one dimension", {}, scipy.sparse.coo_array(np.ones(5)), InvalidDataError, "got 1D"),
-    ("rounds = 0", {"n_iter": 0}, ROWS, InvalidParameterError, "rounds"),
-    ("rounds text", {"n_iter": "many"}, ROWS, InvalidTypeError, "rounds"),
-    ("method misspelt", {"method": "analyse-gauss"}, ROWS, InvalidParameterError, "no algorithm 'analyse-gauss'"),
+    ("rounds = 0", {"rounds": 0}, ROWS, InvalidParameterError, "rounds"),
+    ("rounds text", {"rounds": "many"}, ROWS, InvalidTypeError, "rounds"),
+    ("method misspelt", {"method": "analyse-gauss"}, ROWS, InvalidParameterError, "no method 'analyse-gauss'"),
     ("no rows", {}, None, InvalidParameterError, "No rows are given"),
     ("a file's name", {}, "rows.csv", InvalidTypeError, "X is 'rows.csv'"),
-    ("no rounds", {"method": "sulq", "n_iter": 4}, ROWS, InvalidParameterError, "n_iter is 4, and sulq has no such"),
+    ("no rounds", {"method": "sulq", "rounds": 4}, ROWS, InvalidParameterError, "rounds is 4.* sulq .*Leave rounds"),
     ("no start", {"method": "ppca", "start": "published"}, ROWS, InvalidParameterError, "start is 'published'"),
     ("start unknown", {"start": "warm"}, ROWS, InvalidParameterError, "start"),
     ("centre unknown", {"center": "median"}, ROWS, InvalidParameterError, "center"),
@@ -241,7 +239,7 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
 @pytest.mark.parametrize(
     ("change", "rows", "kind", "reason"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
 )
-def test_bad_input_is_refused_with_what_and_what_to_do(
+def test_bad_input_is_refused_with_a_reason_and_a_remedy(
     change: dict[str, Any], rows: Any, kind: type[DpspcaError], reason: str
 ) -> None:
     with pytest.raises(kind, match=reason) as caught:
@@ -250,12 +248,12 @@ def test_bad_input_is_refused_with_what_and_what_to_do(
     assert caught.value.remedy
 
 
-def test_masked_entries_are_missing_ones() -> None:
+def test_masked_entries_count_as_missing() -> None:
     with pytest.raises(InvalidDataError, match="masked"):
         estimator().fit(np.ma.masked_greater(ROWS, 1.0))
 
 
-def test_a_column_that_is_no_number_is_named() -> None:
+def test_a_column_without_numbers_is_named_in_the_error() -> None:
     frame = pd.DataFrame(ROWS, columns=list("abcdef"))
     frame["c"] = "text"
     with pytest.raises(InvalidTypeError, match="Column 'c'"):
@@ -265,12 +263,12 @@ def test_a_column_that_is_no_number_is_named() -> None:
 
 
 @pytest.mark.parametrize("state", [-1, "seed", np.random.default_rng(0)])
-def test_a_random_state_that_is_none_is_refused(state: Any) -> None:
+def test_an_invalid_random_state_is_refused(state: Any) -> None:
     with pytest.raises(InvalidParameterError, match="random_state"):
         estimator(random_state=state).fit(ROWS)
 
 
-def test_the_noise_of_the_variances_is_told() -> None:
+def test_the_noise_of_the_variances_is_reported() -> None:
     fitted = estimator().fit(ROWS)
     assert fitted.explained_variance_std_ > 0
 
@@ -281,7 +279,7 @@ def test_constant_columns_fit_like_any_other() -> None:
     assert np.isfinite(estimator().fit(np.zeros((10, 6))).components_).all()
 
 
-def test_rows_of_another_width_or_other_names_are_refused() -> None:
+def test_transform_refuses_rows_of_other_width_or_column_names() -> None:
     fitted = estimator().fit(pd.DataFrame(ROWS, columns=list("abcdef")))
     with pytest.raises(ValueError, match="feature names"):
         fitted.transform(pd.DataFrame(ROWS, columns=list("abcdeg")))
@@ -289,7 +287,7 @@ def test_rows_of_another_width_or_other_names_are_refused() -> None:
         estimator().fit(ROWS).transform(ROWS[:, :5])
 
 
-def test_the_package_offers_its_names_and_no_others() -> None:
+def test_the_package_exports_its_names_and_no_others() -> None:
     assert set(dir(dpspca)) == set(dpspca.__all__)
     assert all(getattr(dpspca, name) is not None for name in dpspca.__all__)
     with pytest.raises(AttributeError, match="no attribute 'PCA'"):
@@ -301,14 +299,14 @@ def test_the_package_offers_its_names_and_no_others() -> None:
 
 def test_a_person_is_protected_with_all_their_rows() -> None:
     whose = np.arange(len(ROWS)) // 3
-    fitted = estimator(adjacency="person-replace-one", rows_per_person=2).fit(ROWS, persons=whose)
+    fitted = estimator(unit="person-replace-one", rows_per_person=2).fit(ROWS, persons=whose)
     assert fitted.privacy_.unit is PrivacyUnit.PERSON_REPLACE_ONE
     assert fitted.privacy_.rows_per_person == 2
     assert "used at most 2 rows" in fitted.privacy_.text
 
 
-def test_persons_and_the_adjacency_have_to_agree() -> None:
+def test_persons_and_the_unit_have_to_agree() -> None:
     with pytest.raises(InvalidParameterError, match="persons="):
-        estimator(adjacency="person-add-remove").fit(ROWS)
-    with pytest.raises(InvalidParameterError, match="protects none"):
-        estimator(adjacency="add-remove").fit(ROWS, persons=np.arange(len(ROWS)))
+        estimator(unit="person-add-remove").fit(ROWS)
+    with pytest.raises(InvalidParameterError, match="Persons were given, but the unit row-add-remove"):
+        estimator(unit="add-remove").fit(ROWS, persons=np.arange(len(ROWS)))

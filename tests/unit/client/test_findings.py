@@ -1,4 +1,4 @@
-"""Whoever reads a result is warned of the same in Python, in the statement and on the command line, each thing once."""
+"""Warnings about results: the same in Python, in the privacy statement and on the command line, and each only once."""
 
 import json
 import warnings
@@ -10,18 +10,19 @@ import pytest
 import dpspca
 from dpspca import DPSPCA, DpspcaWarning, simulate
 from dpspca.client import findings, report
+from dpspca.common.algorithms import catalogue
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 
-FEW, SHORT, NOISE, DELTA = "too few rows", "Most rows were probably shortened", "Within the noise", "delta of 0.01 is"
+FEW, SHORT, NOISE, DELTA = "too few rows", "Most rows were probably clipped", "Within the noise", "delta of 0.01 is"
 BASIS = np.linalg.qr(np.r_[np.random.default_rng(1).standard_normal((10, 2)), np.zeros((50, 2))])[0]
 METHODS = ("dps-pca", "analyze-gauss", "mod-sulq", "sulq", "noisy-power", "power-iteration")
 
 
 def rows(count: int) -> np.ndarray:
-    """Two strong components among sixty columns; a row is rarely longer than 16."""
+    """Return rows of sixty columns with two strong components. A row is rarely longer than 16."""
     rng = np.random.default_rng(2)
     return rng.standard_normal((count, 2)) * np.sqrt([15, 12]) @ BASIS.T + rng.standard_normal((count, 60))
 
@@ -55,7 +56,9 @@ def fitted(count: int, **changes: Any) -> tuple[Model, list[warnings.WarningMess
         (40_000, {"explained_variance": False}, set()),
     ],
 )
-def test_each_thing_is_said_once_and_points_to_the_caller(count: int, changes: dict[str, Any], said: set[str]) -> None:
+def test_each_warning_is_issued_once_and_points_to_the_caller(
+    count: int, changes: dict[str, Any], said: set[str]
+) -> None:
     model, caught = fitted(count, **changes)
     texts = [str(each.message) for each in caught]
     assert texts == list(model.statement.warnings)
@@ -65,23 +68,23 @@ def test_each_thing_is_said_once_and_points_to_the_caller(count: int, changes: d
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_rows_are_called_too_few_where_the_components_are_noise_and_not_where_they_are_right(method: str) -> None:
-    """False alarm: none, as the noise is seeded. The largest possible error is 1.41."""
+def test_too_few_rows_are_warned_of_only_if_components_are_noise(method: str) -> None:
+    """The noise is seeded, so the test cannot fail by chance. The largest possible error is 1.41."""
     options = {"sparsity": 10} if method == "dps-pca" else {}
     for count, wrong in ((150, True), (40_000, False)):
-        model, caught = fitted(count, algorithm=method, options=options)
+        model, caught = fitted(count, method=method, options=options)
         assert (subspace_distance(model.components.T, BASIS) > 1.0) == wrong
         assert any(FEW in str(each.message) for each in caught) == wrong
 
 
-def test_a_caveat_is_a_warning_and_stands_in_the_statement_once() -> None:
-    model, caught = fitted(1000, algorithm="ppca", options={"sampler": "gibbs"}, components=1, explained_variance=False)
+def test_a_caveat_is_a_warning_and_is_in_the_statement_once() -> None:
+    model, caught = fitted(1000, method="ppca", options={"sampler": "gibbs"}, components=1, explained_variance=False)
     assert [str(each.message) for each in caught] == [model.statement.caveat]
     assert model.statement.text.count(model.statement.caveat) == 1
     assert not model.statement.warnings
 
 
-def test_what_is_said_is_stored_with_a_model_and_shown_with_it() -> None:
+def test_warnings_are_stored_and_shown_with_the_model() -> None:
     model, _ = fitted(100)
     assert Model.from_bytes(model.to_bytes()).statement == model.statement
     plain = json.loads(json.dumps(model.statement.to_dict()))
@@ -93,31 +96,29 @@ def test_what_is_said_is_stored_with_a_model_and_shown_with_it() -> None:
         assert report.summary(model).count(sentence) == 1
 
 
-def test_the_estimator_says_the_same() -> None:
+def test_the_estimator_issues_the_same_warnings() -> None:
     with pytest.warns(DpspcaWarning, match=FEW) as caught:
-        pca = DPSPCA(2, sparsity=10, norm_bound=16.0, adjacency="replace-one", random_state=0, epsilon=0.5).fit(
-            rows(100)
-        )
+        pca = DPSPCA(2, sparsity=10, norm_bound=16.0, unit="replace-one", random_state=0, epsilon=0.5).fit(rows(100))
     assert [str(each.message) for each in caught] == list(pca.privacy_.warnings)
     assert {each.filename for each in caught} == {__file__}
     assert pca.privacy_.to_dict()["warnings"] == list(pca.privacy_.warnings)
 
 
-def test_of_a_sparsity_that_is_no_limit_the_same_is_said_everywhere() -> None:
-    said = "A sparsity of 60 is no limit: of 60 columns, all may take part."
+def test_a_sparsity_that_is_no_limit_gives_one_warning_everywhere() -> None:
+    said = "A sparsity of 60 is no limit: of 60 columns, all may be in the support."
     of_all = spec(options={"sparsity": 60})
-    assert findings.of_job(of_all) == [said]
+    assert findings.of_job(catalogue.plan(of_all)) == [said]
     assert said in simulate([rows(100)], of_all, noise_seed=5).statement.warnings
 
 
-def test_the_class_is_exported_and_one_of_python_s() -> None:
+def test_the_warning_class_is_exported_and_a_user_warning() -> None:
     assert dpspca.DpspcaWarning is DpspcaWarning
     assert issubclass(DpspcaWarning, UserWarning)
 
 
-def test_of_a_matrix_nothing_is_said_of_rows() -> None:
-    job = spec(algorithm="noisy-power", unit=PrivacyUnit.ENTRY, options={"rounds": 2}, norm_bound=1.0)
+def test_a_matrix_gets_no_warning_about_rows() -> None:
+    job = spec(method="noisy-power", unit=PrivacyUnit.ENTRY, options={"rounds": 2}, norm_bound=1.0)
     square = rows(60)
     with pytest.warns(DpspcaWarning, match="Such an eigenvalue"):
         model = simulate([square + square.T], job, noise_seed=0)
-    assert findings.noise_of_directions(job, model) is None
+    assert findings.noise_of_directions(catalogue.plan(job), model) is None

@@ -1,3 +1,5 @@
+"""The coordinator's messages about jobs and data sets, read with limits."""
+
 import json
 from datetime import UTC, datetime
 
@@ -5,7 +7,7 @@ import pytest
 from town import spec
 
 from dpspca.client.errors import TooMuchError
-from dpspca.client.jobs import JobStatus, Offer, Offers, spent
+from dpspca.client.jobs import JobStatus, Offer, Offers
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import Schema
@@ -18,14 +20,14 @@ MESSAGE = pb.Job(
     data_set="cohort",
     state="done",
     answered=6,
-    questions=6,
+    queries=6,
     submitted=1e9,
     ended=1e9 + 2,
     participants=[pb.Participant(name="north", asked=6, answered=6), pb.Participant(name="south", asked=2, reason="x")],
 )
 
 
-def test_a_status_is_told_in_plain_values() -> None:
+def test_a_status_has_plain_values() -> None:
     status = JobStatus.of(MESSAGE)
     assert status.is_final
     assert status.ended == datetime.fromtimestamp(1e9 + 2, UTC)
@@ -41,9 +43,9 @@ def test_a_job_that_runs_has_no_end() -> None:
     assert running.to_dict()["ended"] is None
 
 
-def test_what_was_spent_grows_with_the_questions_up_to_the_job_s_price() -> None:
+def test_spent_epsilon_grows_with_the_queries_up_to_the_price() -> None:
     total = PrivacyStatement.of(spec(), catalogue.plan(spec()), parties=1).exact_epsilon
-    prices = [spent(spec(), count) for count in range(len(catalogue.plan(spec())) + 1)]
+    prices = [catalogue.plan(spec()).epsilon_after(count) for count in range(len(catalogue.plan(spec())) + 1)]
     assert prices[0] == 0
     assert prices == sorted(prices)
     assert prices[-1] == pytest.approx(total)
@@ -79,16 +81,16 @@ def test_columns_that_all_differ_are_refused_before_they_fill_the_memory() -> No
 
     for number in range(30):  # each takes 850 kB
         offers.read(offer(number))
-    with pytest.raises(TooMuchError, match="names of columns of more than 33554432 bytes"):
+    with pytest.raises(TooMuchError, match="more than 33554432 bytes of column names"):
         list(map(offers.read, map(offer, range(30, 60))))
 
 
 @pytest.mark.parametrize("name", ["", "North", "n" * 64, "n\n"])
-def test_an_offer_of_nobody_is_refused(name: str) -> None:
+def test_an_offer_of_an_invalid_provider_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidParameterError, match="the provider is"):
         Offers().read(pb.Offer(provider=name, data_set=pb.DataSet(name="cohort", dimension=3)))
 
 
-def test_a_job_of_more_participants_than_can_be_asked_is_refused() -> None:
+def test_a_status_with_too_many_participants_is_refused() -> None:
     with pytest.raises(TooMuchError, match="1025 participants"):
         JobStatus.of(pb.Job(job="a", participants=[pb.Participant(name="b")] * 1025))

@@ -1,4 +1,4 @@
-"""A report says what the model says, no more and no less, and its plots are pictures of it."""
+"""Reports: the summary and the plots show what the model contains, no more and no less."""
 
 import json
 import subprocess
@@ -54,7 +54,7 @@ def loadings_of(model: Model, folder: Path) -> FloatArray:
     return picture(folder / "loadings.png")
 
 
-def test_every_number_of_the_summary_is_in_the_dictionary_and_survives_json() -> None:
+def test_the_dictionary_has_every_number_and_survives_json() -> None:
     facts = report.to_dict(MODEL)
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert (facts["features"], facts["support_size"]) == (30, 5)
@@ -71,26 +71,26 @@ def test_every_number_of_the_summary_is_in_the_dictionary_and_survives_json() ->
             assert feature["name"] == f"gene {feature['index']}"
 
 
-def test_top_features_come_by_size_of_loading_the_first_of_equals_first_and_without_zeros() -> None:
+def test_top_features_are_sorted_by_loading_and_leave_out_zeros() -> None:
     (component,) = report.to_dict(handmade([0.0, 0.5, -0.7, -0.5, 0.1, 0.0]))["components"]
     assert [feature["index"] for feature in component["top_features"]] == [2, 1, 3, 4]
     assert component["support_size"] == 4
 
 
-def test_no_more_features_are_named_than_asked_for_and_the_rest_is_counted() -> None:
+def test_the_summary_names_top_features_and_counts_the_rest() -> None:
     text = report.summary(handmade([0.1, 0.5, -0.7, -0.5]), top=2)
     assert "-0.700  feature 2" in text
     assert "+0.500  feature 1" in text
     assert "feature 3" not in text
-    assert "and 2 features of smaller loading" in text
+    assert "and 2 features with smaller loadings" in text
 
 
-def test_the_summary_states_what_is_explained_and_the_whole_privacy_statement() -> None:
+def test_the_summary_has_variances_and_the_whole_privacy_statement() -> None:
     facts, text = report.to_dict(MODEL), report.summary(MODEL)
     first = facts["components"][0]
     assert report.with_noise(first["explained_variance"], first["explained_variance_std"]) in text
     assert MODEL.statement.text in text
-    assert "5 of 30 features take part" in text
+    assert "5 of 30 features in the support" in text
 
 
 @pytest.mark.parametrize(
@@ -100,24 +100,24 @@ def test_the_summary_states_what_is_explained_and_the_whole_privacy_statement() 
         (PrivacyUnit.ROW_REPLACE_ONE, "had one row been different: every probability"),
     ],
 )
-def test_the_promise_speaks_of_the_change_that_the_unit_hides(unit: PrivacyUnit, words: str) -> None:
+def test_the_promise_names_the_change_that_the_unit_hides(unit: PrivacyUnit, words: str) -> None:
     assert words in replace(MODEL.statement, unit=unit).text
 
 
-def test_a_model_that_was_not_asked_what_it_explains_says_nothing_of_it() -> None:
+def test_a_model_without_explained_variance_reports_none() -> None:
     silent = handmade([0.6, 0.8])
     assert report.to_dict(silent)["components"][0]["explained_variance"] is None
     assert "±" not in report.summary(silent)
 
 
-def test_a_feature_name_cannot_steer_the_terminal() -> None:
+def test_a_feature_name_cannot_control_the_terminal() -> None:
     text = report.summary(handmade([0.6, 0.8], names=("\x1b[2Jcleared", "two\nlines")))
     assert "\x1b" not in text
     assert "two\nlines" not in text
 
 
 def of_variances(*variances: float, std: float | None, total: float = 100.0, bound: float = 100.0) -> Model:
-    """Make a model of as many components, which says that they explain this."""
+    """Return a model with as many components as ``variances`` has entries, and with these explained variances."""
     return replace(
         handmade(*np.eye(len(variances)).tolist()),
         statement=replace(MODEL.statement, norm_bound=bound),
@@ -127,8 +127,8 @@ def of_variances(*variances: float, std: float | None, total: float = 100.0, bou
     )
 
 
-def test_what_noise_alone_may_give_is_marked_and_loses_its_percentage() -> None:
-    """For four components the limit is 3 + sqrt(8) - sqrt(2) = 4.414 standard deviations."""
+def test_a_variance_within_the_noise_is_marked_and_has_no_percentage() -> None:
+    """With four components the limit is 3 + sqrt(8) - sqrt(2) = 4.414 standard deviations."""
     model = of_variances(40.0, 4.42, 4.41, 0.0, std=1.0)
     components = report.to_dict(model)["components"]
     assert [component["within_noise"] for component in components] == [False, False, True, True]
@@ -138,7 +138,7 @@ def test_what_noise_alone_may_give_is_marked_and_loses_its_percentage() -> None:
     assert "may be nothing but noise" in report.summary(model)
 
 
-def test_nothing_is_marked_where_nothing_is_lost_in_noise_or_nothing_was_asked() -> None:
+def test_no_component_is_marked_above_the_noise_or_without_variances() -> None:
     for model in (MODEL, of_variances(40.0, 3.0, std=0.0), of_variances(40.0, 0.0, std=None), handmade([0.6, 0.8])):
         assert not any(component["within_noise"] for component in report.to_dict(model)["components"])
         assert "within the noise" not in report.summary(model).lower()
@@ -148,17 +148,15 @@ def test_nothing_is_marked_where_nothing_is_lost_in_noise_or_nothing_was_asked()
     ("total", "std", "small"),
     [(100.0, 1.0, True), (90.1, 1.0, True), (89.9, 1.0, False), (50.0, 1.0, False), (100.0, 20.0, False)],
 )
-def test_rows_that_fill_their_bound_raise_the_suspicion_that_it_is_too_small(
-    *, total: float, std: float, small: bool
-) -> None:
+def test_rows_that_reach_the_norm_bound_raise_a_warning(*, total: float, std: float, small: bool) -> None:
     model = of_variances(40.0, 30.0, std=std, total=total, bound=10.0)
     assert report.to_dict(model)["norm_bound_may_be_small"] is small
     assert ("the norm bound may be too small" in report.summary(model)) is small
 
 
 @pytest.mark.parametrize(("share", "small"), [(0.5, True), (2.0, False)])
-def test_the_suspicion_is_right_about_rows_that_were_shortened(*, share: float, small: bool) -> None:
-    """Deterministic (fixed seeds). At half the usual bound nearly every row is longer; at twice, none."""
+def test_the_warning_about_clipped_rows_is_right(*, share: float, small: bool) -> None:
+    """Deterministic (fixed seeds). At half the usual norm bound nearly every row is longer, at twice the bound none."""
     population = SpikedModel(dimension=30, components=2, support=4)
     spec = JobSpec(
         schema=Schema(30),
@@ -174,13 +172,13 @@ def test_the_suspicion_is_right_about_rows_that_were_shortened(*, share: float, 
     assert report.to_dict(simulate([rows], spec, noise_seed=3))["norm_bound_may_be_small"] is small
 
 
-def test_a_total_of_nothing_raises_no_suspicion() -> None:
+def test_a_total_variance_of_zero_raises_no_warning() -> None:
     model = replace(of_variances(0.0, 0.0, std=0.0), explained_variance_ratio=np.zeros(2))
     assert report.to_dict(model)["norm_bound_may_be_small"] is False
 
 
 def labels_of(model: Model, monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[list[str]]:
-    """Draw both plots and collect what is written next to the components and the axis below them."""
+    """Draw both plots and return the texts at the components and on the axis below them."""
     seen: list[list[str]] = []
     finish = report._finish
 
@@ -195,20 +193,20 @@ def labels_of(model: Model, monkeypatch: pytest.MonkeyPatch, folder: Path) -> li
     return seen
 
 
-def test_the_plots_mark_what_is_within_the_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plots_mark_components_within_the_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scree, loadings = labels_of(of_variances(40.0, 2.0, std=1.0), monkeypatch, tmp_path)
     assert scree == ["1", "2*", "40.0%", "within\nthe noise", "component (*: within the noise)"]
     assert [loadings[0], loadings[1], loadings[-1]] == ["1", "2*", "component (*: within the noise)"]
 
 
-def test_the_plots_mark_nothing_where_nothing_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plots_mark_no_component_above_the_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scree, loadings = labels_of(of_variances(40.0, 20.0, std=1.0), monkeypatch, tmp_path)
     assert scree == ["1", "2", "40.0%", "20.0%", "component"]
     assert [loadings[0], loadings[1], loadings[-1]] == ["1", "2", "component"]
 
 
 def axes_of(draw: Any, model: Model, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
-    """Draw a plot, and give the axes that it was drawn on."""
+    """Draw a plot, and return its axes."""
     seen: list[Any] = []
     finish = report._finish
 
@@ -221,16 +219,16 @@ def axes_of(draw: Any, model: Model, monkeypatch: pytest.MonkeyPatch, folder: Pa
     return seen[0]
 
 
-def test_an_axis_of_variances_does_not_say_that_it_is_one_of_percentages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variance_axis_is_not_labelled_as_percentages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     axes = axes_of(report.scree, of_variances(9.0, 8.0, std=0.1, total=26.3), monkeypatch, tmp_path)
     assert axes.get_ylabel() == "explained variance\n(above each bar: its share of the total)"
     assert "34.2%" in [text.get_text() for text in axes.texts]
     assert max(axes.get_yticks()) < 15
 
 
-def test_where_no_share_is_written_the_axis_speaks_of_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_percentages_the_axis_label_does_not_mention_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     axes = axes_of(report.scree, of_variances(1.0, 1.0, std=1.0), monkeypatch, tmp_path)
     assert axes.get_ylabel() == "explained variance"
 
@@ -243,7 +241,7 @@ def test_every_loading_is_written_however_small(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("top", [0, -1])
-def test_naming_no_feature_at_all_is_refused(top: int) -> None:
+def test_a_top_below_one_is_refused(top: int) -> None:
     with pytest.raises(InvalidParameterError):
         report.to_dict(MODEL, top=top)
 
@@ -259,19 +257,19 @@ def test_naming_no_feature_at_all_is_refused(top: int) -> None:
         (3.14159, 0.0, "3.142"),
     ],
 )
-def test_a_number_is_written_to_the_places_its_noise_leaves(value: float, noise: float | None, text: str) -> None:
+def test_a_number_is_rounded_to_the_digits_that_its_noise_allows(value: float, noise: float | None, text: str) -> None:
     assert report.with_noise(value, noise) == text
 
 
 @given(count=st.integers(1, 5000), room=st.integers(1, 100))
-def test_labels_are_thinned_to_the_room_there_is(count: int, room: int) -> None:
+def test_labels_are_thinned_to_the_available_room(count: int, room: int) -> None:
     shown = report._thinned(count, room)
     assert 1 <= len(shown) <= room
     assert shown[0] == 0
     assert shown[-1] < count
 
 
-def test_both_plots_are_pictures_with_something_on_them(tmp_path: Path) -> None:
+def test_both_plots_are_pictures_that_are_not_blank(tmp_path: Path) -> None:
     for draw in (report.scree, report.loadings):
         draw(MODEL, tmp_path / "plot.png")
         pixels = picture(tmp_path / "plot.png")
@@ -286,7 +284,7 @@ def test_red_is_positive_and_blue_negative(tmp_path: Path) -> None:
     assert redness[1] < -0.1
 
 
-def test_a_loading_of_zero_is_nearly_white_whatever_the_others_are(tmp_path: Path) -> None:
+def test_a_zero_loading_is_nearly_white_whatever_the_others_are(tmp_path: Path) -> None:
     pixels = loadings_of(handmade([1.0, 0.0], [0.0, 0.2]), tmp_path)
     height, width = pixels.shape[:2]
     lower_left = pixels[int(0.62 * height), int(0.2 * width)]  # the second feature's loading on the first component
@@ -294,13 +292,13 @@ def test_a_loading_of_zero_is_nearly_white_whatever_the_others_are(tmp_path: Pat
     assert np.ptp(lower_left) < 0.02
 
 
-def test_features_that_take_no_part_are_not_drawn(tmp_path: Path) -> None:
+def test_features_outside_the_support_are_not_drawn(tmp_path: Path) -> None:
     without = loadings_of(handmade([0.6, 0.8]), tmp_path)
     with_zeros = loadings_of(handmade([0.6, 0.8, *([0.0] * 500)]), tmp_path)
     assert np.array_equal(without, with_zeros)
 
 
-def test_many_features_many_components_and_odd_names_are_drawn_without_a_warning(tmp_path: Path) -> None:
+def test_many_features_and_odd_names_are_drawn_without_a_warning(tmp_path: Path) -> None:
     wide = np.linalg.qr(np.random.default_rng(0).standard_normal((900, 30)))[0].T
     names = tuple(f"cost in $ of {number}$_{{broken" for number in range(900))
     variances = np.linspace(9, 1, 30)
@@ -316,13 +314,13 @@ def stating(**changes: Any) -> Model:
     return replace(MODEL, statement=replace(MODEL.statement, **changes))
 
 
-def test_a_plot_of_a_repeatable_run_says_that_it_is_not_for_release() -> None:
+def test_a_plot_of_a_seeded_run_says_not_for_release() -> None:
     assert report._footer(MODEL).startswith("NOT FOR RELEASE: the noise came from a fixed seed")
     released = stating(fresh_noise=True)
     assert report._footer(released) == "(5, 1e-05)-differentially private, unit: row-add-remove"
 
 
-def test_an_unproven_model_says_first_that_it_is_not_for_release() -> None:
+def test_an_unproven_model_starts_with_not_for_release() -> None:
     chain = stating(fresh_noise=True, proven=False, caveat="Only if it converged.")
     for told in (report._footer(chain), report.summary(chain)):
         assert told.startswith("NOT FOR RELEASE")
@@ -330,14 +328,14 @@ def test_an_unproven_model_says_first_that_it_is_not_for_release() -> None:
     assert not report.to_dict(chain)["statement"]["releasable"]
 
 
-def test_a_plot_says_before_the_promise_that_it_has_a_caveat() -> None:
+def test_a_plot_names_the_caveat_before_the_promise() -> None:
     assert report._footer(stating(fresh_noise=True, caveat="The promise is one.")).startswith("With a caveat")
 
 
-def test_what_cannot_be_plotted_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_plotted_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError, match="explained_variance=True"):
         report.scree(handmade([0.6, 0.8]), tmp_path / "scree.png")
-    with pytest.raises(InvalidParameterError, match="No feature"):
+    with pytest.raises(InvalidParameterError, match="All loadings of this model are zero"):
         report.loadings(handmade([0.0, 0.0]), tmp_path / "loadings.png")
 
 
@@ -367,11 +365,11 @@ def test_plotting_touches_no_global_state_of_matplotlib(tmp_path: Path) -> None:
 def test_without_matplotlib_the_report_says_how_to_install_it(tmp_path: Path) -> None:
     ended = in_a_fresh_process(tmp_path, "sys.modules['matplotlib'] = None")
     assert "MissingExtraError" in ended.stderr
-    assert "pip install 'dpspca[plots]'" in ended.stderr
+    assert "pip install matplotlib" in ended.stderr
 
 
 @pytest.mark.parametrize("components", [1, 3, 8, 20])
-def test_pure_noise_is_called_noise_however_many_components_there_are(components: int) -> None:
+def test_pure_noise_is_marked_for_any_number_of_components(components: int) -> None:
     """The largest eigenvalue of noise alone, 200 draws: more than four beyond the limit has probability below 1e-4.
 
     A draw exceeds the limit with probability at most 0.0015 (seen in simulation): 0.3 of 200 are expected.

@@ -1,4 +1,4 @@
-"""A report of a matrix speaks of eigenvalues, below zero too, and never of variances or rows that were shortened."""
+"""Reports of matrices: they show eigenvalues, also negative ones, and mention neither variances nor clipped rows."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def model(*eigenvalues: float) -> Model:
         budget=Budget(4.0, 1e-6),
         norm_bound=1.0,
         components=len(eigenvalues),
-        algorithm="noisy-power",
+        method="noisy-power",
         options={"rounds": 5},
     )
     whole = np.diag([*eigenvalues, *[0.0] * (8 - len(eigenvalues))])
@@ -33,12 +33,12 @@ def test_an_eigenvalue_far_below_zero_is_not_within_the_noise() -> None:
     assert "shortened" not in text
 
 
-def test_an_eigenvalue_that_noise_hides_is_called_so() -> None:
+def test_an_eigenvalue_hidden_by_noise_is_marked() -> None:
     text = report.summary(model(9000.0, 0.0))
     assert "Such an eigenvalue, and the component with it, may be nothing but noise." in text
 
 
-def test_its_scree_plot_can_be_drawn(tmp_path: Path) -> None:
+def test_the_scree_plot_of_eigenvalues_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     report.scree(model(-9000.0, 4000.0), tmp_path / "scree.png")
     assert (tmp_path / "scree.png").stat().st_size > 1000

@@ -1,4 +1,4 @@
-"""One process runs the whole federation; shards, order and strategy change the noise's owners and nothing else."""
+"""Simulation of a whole federation in one process. Shards, order and strategy change only who adds which noise."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameter
 from dpspca.common.linalg import largest_rows, subspace_distance, thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.queries import CompressedCovariance, CovarianceProduct
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import CompressedCovariance, CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.shard import Strategy
+from dpspca.provider.evaluate.shard import Strategy
 
 DIMENSION, SUPPORT, COMPONENTS = 60, 6, 2
 
@@ -56,7 +56,7 @@ def test_the_components_are_found_and_explained() -> None:
     assert 0 < model.explained_variance_std < 5
 
 
-def test_a_seeded_run_repeats_to_the_last_bit_and_says_that_it_must_not_be_released() -> None:
+def test_a_seeded_run_repeats_exactly_and_says_not_for_release() -> None:
     first, second, other = [simulate([ROWS], spec(), noise_seed=seed) for seed in (1, 1, 2)]
     assert first.to_bytes() == second.to_bytes()
     assert first.to_bytes() != other.to_bytes()
@@ -64,13 +64,13 @@ def test_a_seeded_run_repeats_to_the_last_bit_and_says_that_it_must_not_be_relea
     assert first.statement.text.startswith("NOT FOR RELEASE")
 
 
-def test_without_a_seed_no_two_runs_are_alike_and_the_result_may_be_released() -> None:
+def test_without_a_seed_runs_differ_and_may_be_released() -> None:
     first, second = [simulate([ROWS], spec()) for _ in range(2)]
     assert first.statement.releasable
     assert (first.components != second.components).any()
 
 
-def test_the_way_of_evaluation_does_not_change_a_bit() -> None:
+def test_the_strategy_does_not_change_a_bit() -> None:
     stored = {simulate([ROWS], spec(), noise_seed=3, strategy=strategy).to_bytes() for strategy in Strategy}
     assert len(stored) == 1
 
@@ -80,8 +80,8 @@ def test_the_order_of_rows_within_a_shard_does_not_change_a_bit() -> None:
     assert simulate([ROWS], spec(), noise_seed=3).to_bytes() == simulate([shuffled], spec(), noise_seed=3).to_bytes()
 
 
-def test_every_provider_draws_noise_of_its_own() -> None:
-    """The noise on a sum of N is sqrt(N) times as wide; were it one matrix for all, it would be N times."""
+def test_every_provider_draws_its_own_noise() -> None:
+    """The noise on a sum of N answers has sqrt(N) times the deviation. With equal noise for all it would be N times."""
     stds: dict[int, float] = {}
     for parties in (1, 4):
         seen: list[Progress] = []
@@ -100,21 +100,21 @@ def dps_start() -> FloatArray:
     return query.basis
 
 
-def test_progress_is_told_after_every_answer() -> None:
+def test_progress_is_reported_after_every_answer() -> None:
     seen: list[Progress] = []
     simulate([ROWS], spec(), noise_seed=0, watch=seen.append)
     assert [(each.done, each.total) for each in seen] == [(number, 8) for number in range(1, 9)]
     assert [each.step.name for each in seen][1] == "round 1 of 6"
 
 
-def test_sparse_shards_run_like_dense_ones() -> None:
+def test_sparse_shards_give_the_result_of_dense_ones() -> None:
     sparse = [scipy.sparse.csr_array(np.where(np.abs(part) > 1.5, part, 0)) for part in np.array_split(ROWS, 2)]
     model = simulate(sparse, spec(), noise_seed=0)
     assert subspace_distance(model.components.T, TRUTH) < 0.5
 
 
 @pytest.mark.parametrize("unit", ["row-replace-one", "row-add-remove"])
-def test_a_private_mean_is_found_and_taken_off(unit: str) -> None:
+def test_a_private_mean_is_estimated_and_subtracted(unit: str) -> None:
     shifted = ROWS + np.linspace(-20, 20, DIMENSION)
     job = spec(unit=unit, centering="private", mean_bound=120.0)
     model = simulate([shifted], job, noise_seed=2)
@@ -132,7 +132,7 @@ def test_a_public_mean_costs_nothing() -> None:
 
 
 def truncated_power_method(gram: FloatArray, basis: FloatArray, rounds: int) -> FloatArray:
-    """The published loop without any noise, written a second time."""
+    """A second implementation of the published loop, without noise."""
     for _ in range(rounds):
         direction, _ = np.linalg.qr(gram @ basis)
         kept = largest_rows(direction, SUPPORT)
@@ -143,7 +143,7 @@ def truncated_power_method(gram: FloatArray, basis: FloatArray, rounds: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_with_the_noise_sent_to_nothing_it_is_the_truncated_power_method(seed: int) -> None:
+def test_without_noise_it_is_the_truncated_power_method(seed: int) -> None:
     gram = ROWS.T @ ROWS
     job = spec(seed=seed, explained_variance=False)
 
@@ -164,14 +164,14 @@ def first_two_bases(sparsity: int, product: FloatArray) -> list[CovarianceProduc
     return queries  # type: ignore[return-value]
 
 
-def test_where_every_row_is_kept_the_next_basis_is_the_orthonormalised_answer_itself() -> None:
+def test_without_truncation_the_next_basis_is_the_orthonormal_answer() -> None:
     product = np.random.default_rng(0).standard_normal((DIMENSION, 2))
     _, after = first_two_bases(DIMENSION, product)
     assert after.basis.tobytes() == thin_qr(product)[0].tobytes()
 
 
 @pytest.mark.parametrize("sparsity", [DIMENSION, DIMENSION // 2])
-def test_a_row_of_the_answer_that_is_exactly_zero_is_not_asked_about(sparsity: int) -> None:
+def test_a_zero_row_of_the_answer_leaves_the_next_basis(sparsity: int) -> None:
     product = np.zeros((DIMENSION, 2))
     product[[0, 1, 8]] = [[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]
     _, after = first_two_bases(sparsity, product)
@@ -179,7 +179,7 @@ def test_a_row_of_the_answer_that_is_exactly_zero_is_not_asked_about(sparsity: i
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_largest_budget_comes_close_to_the_non_private_method_and_smaller_ones_less(seed: int) -> None:
+def test_larger_budgets_come_closer_to_the_non_private_method(seed: int) -> None:
     short = np.minimum(1, 15 / np.linalg.norm(ROWS, axis=1))[:, None] * ROWS
     start = next(dps_pca.run(spec(seed=seed, explained_variance=False)))
     assert isinstance(start, CovarianceProduct)
@@ -192,11 +192,11 @@ def test_the_largest_budget_comes_close_to_the_non_private_method_and_smaller_on
     assert distances[1] < distances[0]
 
 
-def test_components_are_the_principal_axes_of_what_was_released() -> None:
-    """After the last answer V^T A V is diagonal: the basis was turned, and its order is that of variance."""
+def test_components_are_the_principal_axes_of_the_last_answer() -> None:
+    """After the last answer the basis is rotated so that V^T A V is diagonal, and sorted by variance."""
     seen: list[Progress] = []
     model = simulate([ROWS], spec(), noise_seed=6, watch=seen.append)
-    assert seen[-1].step.question is CompressedCovariance
+    assert seen[-1].step.query is CompressedCovariance
     covariance = np.cov(ROWS.T, bias=True)
     turned = model.components @ covariance @ model.components.T
     assert abs(turned[0, 1]) < 1.0
@@ -210,19 +210,19 @@ def test_no_shards_or_too_many_are_refused() -> None:
 
 
 @pytest.mark.parametrize("shards", [ROWS, pd.DataFrame(ROWS), scipy.sparse.csr_array(ROWS)])
-def test_one_table_is_no_list_of_shards(shards: Any) -> None:
+def test_a_single_table_instead_of_a_list_is_refused(shards: Any) -> None:
     with pytest.raises(InvalidTypeError, match="Wrap it in a list"):
         simulate(shards, spec())
 
 
-def test_shards_may_come_by_name_and_arguments_swapped_are_noticed() -> None:
+def test_shards_may_come_by_name_and_swapped_arguments_are_refused() -> None:
     by_name = simulate({"north": ROWS[:2000], "south": ROWS[2000:]}, spec(), noise_seed=1)
     assert by_name.to_bytes() == simulate(iter([ROWS[:2000], ROWS[2000:]]), spec(), noise_seed=1).to_bytes()
     with pytest.raises(InvalidTypeError, match="JobSpec"):
         simulate(spec(), [ROWS])  # type: ignore[arg-type]
 
 
-def test_frames_have_to_agree_on_their_columns() -> None:
+def test_data_frames_have_to_agree_on_their_columns() -> None:
     names = [f"f{number}" for number in range(DIMENSION)]
     frame = pd.DataFrame(ROWS, columns=names)
     backwards = frame[frame.columns[::-1]]
@@ -232,7 +232,7 @@ def test_frames_have_to_agree_on_their_columns() -> None:
         simulate([frame, ROWS, backwards], spec())
 
 
-def test_a_model_has_the_names_of_the_frames_that_it_was_made_from() -> None:
+def test_a_model_has_the_column_names_of_its_data_frames() -> None:
     names = [f"f{number}" for number in range(DIMENSION)]
     frame = pd.DataFrame(ROWS, columns=names)
     model = simulate([frame, ROWS], spec(schema=Schema(DIMENSION)), noise_seed=1)
@@ -246,19 +246,19 @@ def test_odd_settings_are_refused(change: dict[str, Any]) -> None:
         simulate([ROWS], spec(), **change)
 
 
-def test_an_error_says_which_shard_it_was() -> None:
+def test_an_error_names_the_shard() -> None:
     with pytest.raises(InvalidDataError, match="Shard 2 of 3"):
         simulate([ROWS, ROWS[:1], ROWS], spec())
 
 
-def test_a_bad_shard_is_refused_before_anything_is_asked() -> None:
+def test_a_bad_shard_is_refused_before_the_first_query() -> None:
     seen: list[Progress] = []
     with pytest.raises(DpspcaError, match="NaN"):
         simulate([ROWS, np.full((3, DIMENSION), np.nan)], spec(), watch=seen.append)
     assert not seen
 
 
-def test_the_catalogue_s_algorithms_plan_and_run_the_same_number_of_questions() -> None:
+def test_every_method_runs_as_many_queries_as_it_plans() -> None:
     for name, entry in catalogue.CATALOGUE.items():
         seen: list[Progress] = []
         what = next(iter(examples.EXAMPLES[name].jobs.values()))
@@ -275,8 +275,8 @@ WHOSE = ["eve", "ada", "eve", "eve", "bob"]
 PERSONS = {"unit": PrivacyUnit.PERSON_ADD_REMOVE, "rows_per_person": 2}
 
 
-def test_of_each_person_no_more_rows_are_used_than_the_job_says() -> None:
-    """The fourth row is eve's third: whatever it holds, nothing follows from it."""
+def test_no_more_rows_of_a_person_are_used_than_the_job_allows() -> None:
+    """The fourth row is eve's third row, so its content must not change anything."""
     rows = np.random.default_rng(0).standard_normal((5, DIMENSION))
     changed = rows.copy()
     changed[3] = 9.0
@@ -286,7 +286,7 @@ def test_of_each_person_no_more_rows_are_used_than_the_job_says() -> None:
     assert other.to_bytes() != models[0].to_bytes()
 
 
-def test_the_statement_speaks_of_persons() -> None:
+def test_the_privacy_statement_names_persons_as_the_unit() -> None:
     rows = {name: np.random.default_rng(0).standard_normal((5, DIMENSION)) for name in ("north", "south")}
     told = simulate(rows, spec(**PERSONS), persons=dict.fromkeys(rows, WHOSE)).statement
     assert (told.unit, told.rows_per_person) == (PrivacyUnit.PERSON_ADD_REMOVE, 2)
@@ -301,13 +301,13 @@ def test_the_statement_speaks_of_persons() -> None:
 @pytest.mark.parametrize(
     ("unit", "persons", "why"),
     [
-        ("row-add-remove", [WHOSE], "protects none"),
-        ("row-replace-one", [WHOSE], "protects none"),
-        ("person-add-remove", None, "none are given"),
+        ("row-add-remove", [WHOSE], "Persons were given, but the unit row-add-remove"),
+        ("row-replace-one", [WHOSE], "Persons were given, but the unit row-replace-one"),
+        ("person-add-remove", None, "persons were not given"),
         ("person-add-remove", [], "persons for 0"),
         ("person-add-remove", [None], "persons for 0"),
         ("person-add-remove", [WHOSE, WHOSE], "persons for 2"),
-        ("person-add-remove", {"north": WHOSE}, "not named"),
+        ("person-add-remove", {"north": WHOSE}, "names of the persons are not those of the shards"),
         ("person-add-remove", 7, "of type int"),
         ("person-add-remove", [WHOSE[:4]], "4 persons for 5 rows"),
         ("person-add-remove", [[*WHOSE[:4], None]], "kind|missing"),
@@ -317,7 +317,7 @@ def test_the_statement_speaks_of_persons() -> None:
         ("person-add-remove", [np.ones((5, 1))], "one kind"),
     ],
 )
-def test_persons_go_with_units_of_persons_and_are_one_for_each_row(unit: str, persons: Any, why: str) -> None:
+def test_persons_need_a_person_unit_and_one_name_per_row(unit: str, persons: Any, why: str) -> None:
     rows = np.random.default_rng(0).standard_normal((5, DIMENSION))
     with pytest.raises(DpspcaError, match=why):
         simulate([rows], spec(unit=PrivacyUnit(unit)), persons=persons)

@@ -1,4 +1,4 @@
-"""Made-up rows follow the model they claim to, and shards lose none of them."""
+"""Synthetic rows follow their model, and shards contain all of them."""
 
 import math
 from typing import Any
@@ -40,7 +40,7 @@ def test_the_eigenvalues_are_those_of_the_model() -> None:
     assert 6.5 < eigenvalues[4] <= 7
 
 
-def test_rows_vary_along_the_true_basis_as_much_as_they_should(many: SpikedRows) -> None:
+def test_variance_along_the_true_basis_is_that_of_the_model(many: SpikedRows) -> None:
     """Deterministic (fixed seed). An entry's standard deviation is at most 100 sqrt(2 / n) = 0.53.
 
     Over other seeds, one of the six entries would be five standard deviations off with probability below 4e-6.
@@ -55,13 +55,13 @@ def test_the_sample_covariance_has_the_stated_eigenvalues(many: SpikedRows) -> N
     assert found == pytest.approx(many.eigenvalues, rel=0.03, abs=0.02)
 
 
-def test_every_row_is_drawn_the_part_of_a_block_at_the_end_included(many: SpikedRows) -> None:
+def test_every_row_is_drawn_including_the_last_partial_block(many: SpikedRows) -> None:
     assert many.rows.shape == (ROWS, 30)
     assert np.abs(many.rows).max(axis=1).min() > 0
     assert len(np.unique(many.rows[:, 0])) == ROWS
 
 
-def test_equal_seeds_give_equal_rows_and_other_seeds_others() -> None:
+def test_equal_seeds_give_equal_rows_and_other_seeds_other_rows() -> None:
     first, second, other = draw(seed=1), draw(seed=1), draw(seed=2)
     assert np.array_equal(first.rows, second.rows)
     assert np.array_equal(first.basis, second.basis)
@@ -74,13 +74,13 @@ def test_the_global_generator_is_left_alone() -> None:
     assert np.random.get_state()[1].tolist() == before  # type: ignore[index]  # noqa: NPY002
 
 
-def test_few_rows_but_some_are_longer_than_the_bound_on_the_norm() -> None:
+def test_few_rows_but_some_are_longer_than_the_norm_bound() -> None:
     model = SpikedModel(dimension=200, components=3)
     lengths = np.linalg.norm(draw(model, rows=5000).rows, axis=1)
     assert 0.001 < np.mean(lengths > model.norm_bound) < 0.1
 
 
-def test_the_bound_on_the_norm_is_the_formula_it_claims_to_be() -> None:
+def test_the_norm_bound_follows_its_formula() -> None:
     model = SpikedModel(dimension=5, components=1, support=2, leading_eigenvalue=9.0, noise_range=(1.0, 1.0))
     assert model.norm_bound == pytest.approx(math.sqrt(13 + 2 * math.sqrt(2 * (81 + 4))))
 
@@ -91,7 +91,7 @@ def test_a_model_of_nothing_but_leading_components_is_possible() -> None:
 
 
 @given(providers=st.integers(1, 40), rows=st.integers(80, 400))
-def test_shards_are_all_rows_in_order_and_grow(providers: int, rows: int) -> None:
+def test_shards_keep_all_rows_in_order_and_grow(providers: int, rows: int) -> None:
     data = np.arange(2.0 * rows).reshape(rows, 2)
     shards = unequal_shards(data, providers)
     sizes = [len(shard) for shard in shards]
@@ -102,7 +102,7 @@ def test_shards_are_all_rows_in_order_and_grow(providers: int, rows: int) -> Non
     assert all(np.shares_memory(shard, data) for shard in shards)
 
 
-def test_shards_differ_in_size_where_there_are_rows_enough() -> None:
+def test_shards_differ_in_size_if_there_are_enough_rows() -> None:
     assert [len(shard) for shard in unequal_shards(np.zeros((108, 1)), 4)] == [12, 22, 32, 42]
 
 
@@ -122,12 +122,12 @@ def test_shards_differ_in_size_where_there_are_rows_enough() -> None:
         {"noise_range": (0.0, math.inf)},
     ],
 )
-def test_a_model_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+def test_impossible_model_parameters_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameterError):
         SpikedModel(**wrong)
 
 
-def test_no_rows_and_no_generator_are_refused() -> None:
+def test_zero_rows_and_a_wrong_generator_are_refused() -> None:
     with pytest.raises(InvalidParameterError, match="number of rows"):
         spiked_rows(SMALL, 0, np.random.default_rng(0))
     with pytest.raises(InvalidTypeError, match="Generator"):
@@ -135,6 +135,6 @@ def test_no_rows_and_no_generator_are_refused() -> None:
 
 
 @pytest.mark.parametrize("providers", [0, 6])
-def test_shards_of_less_than_two_rows_are_refused(providers: int) -> None:
+def test_shards_of_fewer_than_two_rows_are_refused(providers: int) -> None:
     with pytest.raises(InvalidParameterError, match="number of providers"):
         unequal_shards(np.zeros((11, 2)), providers)

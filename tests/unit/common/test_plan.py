@@ -15,21 +15,15 @@ from scipy.special import ndtr
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, InvalidParameterError
-from dpspca.common.plan import Intent, Noise, Price, Series, Step, events, price, prices
-from dpspca.common.privacy.accountant import Filter, compose, cost_units, slack_units
-from dpspca.common.privacy.calibrate import gaussian_mu
-from dpspca.common.privacy.events import (
-    ApproximateEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    ParallelEvent,
-    PureEvent,
-)
+from dpspca.common.plan import Intent, Noise, Series, Step, events, price, prices
+from dpspca.common.privacy.accountant import Filter, compose
+from dpspca.common.privacy.calibration import gaussian_mu
+from dpspca.common.privacy.costs import Price, cost_units, slack_units
+from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, CovarianceProduct
-from dpspca.common.question import Extent
-from dpspca.common.spec import MAX_QUESTIONS, Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.queries.base import Extent
+from dpspca.common.queries.rows import ColumnSums, CompressedCovariance, Count, CovarianceProduct
+from dpspca.common.spec import MAX_QUERIES, Accounting, Budget, Centering, JobSpec, Schema
 
 
 def spec(**changes: Any) -> JobSpec:
@@ -63,7 +57,7 @@ def test_an_exact_plan_fits_its_budget_and_fills_it(
         explained_variance=explained,
         options={"sparsity": 50, "rounds": rounds},
     )
-    prices = events(catalogue.plan(job))
+    prices = catalogue.plan(job).events
     full = Filter.for_budget(epsilon, delta).admit(prices)
     with pytest.raises(BudgetExceededError):
         full.admit([GaussianEvent(1.0, 1e4 / full.budget)])
@@ -88,12 +82,12 @@ def test_the_published_noise_is_six_times_the_exact_noise() -> None:
     assert published / exact == pytest.approx(6.1, abs=0.05)
 
 
-def test_questions_come_in_their_order_and_only_those_that_were_asked_for() -> None:
+def test_queries_come_in_their_order_and_only_those_that_were_asked_for() -> None:
     full = spec(unit="row-add-remove", centering="private", mean_bound=4.0, options={"sparsity": 50, "rounds": 2})
-    kinds = [step.question for step in catalogue.plan(full)]
+    kinds = [step.query for step in catalogue.plan(full)]
     assert kinds == [Count, ColumnSums, CovarianceProduct, CovarianceProduct, CompressedCovariance]
     bare = spec(explained_variance=False, options={"sparsity": 50, "rounds": 2})
-    assert [step.question for step in catalogue.plan(bare)] == [CovarianceProduct] * 2
+    assert [step.query for step in catalogue.plan(bare)] == [CovarianceProduct] * 2
 
 
 def test_the_number_of_rows_is_free_exactly_when_rows_are_replaced() -> None:
@@ -118,12 +112,12 @@ def test_t18_several_rows_of_a_person_take_as_many_times_the_noise_at_the_same_p
     for alone, together in zip(one, five, strict=True):
         assert alone.event is not None
         assert together.event is not None
-        assert together.noise_std == pytest.approx(5 * alone.noise_std, rel=0.2 if alone.question is Count else 1e-9)
+        assert together.noise_std == pytest.approx(5 * alone.noise_std, rel=0.2 if alone.query is Count else 1e-9)
     assert compose(events(five)).gdp_bound == pytest.approx(compose(events(one)).gdp_bound, rel=1e-9)
 
 
 @pytest.mark.parametrize("accounting", Accounting)
-def test_t35_a_plan_of_too_many_questions_is_refused_before_one_of_them_is_named_or_priced(
+def test_t35_a_plan_of_too_many_queries_is_refused_before_one_of_them_is_named_or_priced(
     accounting: Accounting,
 ) -> None:
     def never(*_: object) -> Any:
@@ -131,15 +125,15 @@ def test_t35_a_plan_of_too_many_questions_is_refused_before_one_of_them_is_named
 
     many = Series(Intent("round", Count, Extent(0), 1.0), 10**15, never, "rounds (10^15)")
     job = spec(unit=PrivacyUnit.ROW_ADD_REMOVE, accounting=accounting)
-    with pytest.raises(InvalidParameterError, match=f"has {10**15 + 1} questions") as refused:
+    with pytest.raises(InvalidParameterError, match=f"has {10**15 + 1} queries") as refused:
         price(job, [Intent("mean", ColumnSums, Extent(1000), 0.0), many], never)
     assert "Lower rounds (10^15)" in refused.value.remedy
     alike = Intent("count", Count, Extent(0), 1.0)
-    with pytest.raises(InvalidParameterError, match=f"has {MAX_QUESTIONS + 1} questions"):
-        price(job, [alike] * (MAX_QUESTIONS + 1), never)
+    with pytest.raises(InvalidParameterError, match=f"has {MAX_QUERIES + 1} queries"):
+        price(job, [alike] * (MAX_QUERIES + 1), never)
 
 
-def test_a_series_is_planned_as_its_questions_would_be_one_by_one() -> None:
+def test_a_series_is_planned_as_its_queries_would_be_one_by_one() -> None:
     job, intent = spec(unit=PrivacyUnit.ROW_ADD_REMOVE), Intent("count", Count, Extent(0), 1.0, 3)
     together = price(job, [Series(intent, 3, lambda number: f"count {number}", "it")])
     assert together == price(job, [replace(intent, name=f"count {number}") for number in (1, 2, 3)])
@@ -147,7 +141,7 @@ def test_a_series_is_planned_as_its_questions_would_be_one_by_one() -> None:
 
 def test_a_larger_budget_affords_more_rounds() -> None:
     rounds = [
-        sum(step.question is CovarianceProduct for step in catalogue.plan(spec(budget=Budget(epsilon, 1e-6))))
+        sum(step.query is CovarianceProduct for step in catalogue.plan(spec(budget=Budget(epsilon, 1e-6))))
         for epsilon in (0.1, 1, 4, 16, 48)
     ]
     assert rounds[0] == 5
@@ -164,12 +158,12 @@ def test_integer_noise_is_wider_than_the_continuous_noise_it_stands_for() -> Non
 
 
 def test_the_noise_of_the_sampler_is_charged_to_delta() -> None:
-    assert all(event.slack > 0 for event in events(catalogue.plan(spec())))
+    assert all(event.slack > 0 for event in catalogue.plan(spec()).events)
 
 
 @pytest.mark.parametrize("accounting", Accounting)
 def test_an_epsilon_that_cannot_be_divided_by_has_no_plan(accounting: Accounting) -> None:
-    job = spec(algorithm="analyze-gauss", options={}, accounting=accounting, unit=PrivacyUnit.ROW_ADD_REMOVE)
+    job = spec(method="analyze-gauss", options={}, accounting=accounting, unit=PrivacyUnit.ROW_ADD_REMOVE)
     with pytest.raises(InvalidParameterError, match="too small to be told from zero"):
         catalogue.plan(replace(job, budget=Budget(math.ulp(0.0), 0.5)))
 
@@ -198,13 +192,13 @@ def test_a_plan_of_more_draws_than_delta_covers_is_refused_before_anything_is_sp
 def test_t27_the_noise_of_a_provider_relies_on_nobody_else_s() -> None:
     """Everybody but one may work together and take their own noise away: what is left is all of that one's."""
     alone, among_many = (catalogue.plan(spec(minimum_parties=least)) for least in (1, 100))
-    assert alone == among_many
+    assert alone.steps == among_many.steps
     assert all(step.noise_std >= step.event.std for step in alone if step.event)
 
 
 def test_t26_the_number_of_rows_is_asked_for_with_noise_where_it_is_private() -> None:
     hidden, public = (catalogue.plan(spec(unit=unit))[0] for unit in ("row-add-remove", "row-replace-one"))
-    assert (hidden.question, public.question) == (Count, Count)
+    assert (hidden.query, public.query) == (Count, Count)
     assert hidden.event is not None
     assert public.event is None
 
@@ -347,12 +341,12 @@ def test_an_approximate_mechanism_fits_with_its_delta_times_one_and_e_to_the_eps
         price(job, ask(fits * (1 + 1e-9)))
 
 
-# --- Noise that follows a question's content --------------------------------------------------------------------------
+# --- Noise that follows a query's content --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Sized(Count):
-    """A question whose movement is told by its public content."""
+    """A query whose movement is told by its public content."""
 
     kind = "sized"
     fits_noise = True
@@ -383,7 +377,7 @@ def _worth(event: GaussianEvent | LaplaceEvent) -> Fraction:
     return Fraction(event.sensitivity) / Fraction(width)
 
 
-def test_noise_is_as_planned_where_a_question_s_content_says_nothing_about_its_movement() -> None:
+def test_noise_is_as_planned_where_a_query_s_content_says_nothing_about_its_movement() -> None:
     step = catalogue.plan(spec())[1]
     basis = np.eye(1000, 5)
     assert step.fitted(CovarianceProduct(basis), PrivacyUnit.ROW_REPLACE_ONE) is step

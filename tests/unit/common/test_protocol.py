@@ -1,4 +1,4 @@
-"""Driving an algorithm: every question is carried once, every answer goes back, errors pass."""
+"""Driving a method: every query is carried once, every answer goes back, errors pass."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from dpspca.common.model import Model
 from dpspca.common.plan import price
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm, drive
-from dpspca.common.queries import ColumnSums, Count
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import ColumnSums, Count
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
 
@@ -24,7 +24,7 @@ SPEC = JobSpec(
 STATEMENT = PrivacyStatement.of(SPEC, price(SPEC, []), parties=1)
 
 
-def two_questions(heard: list[float], closed: list[bool]) -> Algorithm:
+def two_queries(heard: list[float], closed: list[bool]) -> Algorithm:
     try:
         first = yield Count()
         second = yield ColumnSums(2)
@@ -34,7 +34,7 @@ def two_questions(heard: list[float], closed: list[bool]) -> Algorithm:
         closed.append(True)
 
 
-def test_questions_go_out_in_order_and_answers_come_back() -> None:
+def test_queries_go_out_in_order_and_answers_come_back() -> None:
     asked: list[RowQuery] = []
     heard: list[float] = []
 
@@ -42,7 +42,7 @@ def test_questions_go_out_in_order_and_answers_come_back() -> None:
         asked.append(query)
         return Aggregate(np.array([float(len(asked))]), 0.0, 1)
 
-    model = drive(two_questions(heard, []), ask)
+    model = drive(two_queries(heard, []), ask)
     assert [query.kind for query in asked] == ["count", "column-sums"]
     assert heard == [1.0, 2.0]
     assert model.components.tolist() == [[1.0, 0.0]]
@@ -55,11 +55,11 @@ def test_an_error_while_asking_closes_the_algorithm_and_passes_on() -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        drive(two_questions([], closed), ask)
+        drive(two_queries([], closed), ask)
     assert closed == [True]
 
 
-def test_an_algorithm_without_questions_just_ends() -> None:
+def test_an_algorithm_without_queries_just_ends() -> None:
     def silent() -> Algorithm:
         return Model(np.eye(2)[:1], STATEMENT)
         yield Count()

@@ -134,7 +134,7 @@ def test_a_public_mean_may_be_an_array() -> None:
     assert spec(centering="public", public_mean=np.arange(8)).public_mean == tuple(map(float, range(8)))
 
 
-@pytest.mark.parametrize("change", [{"schema": 8}, {"budget": (1, 1e-6)}, {"options": 3}, {"algorithm": 3}])
+@pytest.mark.parametrize("change", [{"schema": 8}, {"budget": (1, 1e-6)}, {"options": 3}, {"method": 3}])
 def test_a_value_of_another_kind_altogether_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidTypeError):
         spec(**change)
@@ -167,7 +167,7 @@ def test_bad_options_are_refused_by_the_algorithm(options: dict[str, Any], reaso
 
 def test_an_unknown_algorithm_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidParameterError, match="dps-pca"):
-        catalogue.plan(spec(algorithm="pca"))
+        catalogue.plan(spec(method="pca"))
 
 
 @pytest.mark.parametrize("names", [("a",), ("a",) * 8])
@@ -193,7 +193,7 @@ def form(**changes: Any) -> str:
         (form()[:-1] + ', "seed": 7}', "given twice"),
         ('{"schema": {"dimension": 8}, "budget": {"epsilon": 1, "delta": 0.1}}', "lacks components, norm_bound, unit"),
         ("[" * 200_000, "not valid JSON"),
-        (form(algorithm={}), "algorithm"),
+        (form(method={}), "method"),
         (form(norm_bound=10**400), "norm_bound"),
     ],
 )

@@ -15,8 +15,8 @@ from dpspca.common.plan import Intent, Noise, Step, events, price
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.events import PureEvent
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import ColumnSums, Count
-from dpspca.common.question import Extent
+from dpspca.common.queries.base import Extent
+from dpspca.common.queries.rows import ColumnSums, Count
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 from dpspca.common.statement import NOT_FOR_RELEASE, PrivacyStatement, rounded_up
 
@@ -26,7 +26,7 @@ SPEC = JobSpec(
 
 
 def plan(*noises: Noise | PureEvent) -> tuple[Step, ...]:
-    """Plan a question for each noise or event, of equal shares."""
+    """Plan a query for each noise or event, of equal shares."""
     share = 1 / len(noises)
     return price(
         SPEC,
@@ -94,7 +94,7 @@ def test_several_rows_of_a_person_are_spoken_of_where_the_noise_was_sized_for_th
 
 
 def stated(sampler: str, *, fresh_noise: bool = True, **changes: Any) -> PrivacyStatement:
-    spec = replace(SPEC, **({"algorithm": "ppca", "options": {"sampler": sampler}, "components": 1} | changes))
+    spec = replace(SPEC, **({"method": "ppca", "options": {"sampler": sampler}, "components": 1} | changes))
     return PrivacyStatement.of(spec, catalogue.plan(spec), parties=1, fresh_noise=fresh_noise)
 
 
@@ -132,12 +132,12 @@ def test_every_condition_stands_before_the_promise(sampler: str, *, fresh_noise:
 
 
 def test_every_plan_whose_price_is_proven_is_releasable_and_no_other() -> None:
-    """Whatever algorithm, unit, accounting and option: a released result rests on proven steps alone."""
+    """Whatever method, unit, accounting and option: a released result rests on proven steps alone."""
     for name, examples in EXAMPLES.items():
         for spec in examples.jobs.values():
             steps = catalogue.plan(spec)
             told = PrivacyStatement.of(spec, steps, parties=1, fresh_noise=True)
-            assert told.releasable == all(step.question.is_proven for step in steps), name
+            assert told.releasable == all(step.query.is_proven for step in steps), name
             assert told.text.startswith(told.caveat or "This result is") or not told.releasable
 
 

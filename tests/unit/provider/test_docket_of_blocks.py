@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 from town import AnythingGoes, Town, now
 
+from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
+from dpspca.common.names import Role
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import Count
+from dpspca.common.queries.rows import Count
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
-from dpspca.common.transport.names import Role
-from dpspca.provider.arrivals import Arrivals
-from dpspca.provider.docket import MAX_OPEN_JOBS, MAX_WAITING_BYTES, Docket, Settings
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.open_jobs import OpenJob
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard
+from dpspca.provider.data.arrivals import Arrivals
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.jobs.open_job import OpenJob
+from dpspca.provider.jobs.registry import MAX_OPEN_JOBS, MAX_WAITING_BYTES, Docket, ProviderSetup
+from dpspca.provider.ledger.ledger import MemoryLedger
 
 ROWS = np.random.default_rng(1).standard_normal((20, 4))
 
@@ -32,7 +33,7 @@ def spec(**options: int) -> JobSpec:
         budget=Budget(1.0, 1e-6),
         norm_bound=4.0,
         components=2,
-        algorithm="streaming-power",
+        method="streaming-power",
         options={"rounds": 2} | options,
     )
 
@@ -43,16 +44,16 @@ def town(tmp_path: Path) -> Town:
 
 
 @pytest.fixture
-def told(town: Town, tmp_path: Path) -> Settings:
+def told(town: Town, tmp_path: Path) -> ProviderSetup:
     me = town.identity(Role.PROVIDER, "north")
     folder = tmp_path / "arriving"
     folder.mkdir()
     np.save(folder / "a.npy", ROWS[:3])
     data_sets = {"there": check_rows(ROWS), "arriving": Arrivals("arriving", folder, pause=0.01)}
-    return Settings("", lambda: me, town.revocations, now, data_sets, AnythingGoes)
+    return ProviderSetup("", lambda: me, town.revocations, now, data_sets, AnythingGoes)
 
 
-def test_each_job_has_the_rows_that_it_is_about_whatever_the_last_one_was_about(told: Settings) -> None:
+def test_each_job_has_the_rows_that_it_is_about_whatever_the_last_one_was_about(told: ProviderSetup) -> None:
     docket = Docket(told)
     for options, rows in (
         ({}, 20),
@@ -61,19 +62,19 @@ def test_each_job_has_the_rows_that_it_is_about_whatever_the_last_one_was_about(
         ({}, 20),
         ({"block_rows": 10}, 20),
     ):
-        assert docket._shard("there", spec(**options)).evaluate(Count()).tolist() == [rows]
+        assert docket._shard("there", catalogue.plan(spec(**options))).evaluate(Count()).tolist() == [rows]
 
 
-def test_rows_that_arrive_are_as_many_as_a_job_is_about_before_they_are_there(told: Settings) -> None:
+def test_rows_that_arrive_are_as_many_as_a_job_is_about_before_they_are_there(told: ProviderSetup) -> None:
     docket = Docket(told)
     for block_rows in (4, 500, 4):
-        shard = docket._shard("arriving", spec(block_rows=block_rows))
+        shard = docket._shard("arriving", catalogue.plan(spec(block_rows=block_rows)))
         assert isinstance(shard, Shard)
         assert shard.evaluate(Count()).tolist() == [2 * block_rows]
 
 
 def test_fewer_rows_than_a_job_is_about_are_refused_at_no_cost_and_it_is_not_said_how_many_there_are(
-    told: Settings, town: Town
+    told: ProviderSetup, town: Town
 ) -> None:
     docket, ada = Docket(told), town.identity(Role.ANALYST, "ada")
     with pytest.raises(InvalidDataError, match="first 22 rows of each provider, and there are fewer") as caught:
@@ -86,8 +87,8 @@ def test_fewer_rows_than_a_job_is_about_are_refused_at_no_cost_and_it_is_not_sai
 
 
 @pytest.mark.parametrize("end", ["the job runs out", "its analyst is revoked", "the time for an answer is over"])
-def test_rows_are_waited_for_no_longer_when(end: str, told: Settings, town: Town) -> None:
-    """Nothing was reserved by then, nor is it later: the wait comes before the question's turn."""
+def test_rows_are_waited_for_no_longer_when(end: str, told: ProviderSetup, town: Town) -> None:
+    """Nothing was reserved by then, nor is it later: the wait comes before the query's turn."""
     late, ada = [timedelta()], town.identity(Role.ANALYST, "ada")
     docket = Docket(replace(told, clock=lambda: now() + late[0]))
     seconds = 1 if end == "the time for an answer is over" else 600
@@ -113,12 +114,12 @@ def anybody() -> None:
     """Whoever asks may ask."""
 
 
-def how_many_rows(opened: OpenJob) -> wire.QuestionReader:
-    return wire.QuestionReader(wire.announce(Count()), opened.plan[0])
+def how_many_rows(opened: OpenJob) -> wire.QueryReader:
+    return wire.QueryReader(wire.announce(Count()), opened.plan[0])
 
 
 def test_t33_who_may_ask_no_longer_once_its_turn_has_come_gets_no_answer_and_nothing_is_spent(
-    told: Settings, town: Town
+    told: ProviderSetup, town: Town
 ) -> None:
     opened = Docket(told).open(town.job(spec(), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
 
@@ -133,7 +134,7 @@ def test_t33_who_may_ask_no_longer_once_its_turn_has_come_gets_no_answer_and_not
     assert told.ledger.standing(opened.name) is None
 
 
-def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: Settings, town: Town) -> None:
+def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: ProviderSetup, town: Town) -> None:
     late = [timedelta()]
     docket = Docket(replace(told, clock=lambda: now() + late[0]))
     opened = docket.open(town.job(spec(block_rows=4), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
@@ -152,17 +153,17 @@ def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: 
 
 
 @pytest.mark.parametrize(("waiting", "size"), [(MAX_OPEN_JOBS, 0), (2, MAX_WAITING_BYTES // 2)])
-def test_questions_wait_in_a_bounded_number_and_more_are_refused_in_words_at_no_cost(
-    waiting: int, size: int, told: Settings, town: Town
+def test_queries_wait_in_a_bounded_number_and_more_are_refused_in_words_at_no_cost(
+    waiting: int, size: int, told: ProviderSetup, town: Town
 ) -> None:
-    """Of all jobs together; a question about rows that are there is answered nonetheless."""
+    """Of all jobs together; a query about rows that are there is answered nonetheless."""
     docket, ada = Docket(told), town.identity(Role.ANALYST, "ada")
     jobs = [docket.open(town.job(spec(block_rows=rows), ada, ["north"], "arriving")) for rows in (4, 5)]
 
     async def scene() -> None:
         waits = [asyncio.create_task(jobs[0].ready(jobs[0].plan[1], size)) for _ in range(waiting)]
         await asyncio.sleep(0)
-        with pytest.raises(RefusedError, match="Too many questions wait for rows here"):
+        with pytest.raises(RefusedError, match="Too many queries wait for rows here"):
             await jobs[1].ready(jobs[1].plan[1], 1)
         await asyncio.wait_for(jobs[1].answer(0, how_many_rows(jobs[1]), anybody), 120)
         for wait in waits:

@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 from town import AnythingGoes, Town, lax_policy, now
 
+from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidDataError, RefusedError
-from dpspca.common.matrix_queries import SpectralProduct, SymmetricProduct
+from dpspca.common.names import Role
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.matrix import SpectralProduct, SymmetricProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.transport.identity import Identity
-from dpspca.common.transport.names import Role
-from dpspca.provider.docket import Docket, Settings
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.matrix_shard import MatrixShard
-from dpspca.provider.policy import Policy
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard
+from dpspca.common.trust.identity import Identity
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.matrix_shard import MatrixShard
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.jobs.registry import Docket, ProviderSetup
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.policy.rules import Policy
 
 SQUARE = np.diag([4.0, 3.0, 2.0, 1.0])
 
@@ -29,9 +30,9 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-def settings(town: Town, values: np.ndarray = SQUARE) -> Settings:
+def settings(town: Town, values: np.ndarray = SQUARE) -> ProviderSetup:
     me = town.identity(Role.PROVIDER, "north")
-    return Settings("", lambda: me, town.revocations, now, {"cohort": check_rows(values)}, AnythingGoes)
+    return ProviderSetup("", lambda: me, town.revocations, now, {"cohort": check_rows(values)}, AnythingGoes)
 
 
 def job(unit: PrivacyUnit) -> JobSpec:
@@ -41,7 +42,7 @@ def job(unit: PrivacyUnit) -> JobSpec:
         budget=Budget(1.0, 1e-6),
         norm_bound=2.0,
         components=1,
-        algorithm="noisy-power",
+        method="noisy-power",
         explained_variance=False,
     )
 
@@ -51,9 +52,9 @@ def ada(town: Town) -> Identity:
     return town.identity(Role.ANALYST, "ada")
 
 
-def answered(town: Town, docket: Docket, ada: Identity, unit: PrivacyUnit, question: type[RowQuery]) -> np.ndarray:
+def answered(town: Town, docket: Docket, ada: Identity, unit: PrivacyUnit, query: type[RowQuery]) -> np.ndarray:
     opened = docket.open(town.job(job(unit), ada, ["north"]))
-    return opened.responder.respond(0, question(np.eye(4, 2)))  # type: ignore[call-arg]
+    return opened.responder.respond(0, query(np.eye(4, 2)))  # type: ignore[call-arg]
 
 
 def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(town: Town) -> None:
@@ -63,7 +64,7 @@ def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(town: Town) -
     """
     docket = Docket(settings(town))
     for unit in 2 * [unit for unit in PrivacyUnit if not unit.is_person]:
-        made = docket._shard("cohort", job(unit))
+        made = docket._shard("cohort", catalogue.plan(job(unit)))
         made.check(job(unit))
         assert isinstance(made, Shard if unit.is_row else MatrixShard)
         others = [other for other in PrivacyUnit if other.is_row is not unit.is_row]

@@ -12,12 +12,12 @@ import pytest
 from ledgers import EXPIRY, LIMITS, SIGNED, Place, answer, opening, quick_folder, reserve, respond
 
 from dpspca.common.errors import RefusedError
-from dpspca.common.plan import Price
-from dpspca.provider.entries import Head
-from dpspca.provider.gate import Standing
-from dpspca.provider.ledger import Ledger, LedgerError
-from dpspca.provider.ledger_database import OF_JOBS
-from dpspca.provider.sqlite_ledger import SqliteLedger, verify
+from dpspca.common.privacy.costs import Price
+from dpspca.provider.ledger.accounts import JobPosition
+from dpspca.provider.ledger.database import OF_JOBS
+from dpspca.provider.ledger.entries import Head
+from dpspca.provider.ledger.ledger import Ledger, LedgerError
+from dpspca.provider.ledger.sqlite import SqliteLedger, verify
 
 WARM_UP = 200
 MANY = 1000
@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def finish(ledger: Ledger, job: str, **changes: Any) -> None:
-    """Open a job, answer one question, and end it."""
+    """Open a job, answer one query, and end it."""
     ledger.open(opening(job, **changes), LIMITS)
     respond(ledger, job, 0)
     ledger.close(job, "done")
@@ -67,7 +67,7 @@ def test_the_memory_of_a_provider_does_not_grow_with_the_jobs_that_it_answered()
         ledger.open(opening(job, units=2, slack_units=2, signature_hash=f"{number:064x}"), LIMITS)
         before = None
         for position in range(2):
-            after = Standing(position + 1, Price(position + 1, position + 1))
+            after = JobPosition(position + 1, Price(position + 1, position + 1))
             assert ledger.reserve(job, "product", f"{number} {position}", before, after)
             ledger.store(job, position, answer(job, position))
             before = after
@@ -121,7 +121,7 @@ def test_t12_a_job_that_was_open_at_a_quarantine_is_found_to_be_over(place: Plac
         head = ledger.head()
         assert ledger.witnessed(Head(head.ledger, head.entries + 7, "f" * 64))
         ledger.expire(EXPIRY - 1)
-        ledger.release("Looked into.", {}, {"cohort": (0, 0)})
+        ledger.release("Looked into.", {}, {"cohort": Price(0, 0)})
         refuses(ledger, "job", "quarantined")
 
 
@@ -191,10 +191,10 @@ def test_where_a_job_cannot_be_looked_up_it_is_neither_opened_nor_paid_for(place
         finish(ledger, "second")
 
 
-def test_kept_answers_of_no_question_are_found_at_the_start(place: Place) -> None:
+def test_kept_answers_of_no_query_are_found_at_the_start(place: Place) -> None:
     with place.start() as ledger:
         ledger.open(opening("first"), LIMITS)
         respond(ledger, "first", 0)
     place.tamper("PRAGMA ignore_check_constraints = ON", "UPDATE answers SET job = x'00'")
-    with pytest.raises(LedgerError, match="a kept answer is of no question"):
+    with pytest.raises(LedgerError, match="a kept answer is of no query"):
         place.start()

@@ -22,11 +22,12 @@ from ledgers import (
 )
 
 from dpspca.common.errors import BudgetExceededError, RefusedError
-from dpspca.provider.entries import Head
-from dpspca.provider.ledger import LedgerError, QuarantinedError
-from dpspca.provider.ledger_database import Database
-from dpspca.provider.ledger_files import PLACE_BYTES, HeadFile
-from dpspca.provider.sqlite_ledger import SqliteLedger, export, verify
+from dpspca.common.privacy.costs import Price
+from dpspca.provider.ledger.database import Database
+from dpspca.provider.ledger.entries import Head
+from dpspca.provider.ledger.files import PLACE_BYTES, HeadFile
+from dpspca.provider.ledger.ledger import LedgerError, QuarantinedError
+from dpspca.provider.ledger.sqlite import SqliteLedger, export, verify
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def used(place: Place) -> Place:
 
 
 def steps(ledger: SqliteLedger) -> Iterator[None]:
-    """A job's life, one commit at a time; none before its first question."""
+    """A job's life, one commit at a time; none before its first query."""
     ledger.open(opening(), LIMITS)
     for position in range(2):
         assert reserve(ledger, "job", position)
@@ -113,18 +114,18 @@ def test_t12_a_release_is_recorded_and_counts_everything_as_spent(place: Place) 
             ledger.open(opening("new", units=1, slack_units=0, issued_at=SIGNED + YEAR), LIMITS)
     released = list(export(place.path))[-1]
     assert released["reason"] == "restored after a disk failure, ticket 12"
-    assert released["counted"]["cohort"] == [BUDGET.budget_units - 3 * PRICE, BUDGET.slack_budget_units - 3 * SLACK]
+    assert released["counted"]["cohort"] == [BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK]
     assert verify(place.path, place.head) == []
     with place.start() as ledger:
         assert ledger.quarantine is None
-        assert ledger._books.data_sets["cohort"].spent_units == BUDGET.budget_units
+        assert ledger._books.data_sets["cohort"].spent.units == BUDGET.whole.units
 
 
 def test_t12_an_operator_who_knows_better_counts_less_and_the_rest_can_be_used(place: Place) -> None:
     place.restore(backups(place)[2])
     with place.start() as ledger:
-        ledger.release("the lost answers are in the coordinator's journal", {}, {"cohort": (2 * PRICE, 0)})
-        rest = opening("new", units=BUDGET.budget_units - 5 * PRICE, slack_units=0, issued_at=SIGNED + YEAR)
+        ledger.release("the lost answers are in the coordinator's journal", {}, {"cohort": Price(2 * PRICE, 0)})
+        rest = opening("new", units=BUDGET.whole.units - 5 * PRICE, slack_units=0, issued_at=SIGNED + YEAR)
         with pytest.raises(BudgetExceededError):
             ledger.open(replace(rest, units=rest.units + 1), LIMITS)
         assert ledger.open(rest, LIMITS) is None
@@ -163,7 +164,7 @@ def test_t12_a_second_path_that_is_gone_or_unreadable_is_found(used: Place) -> N
     used.head.write_bytes(b"x" * 2 * PLACE_BYTES)
     with used.start() as ledger:
         assert ledger.quarantine == "The second path cannot be read."
-        ledger.release("the file was overwritten, the ledger was not touched", {}, {"cohort": (0, 0)})
+        ledger.release("the file was overwritten, the ledger was not touched", {}, {"cohort": Price(0, 0)})
     used.start().shut()
     used.head.unlink()
     with used.start() as ledger:

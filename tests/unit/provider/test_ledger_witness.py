@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from ledgers import LIMITS, SIGNED, YEAR, Place, answer, opening, reserve, respond
 
-from dpspca.provider.entries import Entry, Head, Quarantined, Released
-from dpspca.provider.ledger import QuarantinedError
-from dpspca.provider.sqlite_ledger import SqliteLedger, export, read_books, verify
+from dpspca.common.privacy.costs import Price
+from dpspca.provider.ledger.entries import Entry, Head, Quarantined, Released
+from dpspca.provider.ledger.ledger import QuarantinedError
+from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_books, verify
 
 NEW = {"issued_at": SIGNED + YEAR, "expires_at": SIGNED + 2 * YEAR}
-NOTHING = {"cohort": (0, 0)}
+NOTHING = {"cohort": Price(0, 0)}
 TELLS = "A receipt that was given with an answer tells of"
 
 

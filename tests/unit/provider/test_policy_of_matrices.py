@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from dpspca.cli.policy import words
+from dpspca.cli.commands.policy import words
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
-from dpspca.common.transport.names import PartyName, Role
-from dpspca.provider.policy import Policy, Rules
-from dpspca.provider.suggestion import suggest
+from dpspca.provider.policy.rules import Policy, Rules
+from dpspca.provider.policy.suggestion import suggest
 
 ADA = PartyName("town", Role.ANALYST, "ada")
 MATRICES = [PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL]
@@ -25,13 +25,13 @@ def job(unit: PrivacyUnit = PrivacyUnit.ENTRY, **changes: Any) -> JobSpec:
         "budget": Budget(1.0, 1e-6),
         "norm_bound": 2.5,
         "components": 2,
-        "algorithm": "noisy-power",
+        "method": "noisy-power",
     }
     return JobSpec(**good | changes)
 
 
 def suggested(spec: JobSpec) -> str:
-    return suggest(spec, "cohort", ["ada"])
+    return suggest(catalogue.plan(spec), "cohort", ["ada"])
 
 
 def rules(text: str) -> Rules:
@@ -75,7 +75,7 @@ def test_the_words_say_what_is_protected_and_up_to_which_change(unit: PrivacyUni
     assert unit.neighbours in told
     assert "protects changes up to a bound that it chooses between 2.5 and 2.5" in told
     assert "of a symmetric matrix" in told
-    for wrong in ("One person has", "one row", "Rows are shortened"):
+    for wrong in ("One person has", "one row", "rows are clipped"):
         assert wrong not in told
 
 

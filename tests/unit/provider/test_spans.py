@@ -11,20 +11,20 @@ from scipy.stats import chi2
 
 from dpspca.client.matrices import dilation
 from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError, InvalidAnswerError
 from dpspca.common.linalg import thin_qr
-from dpspca.common.matrix_queries import EntryTotal, MatrixProduct, SpectralProduct, SymmetricProduct
 from dpspca.common.privacy.audit import laplace_as_normal
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.matrix import EntryTotal, MatrixProduct, SpectralProduct, SymmetricProduct
 from dpspca.common.spans import Span
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.matrix_shard import MatrixShard, declared
-from dpspca.provider.moments import Integers
-from dpspca.provider.preparation import CheckedRows, check_rows
-from dpspca.provider.respond import Responder
+from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.evaluate.matrix_shard import MatrixShard, declared
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.responder import Responder
 
 ENTRY, SPECTRAL = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
 SPAN, COLUMNS = Span(3, 4, 12), 6
@@ -38,21 +38,21 @@ def share(form: Callable[[Any], Any] = np.asarray) -> CheckedRows:
     return check_rows(form(dilation(TABLE, SPAN.start, SPAN.of).toarray()))
 
 
-def job(unit: PrivacyUnit = ENTRY, algorithm: str = "noisy-power", **options: Any) -> JobSpec:
+def job(unit: PrivacyUnit = ENTRY, method: str = "noisy-power", **options: Any) -> JobSpec:
     return JobSpec(
         schema=Schema(DIMENSION),
         unit=unit,
         budget=Budget(1.0, 1e-6),
         norm_bound=1.0,
         components=1,
-        algorithm=algorithm,
+        method=method,
         options=options,
     )
 
 
 def responder(spec: JobSpec, rows: CheckedRows, seed: int = 0, ledger: MemoryLedger | None = None) -> Responder:
     shard = MatrixShard(rows, spec.norm_bound, spec.unit)
-    return Responder(spec, shard, ledger or MemoryLedger(), repeatable_entropy(seed))
+    return Responder(catalogue.plan(spec), shard, ledger or MemoryLedger(), repeatable_entropy(seed))
 
 
 # --- What is declared -------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_noise_within_the_span_is_that_which_would_be_there_without() -> None:
 
 
 def test_a_total_of_entries_has_its_noise_all_the_same() -> None:
-    spec = job(algorithm="power-iteration", private_rounds=True)
+    spec = job(method="power-iteration", private_rounds=True)
     drawn = noise_of(spec, EntryTotal(DIMENSION), 20)
     assert np.count_nonzero(drawn) > 10  # each is zero with a probability far below a hundredth
 
@@ -178,7 +178,7 @@ class Astray(MatrixShard):
 def test_an_answer_that_shows_outside_of_the_span_is_never_stored(unit: PrivacyUnit) -> None:
     spec, ledger = job(unit), MemoryLedger()
     shard = Astray(declared(share(), SPAN), spec.norm_bound, unit)
-    asked = Responder(spec, shard, ledger, repeatable_entropy(0))
+    asked = Responder(catalogue.plan(spec), shard, ledger, repeatable_entropy(0))
     query = SymmetricProduct(BASIS) if unit is ENTRY else SpectralProduct(BASIS)
     for _ in range(2):
         with pytest.raises(InvalidAnswerError, match="rows that are not theirs"):

@@ -11,12 +11,13 @@ import scipy.sparse
 from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, SquaredColumns
+from dpspca.common.queries.rows import CompressedCovariance, Covariance, CovarianceProduct, SquaredColumns
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider import docket, moments
-from dpspca.provider.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard, Strategy
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate import moments
+from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
+from dpspca.provider.evaluate.shard import Shard, Strategy
+from dpspca.provider.jobs import registry
 
 DIMENSION: Final = 200
 ROUNDS: Final = 5
@@ -77,13 +78,13 @@ def test_what_is_done_does_not_depend_on_the_number_of_rows(
 ) -> None:
     """The coordinator chooses the basis: at no number of its rows may the number of ours decide what is done."""
     trace, done = Trace(monkeypatch), set()
-    question = CovarianceProduct(basis(support=support))
+    query = CovarianceProduct(basis(support=support))
     for count in COUNTS:
         held = check_rows(rows(count, sparse=sparse))
-        shard = docket._shard_of(held, job(rounds), docket._Preparation.of(job(rounds)).strategy)
+        shard = registry._shard_of(held, job(rounds), registry._Preparation.of(catalogue.plan(job(rounds))).strategy)
         trace.seen.clear()
         for _ in range(ROUNDS + 1):
-            shard.evaluate(question)
+            shard.evaluate(query)
         done.add(tuple(trace.seen))
     assert len(done) == 1
 
@@ -91,7 +92,7 @@ def test_what_is_done_does_not_depend_on_the_number_of_rows(
 def test_no_thread_goes_on_after_an_answer() -> None:
     """What is done beside the answers would make one of them, or one of another job, take longer."""
     before = threading.active_count()
-    shard = docket._shard_of(check_rows(rows(64)), job(100), Strategy.GRAM)
+    shard = registry._shard_of(check_rows(rows(64)), job(100), Strategy.GRAM)
     for _ in range(10):
         shard.evaluate(CovarianceProduct(basis()))
     assert threading.active_count() == before
@@ -127,7 +128,7 @@ def test_more_threads_than_rows_change_nothing(count: int, sparse: bool) -> None
     assert (one.compressed(asked) == many.compressed(asked)).all()
 
 
-def test_wide_questions_are_asked_on_fewer_threads() -> None:
+def test_wide_queries_are_asked_on_fewer_threads() -> None:
     """Each thread adds up an answer of its own: sixteen of half a gigabyte would be more than a machine has."""
     assert moments._threads(16, 2**10) == 16
     assert moments._threads(16, 2**26) == 2
@@ -158,17 +159,17 @@ def test_threads_that_ask_at_once_about_other_centres_get_their_own_answers() ->
     values = rng.standard_normal((200, 6)) / 4
     centres = [None, *rng.standard_normal((3, 6)) / 10]
     vectors = np.eye(6)[:, :2]
-    questions = [CovarianceProduct(vectors, centre) for centre in centres]
-    questions += [CompressedCovariance(vectors, centre) for centre in centres] + [Covariance(6)]  # type: ignore[list-item]
-    expected = [Shard(check_rows(values), 1.0).evaluate(question) for question in questions]
+    queries = [CovarianceProduct(vectors, centre) for centre in centres]
+    queries += [CompressedCovariance(vectors, centre) for centre in centres] + [Covariance(6)]  # type: ignore[list-item]
+    expected = [Shard(check_rows(values), 1.0).evaluate(query) for query in queries]
     shard = Shard(check_rows(values), 1.0, strategy=Strategy.GRAM, threads=1)
     wrong: list[int] = []
 
     def ask(number: int) -> None:
-        answers = [shard.evaluate(questions[number]) for _ in range(20)]
+        answers = [shard.evaluate(queries[number]) for _ in range(20)]
         wrong.extend(number for answer in answers if not (answer == expected[number]).all())
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(questions))]
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(queries))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -211,7 +212,7 @@ def test_sparse_rows_are_added_up_in_as_many_blocks_whatever_their_number(monkey
         product = StreamedMoments(SparseRows(sparse), threads=2).product(asked)
         dense = StreamedMoments(DenseRows(sparse.toarray().astype(np.int32)), threads=2).product(asked)
         assert (product == dense).all()
-        assert len(widths) == moments.SPARSE_BLOCKS  # of so narrow a question
+        assert len(widths) == moments.SPARSE_BLOCKS  # of so narrow a query
 
 
 def test_sums_over_a_wide_sparse_table_are_made_once() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dpspca.server.jobs import Event, Job
-from dpspca.server.journal import JournalError
-from dpspca.server.sqlite_journal import Connection, SqliteJournal, connect
+from dpspca.server.job import Event, JobRecord
+from dpspca.server.journal.contract import JournalError
+from dpspca.server.journal.sqlite import Connection, SqliteJournal, connect
 
-JOB = Job("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5)
+JOB = JobRecord("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5)
 OTHER = replace(JOB, name="b" * 64)
 Spoil = Callable[[Path], None]
 

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from town import Town
 
-from dpspca.common.errors import RefusedError
-from dpspca.common.transport.errors import NotTrustedError
-from dpspca.common.transport.names import Role
-from dpspca.server.roster import Link, Roster
-from dpspca.server.streams import ProviderService
+from dpspca.common.errors import NotTrustedError, RefusedError
+from dpspca.common.names import Role
+from dpspca.server.jobs.roster import Link, Roster
+from dpspca.server.rpc.provider_service import ProviderService
 
 HEARTBEAT = 0.05
 REVOKED = NotTrustedError("Its certificate was revoked.", "Enrol again.")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpspca.client.audit import audit
+from dpspca.client.audit.answers import audit
 from dpspca.client.federation import LIFE, life_of
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
@@ -16,11 +16,11 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameter
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.lattice import MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import CompressedCovariance, Count, CovarianceProduct
+from dpspca.common.queries.rows import CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
-from dpspca.common.transport.signing import MAX_JOB_LIFE
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard
+from dpspca.common.trust.signing import MAX_JOB_LIFE
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
 
 ROWS = np.random.default_rng(0).standard_normal((60, 6)) * np.r_[5, 4, 1, 1, 1, 1]
 
@@ -32,7 +32,7 @@ def spec(**changes: Any) -> JobSpec:
         "budget": Budget(8.0, 1e-4),
         "norm_bound": 12.0,
         "components": 2,
-        "algorithm": "streaming-power",
+        "method": "streaming-power",
         "options": {"rounds": 3, "block_rows": 10},
     }
     return JobSpec(**good | changes)
@@ -49,7 +49,7 @@ def test_a_changed_row_moves_the_answer_of_its_own_block_and_no_other(block_rows
     def answers(table: FloatArray) -> list[bytes]:
         shard = Shard(check_rows(table).first(limit), 12.0)
         asked = [CovarianceProduct(basis, None, block, blocks) for block in range(1, blocks + 1)]
-        return [shard.evaluate(question).tobytes() for question in asked]
+        return [shard.evaluate(query).tobytes() for query in asked]
 
     before = answers(ROWS)
     for row in range(len(ROWS)):
@@ -63,18 +63,18 @@ def test_rows_after_the_last_block_have_no_part_in_any_answer() -> None:
     """Neither do they exist for the count, nor for what is explained: a job says how many rows it is about."""
     basis = np.eye(6)[:, :2]
     few, many = (Shard(check_rows(table).first(30), 12.0) for table in (ROWS[:30], ROWS))
-    for question in (Count(), CompressedCovariance(basis), CovarianceProduct(basis, None, 3, 3)):
-        assert (few.evaluate(question) == many.evaluate(question)).all()
+    for query in (Count(), CompressedCovariance(basis), CovarianceProduct(basis, None, 3, 3)):
+        assert (few.evaluate(query) == many.evaluate(query)).all()
     assert many.evaluate(Count()).tolist() == [30]
     models = [simulate([table], spec(), noise_seed=1).to_bytes() for table in (ROWS[:30], ROWS)]
     assert models[0] == models[1]
 
 
 def test_the_plan_and_every_price_are_those_without_it() -> None:
-    assert catalogue.plan(spec()) == catalogue.plan(spec(options={"rounds": 3}))
+    assert catalogue.plan(spec()).steps == catalogue.plan(spec(options={"rounds": 3})).steps
 
 
-def test_a_question_reaches_as_far_as_its_block_and_what_is_told_without_rows_reaches_nowhere() -> None:
+def test_a_query_reaches_as_far_as_its_block_and_what_is_told_without_rows_reaches_nowhere() -> None:
     shard = Shard(check_rows(ROWS).first(30), 12.0)
     assert [shard.reach(step) for step in catalogue.plan(spec())] == [0, 10, 20, 30, 30]
 
@@ -122,9 +122,9 @@ def test_other_algorithms_are_about_all_rows_and_know_no_blocks_of_a_size() -> N
     assert catalogue.rows_of(spec()) == 30
     assert catalogue.rows_of(spec(options={"rounds": 3})) is None
     for name in catalogue.CATALOGUE.keys() - {"streaming-power"}:
-        assert catalogue.rows_of(spec(algorithm=name)) is None
+        assert catalogue.rows_of(spec(method=name)) is None
     with pytest.raises(InvalidParameterError, match="block_rows"):
-        catalogue.plan(spec(algorithm="noisy-power"))
+        catalogue.plan(spec(method="noisy-power"))
 
 
 def test_fewer_rows_than_a_job_is_about_are_refused_and_it_is_said_where() -> None:
@@ -139,22 +139,28 @@ def test_with_blocks_that_are_all_rows_the_model_is_the_one_without_them() -> No
     job, plain = spec(options={"rounds": 3, "block_rows": 20}), spec(options={"rounds": 3})
     rows = check_rows(ROWS)
     for block in (1, 2, 3):
-        question = CovarianceProduct(np.eye(6)[:, :2], None, block, 3)
-        answers = [Shard(rows.first(catalogue.rows_of(each)), 12.0).evaluate(question) for each in (job, plain)]
+        query = CovarianceProduct(np.eye(6)[:, :2], None, block, 3)
+        answers = [Shard(rows.first(catalogue.rows_of(each)), 12.0).evaluate(query) for each in (job, plain)]
         assert (answers[0] == answers[1]).all()
 
 
 def test_a_job_is_signed_for_all_the_time_that_it_gives_for_answers() -> None:
     """Else one whose rows arrive over days would run out while it waits for them."""
-    assert life_of(spec(answer_seconds=600)) == LIFE
-    assert life_of(spec(answer_seconds=20_000)).total_seconds() == 7 * 20_000
-    assert life_of(replace(spec(), answer_seconds=86_400, options={"rounds": 9})).total_seconds() == MAX_JOB_LIFE
+    assert life_of(catalogue.plan(spec(answer_seconds=600))) == LIFE
+    assert life_of(catalogue.plan(spec(answer_seconds=20_000))).total_seconds() == 7 * 20_000
+    assert (
+        life_of(catalogue.plan(replace(spec(), answer_seconds=86_400, options={"rounds": 9}))).total_seconds()
+        == MAX_JOB_LIFE
+    )
 
 
 def test_a_job_that_would_run_out_while_it_waits_for_its_rows_is_not_signed() -> None:
     """It would die when some of it is spent. What is told to be enough is enough, and a second more is not."""
     options = {"rounds": 9, "block_rows": 2}
     waits = len(catalogue.plan(spec(options=options))) + 2
-    with pytest.raises(InvalidParameterError, match=f"Give answer_seconds of at most {MAX_JOB_LIFE // waits}, or ask"):
-        life_of(spec(options=options, answer_seconds=MAX_JOB_LIFE // waits + 1))
-    assert life_of(spec(options=options, answer_seconds=MAX_JOB_LIFE // waits)).total_seconds() <= MAX_JOB_LIFE
+    with pytest.raises(InvalidParameterError, match=f"answer_seconds to at most {MAX_JOB_LIFE // waits},"):
+        life_of(catalogue.plan(spec(options=options, answer_seconds=MAX_JOB_LIFE // waits + 1)))
+    assert (
+        life_of(catalogue.plan(spec(options=options, answer_seconds=MAX_JOB_LIFE // waits))).total_seconds()
+        <= MAX_JOB_LIFE
+    )

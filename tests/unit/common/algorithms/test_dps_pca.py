@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from dpspca.common.algorithms import dps_pca
-from dpspca.common.algorithms.parts import PartiesChangedError
+from dpspca.common.algorithms.row_steps import PartiesChangedError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.queries import ColumnSums, CompressedCovariance, Count
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import ColumnSums, CompressedCovariance, Count
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard
-from dpspca.server.rounds import aggregate
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.server.jobs.rounds import aggregate
 
 ROWS = np.random.default_rng(0).standard_normal((400, 6)) * [5, 3, 1, 1, 1, 1]
 

@@ -18,14 +18,14 @@ import pytest
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.algorithms.options import Kind, Option
-from dpspca.common.algorithms.parts import MOST_ROUNDS
+from dpspca.common.algorithms.row_steps import MOST_ROUNDS
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.plan import prices
-from dpspca.common.privacy.calibrate import MAX_EPSILON, MIN_EPSILON
+from dpspca.common.privacy.calibration import MAX_EPSILON, MIN_EPSILON
 from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.sketch_queries import MAX_COLUMNS
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, MAX_DIMENSION, MAX_QUESTIONS, Accounting, JobSpec
+from dpspca.common.queries.sketch import MAX_COLUMNS
+from dpspca.common.spec import MAX_COMPONENT_ENTRIES, MAX_DIMENSION, MAX_QUERIES, Accounting, JobSpec
 
 MEMORY: Final = 2 << 30
 SECONDS: Final = 5.0
@@ -39,7 +39,7 @@ def form(name: str, shape: tuple[int, int] = (30, 2), **changes: Any) -> dict[st
     """Write a job as its sender would, with all that does not matter here as large as it can be."""
     epsilon, delta = changes.pop("budget", USUAL)
     return {
-        "algorithm": name,
+        "method": name,
         "schema": {"dimension": shape[0]},
         "components": shape[1],
         "unit": PrivacyUnit.ROW_REPLACE_ONE,
@@ -80,7 +80,7 @@ def options(name: str, shape: tuple[int, int]) -> list[dict[str, Any]]:
 
 
 def jobs(name: str) -> Iterator[dict[str, Any]]:
-    """Give the largest jobs of an algorithm, and jobs of the strangest budgets."""
+    """Give the largest jobs of a method, and jobs of the strangest budgets."""
     entry = CATALOGUE[name]
     for unit, accounting in product(entry.units, entry.accounting):
         about = {"unit": unit, "accounting": accounting}
@@ -91,11 +91,11 @@ def jobs(name: str) -> Iterator[dict[str, Any]]:
 
 
 def planned(text: str) -> dict[str, Any]:
-    """Plan a job and price its questions one by one; say how many there are, or with which words it was refused."""
+    """Plan a job and price its queries one by one; say how many there are, or with which words it was refused."""
     begun = time.process_time()
     outcome: dict[str, Any]
     try:
-        outcome = {"questions": len([*prices(catalogue.plan(JobSpec.from_json(text)))])}
+        outcome = {"queries": len([*prices(catalogue.plan(JobSpec.from_json(text)))])}
     except DpspcaError as problem:
         outcome = {"words": str(problem)}
     except Exception as problem:  # noqa: BLE001  # whatever else comes of a job is what the test is about
@@ -114,7 +114,7 @@ def plan_all_that_comes() -> None:
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """Plan all of these jobs in one process, and say of each algorithm what became of its own."""
+    """Plan all of these jobs in one process, and say of each method what became of its own."""
     asked = [(name, json.dumps(each)) for name in CATALOGUE for each in jobs(name)]
     ended = subprocess.run(  # noqa: S603  # this very file
         [sys.executable, __file__],
@@ -140,8 +140,8 @@ def test_t35_the_largest_jobs_of_an_algorithm_are_planned_in_bounded_memory_or_r
     for job, outcome in outcomes[name]:
         assert "fault" not in outcome, (job, outcome)
         assert outcome["seconds"] < SECONDS, job
-        assert outcome.get("questions", 1) <= MAX_QUESTIONS, job
-    assert any("questions" in outcome for _, outcome in outcomes[name])
+        assert outcome.get("queries", 1) <= MAX_QUERIES, job
+    assert any("queries" in outcome for _, outcome in outcomes[name])
 
 
 @pytest.mark.parametrize(("name", "option"), [(name, each.name) for name in CATALOGUE for each in numbers(name)])
@@ -163,7 +163,7 @@ def test_t35_a_number_beyond_what_is_called_the_largest_here_is_refused(name: st
         ((2048, 11), {"coherence": 30}, 11_011),
     ],
 )
-def test_t35_a_job_of_too_many_questions_is_refused_at_once_and_told_what_to_lower(
+def test_t35_a_job_of_too_many_queries_is_refused_at_once_and_told_what_to_lower(
     shape: tuple[int, int], given: dict[str, Any], asked: int
 ) -> None:
     text = json.dumps(
@@ -183,24 +183,24 @@ def test_t35_a_job_of_too_many_questions_is_refused_at_once_and_told_what_to_low
     finally:
         tracemalloc.stop()
     assert most < 1 << 20
-    assert f"{asked} questions" in refused.value.what
-    assert str(MAX_QUESTIONS) in refused.value.what
+    assert f"{asked} queries" in refused.value.what
+    assert str(MAX_QUERIES) in refused.value.what
     for lower in (f"components ({shape[1]})", "rounds (1000", *([] if given else ["coherence"])):
         assert lower in refused.value.remedy
 
 
-def test_t35_a_plan_may_have_as_many_questions_as_are_allowed_and_not_one_more() -> None:
+def test_t35_a_plan_may_have_as_many_queries_as_are_allowed_and_not_one_more() -> None:
     """Here 73 components have 136 rounds each and, but for the last, an eigenvalue; then the last has one too."""
     most = form("power-iteration", (80, 73), unit=PrivacyUnit.ENTRY, options={"rounds": 136}, explained_variance=False)
     steps = catalogue.plan(JobSpec.from_json(json.dumps(most)))
-    assert len(steps) == MAX_QUESTIONS
+    assert len(steps) == MAX_QUERIES
     assert [steps[0].name, steps[136].name, steps[137].name, steps[-1].name] == [
         "component 1, round 1 of 136",
         "component 1, eigenvalue",
         "component 2, round 1 of 136",
         "component 73, round 136 of 136",
     ]
-    with pytest.raises(InvalidParameterError, match=f"has {MAX_QUESTIONS + 1} questions"):
+    with pytest.raises(InvalidParameterError, match=f"has {MAX_QUERIES + 1} queries"):
         catalogue.plan(JobSpec.from_json(json.dumps(most | {"explained_variance": True})))
 
 

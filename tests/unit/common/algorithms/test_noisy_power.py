@@ -12,8 +12,9 @@ from dpspca.client.simulation import Progress, simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.linalg import basis_coherence, subspace_distance, thin_qr
-from dpspca.common.plan import NOTHING, events, prices
-from dpspca.common.privacy.accountant import Filter, compose, cost_units, slack_units
+from dpspca.common.plan import events, prices
+from dpspca.common.privacy.accountant import Filter, compose
+from dpspca.common.privacy.costs import NOTHING, cost_units, slack_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
@@ -28,7 +29,7 @@ def job(dimension: int = 60, **changes: Any) -> JobSpec:
         "budget": Budget(1.0, 1e-6),
         "norm_bound": 1.0,
         "components": 2,
-        "algorithm": "noisy-power",
+        "method": "noisy-power",
         "options": {"rounds": 6},
     }
     return JobSpec(**good | changes)
@@ -80,7 +81,7 @@ def test_the_promise_follows_from_the_events_and_the_ledger_s_prices_are_theirs(
 def test_exact_accounting_fills_the_budget(unit: PrivacyUnit) -> None:
     spec = job(unit=unit)
     room = Filter.for_budget(spec.budget.epsilon, spec.budget.delta)
-    assert room.budget_units * (1 - 1e-9) < cost_units(events(catalogue.plan(spec))) <= room.budget_units
+    assert room.whole.units * (1 - 1e-9) < catalogue.plan(spec).price.units <= room.whole.units
 
 
 # --- What it finds ----------------------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ def test_published_laplace_noise_is_the_paper_s_and_exact_noise_is_a_tenth_of_it
     spec = job(unit=SPECTRAL, options=options, budget=budget, accounting=Accounting.PUBLISHED)
     steps = catalogue.plan(spec)
     scale = 10 * 4 * 3 * math.sqrt(60)
-    unit_value = steps[0].question.unit_value(1.0)
+    unit_value = steps[0].query.unit_value(1.0)
     assert [each.noise_std * unit_value / math.sqrt(2) for each in steps] == pytest.approx([scale] * 3, rel=1e-4)
     exact = catalogue.plan(replace(spec, accounting=Accounting.EXACT))
     assert exact[0].noise_std == pytest.approx(steps[0].noise_std / 10, rel=1e-4)

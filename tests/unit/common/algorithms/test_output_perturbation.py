@@ -11,7 +11,8 @@ from dpspca.common.algorithms import output_perturbation
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.plan import events, prices
-from dpspca.common.privacy.accountant import compose, cost_units, slack_units
+from dpspca.common.privacy.accountant import compose
+from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.events import ApproximateEvent, LaplaceEvent, PureEvent
 from dpspca.common.privacy.smooth import (
     gaussian_constants,
@@ -21,8 +22,8 @@ from dpspca.common.privacy.smooth import (
     student_constants,
 )
 from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries.subspace import MAX_DIMENSION
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
-from dpspca.common.subspace_queries import MAX_DIMENSION
 
 ROWS = np.random.default_rng(0).standard_normal((20_000, 6)) * [0.4, 0.3, 0.1, 0.1, 0.1, 0.1]
 TRUTH = np.eye(6)[:, :2]
@@ -38,7 +39,7 @@ def spec(**changes: Any) -> JobSpec:
         "budget": Budget(2.0, 1e-6),
         "norm_bound": 1.0,
         "components": 2,
-        "algorithm": "output-perturbation",
+        "method": "output-perturbation",
         "options": APPROXIMATE,
     }
     return JobSpec(**good | changes)

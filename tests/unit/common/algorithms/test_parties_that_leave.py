@@ -10,21 +10,21 @@ from examples import EXAMPLES
 from town import SHARDS
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.algorithms.parts import PartiesChangedError
+from dpspca.common.algorithms.row_steps import PartiesChangedError
 from dpspca.common.linalg import subspace_distance, thin_qr
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.transport import wire
-from dpspca.provider.entropy import system_entropy
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.matrix_shard import MatrixShard
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Evaluator, Responder
-from dpspca.provider.shard import Shard
-from dpspca.server.rounds import combine
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.matrix_shard import MatrixShard
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.provider.release.responder import Evaluator, Responder
+from dpspca.server.jobs.rounds import combine
 
 OVER_ROWS = [
     pytest.param(job, id=f"{name} {kind}")
@@ -35,10 +35,11 @@ OVER_ROWS = [
 
 
 def fitted(job: JobSpec, shards: Sequence[Evaluator], leaving: int) -> Model:
-    """Run a job, the last of whose providers answers so many questions and no more."""
+    """Run a job, the last of whose providers answers so many queries and no more."""
     plan = catalogue.plan(job)
     providers = [
-        Responder(job, shard, MemoryLedger(), system_entropy, slot=number) for number, shard in enumerate(shards)
+        Responder(catalogue.plan(job), shard, MemoryLedger(), system_entropy, slot=number)
+        for number, shard in enumerate(shards)
     ]
     asked = 0
 
@@ -50,7 +51,7 @@ def fitted(job: JobSpec, shards: Sequence[Evaluator], leaving: int) -> Model:
         asked += 1
         return combine(job, step, [np.frombuffer(each, dtype="<i8").reshape(step.shape) for each in contents])
 
-    return drive(catalogue.find(job.algorithm).run(job), ask)
+    return drive(catalogue.find(job.method).run(job), ask)
 
 
 @pytest.mark.parametrize("job", OVER_ROWS)
@@ -78,7 +79,7 @@ def iterated(**changes: Any) -> JobSpec:
         "budget": Budget(40.0, 1e-3),
         "norm_bound": 1.0,
         "components": 3,
-        "algorithm": "power-iteration",
+        "method": "power-iteration",
         "options": {"rounds": 10},
     }
     return JobSpec(**good | changes)

@@ -14,8 +14,9 @@ from dpspca.common.algorithms.power_iteration import IncoherenceError
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.linalg import entry_coherence, subspace_distance, thin_qr
 from dpspca.common.model import Model
-from dpspca.common.plan import NOTHING, events, prices
-from dpspca.common.privacy.accountant import compose, cost_units, slack_units
+from dpspca.common.plan import events, prices
+from dpspca.common.privacy.accountant import compose
+from dpspca.common.privacy.costs import NOTHING, cost_units, slack_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
@@ -31,7 +32,7 @@ def job(dimension: int = 60, **changes: Any) -> JobSpec:
         "budget": Budget(1.0, 1e-6),
         "norm_bound": 1.0,
         "components": 2,
-        "algorithm": "power-iteration",
+        "method": "power-iteration",
         "options": {"rounds": 6},
     }
     return JobSpec(**good | changes)
@@ -97,7 +98,7 @@ def test_with_a_large_budget_components_are_found_one_after_the_other_with_signe
     assert [each.step.name for each in seen] == [each.name for each in catalogue.plan(spec)]
 
 
-def test_without_eigenvalues_one_question_less_is_asked() -> None:
+def test_without_eigenvalues_one_query_less_is_asked() -> None:
     whole = matrix(directions(60), 8000.0, 4000.0)
     with_all, without = (job(explained_variance=flag, budget=LARGE) for flag in (True, False))
     assert len(catalogue.plan(with_all)) == len(catalogue.plan(without)) + 1
@@ -146,7 +147,7 @@ def kept(coherence: int, seed: int) -> float:
 def test_a_database_in_many_rows_is_found_and_one_in_few_stays_hidden() -> None:
     """Theorem 4.4 and Theorem 6.1 at one size: the loss grows with sqrt(C), the singular value falls with it.
 
-    Of C = 2 nearly all is kept (.95 seen); of C = 64, where any algorithm that is private must lose a constant part,
+    Of C = 2 nearly all is kept (.95 seen); of C = 64, where any method that is private must lose a constant part,
     hardly anything (.04), though a vector of ones that nobody had to ask for would keep 0.71.
     """
     assert np.mean([kept(2, seed) for seed in range(3)]) > 0.9
@@ -190,7 +191,7 @@ def test_published_noise_is_the_paper_s_and_exact_noise_is_less(components: int)
     assert all(each.aggregate and each.aggregate.noise_std < stds[0] for each in exact)
 
 
-def test_an_iterate_beyond_the_coherence_fails_the_job_and_ends_its_questions() -> None:
+def test_an_iterate_beyond_the_coherence_fails_the_job_and_ends_its_queries() -> None:
     whole = matrix(np.eye(60, 1), 1e6)
     for accounting in Accounting:
         seen: list[Progress] = []

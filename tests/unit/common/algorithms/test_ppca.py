@@ -11,12 +11,13 @@ from dpspca.common.algorithms import ppca
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.plan import events, prices
-from dpspca.common.privacy.accountant import compose, cost_units, slack_units
+from dpspca.common.privacy.accountant import compose
+from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.events import PureEvent
 from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries.subspace import MAX_DIMENSION, DrawnSubspace, WeightedDrawnSubspace
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
-from dpspca.common.subspace_queries import MAX_DIMENSION, DrawnSubspace, WeightedDrawnSubspace
-from dpspca.provider.mechanisms import ROUNDING, exponent
+from dpspca.provider.evaluate.mechanisms import ROUNDING, exponent
 
 ROWS = np.random.default_rng(0).standard_normal((20_000, 6)) * [0.4, 0.3, 0.1, 0.1, 0.1, 0.1]
 TRUTH = np.eye(6)[:, :2]
@@ -31,7 +32,7 @@ def spec(**changes: Any) -> JobSpec:
         "budget": Budget(1.0, 1e-30),
         "norm_bound": 1.0,
         "components": 2,
-        "algorithm": "ppca",
+        "method": "ppca",
     }
     return JobSpec(**good | changes)
 
@@ -94,12 +95,12 @@ def test_the_published_exponent_is_half_of_epsilon_and_is_charged_what_it_costs(
         published = released(spec(unit=unit, explained_variance=False, accounting=Accounting.PUBLISHED))
         assert whole == pytest.approx(1.0)
         assert published == pytest.approx(cost)
-        question = ppca.plan(spec(unit=unit, explained_variance=False, accounting=Accounting.PUBLISHED))[-1].question
-        assert exponent(question(6), published) == pytest.approx(ROUNDING / 2)  # type: ignore[call-arg, arg-type]
+        query = ppca.plan(spec(unit=unit, explained_variance=False, accounting=Accounting.PUBLISHED))[-1].query
+        assert exponent(query(6), published) == pytest.approx(ROUNDING / 2)  # type: ignore[call-arg, arg-type]
 
 
-def test_a_chain_has_a_question_of_its_own_so_that_a_provider_knows_what_it_is_asked_for() -> None:
-    kinds = {step.question.kind for unit in UNITS for step in ppca.plan(spec(unit=unit, options=CHAIN))}
+def test_a_chain_has_a_query_of_its_own_so_that_a_provider_knows_what_it_is_asked_for() -> None:
+    kinds = {step.query.kind for unit in UNITS for step in ppca.plan(spec(unit=unit, options=CHAIN))}
     assert {"walked-subspace", "weighted-walked-subspace"} < kinds
     assert "drawn-subspace" not in kinds
 

@@ -9,27 +9,28 @@ import scipy.sparse
 
 from dpspca import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.algorithms.parts import PartiesChangedError
 from dpspca.common.algorithms.range_projection import columns_of, whitening
+from dpspca.common.algorithms.row_steps import PartiesChangedError
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidQueryError
 from dpspca.common.linalg import row_coherence, subspace_distance
 from dpspca.common.plan import events, prices
-from dpspca.common.privacy.accountant import Filter, compose, cost_units, slack_units, usable_mu
+from dpspca.common.privacy.accountant import Filter, compose, usable_mu
+from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.directions import directions
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.question import RowQuery
-from dpspca.common.sketch_queries import Commit, Peaks, Projection
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.sketch import Commit, Peaks, Projection
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
-from dpspca.provider.integer_rows import integer_rows
-from dpspca.provider.ledger import MemoryLedger
-from dpspca.provider.moments import DenseRows
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.respond import Responder
-from dpspca.provider.shard import Shard
-from dpspca.provider.sketches import add_sketch, coarse, gram_of
-from dpspca.server.rounds import combine
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.integer_rows import integer_rows
+from dpspca.provider.evaluate.moments import DenseRows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.evaluate.sketches import add_sketch, coarse, gram_of
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.responder import Responder
+from dpspca.server.jobs.rounds import combine
 
 
 def job(**changes: Any) -> JobSpec:
@@ -39,7 +40,7 @@ def job(**changes: Any) -> JobSpec:
         "budget": Budget(4.0, 1e-6),
         "norm_bound": 12.0,
         "components": 2,
-        "algorithm": "range-projection",
+        "method": "range-projection",
     }
     return JobSpec(**good | changes)
 
@@ -182,9 +183,11 @@ def test_pruning_bounds_the_noise_of_every_row_that_is_projected() -> None:
 
 
 def asking(what: JobSpec, rows: np.ndarray) -> list[RowQuery]:
-    """List what the algorithm asks of one provider."""
+    """List what the method asks of one provider."""
     asked: list[RowQuery] = []
-    responder = Responder(what, Shard(check_rows(rows), what.norm_bound), MemoryLedger(), repeatable_entropy(0))
+    responder = Responder(
+        catalogue.plan(what), Shard(check_rows(rows), what.norm_bound), MemoryLedger(), repeatable_entropy(0)
+    )
     plan = catalogue.plan(what)
 
     def ask(query: RowQuery) -> Aggregate:
@@ -193,7 +196,7 @@ def asking(what: JobSpec, rows: np.ndarray) -> list[RowQuery]:
         asked.append(query)
         return combine(what, step, [answer])
 
-    drive(catalogue.find(what.algorithm).run(what), ask)
+    drive(catalogue.find(what.method).run(what), ask)
     return asked
 
 
@@ -220,7 +223,8 @@ def test_a_provider_that_leaves_between_commitment_and_projection_ends_the_job_w
     plan = catalogue.plan(what)
     shards = [Shard(check_rows(part), what.norm_bound) for part in np.array_split(gaussian(90), 3)]
     responders = [
-        Responder(what, shard, MemoryLedger(), repeatable_entropy(slot), slot=slot) for slot, shard in enumerate(shards)
+        Responder(catalogue.plan(what), shard, MemoryLedger(), repeatable_entropy(slot), slot=slot)
+        for slot, shard in enumerate(shards)
     ]
     position = 0
 
@@ -233,7 +237,7 @@ def test_a_provider_that_leaves_between_commitment_and_projection_ends_the_job_w
         return aggregate
 
     with pytest.raises(PartiesChangedError, match="left between"):
-        drive(catalogue.find(what.algorithm).run(what), ask)
+        drive(catalogue.find(what.method).run(what), ask)
     assert position == leaves + 1
 
 

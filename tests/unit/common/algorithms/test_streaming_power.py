@@ -14,19 +14,21 @@ from dpspca.common.algorithms import catalogue, dps_pca, streaming_power
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.linalg import subspace_distance, thin_qr
-from dpspca.common.plan import Price, events, prices
-from dpspca.common.privacy.accountant import compose, cost_units
-from dpspca.common.privacy.calibrate import gaussian_mu
+from dpspca.common.plan import events, prices
+from dpspca.common.privacy.accountant import compose
+from dpspca.common.privacy.calibration import gaussian_mu
+from dpspca.common.privacy.costs import Price, cost_units
 from dpspca.common.privacy.events import GaussianEvent, ParallelEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.queries import CompressedCovariance, Count, CovarianceProduct
-from dpspca.common.question import RowQuery
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
-from dpspca.provider.gate import Gate, Standing
-from dpspca.provider.preparation import check_rows
-from dpspca.provider.shard import Shard
-from dpspca.server.rounds import aggregate
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.accounts import JobPosition
+from dpspca.provider.release.gate import Gate
+from dpspca.server.jobs.rounds import aggregate
 
 
 def spec(**changes: Any) -> JobSpec:
@@ -36,7 +38,7 @@ def spec(**changes: Any) -> JobSpec:
         "budget": Budget(1.0, 1e-6),
         "norm_bound": 20.0,
         "components": 2,
-        "algorithm": "streaming-power",
+        "method": "streaming-power",
         "explained_variance": False,
         "options": {"rounds": 3},
     }
@@ -74,7 +76,7 @@ def test_each_round_has_the_noise_of_a_single_one() -> None:
 
 def test_at_the_gate_the_first_block_pays_and_those_after_it_are_free() -> None:
     job = spec(options={"rounds": 4})
-    gate, standing, basis = Gate(job), Standing(), thin_qr(np.eye(40)[:, :4])[0]
+    gate, standing, basis = Gate(catalogue.plan(job)), JobPosition(), thin_qr(np.eye(40)[:, :4])[0]
     paid = []
     for block in range(1, 5):
         granted = gate.grant(block - 1, CovarianceProduct(basis, None, block, 4), standing)
@@ -85,11 +87,11 @@ def test_at_the_gate_the_first_block_pays_and_those_after_it_are_free() -> None:
 
 
 def test_a_block_is_asked_once_and_in_its_turn() -> None:
-    """Else the same rows would answer two questions at the price of one."""
-    gate, basis = Gate(spec()), thin_qr(np.eye(40)[:, :4])[0]
-    first = gate.grant(0, CovarianceProduct(basis, None, 1, 3), Standing())
+    """Else the same rows would answer two queries at the price of one."""
+    gate, basis = Gate(catalogue.plan(spec())), thin_qr(np.eye(40)[:, :4])[0]
+    first = gate.grant(0, CovarianceProduct(basis, None, 1, 3), JobPosition())
     for asked in ((1, 3), (3, 3), (1, 2), (2, 4), (0, 0)):
-        with pytest.raises(RefusedError, match="Question 2 of this job is"):
+        with pytest.raises(RefusedError, match="Query 2 of this job is"):
             gate.grant(1, CovarianceProduct(basis, None, *asked), first.after)
 
 
@@ -189,7 +191,7 @@ def test_a_larger_budget_affords_more_rounds_and_fewer_than_a_loop_over_all_rows
     assert rounds[0] == 3
     assert rounds == sorted(rounds)
     assert rounds[-1] > rounds[0]
-    loop = [dps_pca.rounds_of(spec(budget=each, algorithm="dps-pca", options={"sparsity": 6})) for each in budgets]
+    loop = [dps_pca.rounds_of(spec(budget=each, method="dps-pca", options={"sparsity": 6})) for each in budgets]
     assert all(blocks < passes for blocks, passes in zip(rounds, loop, strict=True))
     assert streaming_power.rounds_of(spec(options={"rounds": 11})) == 11
 
@@ -225,7 +227,7 @@ def test_without_noise_it_is_the_paper_s_figure_2() -> None:
 
 def test_what_was_explained_is_asked_about_all_rows() -> None:
     job = spec(explained_variance=True)
-    assert [step.question for step in catalogue.plan(job)] == [Count, *[CovarianceProduct] * 3, CompressedCovariance]
+    assert [step.query for step in catalogue.plan(job)] == [Count, *[CovarianceProduct] * 3, CompressedCovariance]
     rows = np.random.default_rng(7).standard_normal((2000, 40)) * np.r_[5, 4, np.ones(38)]
     model = simulate([rows], replace(job, budget=Budget(40.0, 1e-3)), noise_seed=3)
     assert model.explained_variance is not None
@@ -283,5 +285,5 @@ def test_it_recovers_the_subspace_of_the_sparse_model_with_a_large_budget() -> N
 
 
 def test_blocks_are_priced_in_parallel_and_all_else_in_sequence() -> None:
-    cost = events(catalogue.plan(spec(explained_variance=True)))
+    cost = catalogue.plan(spec(explained_variance=True)).events
     assert [type(event) for event in cost] == [GaussianEvent, ParallelEvent]

@@ -12,10 +12,11 @@ from dpspca.common.algorithms import catalogue, mod_sulq, sulq
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.plan import events, prices
-from dpspca.common.privacy.accountant import compose, cost_units
-from dpspca.common.privacy.calibrate import gaussian_mu
+from dpspca.common.privacy.accountant import compose
+from dpspca.common.privacy.calibration import gaussian_mu
+from dpspca.common.privacy.costs import cost_units
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import Covariance, CovarianceTriangle
+from dpspca.common.queries.rows import Covariance, CovarianceTriangle
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
 BOTH = ["sulq", "mod-sulq"]
@@ -23,14 +24,14 @@ UNITS = [PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.ROW_ADD_REMOVE]
 MODEL = SpikedModel(dimension=60, components=3, support=60)
 
 
-def spec(algorithm: str, **changes: Any) -> JobSpec:
+def spec(method: str, **changes: Any) -> JobSpec:
     good: dict[str, Any] = {
         "schema": Schema(60),
         "unit": PrivacyUnit.ROW_REPLACE_ONE,
         "budget": Budget(1.0, 1e-6),
         "norm_bound": MODEL.norm_bound,
         "components": 3,
-        "algorithm": algorithm,
+        "method": method,
         "explained_variance": False,
         "options": {},
     }
@@ -40,17 +41,17 @@ def spec(algorithm: str, **changes: Any) -> JobSpec:
 # --- Privacy ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", BOTH)
+@pytest.mark.parametrize("method", BOTH)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("accounting", Accounting)
 @pytest.mark.parametrize("centering", [Centering.NONE, Centering.PRIVATE])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 def test_the_promise_follows_from_the_events_and_the_ledger_s_prices_are_theirs(
-    algorithm: str, unit: PrivacyUnit, accounting: Accounting, centering: Centering, epsilon: float
+    method: str, unit: PrivacyUnit, accounting: Accounting, centering: Centering, epsilon: float
 ) -> None:
     mean = 20.0 if centering is Centering.PRIVATE else None
     budget = Budget(epsilon, 1e-6)
-    job = spec(algorithm, unit=unit, accounting=accounting, centering=centering, mean_bound=mean, budget=budget)
+    job = spec(method, unit=unit, accounting=accounting, centering=centering, mean_bound=mean, budget=budget)
     plan = catalogue.plan(job)
     assert compose(events(plan)).delta(epsilon) <= 1e-6
     *_, last = prices(plan)
@@ -68,30 +69,28 @@ def test_the_published_noise_is_the_papers_formulas_and_the_exact_noise_is_small
         + 1 / math.sqrt(epsilon),
         "sulq": math.sqrt(8 * d**2 * math.log(d / delta) ** 2 / epsilon**2),
     }
-    for algorithm, expected in published.items():
+    for method, expected in published.items():
         exact, papers = (
-            catalogue.plan(spec(algorithm, unit=unit, budget=Budget(epsilon, delta), accounting=accounting))[-1]
+            catalogue.plan(spec(method, unit=unit, budget=Budget(epsilon, delta), accounting=accounting))[-1]
             for accounting in (Accounting.EXACT, Accounting.PUBLISHED)
         )
         assert papers.noise_std * 2.0**-30 == pytest.approx(expected, rel=1e-6)
         assert exact.noise_std < papers.noise_std / 10
 
 
-@pytest.mark.parametrize("algorithm", BOTH)
+@pytest.mark.parametrize("method", BOTH)
 @pytest.mark.parametrize(("unit", "sensitivity"), [(UNITS[0], math.sqrt(2)), (UNITS[1], 1.0)])
-def test_the_exact_noise_is_the_sharp_sensitivity_over_mu(
-    algorithm: str, unit: PrivacyUnit, sensitivity: float
-) -> None:
-    (step,) = catalogue.plan(spec(algorithm, unit=unit))
+def test_the_exact_noise_is_the_sharp_sensitivity_over_mu(method: str, unit: PrivacyUnit, sensitivity: float) -> None:
+    (step,) = catalogue.plan(spec(method, unit=unit))
     assert step.noise_std * 2.0**-30 == pytest.approx(sensitivity / gaussian_mu(1.0, 1e-6), rel=1e-3)
 
 
-@pytest.mark.parametrize("algorithm", BOTH)
+@pytest.mark.parametrize("method", BOTH)
 def test_of_a_private_count_and_mean_the_papers_say_nothing_so_theirs_is_the_classical_mechanism(
-    algorithm: str,
+    method: str,
 ) -> None:
     job = spec(
-        algorithm,
+        method,
         unit=PrivacyUnit.ROW_ADD_REMOVE,
         accounting=Accounting.PUBLISHED,
         centering=Centering.PRIVATE,
@@ -103,9 +102,9 @@ def test_of_a_private_count_and_mean_the_papers_say_nothing_so_theirs_is_the_cla
         assert step.noise_std == pytest.approx(classical * unit, rel=1e-4)
 
 
-def one_column(algorithm: str, epsilon: float, delta: float, accounting: Accounting = Accounting.PUBLISHED) -> JobSpec:
+def one_column(method: str, epsilon: float, delta: float, accounting: Accounting = Accounting.PUBLISHED) -> JobSpec:
     budget = Budget(epsilon, delta)
-    return spec(algorithm, schema=Schema(1), components=1, budget=budget, accounting=accounting)
+    return spec(method, schema=Schema(1), components=1, budget=budget, accounting=accounting)
 
 
 def test_where_mod_sulq_s_logarithm_is_negative_its_second_summand_alone_covers_the_budget() -> None:
@@ -121,29 +120,29 @@ def test_sulq_s_formula_is_refused_where_it_promises_more_than_its_noise_gives()
     assert catalogue.plan(one_column("sulq", 48.0, 0.9, Accounting.EXACT))
 
 
-@pytest.mark.parametrize("algorithm", BOTH)
-def test_a_matrix_that_is_too_large_and_an_option_are_refused_by_name(algorithm: str) -> None:
-    with pytest.raises(InvalidParameterError, match=f"{algorithm} releases a matrix of 10000"):
-        catalogue.plan(spec(algorithm, schema=Schema(10_000)))
+@pytest.mark.parametrize("method", BOTH)
+def test_a_matrix_that_is_too_large_and_an_option_are_refused_by_name(method: str) -> None:
+    with pytest.raises(InvalidParameterError, match=f"{method} releases a matrix of 10000"):
+        catalogue.plan(spec(method, schema=Schema(10_000)))
     with pytest.raises(InvalidParameterError, match="rounds"):
-        catalogue.plan(spec(algorithm, options={"rounds": 3}))
+        catalogue.plan(spec(method, options={"rounds": 3}))
 
 
 # --- What is released, and found --------------------------------------------------------------------------------------
 
 
-def released(algorithm: str) -> np.ndarray:
+def released(method: str) -> np.ndarray:
     data = spiked_rows(MODEL, 500, np.random.default_rng(0))
     seen: list[Progress] = []
-    simulate([data.rows], spec(algorithm), noise_seed=2, watch=seen.append)
+    simulate([data.rows], spec(method), noise_seed=2, watch=seen.append)
     assert seen[-1].aggregate is not None
     return seen[-1].aggregate.values
 
 
 def test_mod_sulq_releases_one_triangle_and_sulq_a_square_whose_halves_differ() -> None:
-    assert catalogue.plan(spec("mod-sulq"))[-1].question is CovarianceTriangle
+    assert catalogue.plan(spec("mod-sulq"))[-1].query is CovarianceTriangle
     assert released("mod-sulq").shape == (60 * 61 // 2,)
-    assert catalogue.plan(spec("sulq"))[-1].question is Covariance
+    assert catalogue.plan(spec("sulq"))[-1].query is Covariance
     square = released("sulq")
     above = np.triu_indices(60, 1)
     assert (square[above] != square.T[above]).all()
@@ -159,13 +158,13 @@ def test_left_singular_vectors_are_those_of_the_matrix_as_it_is() -> None:
     assert subspace_distance(found.T, np.linalg.eigh(symmetric)[1][:, -4:]) > 0.1
 
 
-@pytest.mark.parametrize("algorithm", BOTH)
+@pytest.mark.parametrize("method", BOTH)
 @pytest.mark.parametrize("accounting", Accounting)
-def test_the_subspace_is_recovered_with_a_large_budget(algorithm: str, accounting: Accounting) -> None:
+def test_the_subspace_is_recovered_with_a_large_budget(method: str, accounting: Accounting) -> None:
     """Of 1.73 at most. Published noise is so wide that it takes as many rows; the rows' own error is 0.05."""
     data = spiked_rows(MODEL, 40_000, np.random.default_rng(1))
     budget = Budget(40.0, 1e-2)
-    job = spec(algorithm, budget=budget, accounting=accounting, explained_variance=True)
+    job = spec(method, budget=budget, accounting=accounting, explained_variance=True)
     model = simulate([data.rows], job, noise_seed=1)
     assert subspace_distance(model.components.T, data.basis) < 0.2
     assert model.explained_variance is not None
@@ -181,19 +180,19 @@ def test_each_loses_to_its_descendant_at_one_budget() -> None:
     """
     data = [spiked_rows(MODEL, 2000, np.random.default_rng(seed)) for seed in range(8)]
     errors = {
-        algorithm: np.mean(
+        method: np.mean(
             [
-                subspace_distance(simulate([each.rows], spec(algorithm), noise_seed=seed).components.T, each.basis)
+                subspace_distance(simulate([each.rows], spec(method), noise_seed=seed).components.T, each.basis)
                 for seed, each in enumerate(data)
             ]
         )
-        for algorithm in (*BOTH, "analyze-gauss")
+        for method in (*BOTH, "analyze-gauss")
     }
     assert errors["analyze-gauss"] < 0.85 * min(errors["sulq"], errors["mod-sulq"])
 
 
-@pytest.mark.parametrize("algorithm", BOTH)
-def test_the_error_is_within_the_perturbation_bound_of_the_noise_that_was_planned(algorithm: str) -> None:
+@pytest.mark.parametrize("method", BOTH)
+def test_the_error_is_within_the_perturbation_bound_of_the_noise_that_was_planned(method: str) -> None:
     """By Wedin's theorem, sqrt(k) ||E|| / (gap - ||E||) for noise E and the gap behind the k-th eigenvalue.
 
     The spectral norm of d x d noise of width s exceeds s (2 sqrt(d) + 8) with probability below e^-16, mirrored or not;
@@ -201,11 +200,11 @@ def test_the_error_is_within_the_perturbation_bound_of_the_noise_that_was_planne
     """
     for seed in range(5):
         data = spiked_rows(MODEL, 20_000, np.random.default_rng(seed))
-        job = spec(algorithm, norm_bound=60.0)
+        job = spec(method, norm_bound=60.0)
         assert np.linalg.norm(data.rows, axis=1).max() < job.norm_bound
         (step,) = catalogue.plan(job)
         values, vectors = np.linalg.eigh(data.rows.T @ data.rows)
-        noise = step.noise_std * step.question.unit_value(job.norm_bound) * (2 * math.sqrt(60) + 8)
+        noise = step.noise_std * step.query.unit_value(job.norm_bound) * (2 * math.sqrt(60) + 8)
         bound = math.sqrt(3) * noise / (values[-3] - values[-4] - noise)
         found = subspace_distance(simulate([data.rows], job, noise_seed=seed).components.T, vectors[:, -3:])
         assert found <= bound < 1

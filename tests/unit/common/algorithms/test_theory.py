@@ -13,7 +13,7 @@ from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms.theory import Population, Terms, error_terms, for_job
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.linalg import subspace_distance
-from dpspca.common.privacy.calibrate import gaussian_mu
+from dpspca.common.privacy.calibration import gaussian_mu
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 
 SETTING: dict[str, Any] = {
@@ -174,7 +174,7 @@ def test_a_larger_budget_lowers_a_job_s_bound_and_more_providers_raise_it() -> N
 
 def test_a_job_of_another_algorithm_or_beyond_the_condition_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="not about analyze-gauss"):
-        of(job(algorithm="analyze-gauss", options={}))
+        of(job(method="analyze-gauss", options={}))
     with pytest.raises(InvalidParameterError, match="says nothing here"):
         of(job(budget=Budget(0.5, 1e-6)))
 

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, InvalidTypeError
-from dpspca.common.privacy.accountant import Filter, calibrated_std, compose, cost_units, slack_units, usable_mu
-from dpspca.common.privacy.calibrate import gaussian_delta, gaussian_epsilon, gaussian_mu, gaussian_std, root_up
+from dpspca.common.privacy import Price
+from dpspca.common.privacy.accountant import Filter, calibrated_std, compose, usable_mu
+from dpspca.common.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, gaussian_std, root_up
+from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
 
 UNIT = Fraction(1, 2**80)
@@ -236,12 +238,12 @@ def test_a_new_filter_has_all_of_its_budget() -> None:
 def test_admission_returns_a_new_filter_and_leaves_the_old_one() -> None:
     fresh, event = Filter.for_budget(1.0, 1e-6), GaussianEvent(1, 10, SLACK)
     after = fresh.admit([event])
-    assert after.spent_units == cost_units([event])
-    assert after.spent_slack_units == slack_units([event])
+    assert after.spent.units == cost_units([event])
+    assert after.spent.slack_units == slack_units([event])
     assert after.spent_mu_squared >= Fraction(1, 100)
-    assert fresh.spent_units == 0
+    assert fresh.spent.units == 0
     with pytest.raises(FrozenInstanceError):
-        after.spent_units = 0  # type: ignore[misc]
+        after.spent.units = 0  # type: ignore[misc]
 
 
 def test_a_refusal_says_what_was_asked_what_is_left_and_what_to_do() -> None:
@@ -249,20 +251,20 @@ def test_a_refusal_says_what_was_asked_what_is_left_and_what_to_do() -> None:
     with pytest.raises(BudgetExceededError, match=r"mu = 0\.2 where mu = 0\.12660.* left.*nothing happened") as caught:
         after.admit([GaussianEvent(0.2, 1)])
     assert "1.5797" in caught.value.remedy
-    assert after.admit([GaussianEvent(0.12, 1)]).spent_units > after.spent_units
+    assert after.admit([GaussianEvent(0.12, 1)]).spent.units > after.spent.units
 
 
 def test_what_is_left_can_be_spent_to_the_last_unit() -> None:
     after = Filter.for_budget(1.0, 1e-6).admit([GaussianEvent(0.2, 1)])
     empty = after.admit([GaussianEvent(1, gaussian_std(1, after.remaining_mu))])
     assert empty.remaining_mu < 1e-7
-    full = empty.charge(empty.budget_units - empty.spent_units)
+    full = empty.charge(Price(empty.whole.units - empty.spent.units))
     assert full.remaining_mu == 0
     assert full.admit([GaussianEvent(0, 1), PureEvent(0)]) == full
     with pytest.raises(BudgetExceededError, match="refused"):
         full.admit([GaussianEvent(1e-300, 1)])
     with pytest.raises(BudgetExceededError, match="refused"):
-        full.charge(1)
+        full.charge(Price(1))
 
 
 @settings(max_examples=60)
@@ -287,7 +289,7 @@ def test_up_to_a_million_equal_events_are_admitted_whole_and_nothing_after_them(
 ) -> None:
     mu = usable_mu(epsilon, delta)
     for std in (calibrated_std(sensitivity, mu, 1 / times), calibrated_std(sensitivity, mu * math.sqrt(1 / times))):
-        full = Filter.for_budget(epsilon, delta).charge(times * cost_units([GaussianEvent(sensitivity, std)]))
+        full = Filter.for_budget(epsilon, delta).charge(Price(times * cost_units([GaussianEvent(sensitivity, std)])))
         with pytest.raises(BudgetExceededError):
             full.admit([GaussianEvent(sensitivity, calibrated_std(sensitivity, mu, 1e-9))])
 
@@ -326,8 +328,8 @@ def test_spending_only_ever_grows_and_refusals_stay_refused(events: list[Event],
             with pytest.raises(BudgetExceededError):
                 state.admit([event, more])
             continue
-        assert after.spent_units >= state.spent_units
-        assert after.spent_slack_units >= state.spent_slack_units
+        assert after.spent.units >= state.spent.units
+        assert after.spent.slack_units >= state.spent.slack_units
         assert after.remaining_mu <= state.remaining_mu
         state = after
 
@@ -336,7 +338,7 @@ def test_a_list_is_admitted_together_or_not_at_all() -> None:
     state = Filter.for_budget(1.0, 1e-6)
     with pytest.raises(BudgetExceededError):
         state.admit([GaussianEvent(0.2, 1), GaussianEvent(0.2, 1)])
-    assert state.admit(iter([GaussianEvent(0.2, 1)])).spent_units == cost_units([GaussianEvent(0.2, 1)])
+    assert state.admit(iter([GaussianEvent(0.2, 1)])).spent.units == cost_units([GaussianEvent(0.2, 1)])
 
 
 def test_a_sampler_too_far_from_its_ideal_is_refused_whatever_its_noise() -> None:
@@ -351,13 +353,13 @@ def test_a_sampler_too_far_from_its_ideal_is_refused_whatever_its_noise() -> Non
 def test_the_samplers_slack_fits_many_releases_into_every_sensible_budget() -> None:
     for epsilon, delta in ((0.1, 1e-12), (1, 1e-9), (8, 1e-6), (20, 1e-6)):
         state = Filter.for_budget(epsilon, delta)
-        assert state.charge(0, 1000 * slack_units([GaussianEvent(1, 1, SLACK)])).spent_slack_units > 0
+        assert state.charge(Price(0, 1000 * slack_units([GaussianEvent(1, 1, SLACK)]))).spent.slack_units > 0
 
 
 def test_a_ledger_can_restore_a_filter_from_two_integers() -> None:
     state = Filter.for_budget(1.0, 1e-6).admit([GaussianEvent(1, 10, SLACK), PureEvent(0.01)])
-    stored = str(state.spent_units), str(state.spent_slack_units)
-    assert Filter.for_budget(1.0, 1e-6).charge(*map(int, stored)) == state
+    stored = str(state.spent.units), str(state.spent.slack_units)
+    assert Filter.for_budget(1.0, 1e-6).charge(Price(*map(int, stored))) == state
 
 
 @pytest.mark.parametrize(
@@ -369,17 +371,17 @@ def test_a_ledger_can_restore_a_filter_from_two_integers() -> None:
         (lambda: Filter.for_budget(1, 1), InvalidParameterError, "delta"),
         (lambda: Filter.for_budget(1, 1e-200), InvalidParameterError, "delta"),
         (lambda: Filter.for_budget("1", 1e-6), InvalidTypeError, "epsilon"),
-        (lambda: Filter(1, 1e-6, -1), InvalidParameterError, "spent_units"),
-        (lambda: Filter(1, 1e-6, 0.0), InvalidTypeError, "spent_units"),
-        (lambda: Filter(1, 1e-6, 2**81), InvalidParameterError, "spent_units"),
-        (lambda: Filter(1, 1e-6, 0, True), InvalidTypeError, "spent_slack_units"),
-        (lambda: Filter(1, 1e-6, 0, 2**256), InvalidParameterError, "spent_slack_units"),
-        (lambda: Filter(1, 1e-6).charge(-1), InvalidParameterError, "units"),
-        (lambda: Filter(1, 1e-6).charge(0, -1), InvalidParameterError, "slack"),
-        (lambda: Filter(1, 1e-6).charge(1.0), InvalidTypeError, "units"),
+        (lambda: Filter(1, 1e-6, Price(-1)), InvalidParameterError, "spent.units"),
+        (lambda: Filter(1, 1e-6, Price(0.0)), InvalidTypeError, "spent.units"),
+        (lambda: Filter(1, 1e-6, Price(2**81)), InvalidParameterError, "spent.units"),
+        (lambda: Filter(1, 1e-6, Price(0, True)), InvalidTypeError, "spent.slack_units"),
+        (lambda: Filter(1, 1e-6, Price(0, 2**256)), InvalidParameterError, "spent.slack_units"),
+        (lambda: Filter(1, 1e-6).charge(Price(-1)), InvalidParameterError, "units"),
+        (lambda: Filter(1, 1e-6).charge(Price(0, -1)), InvalidParameterError, "slack"),
+        (lambda: Filter(1, 1e-6).charge(Price(1.0)), InvalidTypeError, "units"),
         (lambda: Filter(1, 1e-6).admit([None]), InvalidTypeError, "NoneType"),
         (lambda: Filter(1, 1e-6).admit(GaussianEvent(1, 1)), InvalidTypeError, "GaussianEvent"),
-        (lambda: Filter(1, 1e-6).charge(10**1000), BudgetExceededError, "mu"),
+        (lambda: Filter(1, 1e-6).charge(Price(10**1000)), BudgetExceededError, "mu"),
         (lambda: compose([1.0]), InvalidTypeError, "float"),
         (lambda: cost_units([object()]), InvalidTypeError, "object"),
         (lambda: slack_units(3), InvalidTypeError, "int"),
@@ -408,9 +410,9 @@ def test_bad_input_is_refused_with_its_name_and_a_remedy(
 def test_what_is_set_aside_and_the_rest_together_are_the_whole_delta(epsilon: float, delta: float, part: float) -> None:
     """Everything that the filter admits, of both kinds at once, costs no more than its delta."""
     budget = Filter.for_budget(epsilon, delta, part * delta)
-    full = budget.charge(budget.budget_units, budget.slack_budget_units)
+    full = budget.charge(Price(budget.whole.units, budget.whole.slack_units))
     gaussian = gaussian_delta(epsilon, root_up(full.spent_mu_squared))
-    slack = Fraction(full.spent_slack_units, 2**256) * (1 + Fraction(math.exp(epsilon)))
+    slack = Fraction(full.spent.slack_units, 2**256) * (1 + Fraction(math.exp(epsilon)))
     assert gaussian + slack <= delta * (1 + 1e-12)
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.common.privacy.calibrate import pure_mu
+from dpspca.common.privacy.calibration import pure_mu
 from dpspca.common.privacy.costs import UNIT, cost_units, slack_units, worst_cases
 from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
 

@@ -16,16 +16,16 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Step, events
 from dpspca.common.privacy import continuous, dither
 from dpspca.common.privacy.accountant import compose
-from dpspca.common.privacy.calibrate import gaussian_delta
+from dpspca.common.privacy.calibration import gaussian_delta
 from dpspca.common.privacy.events import ApproximateEvent, PureEvent
 from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.noise import DRAW_SLACK
 from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries.subspace import DrawnSubspace, PerturbedSubspace, PublishedSubspace
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
-from dpspca.common.subspace_queries import DrawnSubspace, PerturbedSubspace, PublishedSubspace
-from dpspca.provider import bingham, mechanisms
-from dpspca.provider.mechanisms import release_subspace
+from dpspca.provider.evaluate import bingham, mechanisms
+from dpspca.provider.evaluate.mechanisms import release_subspace
 
 mpmath.mp.dps = 60
 
@@ -236,39 +236,39 @@ def test_the_noise_is_in_what_is_released(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(answers) == 20
 
 
-def job(budget: Budget, algorithm: str = "ppca") -> JobSpec:
+def job(budget: Budget, method: str = "ppca") -> JobSpec:
     return JobSpec(
         schema=Schema(6),
         unit=PrivacyUnit.ROW_ADD_REMOVE,
         budget=budget,
         norm_bound=1.0,
         components=2,
-        algorithm=algorithm,
+        method=method,
     )
 
 
-def planned(budget: Budget, algorithm: str) -> tuple[Step, ...]:
-    return catalogue.plan(job(budget, algorithm))
+def planned(budget: Budget, method: str) -> tuple[Step, ...]:
+    return catalogue.plan(job(budget, method))
 
 
-@pytest.mark.parametrize("algorithm", ["ppca", "output-perturbation", "sulq", "analyze-gauss"])
+@pytest.mark.parametrize("method", ["ppca", "output-perturbation", "sulq", "analyze-gauss"])
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_a_delta_that_does_not_pay_for_the_draws_is_refused_and_the_least_one_is_named(
-    algorithm: str, epsilon: float
+    method: str, epsilon: float
 ) -> None:
     with pytest.raises(InvalidParameterError, match="as implemented") as caught:
-        planned(Budget(epsilon, 1e-60), algorithm)
+        planned(Budget(epsilon, 1e-60), method)
     least = float(caught.value.remedy.split()[4])
-    listed = events(planned(Budget(epsilon, least), algorithm))
+    listed = events(planned(Budget(epsilon, least), method))
     assert compose(listed).delta(epsilon) <= least
     with pytest.raises(InvalidParameterError, match="as implemented"):
-        planned(Budget(epsilon, 0.98 * least), algorithm)
+        planned(Budget(epsilon, 0.98 * least), method)
 
 
-@pytest.mark.parametrize("algorithm", ["ppca", "output-perturbation"])
-def test_no_mechanism_in_floating_point_is_purely_private_by_its_price(algorithm: str) -> None:
+@pytest.mark.parametrize("method", ["ppca", "output-perturbation"])
+def test_no_mechanism_in_floating_point_is_purely_private_by_its_price(method: str) -> None:
     """Also a pure mechanism's event says how far it is from its ideal, and every step is charged for it."""
-    listed = events(planned(Budget(1.0, 1e-30), algorithm))
+    listed = events(planned(Budget(1.0, 1e-30), method))
     (released,) = (event for event in listed if isinstance(event, PureEvent))
     assert released.slack == dither.slack(6)
     assert compose([released]).delta(released.epsilon) >= (1 + math.exp(released.epsilon)) * dither.slack(6)

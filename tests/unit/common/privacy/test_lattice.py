@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpspca.common.privacy.lattice import BASIS_BITS, ORTHONORMALITY, basis_gain
-from dpspca.common.queries import CovarianceProduct
+from dpspca.common.queries.rows import CovarianceProduct
 
 HALF_WAY = 2.0 ** (BASIS_BITS - 1) - 0.5 + 2.0**-20
 """Rounded up by half a unit; four of these make a column of length one, less a little."""

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.privacy import noise, tables
+from dpspca.common.privacy import alias_tables, noise
+from dpspca.common.privacy.alias_tables import TABLE_ERROR, AliasTable, Scratch
 from dpspca.common.privacy.keystream import Draw, KeyStream, Purpose, keyed, repeatable_entropy
 from dpspca.common.privacy.noise import DRAW_SLACK, DiscreteGaussian, DiscreteLaplace, lattice_std
-from dpspca.common.privacy.tables import TABLE_ERROR, AliasTable, Scratch
 
 mp: Any = mpmath.mp.clone()  # a context of our own: its precision is nobody else's
 mpf: Any = mp.mpf
@@ -113,15 +113,15 @@ def test_repeatable_streams_differ_by_seed_and_by_label() -> None:
 
 def test_the_key_of_a_draw_is_hmac_of_its_name_each_field_after_its_length() -> None:
     """Written anew here from the docstring: a change of the name's form changes all seeded results."""
-    fields = [b"a job", b"1", b"2", b"a question", b"noise that is added to an answer"]
+    fields = [b"a job", b"1", b"2", b"a query", b"noise that is added to an answer"]
     message = b"dpspca draw\0" + b"".join(struct.pack(">Q", len(each)) + each for each in fields)
     expected = KeyStream(hmac.new(b"r" * 32, message, sha256).digest()).words(9)
-    draw = Draw("a job", 1, 2, "a question", Purpose.NOISE)
+    draw = Draw("a job", 1, 2, "a query", Purpose.NOISE)
     assert np.array_equal(keyed(b"r" * 32, draw).words(9), expected)
 
 
 def test_a_seed_repeats_the_words_of_a_draw_and_of_no_other() -> None:
-    draw = Draw("a job", 1, 2, "a question", Purpose.NOISE)
+    draw = Draw("a job", 1, 2, "a query", Purpose.NOISE)
     others = [replace(draw, position=3), replace(draw, slot=0)]
     first = [tuple(repeatable_entropy(1)(each).words(4).tolist()) for each in (draw, *others, draw)]
     first.append(tuple(repeatable_entropy(2)(draw).words(4).tolist()))
@@ -309,10 +309,10 @@ def test_the_digits_of_a_laplace_are_few_and_small(scale: float) -> None:
 
 def test_the_slack_follows_from_the_parameters() -> None:
     table_error = mpf(TABLE_ERROR.numerator) / TABLE_ERROR.denominator
-    weight_error = mpf(2) ** (31 + 16 - tables._POINT)
-    rounding_error = mpf(2 * tables.LARGEST_REACH) / ONE
+    weight_error = mpf(2) ** (31 + 16 - alias_tables._POINT)
+    rounding_error = mpf(2 * alias_tables.LARGEST_REACH) / ONE
     assert weight_error + rounding_error < table_error
-    assert 3 * (tables.LARGEST_REACH * (tables.LARGEST_REACH + 1)) // 2 < 1 << 31
+    assert 3 * (alias_tables.LARGEST_REACH * (alias_tables.LARGEST_REACH + 1)) // 2 < 1 << 31
     assert 5 * (noise._LAPLACE_REACH + 1) ** 2 + noise._LAPLACE_REACH < 1 << 31
 
     tail = mpf(noise._GAUSSIAN_TAIL)

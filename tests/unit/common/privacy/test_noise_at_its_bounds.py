@@ -14,10 +14,10 @@ from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent
 from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS, MAX_SCALE, MAX_STD, MOMENT_BITS, basis_gain
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace, lattice_std
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import Count
-from dpspca.common.question import Extent
+from dpspca.common.queries.base import Extent
+from dpspca.common.queries.rows import Count
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Accounting, Budget, JobSpec, Schema
-from dpspca.server.rounds import LARGEST_ANSWER
+from dpspca.server.jobs.rounds import LARGEST_ANSWER
 
 MOST = {Noise.GAUSSIAN: MAX_STD, Noise.LAPLACE: MAX_SCALE}
 
@@ -28,7 +28,7 @@ def job(epsilon: float = 1.0, **changes: Any) -> JobSpec:
 
 
 def planned(kind: Noise, width: float) -> Step:
-    """Plan a question whose one unit is one row: what the formula gives is the width to the last bit."""
+    """Plan a query whose one unit is one row: what the formula gives is the width to the last bit."""
     (step,) = price(
         job(accounting=Accounting.PUBLISHED), [Intent("rows", Count, Extent(6), 1.0, noise=kind)], lambda _, __: width
     )
@@ -52,29 +52,29 @@ def test_t24_noise_just_below_and_at_the_lattices_bound_is_planned_and_just_abov
         planned(kind, math.nextafter(MOST[kind], math.inf))
 
 
-def widest(epsilon: float, algorithm: str, options: dict[str, int]) -> float | None:
+def widest(epsilon: float, method: str, options: dict[str, int]) -> float | None:
     """Give the widest noise of a job's plan; None where it is refused as too wide, and for no other reason."""
     try:
-        return max(width_of(step) for step in catalogue.plan(job(epsilon, algorithm=algorithm, options=options)))
+        return max(width_of(step) for step in catalogue.plan(job(epsilon, method=method, options=options)))
     except InvalidParameterError as problem:
         if "leave the lattice" in problem.what:
             return None
         raise
 
 
-@pytest.mark.parametrize(("algorithm", "options"), [("dps-pca", {"sparsity": 4, "rounds": 3}), ("analyze-gauss", {})])
+@pytest.mark.parametrize(("method", "options"), [("dps-pca", {"sparsity": 4, "rounds": 3}), ("analyze-gauss", {})])
 def test_t24_the_least_budget_that_is_planned_for_has_the_widest_noise_that_there_is(
-    algorithm: str, options: dict[str, int]
+    method: str, options: dict[str, int]
 ) -> None:
     """Halve until the refused and the planned are neighbours as floats: there is no gap in which neither is right."""
     refused, enough = 1e-12, 1.0
-    assert widest(refused, algorithm, options) is None
+    assert widest(refused, method, options) is None
     while refused < (half := (refused + enough) / 2) < enough:
-        if widest(half, algorithm, options) is None:
+        if widest(half, method, options) is None:
             refused = half
         else:
             enough = half
-    found = widest(enough, algorithm, options)
+    found = widest(enough, method, options)
     assert found is not None
     assert MAX_STD * (1 - 2.0**-20) < found <= MAX_STD
 

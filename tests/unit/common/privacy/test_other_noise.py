@@ -96,7 +96,7 @@ def test_of_parallel_groups_the_likeliest_failure_counts() -> None:
 def test_a_filter_pays_for_a_failure_out_of_the_part_of_delta_that_is_kept_for_slack() -> None:
     """A millionth of delta, divided by 1 + e^epsilon; what fails more often is refused whatever it costs."""
     full = Filter.for_budget(1.0, 1e-3)
-    kept = float(full.slack_budget_units * SLACK_UNIT)
+    kept = float(full.whole.slack_units * SLACK_UNIT)
     assert kept < 1e-9
     assert full.admit([ApproximateEvent(0.1, kept * 0.999)])
     with pytest.raises(BudgetExceededError):

@@ -1,0 +1,286 @@
+"""Read a job from a file or from flags, with the checks that providers use to decide what they answer."""
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpspca.client.demo import check_sparsity
+from dpspca.client.input_files import reading
+from dpspca.common.algorithms import CATALOGUE, catalogue
+from dpspca.common.errors import DpspcaError
+from dpspca.common.names import check_name
+from dpspca.common.plan import Plan
+from dpspca.common.privacy import PrivacyUnit
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema, check
+from dpspca.common.storage import read_toml
+
+from . import method_options
+
+NEEDED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "delta")
+ROWS: Final = ("data_set", "providers")
+"""Keys that a job's file may have besides the job: the data set and the providers."""
+HAVE_DEFAULTS: Final = (
+    *("method", "accounting", "rows_per_person", "explained_variance", "seed", "minimum_parties", "answer_seconds"),
+)
+"""Flags that are keys of a job and have a default there."""
+A_JOB: Final = "a job as JSON or TOML"
+
+
+class UnitFlag(StrEnum):
+    """The privacy units by their full names and, for rows, also by the short names that the estimator uses."""
+
+    ROW_REPLACE_ONE = "row-replace-one"
+    ROW_ADD_REMOVE = "row-add-remove"
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE = "add-remove"
+    PERSON_REPLACE_ONE = "person-replace-one"
+    PERSON_ADD_REMOVE = "person-add-remove"
+    ENTRY = "entry"
+    SPECTRAL = "spectral"
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """The unit that the name stands for."""
+        return PrivacyUnit(f"row-{self.value}" if self.value in SHORT_UNITS else self.value)
+
+
+SHORT_UNITS: Final = (UnitFlag.REPLACE_ONE.value, UnitFlag.ADD_REMOVE.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """A job as the command line describes it. What was not given is None. ``flags.spread`` makes fields options."""
+
+    dimension: Annotated[int | None, typer.Option(help="Number of columns (features) of a row.")] = None
+    components: Annotated[int | None, typer.Option(help="Number of components to find.")] = None
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{', '.join(CATALOGUE)}. Default: {method_options.USUAL}. `dpspca methods` describes each.",
+            autocompletion=method_options.names,
+            metavar="NAME",
+        ),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="An option of the method. Repeat for each option.", metavar="NAME=VALUE"),
+    ] = None
+    sparsity: Annotated[
+        int | None,
+        typer.Option(
+            help="Short for --option sparsity=...: number of columns in the support, for all components together. At "
+            "most the number of columns."
+        ),
+    ] = None
+    norm_bound: Annotated[
+        float | None,
+        typer.Option(
+            help="Bound on the length of a row. Longer rows are clipped to it. Choose it from public knowledge, not "
+            "from the rows. For the units entry and spectral: how large a change of the matrix is protected."
+        ),
+    ] = None
+    unit: Annotated[
+        UnitFlag | None,
+        typer.Option(
+            help="Privacy unit: what is protected. The content of a row (replace-one), or also its presence "
+            "(add-remove). The same for a person with all their rows (person-replace-one, person-add-remove). Some "
+            "methods protect less: one entry of a matrix (entry), or a small change of the whole matrix (spectral)."
+        ),
+    ] = None
+    rows_per_person: Annotated[
+        int | None,
+        typer.Option(
+            help="How many rows of one person are protected together. The noise is wider by this factor. Default: 1. "
+            "If the unit is a person, no more rows of each person are used."
+        ),
+    ] = None
+    epsilon: Annotated[
+        float | None, typer.Option(help="Privacy budget for each provider's rows: smaller is more private.")
+    ] = None
+    delta: Annotated[float | None, typer.Option(help="Privacy budget: keep it far below 1 / (number of rows).")] = None
+    accounting: Annotated[
+        Accounting | None,
+        typer.Option(
+            help="How wide the noise is: the least that the budget allows (exact, the default), or the paper's own "
+            "formula (published)."
+        ),
+    ] = None
+    rounds: Annotated[int | None, typer.Option(help="Short for --option rounds=.... Default: by the budget.")] = None
+    center: Annotated[Centering | None, typer.Option(help="Mean to subtract from the rows. Default: none.")] = None
+    mean_bound: Annotated[float | None, typer.Option(help="For --center private: norm bound for the mean.")] = None
+    public_mean: Annotated[Path | None, typer.Option(help="For --center public: a JSON array of means.")] = None
+    explained_variance: Annotated[
+        bool | None,
+        typer.Option(
+            "--explained-variance/--no-explained-variance",
+            help="Whether to also query the variance that the components explain. Default: yes.",
+        ),
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Public seed for randomness that need not be secret. Default: 0.")
+    ] = None
+    minimum_parties: Annotated[
+        int | None,
+        typer.Option(
+            help="The job fails if fewer providers than this remain. Default: 1, which a provider refuses if its "
+            "policy requires more."
+        ),
+    ] = None
+    answer_seconds: Annotated[int | None, typer.Option(help="Seconds to wait for an answer. Default: 600.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The content of a job's file: a job and, if the file names them, the data set and the providers."""
+
+    plan: Plan
+    data_set: str | None = None
+    providers: tuple[str, ...] | None = None
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job."""
+        return self.plan.spec
+
+
+def from_file(path: Path, flags: Flags) -> Order:
+    """Read a job's file. Refuse flags that describe a job too, because either could be meant."""
+    given = [_flag(name) if value is not False else _flag(f"no_{name}") for name, value in _given(flags).items()]
+    check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job's file, or leave it out.")
+    with reading(path, A_JOB):
+        job, rows = _job_in(path)
+        spec = JobSpec.from_json(job)
+        spec.schema.require_named()
+        return Order(catalogue.plan(spec), *_names(path, rows))
+
+
+def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
+    """Return the job that the flags describe. Required flags have no default: each is part of the promise or the price.
+
+    ``schema`` replaces the number of columns if the federation has sent it.
+    """
+    check_given(flags, columns_known=schema is not None)
+    values: dict[str, Any] = asdict(flags)
+    others = {name: value for name, value in _given(flags).items() if name in HAVE_DEFAULTS}
+    return JobSpec(
+        schema=schema or Schema(values["dimension"]),
+        unit=values["unit"].unit,
+        budget=Budget(values["epsilon"], values["delta"]),
+        norm_bound=values["norm_bound"],
+        components=values["components"],
+        centering=flags.center or Centering.NONE,
+        mean_bound=flags.mean_bound,
+        public_mean=_public_mean(flags.public_mean) if flags.public_mean else None,
+        options=_options(flags),
+        **others,
+    )
+
+
+def check_given(flags: Flags, *, columns_known: bool) -> None:
+    """Refuse flags that do not describe a job. With ``columns_known``, the number of columns may be missing."""
+    known, own = {*_given(flags), *(["dimension"] if columns_known else [])}, _options(flags)
+    missing = [_flag(name) for name in NEEDED if name not in known] + method_options.missing(flags.method, own)
+    check(
+        not missing,
+        f"Without a job's file, these flags are needed: {', '.join(missing)}.",
+        "Give them, or a job's file.",
+    )
+    sparsity = own.get("sparsity")
+    if isinstance(sparsity, int):
+        check_sparsity(sparsity, flags.components, flags.dimension)
+    _check_promise(flags)
+    _check_center(flags)
+
+
+def _given(flags: Flags) -> dict[str, Any]:
+    """Return the flags that were given. A repeatable flag that was not given is an empty list."""
+    return {name: value for name, value in asdict(flags).items() if value is not None and value != []}
+
+
+def _options(flags: Flags) -> dict[str, Scalar]:
+    short = {name: getattr(flags, name) for name in method_options.SHORT}
+    return method_options.read(flags.method, flags.option or (), short)
+
+
+def _check_promise(flags: Flags) -> None:
+    """Refuse a unit or an accounting that the method does not support. The error names the flag."""
+    entry, name = method_options.chosen(flags.method), flags.method or method_options.USUAL
+    for flag, asked, known in (
+        ("--unit", flags.unit.unit if flags.unit else entry.units[0], entry.units),
+        ("--accounting", flags.accounting or Accounting.EXACT, entry.accounting),
+    ):
+        check(
+            asked in known, f"{flag} is {asked}, which {name} does not support.", f"Choose one of: {', '.join(known)}."
+        )
+
+
+def _job_in(path: Path) -> tuple[str | bytes, dict[str, Any]]:
+    """Return a job from TOML or from the output of `plan --json`, and the file's data set and providers.
+
+    Any other job is returned unchanged, byte for byte.
+    """
+    text = path.read_bytes()
+    try:
+        raw = read_toml(path) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=_once_each)
+    except DpspcaError:
+        raise
+    except ValueError:
+        return text, {}  # JobSpec.from_json reports what is wrong
+    if not isinstance(raw, dict):
+        return text, {}
+    if path.suffix != ".toml" and not (raw.keys() & {*ROWS, "job"} or raw.get("unit") in SHORT_UNITS):
+        return text, {}
+    rows = {name: raw.pop(name) for name in ROWS if name in raw}
+    return json.dumps(_with_whole_unit(raw.get("job", raw))), rows
+
+
+def _with_whole_unit(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+    """Replace the estimator's short name of a unit by the full name."""
+    if isinstance(job, dict) and job.get("unit") in SHORT_UNITS:
+        return job | {"unit": UnitFlag(job["unit"]).unit.value}
+    return job
+
+
+def _names(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:
+    data_set, providers = map(rows.get, ROWS)
+    check(
+        providers is None or isinstance(providers, list),
+        f"{path}: providers is {providers!r:.120}.",
+        "Give a list of names, or leave it out to query all providers.",
+    )
+    try:
+        named = None if data_set is None else check_name("data_set", data_set)
+        return named, None if providers is None else tuple(check_name("a provider", each) for each in providers)
+    except DpspcaError as problem:
+        raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object that gives a key twice: when it is written again, only one would be left."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key is given twice")
+    return dict(pairs)
+
+
+def _check_center(flags: Flags) -> None:
+    """Refuse a mean, or a bound for it, that the chosen centring does not use, and a missing one that it needs."""
+    for center, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
+        given = getattr(flags, name) is not None
+        check(
+            given == (flags.center is center),
+            f"{_flag(name)} and --center {center.value} go together, but only one of the two is given.",
+            "Give both or neither.",
+        )
+
+
+def _public_mean(path: Path) -> tuple[float, ...]:
+    with reading(path, "a mean: a JSON array of one number per column"):
+        return tuple(json.loads(path.read_bytes()))
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

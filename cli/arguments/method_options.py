@@ -1,0 +1,102 @@
+"""A method's options on the command line: ``--option NAME=VALUE``, and flags of their own for some.
+
+The catalogue says which options a method has and of what kind each is, so values are parsed accordingly.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from dpspca.common.algorithms import CATALOGUE, Kind, Method, Option, choices
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.spec import JobSpec, Scalar, check
+
+USUAL: Final = str(next(field.default for field in JobSpec.__dataclass_fields__.values() if field.name == "method"))
+"""The default method, of a job that names none."""
+SHORT: Final = ("sparsity", "rounds")
+"""Options that have a flag of their own."""
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,30}")
+_SWITCH: Final = {"true": True, "false": False}
+
+
+def names(incomplete: str = "") -> list[str]:
+    """Return the names of methods that begin so, for the shell's completion."""
+    return [name for name in CATALOGUE if name.startswith(incomplete)]
+
+
+def chosen(method: str | None) -> Method:
+    """Return the method of this name, or the default method. An error names the flag --method."""
+    name = method or USUAL
+    check(name in CATALOGUE, f"--method is {name!r:.80}, which is unknown.", choices(name))
+    return CATALOGUE[name]
+
+
+def read(method: str | None, given: Sequence[str], short: Mapping[str, int | None]) -> dict[str, Scalar]:
+    """Parse a method's options from --option and from their own flags. Options that were not given are left out."""
+    entry, name = chosen(method), method or USUAL
+    values: dict[str, Scalar] = {}
+    for flag, value in short.items():
+        if value is not None:
+            _known(entry, name, flag, f"--{flag} is given")
+            values[flag] = value
+    for each in given:
+        key, equals, text = each.partition("=")
+        check(
+            bool(equals) and bool(key),
+            f"--option is {each!r:.80}, which is not NAME=VALUE.",
+            "Write --option NAME=VALUE.",
+        )
+        option = _known(entry, name, key, f"--option names {key!r:.80}")
+        check(key not in values, f"The option {key} is given twice.", "Give every option once.")
+        values[key] = _value(option, text)
+    return values
+
+
+def missing(method: str | None, values: Mapping[str, Scalar]) -> list[str]:
+    """Return the flags of options that the method requires and that were not given."""
+    needed = [each.name for each in chosen(method).options if each.required and each.name not in values]
+    return [f"--{name}" if name in SHORT else f"--option {name}=..." for name in needed]
+
+
+def _known(entry: Method, method: str, name: str, what: str) -> Option:
+    option, others = entry.option(name), ", ".join(each.name for each in entry.options)
+    if option is None:
+        raise InvalidParameterError(
+            f"{what}, but {method} has no such option.",
+            f"Available: {others}." if others else "It has no options. Leave this one out.",
+        )
+    return option
+
+
+def _value(option: Option, text: str) -> Scalar:
+    """Parse the value of an option by its kind."""
+    value = _READERS[option.kind](text)
+    check(value is not None, f"--option {option.name} is {text!r:.80}, not {option.kind}.", f"Give {option.kind}.")
+    check(
+        not option.choices or value in option.choices,
+        f"--option {option.name} is {text!r:.80}.",
+        f"Choose one of: {', '.join(option.choices)}.",
+    )
+    return value
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+_READERS: Final[Mapping[Kind, Callable[[str], Scalar]]] = {
+    Kind.WHOLE: _whole,
+    Kind.NUMBER: _number,
+    Kind.SWITCH: _SWITCH.get,
+    Kind.TEXT: str,
+}

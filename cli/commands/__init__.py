@@ -1,0 +1,18 @@
+"""The commands, one group a file. Each reads its arguments, calls the packages that do the work, and prints."""
+
+from . import audit, authority, budget, daemons, demo, doctor, jobs, ledger, methods, models, outbox, policy
+
+__all__ = [
+    "audit",
+    "authority",
+    "budget",
+    "daemons",
+    "demo",
+    "doctor",
+    "jobs",
+    "ledger",
+    "methods",
+    "models",
+    "outbox",
+    "policy",
+]

@@ -1,0 +1,86 @@
+"""The `dpspca audit` command: test on made-up rows that this installation's answers are as private as promised."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpspca.cli.arguments import AsJson, job_flags
+from dpspca.cli.render import counting, tell
+from dpspca.client.audit import Audit, daemons
+from dpspca.client.audit import answers as auditing
+from dpspca.client.demo import telling_why
+from dpspca.common.privacy import Finding, Kind
+from dpspca.common.text import printable
+
+NOT_PASSED: Final = 1
+_MARKS: Final = {True: "passed", False: "FAILED"}
+
+
+def audit(
+    *,
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            help="Job to audit (JSON or TOML). If left out: a job with every kind of query.", show_default=False
+        ),
+    ] = None,
+    runs: Annotated[
+        int, typer.Option(help="How many times the job is answered over each of the two made-up data sets.", min=2)
+    ] = auditing.RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Test this installation's noise: have daemons answer a job many times over made-up rows, and test every answer.
+
+    No real data are read, and nobody's budget is spent.
+    """
+    job = job_flags.from_file(spec, job_flags.Flags()).spec if spec else auditing.default_job()
+    with telling_why(), daemons(job) as opening, counting("jobs answered", quiet=as_json) as tell_progress:
+        found = auditing.audit(job, runs=runs, opening=opening, tell=tell_progress, timed=True)
+    tell(facts(found), *map(printable, words(found)), as_json=as_json)
+    if not found.passed:
+        raise typer.Exit(NOT_PASSED)
+
+
+def facts(found: Audit) -> dict[str, Any]:
+    """Return an audit as plain values."""
+    findings = [asdict(each) | {"passed": each.passed} for each in found.findings]
+    about = {"job": found.spec.digest(), "runs": found.runs, "false_alarm": found.false_alarm}
+    return about | {"passed": found.passed, "findings": findings}
+
+
+def words(found: Audit) -> list[str]:
+    """Return lines that say what was tried, what each test found, and what that means."""
+    failed = sum(not each.passed for each in found.findings)
+    verdict = (
+        f"{failed} of {len(found.findings)} tests failed: this software does not keep its privacy promise on this "
+        "machine. Stop answering jobs with it, and report this."
+        if failed
+        else f"All {len(found.findings)} tests passed."
+    )
+    unit = found.spec.unit
+    by_unit = f"are neighbours by the unit {unit}. No real data were read"
+    apart = "differ in one row. No real row was read" if unit.is_row and found.spec.rows_per_person == 1 else by_unit
+    return [
+        f"{found.runs} jobs over each of two made-up data sets that {apart}.",
+        f"If all is as promised, the probability that any test fails is at most {found.false_alarm:g}.",
+        "",
+        *(f"{_MARKS[each.passed]}  {_sentence(each)}" for each in found.findings),
+        "",
+        verdict,
+    ]
+
+
+def _sentence(each: Finding) -> str:
+    if each.kind is Kind.WIDTH:
+        return f"{each.name}: {each.measured:.3f} times the planned width (would notice {each.catches:.3f})"
+    if each.kind is Kind.DISTANCE:
+        return f"{each.name}: mu = {each.measured:.2f}, {each.planned:.2f} allowed (would notice {each.catches:.2f})"
+    if each.kind is Kind.TIME:
+        notice = "too few runs to notice anything" if each.catches is None else f"would notice {each.catches:.2f}"
+        return (
+            f"{each.name}: longer over the same data set in {each.measured:.2f} of pairs, {each.planned} allowed "
+            f"({notice})"
+        )
+    return f"{each.name}: this outcome has probability {each.probability:.2g} if all is as planned"

@@ -1,0 +1,308 @@
+"""Report what is spent, reserved and left of the budgets of a provider's data sets, and what a further job would cost.
+
+No figure looks better than it is: what is spent, reserved or asked for is rounded up, what is left is rounded down.
+Shares are of mu squared, in which jobs add up, or of the part of delta kept for the implemented noise if less of that
+is left.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpspca.cli.arguments import CHECK_CODES, AsJson, OwnSettings, job_flags
+from dpspca.cli.render import say, to_json
+from dpspca.client.clock import now
+from dpspca.common.names import PartyName, Role
+from dpspca.common.privacy import Price, round_down, round_up
+from dpspca.common.spec import Budget, check
+from dpspca.common.statement import rounded_up
+from dpspca.common.text import printable
+from dpspca.provider.ledger import (
+    EXPIRED,
+    WAY_OUT,
+    Account,
+    Balance,
+    Books,
+    Limits,
+    Looked,
+    amount,
+    imagined,
+    look,
+    moment,
+    probe,
+    short_name,
+)
+from dpspca.provider.policy import Policy, Rules, filter_of, read_policy
+
+from .policy import trial
+
+REFUSED: Final = 1
+_NOBODY: Final = ""
+BUDGET_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", "the job is refused or does not fit")
+
+
+def budget(
+    config: OwnSettings,
+    *,
+    data_set: Annotated[
+        str | None, typer.Option(help="Report this data set only. With --job: the data set of a job that names none.")
+    ] = None,
+    job: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also report what this job (JSON or TOML) would cost. Exits with 1 if it is refused or does not fit."
+        ),
+    ] = None,
+    analyst: Annotated[
+        str | None, typer.Option(help="Analyst who signs the job. If left out: any analyst that the policy names.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Report what is spent, reserved and left of each data set's and analyst's budget, and how many jobs still fit."""
+    check(job is not None or analyst is None, "--analyst is given without --job.", "Give the job that they would sign.")
+    looked = look(config)
+    allowed = read_policy(looked.settings.policy)
+    order = job_flags.from_file(job, job_flags.Flags()) if job else None
+    tried = trial(allowed, order, data_set, analyst) if order else None
+    names = _names(looked, allowed, str(tried["data_set"]) if tried else data_set)
+    shown = [balance(looked, name, _rules(allowed, name)) for name in names]
+    asked = cost(looked, allowed, order, tried) if order and tried else None
+    if as_json:
+        after = moment(looked.books.signed_after) if looked.books.signed_after else None
+        typer.echo(to_json({"quarantine": looked.doubt, "signed_after": after, "data_sets": shown, "job": asked}))
+    else:
+        for line in (*_signed_after_words(looked), *_words(looked.doubt, shown, asked)):
+            say(printable(line))
+    if asked and not asked["fits"]:
+        raise typer.Exit(REFUSED)
+
+
+def _names(looked: Looked, allowed: Policy, chosen: str | None) -> list[str]:
+    known = {each.data_set for each in allowed.data_sets} | {*looked.settings.names, *looked.books.data_sets}
+    available = f"Available: {', '.join(sorted(known))}." if known else "The settings and the policy name none."
+    check(chosen is None or chosen in known, f"Unknown data set {chosen!r:.80}.", available)
+    return sorted(known) if chosen is None else [chosen]
+
+
+def _rules(allowed: Policy, name: str) -> Rules | None:
+    return next((rules for rules in allowed.data_sets if rules.data_set == name), None)
+
+
+# --- What is spent, reserved and left ---------------------------------------------------------------------------------
+
+
+def balance(looked: Looked, name: str, rules: Rules | None) -> dict[str, Any]:
+    """Return how a data set's budget stands. Without rules there is no budget, and every job is refused."""
+    books = looked.books
+    account, written_off = books.data_sets.get(name, Account()), books.written_off.get(name, Account())
+    facts = {
+        "data_set": name,
+        "written_off": amount(written_off.spent),
+        "past_expiry": sum(books.jobs[each].opening.data_set == name for each in books.overdue(now().timestamp())),
+    }
+    if rules is None:
+        spent = amount(account.spent)
+        reserved = amount(account.reserved)
+        no_rules = {"budget": None, "spent": spent, "reserved": reserved, "left": None, "further_jobs": 0}
+        return (
+            facts
+            | no_rules
+            | {"refused": "The policy has no table for this data set.", "analysts": [], "newcomers": None}
+        )
+    balance_now, refused = Balance.of(filter_of(rules.lifetime), [account]), _refused(looked, rules)
+    largest = rules.largest_job
+    further = 0 if refused else balance_now.jobs(largest)
+    analysts = [
+        _of_analyst(books, rules, uri, further, largest) for data_set, uri in books.analysts if data_set == name
+    ]
+    return (
+        facts
+        | balance_now.facts()
+        | {"refused": refused, "further_jobs": further, "largest_job": _plain(rules.per_job), "analysts": analysts}
+        | {"newcomers": _of_analyst(books, rules, _NOBODY, further, largest) if rules.per_analyst else None}
+    )
+
+
+def _refused(looked: Looked, rules: Rules) -> str | None:
+    """Return why no job at all would be admitted, or None if some would."""
+    if looked.doubt:
+        return f"The ledger is quarantined. {looked.doubt}"
+    free = imagined(rules.data_set, unit=rules.unit)
+    refusal = probe(looked.books, free, Limits(filter_of(rules.lifetime), promise=rules.promise))
+    return refusal.what if refusal else None
+
+
+def _of_analyst(books: Books, rules: Rules, uri: str, further: int, largest: Price) -> dict[str, Any]:
+    """Return how one analyst's budget on a data set stands, or the lifetime if analysts have no budget of their own."""
+    accounts = [books.analysts.get((rules.data_set, uri))]
+    if rules.per_analyst:
+        accounts.append(books.written_off.get(rules.data_set))
+    balance_now = Balance.of(filter_of(rules.per_analyst or rules.lifetime), accounts)
+    named = uri == _NOBODY or short_name(uri) in rules.analysts
+    fitting = min(further, balance_now.jobs(largest)) if named else 0
+    return {"analyst": uri or None, "named": named, "further_jobs": fitting} | balance_now.facts()
+
+
+def _plain(of: Budget) -> dict[str, float]:
+    return {"epsilon": of.epsilon, "delta": of.delta}
+
+
+# --- What a job would cost --------------------------------------------------------------------------------------------
+
+
+def cost(looked: Looked, allowed: Policy, order: job_flags.Order, tried: dict[str, Any]) -> dict[str, Any]:
+    """Return what a job costs and whether it would be admitted now. Jobs past their expiry are closed in the books."""
+    price = order.plan.price
+    facts = {key: tried[key] for key in ("data_set", "allowed", "refusals", "price")}
+    if not tried["allowed"]:
+        return facts | {"fits": False, "analysts": []}
+    rules = allowed.rules(tried["data_set"])
+    _expire(looked.books)
+    balance_now = Balance.of(filter_of(rules.lifetime), [looked.books.data_sets.get(rules.data_set)])
+    who = [tried["analyst"]] if tried["analyst"] else rules.analysts
+    reasons = [(each, _why_not(looked, rules, each, price)) for each in who]
+    fitting = [{"analyst": each, "fits": reason is None, "why_not": reason} for each, reason in reasons]
+    room = {"share": balance_now.share(price), "such_jobs": 0 if _refused(looked, rules) else balance_now.jobs(price)}
+    return facts | room | {"fits": any(each["fits"] for each in fitting), "analysts": fitting}
+
+
+def _expire(books: Books) -> None:
+    """Close in the books the jobs that the daemon will close before it opens the next job."""
+    for name in books.overdue(now().timestamp()):
+        closed = books.to_close(name, EXPIRED)
+        for entry in books.draft(0, [closed] if closed else []):
+            books.append(entry)
+
+
+def _why_not(looked: Looked, rules: Rules, analyst: str, price: Price) -> str | None:
+    """Return why the daemon would not admit a job of this price by this analyst now, or None if it would."""
+    uri = _uri(looked.books, rules.data_set, analyst)
+    asked = imagined(rules.data_set, unit=rules.unit, analyst=uri, price=price)
+    refusal = probe(looked.books, asked, Limits(*rules.limits(PartyName("any", Role.ANALYST, analyst)), rules.promise))
+    return _refused(looked, rules) or (refusal.what if refusal else None)
+
+
+def _uri(books: Books, data_set: str, analyst: str) -> str:
+    """Return the analyst of that short name with the least left. Successive federations may each have had one."""
+    named = [uri for name, uri in books.analysts if name == data_set and short_name(uri) == analyst]
+    return max(named, key=lambda uri: _taken(books.analysts[data_set, uri]), default=_NOBODY)
+
+
+def _taken(account: Account) -> int:
+    return account.taken.units
+
+
+# --- In words ---------------------------------------------------------------------------------------------------------
+
+
+def _signed_after_words(looked: Looked) -> Iterator[str]:
+    after = looked.books.signed_after
+    if after >= now().timestamp():
+        yield f"A quarantine has just ended: only jobs signed after {moment(after)} are answered."
+
+
+def _words(doubt: str | None, shown: list[dict[str, Any]], asked: dict[str, Any] | None) -> Iterator[str]:
+    if doubt:
+        yield f"QUARANTINED: no job is answered, and more may have been spent than is shown. {doubt} {WAY_OUT}"
+    if not shown:
+        yield "There are no data sets to report."
+    for each in shown:
+        yield from _balance_words(each)
+    if asked:
+        yield from _cost_words(asked)
+    yield (
+        "Shares are of mu squared, in which jobs add up. At the same epsilon and delta, a job whose noise is not "
+        "Gaussian takes more of it than a Gaussian job, so fewer such jobs fit. What is spent or reserved is rounded "
+        "up. What is left is rounded down."
+    )
+
+
+def _balance_words(facts: dict[str, Any]) -> Iterator[str]:
+    yield f"Data set {facts['data_set']}"
+    if facts["refused"]:
+        yield f"  NO JOB IS ADMITTED. {facts['refused']}"
+    whole = facts["budget"]
+    if whole is None:
+        yield f"  Spent: mu {_up(facts['spent'])}. Reserved: mu {_up(facts['reserved'])}."
+        return
+    yield f"  Lifetime: epsilon {rounded_up(whole['epsilon'])} at delta {rounded_up(whole['delta'])} (mu {_up(whole)})."
+    spent = facts["spent"]
+    yield f"  Spent: mu {_up(spent)}, {_percent_up(spent)}. This is worth {_worth(spent['epsilon'], whole['delta'])}."
+    if facts["written_off"]["units"]:
+        yield f"    Of this, mu {_up(facts['written_off'])} was counted as spent when a quarantine was ended."
+    yield f"  Reserved for open jobs: mu {_up(facts['reserved'])}, {_percent_up(facts['reserved'])}."
+    if facts["past_expiry"]:
+        yield (
+            f"    {facts['past_expiry']} open jobs are past their expiry. What they reserve is freed when the next job "
+            "is opened."
+        )
+    yield f"  Left: mu {_down(facts['left'])}, {_percent_down(facts['left'])}."
+    largest = facts["largest_job"]
+    size = f"epsilon {rounded_up(largest['epsilon'])} at delta {rounded_up(largest['delta'])}"
+    yield f"  Room for {facts['further_jobs']} further jobs of the largest size allowed ({size})."
+    yield from _analyst_words(facts)
+
+
+def _analyst_words(facts: dict[str, Any]) -> Iterator[str]:
+    capped = facts["newcomers"] is not None
+    for each in facts["analysts"]:
+        own = f", left mu {_down(each['left'])} of their own budget" if capped else ""
+        room = f"room for {each['further_jobs']} such jobs" if each["named"] else "no longer named in the policy"
+        taken = f"spent mu {_up(each['spent'])}, reserved mu {_up(each['reserved'])}"
+        yield f"  {each['analyst']}: {taken}{own}; {room}."
+    if capped:
+        new = facts["newcomers"]
+        yield (
+            f"  An analyst without any jobs so far: left mu {_down(new['left'])} of their own budget; room for "
+            f"{new['further_jobs']} such jobs."
+        )
+
+
+def _cost_words(asked: dict[str, Any]) -> Iterator[str]:
+    price = asked["price"]
+    named = f"mu {_up(price)}, that is {_worth(price['epsilon'], price['delta'])}"
+    if not asked["allowed"]:
+        yield f"The job would cost {named}. The policy REFUSES it:"
+        yield from (f"  {each['what']} {each['remedy']}" for each in asked["refusals"])
+        return
+    fitting = [each["analyst"] for each in asked["analysts"] if each["fits"]]
+    yield (
+        f"The job costs {named}, which takes {_percent_up(asked)} of the lifetime. There is room for "
+        f"{asked['such_jobs']} such jobs."
+    )
+    yield f"  It fits if signed by {' or '.join(fitting)}." if fitting else "  It does NOT fit."
+    for each in asked["analysts"]:
+        if not each["fits"]:
+            yield f"  It does not fit if signed by {each['analyst']}: {each['why_not']}"
+
+
+def _worth(epsilon: float | None, delta: float) -> str:
+    return (
+        f"epsilon {rounded_up(epsilon, 4)} at delta {rounded_up(delta)}"
+        if epsilon is not None
+        else f"no finite epsilon at delta {rounded_up(delta)}"
+    )
+
+
+def _up(facts: dict[str, Any]) -> str:
+    return rounded_up(facts["mu"], 4)
+
+
+def _down(facts: dict[str, Any]) -> str:
+    return rounded_down(facts["mu"], 4)
+
+
+def _percent_up(facts: dict[str, Any]) -> str:
+    return f"{rounded_up(round_up(100 * Fraction(facts['share'])), 3)} %"
+
+
+def _percent_down(facts: dict[str, Any]) -> str:
+    return f"{rounded_down(round_down(100 * Fraction(facts['share'])), 3)} %"
+
+
+def rounded_down(value: float, digits: int = 6) -> str:
+    """Format a number in a few digits, rounded down: for numbers of which more is better."""
+    return rounded_up(-value, digits).removeprefix("-")

@@ -1,0 +1,169 @@
+"""The commands that run the two daemons: `dpspca coordinator start` and `dpspca provider start`."""
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from dpspca.cli.arguments import DAEMON_CODES, OwnSettings
+from dpspca.cli.render import logs
+from dpspca.client.clock import now
+from dpspca.client.demo import PARENT
+from dpspca.common.names import Role
+from dpspca.common.storage import CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
+from dpspca.common.transport import rpc
+from dpspca.common.trust import CurrentIdentity, CurrentRevocations, peer_of, require_role
+from dpspca.provider.connection import Daemon, remark
+from dpspca.provider.jobs import ProviderSetup
+from dpspca.provider.ledger import PeerReceipts, ledger_paths
+from dpspca.provider.policy import CurrentPolicy
+from dpspca.provider.startup import data_sets_of, open_ledger
+from dpspca.server.coordinator import Coordinator
+from dpspca.server.journal import Journal, PostgresJournal, SqliteJournal
+from dpspca.server.rpc import RESULT_BYTES
+
+coordinator = typer.Typer(
+    name="coordinator",
+    no_args_is_help=True,
+    help="Run the coordinator, which carries queries and sums but sees no rows.",
+)
+provider = typer.Typer(
+    name="provider", no_args_is_help=True, help="Run a provider, which answers queries about its data."
+)
+
+PEERS: Final = "peers"
+"""Name of the file beside the ledger in which a provider keeps other providers' receipts."""
+JOURNAL: Final = "journal.db"
+"""Name of the coordinator's journal beside its settings, unless these name another."""
+
+LOOK: Final = 1.0
+"""Seconds between two checks that the process which started a daemon still runs."""
+
+_log = logging.getLogger(__name__)
+
+
+@coordinator.command("start", epilog=DAEMON_CODES)
+def _start_coordinator(
+    config: OwnSettings,
+    *,
+    log_format: logs.LogForm = logs.Form.HUMAN,
+    log_level: logs.LogLevel = logs.Level.INFO,
+) -> None:
+    """Run the coordinator until SIGTERM or SIGINT."""
+    with logs.logging_to_stderr(log_format, log_level):
+        _coordinate(config)
+
+
+def _coordinate(config: Path) -> None:
+    require_own(CoordinatorConfig, config)
+    settings = read_config(CoordinatorConfig, config)
+    current, revoked = _own(settings, Role.COORDINATOR)
+    journal = _journal(settings, config)
+    _allow_files(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
+
+    async def serve() -> None:
+        running = Coordinator(current.get, revoked.get, now, result_bytes=_room(settings), journal=journal)
+        await running.start(settings.listen)
+        _log.info("listening on %s", running.address)
+        try:
+            await _until_stopped(asyncio.create_task(running.run()))
+        finally:
+            await running.stop()
+            _log.info("stopped")
+
+    asyncio.run(serve())
+
+
+@provider.command("start", epilog=DAEMON_CODES)
+def _start_provider(
+    config: OwnSettings,
+    *,
+    log_format: logs.LogForm = logs.Form.HUMAN,
+    log_level: logs.LogLevel = logs.Level.INFO,
+) -> None:
+    """Run the provider until SIGTERM or SIGINT. It reads and checks all rows before it connects."""
+    with logs.logging_to_stderr(log_format, log_level):
+        _provide(config)
+
+
+def _provide(config: Path) -> None:
+    require_own(ProviderConfig, config)
+    settings = read_config(ProviderConfig, config)
+    current, revoked = _own(settings, Role.PROVIDER)
+    policy = CurrentPolicy(settings.policy)
+    rows = data_sets_of(settings)
+
+    if no_room := remark({name: each.names for name, each in rows.items()}):
+        _log.warning("%s", no_room)
+    peers = PeerReceipts(ledger_paths(settings, config)[0].parent / PEERS)
+
+    async def serve() -> None:
+        _log.info("%s offers %s to %s", current.get().name, ", ".join(sorted(rows)), settings.coordinator)
+        setup = ProviderSetup(
+            settings.coordinator, current.get, revoked.get, now, rows, policy.get, ledger, peers=peers
+        )
+        daemon = Daemon(setup)
+        try:
+            await _until_stopped(asyncio.create_task(daemon.run()))
+        finally:
+            _log.info("stopped")
+
+    with open_ledger(settings, config) as ledger:
+        asyncio.run(serve())
+
+
+def _allow_files(most: int) -> None:
+    """Raise the limit on open files and sockets to ``most``, or as far as the system allows. It is often a thousand."""
+    import resource  # noqa: PLC0415  # not on every system
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _journal(settings: CoordinatorConfig, config: Path) -> Journal:
+    place = settings.journal or config.parent / JOURNAL
+    return PostgresJournal(place) if isinstance(place, DatabaseUrl) else SqliteJournal(place)
+
+
+def _room(settings: CoordinatorConfig) -> int:
+    """Return how many bytes of results the coordinator keeps."""
+    return RESULT_BYTES if settings.result_mebibytes is None else settings.result_mebibytes * 2**20
+
+
+def _own(settings: CoordinatorConfig | ProviderConfig, role: Role) -> tuple[CurrentIdentity, CurrentRevocations]:
+    """Read the daemon's identity and revocation list. Refuse an identity that other parties would not trust."""
+    current = CurrentIdentity(settings.identity)
+    me = current.get()
+    require_role(me.name, role)
+    revoked = CurrentRevocations(settings.revocations, me.authority_pem)
+    peer_of(me.certificate_pem, me.authority_pem, now(), revoked.get())
+    return current, revoked
+
+
+async def _orphaned() -> None:
+    """Wait until the parent process named in the environment is gone. If none is named, wait for ever."""
+    parent = os.environ.get(PARENT)
+    while parent is None or str(os.getppid()) == parent:  # noqa: ASYNC110  # there is no event to wait for
+        await asyncio.sleep(LOOK)
+
+
+async def _until_stopped(*running: "asyncio.Task[Any]") -> None:
+    """Wait for SIGTERM or SIGINT, for the parent process to be gone, or for a task to end. Then cancel all tasks."""
+    signalled = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled.set)
+    every = [asyncio.create_task(signalled.wait()), asyncio.create_task(_orphaned()), *running]
+    await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
+    for task in every:
+        task.cancel()
+    results = await asyncio.gather(*every, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception) and not isinstance(result, asyncio.CancelledError):
+            raise result

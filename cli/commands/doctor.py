@@ -1,0 +1,194 @@
+"""Commands that check programs: `dpspca doctor`, `dpspca health` and `dpspca config`."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnySettings, AsJson
+from dpspca.cli.render import tell
+from dpspca.client import probe
+from dpspca.client.checks import examine, require_fit
+from dpspca.client.clock import now
+from dpspca.client.federation import require_in_force
+from dpspca.common.errors import DpspcaError
+from dpspca.common.storage import (
+    AnalystConfig,
+    AnyConfig,
+    CoordinatorConfig,
+    ProviderConfig,
+    faults,
+    kind_of,
+    read_any_config,
+    read_toml,
+)
+from dpspca.common.text import printable
+from dpspca.common.trust import Identity
+from dpspca.provider.connection import remark
+from dpspca.provider.data import names_in
+from dpspca.provider.ledger import require_trusted
+from dpspca.provider.policy import read_readable_part
+
+UNWELL: Final = 1
+_WELL: Final[dict[type[Any], str]] = {
+    CoordinatorConfig: "serving",
+    ProviderConfig: "connected",
+    AnalystConfig: "serving",
+}
+_MARKS: Final = {True: "ok     ", False: "FAILED ", None: "skipped"}
+
+_IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "methods", "minimum_parties", "analysts", "unit"})
+_IN_A_JOB: Final = frozenset({"components", "norm_bound", "unit", "job", "schema", "budget", "method"})
+_OTHERS: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool], str], ...]] = (
+    ("a policy", lambda raw: _is_policy(raw.get("data_sets")), "dpspca policy check"),
+    ("a job", lambda raw: bool(_IN_A_JOB & raw.keys()), "dpspca plan"),
+)
+"""Other TOML files that people write: what each is, how to recognise it, and the command that checks it."""
+
+config = typer.Typer(name="config", no_args_is_help=True, help="Check a settings file, or print a sample.")
+
+
+@config.callback()
+def _config() -> None:
+    pass
+
+
+@config.command("check", epilog=CHECK_CODES)
+def _check(
+    file: Annotated[
+        Path,
+        typer.Argument(help="Settings file (TOML) of a coordinator, provider or analyst.", show_default=False),
+    ],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show which program a settings file is for, and list everything that is wrong with it."""
+    program, problems = _look_at(file)
+    lines = problems or ["No errors. `dpspca doctor` also checks the files and addresses that the settings name."]
+    remarks = [] if problems else _remarks(file)
+    facts = {"file": str(file), "program": program, "well": not problems, "problems": problems, "remarks": remarks}
+    heading = [f"{file}: settings of the {program}."] if program else []
+    tell(facts, *heading, *map(printable, (*lines, *remarks)), as_json=as_json)
+    _leave(well=not problems)
+
+
+class Sample(StrEnum):
+    """The files of which there is a commented sample."""
+
+    COORDINATOR = "coordinator"
+    PROVIDER = "provider"
+    ANALYST = "analyst"
+    POLICY = "policy"
+    JOB = "job"
+
+
+@config.command("sample", epilog=EXIT_CODES)
+def _sample(
+    of: Annotated[Sample, typer.Argument(help="Which sample: settings of a program, a policy or a job.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Print a commented sample file to start from. It explains every key."""
+    text = (resources.files("dpspca") / "samples" / f"{of}.toml").read_text(encoding="utf-8")
+    tell({"of": of, "text": text}, text.removesuffix("\n"), as_json=as_json)
+
+
+def _look_at(file: Path) -> tuple[str | None, list[str]]:
+    """Return the program that settings are for, or None if that is unknown, and all that is wrong with them."""
+    try:
+        raw = read_toml(file)
+    except DpspcaError as problem:
+        return None, [str(problem)]
+    for what, marks, command in _OTHERS:
+        if marks(raw):
+            return None, [f"{file} is {what}, not a settings file. Check it with `{command} {file}`."]
+    kind = kind_of(raw)
+    problems = [str(fault) for fault in faults(kind, file, raw)]
+    return kind.__name__.removesuffix("Config").lower(), problems or _misfits(file)
+
+
+def _is_policy(tables: object) -> bool:
+    rules = tables.values() if isinstance(tables, dict) else ()
+    return any(isinstance(each, dict) and _IN_A_POLICY & each.keys() for each in rules)
+
+
+def _remarks(file: Path) -> list[str]:
+    """Return what is no error but should be known: that a provider has no room to send the names of all columns."""
+    settings = read_any_config(file)
+    if not isinstance(settings, ProviderConfig):
+        return []
+    places = settings.data_sets | (settings.arriving or {})
+    no_room = remark({name: names_in(place) for name, place in places.items()})
+    return [no_room] if no_room else []
+
+
+def _misfits(file: Path) -> list[str]:
+    """Return an error if the identity that settings name is of another role. A missing identity is no error yet."""
+    settings = read_any_config(file)
+    try:
+        me = Identity.load(settings.identity)
+    except DpspcaError:
+        return []
+    try:
+        require_fit(settings, me)
+    except DpspcaError as problem:
+        return [f"{file}: identity: {problem}"]
+    return []
+
+
+def doctor(config: AnySettings, *, as_json: AsJson = False) -> None:
+    """Check everything that a program needs, one thing after another, and report what is wrong."""
+    checks = list(examine(config))
+    well = all(each.well for each in checks)
+    lines = [printable(f"{_MARKS[each.well]}  {each.name}: {each.said}") for each in checks]
+    tell({"well": well, "checks": [asdict(each) for each in checks]}, *lines, as_json=as_json)
+    _leave(well=well)
+
+
+def health(config: AnySettings, *, as_json: AsJson = False) -> None:
+    """Check quickly whether the coordinator serves, or the provider answers jobs. Meant for service managers.
+
+    A provider answers jobs if it is connected, its whole policy can be read, and its ledger is not in quarantine.
+    """
+    problems = _ailments(config)
+    well = not problems
+    message = " ".join(problems) or _WELL[kind_of(read_toml(config))]
+    tell({"well": well, "said": message}, printable(message), as_json=as_json)
+    _leave(well=well)
+
+
+def _ailments(config: Path) -> list[str]:
+    """Return everything that is wrong with the connection and on this machine."""
+    try:
+        settings = read_any_config(config)
+    except DpspcaError as problem:
+        return [str(problem)]
+    found = _failures(lambda: _require_connected(settings))
+    if isinstance(settings, ProviderConfig):
+        found += [str(problem) for problem in read_readable_part(settings.policy)[1]]
+        found += _failures(lambda: require_trusted(settings, config))
+    return found
+
+
+def _failures(require: Callable[[], None]) -> list[str]:
+    try:
+        require()
+    except DpspcaError as problem:
+        return [str(problem)]
+    return []
+
+
+def _require_connected(settings: AnyConfig) -> None:
+    me = Identity.load(settings.identity)
+    require_in_force(me, now())
+    asyncio.run(probe.ask(probe.address_of(settings), me, probe.service_of(settings, me)))
+
+
+def _leave(*, well: bool) -> None:
+    if not well:
+        raise typer.Exit(UNWELL)

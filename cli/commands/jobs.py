@@ -1,0 +1,298 @@
+"""Commands for analysts: run a job, manage submitted jobs, and list the data sets on offer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from dpspca.cli.arguments import (
+    EXIT_CODES,
+    AnalystSettings,
+    AsJson,
+    Force,
+    ModelFile,
+    Patience,
+    Plots,
+    job_flags,
+    spread,
+)
+from dpspca.cli.render import absent_providers, print_table, progress, tell, to_json
+from dpspca.client import findings
+from dpspca.client.calls import PATIENCE
+from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
+from dpspca.client.jobs import JobStatus, Offer
+from dpspca.common.algorithms import catalogue
+from dpspca.common.names import check_name
+from dpspca.common.storage import AnalystConfig, require_own
+from dpspca.common.text import printable
+
+jobs = typer.Typer(
+    name="jobs", no_args_is_help=True, help="List, watch or cancel your submitted jobs, or fetch a result."
+)
+
+Name = Annotated[
+    str, typer.Argument(metavar="JOB", help="The job's name, or enough of its first characters.", show_default=False)
+]
+Reply = TypeVar("Reply")
+
+SHORT: Final = 12
+"""How many characters of a job's name are shown to people."""
+MOST_NAMED: Final = 8
+"""How many columns of a data set are named to people. JSON output names all."""
+
+
+@spread
+def run(  # noqa: PLR0913  # a command's flags are its parameters
+    job: Annotated[
+        Path | None,
+        typer.Argument(help="The job, as JSON or TOML. If left out: the flags describe it.", show_default=False),
+    ] = None,
+    *,
+    config: AnalystSettings,
+    flags: job_flags.Flags,
+    data_set: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set to query. Overrides the one in the job's file. If only one is on offer, it need not be "
+            "named."
+        ),
+    ] = None,
+    provider: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Provider to query. Repeat the option for each provider. Overrides those in the job's file. If none "
+            "is named: all that offer the data set."
+        ),
+    ] = None,
+    out: ModelFile = Path("model.dpspca"),
+    force: Force = False,
+    plots: Plots = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Print the job's name and exit without waiting for it.")
+    ] = False,
+    patience: Patience = PATIENCE,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a job, run it in the federation, and write its model."""
+    order = job_flags.from_file(job, flags) if job else None
+    if order is None:
+        job_flags.check_given(flags, columns_known=True)
+    where = check_name("--data-set", data_set) if data_set is not None else order.data_set if order else None
+    who = tuple(check_name("--provider", each) for each in provider or ()) or (order.providers if order else None)
+    shelf = None if detach else progress.Shelf(out, plots, replace=force)
+
+    async def work(federation: AsyncFederation) -> dict[str, Any]:
+        submitted = await _submit(federation, order, flags, where or await federation.only_data_set(), who)
+        if shelf is None:
+            return {"job": submitted.name}
+        return await _to_model(federation, submitted, shelf, config, quiet=as_json)
+
+    facts = _connected(config, work, patience)
+    if detach or as_json:
+        tell(facts, facts["job"], as_json=as_json)
+    else:
+        progress.print_result(facts)
+
+
+def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
+    """List the data sets on offer from the providers that are connected now."""
+    found: dict[tuple[str, Any], list[str]] = {}
+    for offer in sorted(_connected(config, AsyncFederation.data_sets), key=_place):
+        found.setdefault((offer.data_set, offer.schema), []).append(offer.provider)
+    facts = [
+        {"data_set": name, "dimension": schema.dimension, "columns": schema.names, "providers": providers}
+        for (name, schema), providers in found.items()
+    ]
+    if as_json:
+        typer.echo(to_json({"data_sets": facts}))
+        return
+    if not facts:
+        typer.echo("No data set is on offer: no provider is connected, or the connected providers offer none.")
+        return
+    print_table(
+        ("data set", "columns", "providers", "column names"),
+        (
+            (each["data_set"], str(each["dimension"]), ", ".join(each["providers"]), _some(each["columns"] or ()))
+            for each in facts
+        ),
+    )
+
+
+@jobs.command("list", epilog=EXIT_CODES)
+def _list(config: AnalystSettings, *, as_json: AsJson = False) -> None:
+    """List your jobs, oldest first."""
+    found = _connected(config, AsyncFederation.jobs)
+    if as_json:
+        typer.echo(to_json({"jobs": [each.to_dict() for each in found]}))
+        return
+    if not found:
+        typer.echo("The coordinator knows no job of yours.")
+        return
+    print_table(
+        ("job", "data set", "state", "answered", "submitted"),
+        (
+            (
+                each.name[:SHORT],
+                each.data_set,
+                each.state,
+                f"{each.answered} of {each.queries}",
+                _time(each.submitted),
+            )
+            for each in found
+        ),
+    )
+
+
+@jobs.command("show", epilog=EXIT_CODES)
+def _show(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> None:
+    """Show the state of a job, the providers that take part, and the most that each has spent."""
+
+    async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
+        taken = await federation.job(job)
+        return taken, await taken.status()
+
+    _print_status(*_connected(config, work), as_json=as_json)
+
+
+@jobs.command("watch", epilog=EXIT_CODES)
+def _watch(job: Name, config: AnalystSettings, *, patience: Patience = PATIENCE, as_json: AsJson = False) -> None:
+    """Follow a job to its end and show how it ended. Like `dpspca run`, exit with 2 unless it is done."""
+
+    async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
+        taken = await federation.job(job)
+        return taken, await _follow(federation, taken, config, quiet=as_json)
+
+    watched, last = _connected(config, work, patience)
+    _print_status(watched, last, as_json=as_json, why=False)  # the next line reports a failure and its reason
+    require_done(last)
+
+
+@jobs.command("cancel", epilog=EXIT_CODES)
+def _cancel(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> None:
+    """Cancel a job. What was answered stays spent. A job that has already ended is not changed."""
+
+    async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
+        taken = await federation.job(job)
+        return taken, await taken.cancel()
+
+    _print_status(*_connected(config, work), as_json=as_json)
+
+
+@jobs.command("result", epilog=EXIT_CODES)
+def _result(  # noqa: PLR0913  # a command's flags are its parameters
+    job: Name,
+    config: AnalystSettings,
+    *,
+    out: ModelFile = Path("model.dpspca"),
+    force: Force = False,
+    plots: Plots = None,
+    patience: Patience = PATIENCE,
+    as_json: AsJson = False,
+) -> None:
+    """Wait until a job ends and write its model."""
+    shelf = progress.Shelf(out, plots, replace=force)
+
+    async def work(federation: AsyncFederation) -> dict[str, Any]:
+        return await _to_model(federation, await federation.job(job), shelf, config, quiet=as_json)
+
+    facts = _connected(config, work, patience)
+    if as_json:
+        typer.echo(to_json(facts))
+    else:
+        progress.print_result(facts)
+
+
+def _connected(config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]], patience: float = PATIENCE) -> Reply:
+    """Connect to the federation as the settings say, do the work, and disconnect."""
+    require_own(AnalystConfig, config)
+
+    async def whole() -> Reply:
+        async with AsyncFederation.connect(config, patience=patience, tell=absent_providers.say) as federation:
+            return await work(federation)
+
+    return asyncio.run(whole())
+
+
+async def _submit(
+    federation: AsyncFederation,
+    order: job_flags.Order | None,
+    flags: job_flags.Flags,
+    data_set: str,
+    providers: tuple[str, ...] | None,
+) -> AsyncJob:
+    """Submit the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
+    if order:
+        spec = order.spec
+    else:
+        known = flags.dimension is not None
+        spec = job_flags.from_flags(flags, None if known else (await federation.describe(data_set, providers))[0])
+    for remark in findings.of_job(catalogue.plan(spec)):
+        typer.echo(remark, err=True)
+    if providers:
+        await absent_providers.warn(federation, data_set, providers, spec.answer_seconds)
+    submitted = await federation.submit(spec, data_set, providers)
+    typer.echo(f"job {submitted.name}", err=True)
+    return submitted
+
+
+async def _to_model(
+    federation: AsyncFederation, job: AsyncJob, shelf: progress.Shelf, config: Path, *, quiet: bool
+) -> dict[str, Any]:
+    last = await _follow(federation, job, config, quiet=quiet)
+    return shelf.put(job.plan, last, await job.model())
+
+
+async def _follow(federation: AsyncFederation, job: AsyncJob, config: Path, *, quiet: bool) -> JobStatus:
+    """Show a job's states and return the last. If watching stops early, say how to watch or cancel the job."""
+    reporting: asyncio.Task[None] | None = None
+    try:
+        last = await job.status()
+        with progress.following(job.plan, quiet=quiet) as show:
+            if not quiet:
+                reporting = asyncio.create_task(absent_providers.tell(federation, lambda: last))
+            async for last in job.watch():
+                show(last)
+    except (asyncio.CancelledError, FederationError) as problem:
+        state = "may still be running" if isinstance(problem, FederationError) else "is still running"
+        name = f"{job.name[:SHORT]} --config {config}"
+        typer.echo(
+            f"The job {state}. Follow it with `dpspca jobs watch {name}`, or end it with `dpspca jobs cancel {name}`.",
+            err=True,
+        )
+        raise
+    finally:
+        if reporting:
+            reporting.cancel()
+    return last
+
+
+def _print_status(job: AsyncJob, status: JobStatus, *, as_json: bool, why: bool = True) -> None:
+    took_part = progress.participants(job.plan, status)
+    facts = status.to_dict() | {"participants": took_part}
+    step = f", last {status.step}" if status.step else ""
+    lines = [
+        f"job {status.name}",
+        f"{status.state}: {status.answered} of {status.queries} queries answered{step}",
+        f"data set {status.data_set}, submitted {_time(status.submitted)}",
+        *([status.reason] if status.reason and why else []),
+    ]
+    tell(facts, *map(printable, lines), as_json=as_json)
+    if not as_json:
+        progress.print_participants(took_part)
+
+
+def _place(offer: Offer) -> tuple[str, str]:
+    return offer.data_set, offer.provider
+
+
+def _some(names: Sequence[str]) -> str:
+    """List the first few names, and how many more there are."""
+    more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return ", ".join([*names[:MOST_NAMED], *more])
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

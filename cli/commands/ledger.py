@@ -1,0 +1,223 @@
+"""The `dpspca ledger` commands, for stewards and operators. Only `release` and `vouch` write to the ledger."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from secrets import token_hex
+from typing import Annotated, Any, Final, TextIO
+
+import typer
+
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, Force, OwnSettings
+from dpspca.cli.render import print_table, say, tell, to_json
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.privacy import Price
+from dpspca.common.spec import check
+from dpspca.common.statement import rounded_up
+from dpspca.common.storage import PRIVATE, ProviderConfig, read_config, require_own
+from dpspca.common.text import printable
+from dpspca.provider.ledger import (
+    SHORT,
+    WAY_OUT,
+    Entry,
+    JobAccount,
+    Looked,
+    Quarantined,
+    Released,
+    amount,
+    epsilon_of,
+    export,
+    files_in_words,
+    ledger_paths,
+    look,
+    moment,
+    read_books,
+    short_name,
+    verify,
+)
+
+from .release import release
+from .vouch import vouch
+
+WRONG: Final = 1
+PRIVATELY: Final = (
+    "Keep it as private as the rows: it holds hashes of them, against which a guess at a row can be checked."
+)
+DATE: Final = len("2026-01-31")
+
+ledger = typer.Typer(
+    name="ledger", no_args_is_help=True, help="Show, verify or export a provider's ledger, or end its quarantine."
+)
+ledger.command("release", epilog=EXIT_CODES)(release)
+ledger.command("vouch", epilog=EXIT_CODES)(vouch)
+
+
+@ledger.command("show", epilog=EXIT_CODES)
+def _show(config: OwnSettings, *, as_json: AsJson = False) -> None:
+    """List the jobs that sent queries, how they ended and what they cost, and show the state of the ledger."""
+    looked = look(config)
+    jobs = [_job_facts(name, job) for name, job in looked.books.jobs.items()]
+    decisions = [_decision_facts(each) for each in looked.decisions]
+    if as_json:
+        facts = {"file": str(looked.path), "head": asdict(looked.books.head), "quarantine": looked.doubt}
+        typer.echo(to_json(facts | {"decisions": decisions, "jobs": jobs}))
+        return
+    if jobs:
+        print_table(
+            ("job", "data set", "analyst", "opened", "state", "answered", "epsilon, delta", "spent mu"),
+            map(_job_row, jobs),
+        )
+    else:
+        typer.echo("No job has sent a query yet.")
+    for line in _standing_words(looked, decisions):
+        say(printable(line))
+
+
+def _job_facts(name: str, job: JobAccount) -> dict[str, Any]:
+    opening, account = job.opening, job.account
+    return {
+        "job": name,
+        "data_set": opening.data_set,
+        "analyst": opening.analyst,
+        "unit": opening.unit,
+        "epsilon": opening.spec_epsilon,
+        "delta": opening.spec_delta,
+        "opened": moment(job.opened_at),
+        "expires": moment(opening.expires_at),
+        "state": job.state or "open",
+        "answered": sum(each.answer is not None for each in job.queries),
+        "asked": len(job.queries),
+        "spent": amount(account.spent),
+        "spent_epsilon": epsilon_of(account.spent, opening.spec_delta),
+        "reserved": amount(account.reserved),
+        "signed_job_sha256": opening.signature_hash,
+        "data_digest": opening.data_digest,
+    }
+
+
+def _job_row(job: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        job["job"][:SHORT],
+        job["data_set"],
+        short_name(job["analyst"]),
+        job["opened"][:DATE],
+        job["state"],
+        f"{job['answered']} of {job['asked']}",
+        f"{rounded_up(job['epsilon'])}, {rounded_up(job['delta'])}",
+        rounded_up(job["spent"]["mu"], 4),
+    )
+
+
+def _decision_facts(entry: Entry) -> dict[str, Any]:
+    facts: dict[str, Any] = {"at": moment(entry.at), "entry": entry.number}
+    match entry.fact:
+        case Released(reason, counted):
+            return facts | {
+                "kind": "released",
+                "reason": reason,
+                "counted": {name: amount(Price(*pair)) for name, pair in counted.items()},
+            }
+        case Quarantined(reason):
+            return facts | {"kind": "quarantined", "reason": reason}
+        case other:
+            raise AssertionError(other)
+
+
+def _standing_words(looked: Looked, decisions: Sequence[dict[str, Any]]) -> Iterator[str]:
+    head = looked.books.head
+    yield f"Ledger {head.ledger}: {head.entries} entries, the last with hash {head.hash}."
+    for each in decisions:
+        yield f"{each['at']} {each['kind']}: {each['reason']}"
+        for name, spent in each.get("counted", {}).items():
+            yield f"  {name}: mu {rounded_up(spent['mu'], 4)} counts as spent beyond the jobs listed."
+    if looked.doubt:
+        yield (
+            "QUARANTINED: no job is answered, because the ledger may have forgotten what was spent. "
+            f"{looked.doubt} {WAY_OUT}"
+        )
+
+
+@ledger.command("verify", epilog=CHECK_CODES)
+def _verify(config: OwnSettings, *, as_json: AsJson = False) -> None:
+    """Check the chain of entries, the kept answers and the head file, and report every problem."""
+    require_own(ProviderConfig, config)
+    path, head_path = ledger_paths(read_config(ProviderConfig, config), config)
+    try:
+        head = asdict(read_books(path).head)  # read first, so that what is verified next reaches at least this far
+    except DpspcaError:
+        head = None
+    with files_in_words(head_path):
+        problems = verify(path, head_path)
+    well = not problems
+    facts = {"file": str(path), "second_path": str(head_path), "well": well, "problems": problems, "head": head}
+    tell(facts, *map(printable, problems or [_all_well(head)]), as_json=as_json)
+    if not well:
+        raise typer.Exit(WRONG)
+
+
+def _all_well(head: dict[str, Any] | None) -> str:
+    assert head is not None
+    return (
+        f"All is well up to entry {head['entries']}, with hash {head['hash']}: every entry is as it was written and "
+        "follows from those before it, the kept answers are those that were stored, and the head file remembers "
+        "nothing that is missing here."
+    )
+
+
+@ledger.command("export", epilog=EXIT_CODES)
+def _export(
+    config: OwnSettings,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write. If left out: standard output.", show_default=False)
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write every entry with its hash, as one JSON object per line, so that other programs can check the chain.
+
+    Keep the export among people who may see the rows. Every job's entry holds a hash of the rows, and somebody who
+    knows all rows but one can check a guess at that row against it. `dpspca outbox` and `dpspca budget` show what
+    others may see.
+    """
+    path = look(config).path
+    if out:
+        count = _write_lines(out, path, replace=force)
+        tell({"file": str(out), "entries": count}, f"{out}: {count} entries. {PRIVATELY}", as_json=as_json)
+    elif as_json:
+        typer.echo(to_json({"entries": list(export(path))}))
+    else:
+        for entry in export(path):
+            typer.echo(_line(entry))
+
+
+def _write_lines(out: Path, path: Path, *, replace: bool) -> int:
+    """Write a file completely or not at all. Only its owner may read it, like the ledger. Return how many entries."""
+    plain = out.is_file() and not out.is_symlink()
+    check(plain or not os.path.lexists(out), f"{out} is a folder, a link, a pipe or a device.", "Name another file.")
+    check(replace or not plain, f"{out} already exists.", "Name another file with --out, or overwrite it with --force.")
+    draft = out.with_name(f".{out.name}.{token_hex(8)}")
+    try:
+        draft.touch(PRIVATE, exist_ok=False)
+        with draft.open("w", encoding="utf-8") as file:
+            count = _write_entries(path, file)
+        draft.replace(out)
+    except OSError as problem:
+        raise InvalidParameterError(f"{out} cannot be written: {problem.strerror}.", "Choose another file.") from None
+    finally:
+        draft.unlink(missing_ok=True)
+    return count
+
+
+def _write_entries(path: Path, file: TextIO) -> int:
+    count = 0
+    for count, entry in enumerate(export(path), start=1):  # noqa: B007  # the last number is the count
+        file.write(_line(entry) + "\n")
+    return count
+
+
+def _line(entry: Mapping[str, Any]) -> str:
+    """Return an entry in the form that its hash was computed over, with the hash added."""
+    return json.dumps(entry, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,167 @@
+"""The `dpspca model` commands. A stored model has been paid for, so looking at it costs no privacy."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from dpspca.cli.arguments import EXIT_CODES, AsJson
+from dpspca.cli.render import PLOTS, Folder, say, tell, to_json, write_file
+from dpspca.client import report
+from dpspca.client.files import load_model
+from dpspca.client.input_files import reading
+from dpspca.common.model import Model
+from dpspca.common.spec import check
+from dpspca.common.text import to_csv
+from dpspca.provider.data import read_rows
+
+model = typer.Typer(name="model", no_args_is_help=True, help="Show, plot, apply or export a stored model.")
+
+Stored = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
+
+UNPROTECTED: Final = (
+    "Scores are not private: each is computed from one row and reveals something about it. Treat them like the rows."
+)
+
+
+@model.command("show", epilog=EXIT_CODES)
+def _show(
+    stored: Stored,
+    *,
+    top: Annotated[int, typer.Option(help="How many features of each component to name, at least 1.")] = report.TOP,
+    as_json: AsJson = False,
+) -> None:
+    """Print a stored model and its privacy statement."""
+    check(top > 0, f"--top is {top}; it must be at least 1.", "Give 1 or more.")
+    with reading(stored, "a model"):
+        read = load_model(stored)
+        text = to_json(report.to_dict(read, top=top)) if as_json else report.summary(read, top=top)
+    if as_json:
+        typer.echo(text)
+    else:
+        say(text)
+
+
+@model.command("plot", epilog=EXIT_CODES)
+def _plot(
+    stored: Stored,
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the plots.")] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Plot the explained variance and the loadings of each component."""
+    read = _read(stored)
+    files = Folder(out, PLOTS).draw(read)
+    tell({"files": files}, *files.values(), as_json=as_json)
+
+
+@model.command("transform", epilog=EXIT_CODES)
+def _transform(
+    stored: Stored,
+    rows: Annotated[Path, typer.Argument(help="File of rows: .npy, .npz or .csv.", show_default=False)],
+    *,
+    out: Annotated[Path, typer.Option(help="File to write the scores to: .npy or .csv.")] = Path("scores.npy"),
+    by_position: Annotated[
+        bool,
+        typer.Option(
+            "--by-position",
+            help="Match columns to features by position and ignore their names. Needed if only the model or only the "
+            "file has column names.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Project rows onto the components. The scores reveal something about the rows: they are not private.
+
+    Columns are matched to the model's features by name, in any order. The file is refused if a column is missing,
+    unknown or there twice.
+    """
+    _check_ending(out, ".npy", ".csv")
+    read, table = _read(stored), read_rows(rows, least=1)
+    order = None if by_position else _order(read, table.names, rows)
+    scores = read.transform(table.matrix if order is None else table.matrix[:, order])
+    write_file(out, to_csv([_headings(read), *scores.tolist()]) if out.suffix == ".csv" else _npy(scores))
+    facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": UNPROTECTED}
+    tell(facts, str(out), as_json=as_json)
+    typer.echo(UNPROTECTED, err=True)
+
+
+@model.command("export", epilog=EXIT_CODES)
+def _export(
+    stored: Stored,
+    *,
+    out: Annotated[Path, typer.Option(help="File to write the components to: .json or .csv.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Write all loadings as JSON, with the privacy statement, or as a table with one line per feature.
+
+    In a table, an apostrophe is put before every name that a spreadsheet could take for a formula: a name that begins
+    with =, +, -, @, a tab, a line break or an apostrophe. Remove one apostrophe to get the name back.
+    """
+    _check_ending(out, ".json", ".csv")
+    read = _read(stored)
+    write_file(out, _table(read) if out.suffix == ".csv" else to_json(_facts(read)) + "\n")
+    tell({"file": str(out)}, str(out), as_json=as_json)
+
+
+def _read(stored: Path) -> Model:
+    """Read a model to plot, apply or export. Warn if it must not be released."""
+    with reading(stored, "a model"):
+        read = load_model(stored)
+    if not read.statement.releasable:
+        typer.echo(read.statement.headline, err=True)
+    return read
+
+
+def _order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:
+    """Match columns to features by name. Refuse if only the model has names: the file's columns may have any order."""
+    check(
+        names is not None or read.feature_names is None,
+        f"{rows} has no column names, but the model's features have names, so columns cannot be matched to features.",
+        "Give a .csv file with the names in its first line. Or give --by-position if the columns are in the order of "
+        "the features, which `dpspca model export` shows.",
+    )
+    return read.order_of(names)
+
+
+def _check_ending(path: Path, *known: str) -> None:
+    check(path.suffix in known, f"{path} ends in neither {' nor '.join(known)}.", f"Use {' or '.join(known)}.")
+
+
+def _headings(read: Model) -> list[str]:
+    return [f"component {number}" for number in range(1, len(read.components) + 1)]
+
+
+def _table(read: Model) -> str:
+    names = read.feature_names or tuple(f"feature {index}" for index in range(read.components.shape[1]))
+    lines = [[name, *loadings] for name, loadings in zip(names, read.components.T.tolist(), strict=True)]
+    return to_csv([["feature", *_headings(read)], *lines])
+
+
+def _facts(read: Model) -> dict[str, Any]:
+    optional = {
+        name: None if value is None else value.tolist()
+        for name, value in {
+            "mean": read.mean,
+            "explained_variance": read.explained_variance,
+            "explained_variance_ratio": read.explained_variance_ratio,
+        }.items()
+    }
+    return {
+        "promise": read.statement.headline,  # first, because it also says if the model must not be released
+        "feature_names": read.feature_names,
+        "components": read.components.tolist(),
+        **optional,
+        "explained_variance_std": read.explained_variance_std,
+        "statement": read.statement.to_dict(),
+    }
+
+
+def _npy(scores: Any) -> bytes:  # noqa: ANN401  # an array
+    content = io.BytesIO()
+    np.save(content, scores, allow_pickle=False)
+    return content.getvalue()

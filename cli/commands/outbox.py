@@ -1,0 +1,132 @@
+"""The `dpspca outbox` command: list everything that left a provider, for its steward."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpspca.cli.arguments import AsJson, OwnSettings
+from dpspca.cli.render import print_table, say, to_json
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.spec import check
+from dpspca.common.text import printable
+from dpspca.provider.ledger import Release, look, moment, short_name
+
+BESIDE: Final = {
+    "greeting": (
+        "At each connection, to the coordinator: the names of the data sets, the number and names of their columns, "
+        "the jobs in the ledger that have not ended, and receipts of other providers."
+    ),
+    "admission": "For each job, before its first query: that it keeps the rules and that its price is reserved.",
+    "receipt": "With each answer: how many entries the ledger had, and the hash of the last entry.",
+    "refusal": "Instead of an admission or an answer: the rule, what was asked, and how much of the budget is left.",
+    "heartbeat": "An empty message from time to time.",
+}
+"""What a provider sends besides answers. No row has a part in any of it: tests compare neighbours (T23, T25, T26)."""
+
+
+def outbox(
+    config: OwnSettings,
+    *,
+    data_set: Annotated[str | None, typer.Option(help="Only answers about this data set.")] = None,
+    analyst: Annotated[
+        str | None, typer.Option(help="Only answers to this analyst: a short name, or the whole dpspca:// name.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only answers from this time on: ISO 8601, such as 2026-01-31 or 2026-01-31T12:00Z, in UTC."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List every answer that ever left the provider: when, to whom, for which signed job, and the hash of its bytes.
+
+    No row has a part in anything but answers. With --json, the output also describes what else a provider sends.
+    """
+    start = _time(since) if since is not None else 0
+    looked = look(config)
+    known = {*looked.settings.names, *looked.books.data_sets}
+    check(
+        data_set is None or data_set in known,
+        f"Unknown data set {data_set!r:.80}.",
+        f"Available: {', '.join(sorted(known))}." if known else "No answer has left yet.",
+    )
+    every = sorted(looked.books.outbox(), key=lambda each: (each.at, each.job, each.position))
+    chosen = [
+        each
+        for each in every
+        if each.at >= start
+        and data_set in {None, each.data_set}
+        and analyst in {None, each.analyst, short_name(each.analyst)}
+    ]
+    if as_json:
+        facts = {"answers": [_release_facts(each) for each in chosen], "of": len(every), "gaps": looked.gaps}
+        typer.echo(to_json(facts | {"analysts": sorted({each.analyst for each in every}), "beside": BESIDE}))
+    else:
+        _print_outbox(chosen, len(every), looked.gaps)
+        if analyst is not None:
+            _list_analysts(analyst, every)
+
+
+def _release_facts(sent: Release) -> dict[str, Any]:
+    return {
+        "at": moment(sent.at),
+        "job": sent.job,
+        "data_set": sent.data_set,
+        "analyst": sent.analyst,
+        "query": sent.position + 1,
+        "name": sent.query,
+        "bytes": sent.bytes,
+        "sha256": sent.sha256,
+        "signed_job_sha256": sent.signature_hash,
+    }
+
+
+def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) -> None:
+    if chosen:
+        print_table(
+            ("left at or after", "data set", "analyst", "query", "bytes", "SHA-256", "job", "signed job's SHA-256"),
+            (
+                (
+                    moment(each.at),
+                    each.data_set,
+                    each.analyst,
+                    f"{each.position + 1}, {each.query}",
+                    f"{each.bytes:,}",
+                    each.sha256,
+                    each.job,
+                    each.signature_hash,
+                )
+                for each in chosen
+            ),
+        )
+    size = sum(each.bytes for each in chosen)
+    known = "this ledger knows of. More may have left" if gaps else "ever left"
+    say(
+        f"{len(chosen)} answers, {size:,} bytes, of {every} answers that {known}. Each left at the time given or "
+        "later, whenever it was asked for, always with the same bytes."
+    )
+    say(
+        "Besides answers, a provider sends greetings, admissions, receipts, refusals and heartbeats. No row has a "
+        "part in any of these."
+    )
+    for gap in gaps:
+        say(printable(gap))
+
+
+def _list_analysts(analyst: str, every: Sequence[Release]) -> None:
+    """List the analysts to whom answers left, if none left to the one that was asked for: the name may be misspelt."""
+    analysts = {each.analyst for each in every}
+    if analysts and analyst not in analysts | {short_name(each) for each in analysts}:
+        others = ", ".join(sorted(analysts))
+        say(printable(f"No answer that this ledger knows of left to {analyst!r:.80}. Answers left to: {others}."))
+
+
+def _time(text: str) -> float:
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidParameterError(
+            f"--since is {text!r:.60}, which is not a time.", "Write it as 2026-01-31 or 2026-01-31T12:00Z."
+        ) from None
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()

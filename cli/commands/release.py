@@ -1,0 +1,215 @@
+"""The `dpspca ledger release` command: an operator ends a quarantine by deciding what counts as spent."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from dpspca.cli.arguments import AsJson, OwnSettings, job_flags
+from dpspca.cli.render import tell
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.privacy import DRAW_SLACK, SLACK_UNIT, TAIL, Filter, Price
+from dpspca.common.spec import Budget, check
+from dpspca.common.statement import rounded_up
+from dpspca.common.text import printable
+from dpspca.common.trust import JOB_SKEW
+from dpspca.provider.ledger import (
+    Account,
+    Limits,
+    Looked,
+    QuarantinedError,
+    SqliteLedger,
+    amount,
+    imagined,
+    ledger_paths,
+    look,
+    moment,
+    probe,
+)
+from dpspca.provider.policy import Policy, filter_of, read_policy
+
+MOST_DRAWS: Final = 2**60
+"""More noisy numbers than anybody can have been sent: eight exbibytes. Each may be ``DRAW_SLACK`` from its ideal."""
+NOTHING: Final = "nothing"
+
+
+def release(
+    config: OwnSettings,
+    *,
+    reason: Annotated[str, typer.Option(help="Why the ledger may be used again. It stays in the ledger for good.")],
+    count: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA_SET=JOB",
+            help="What counts as spent of a data set. JOB is a job's file (JSON or TOML) for what that job costs; or "
+            "EPSILON,DELTA for the most that a job with Gaussian noise costs within that budget; or 'nothing'. Repeat "
+            "the option for each job that may be missing. If a data set is not named, everything counts as spent.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """End a ledger's quarantine: decide what counts as spent beyond what the ledger knows. Stop the daemon first.
+
+    First look for a newer ledger: on the old disk, in a snapshot, in a later backup. Put all its files in the place of
+    this one. If its head file agrees with it, the quarantine is over and nothing is lost.
+
+    Otherwise answers may have left that this ledger does not know of. The promise to the people whose rows these are
+    holds only if at least the price of those answers counts as spent. Without --count, all that the policy's lifetime
+    leaves counts as spent: that is right whatever was lost. Count less only as far as you know what is missing. The
+    command shows what will count as spent and asks you to confirm it. Before it asks, it records in the ledger that the
+    ledger was opened and found in quarantine.
+    """
+    looked = look(config)
+    allowed = read_policy(looked.settings.policy)
+    counted = _counted(count or [], allowed)
+    lifetimes = {each.data_set: filter_of(each.lifetime) for each in allowed.data_sets}
+    known = {*lifetimes, *looked.settings.names, *looked.books.data_sets}
+    unknown = sorted(set(counted) - known)
+    check(
+        not unknown,
+        f"Unknown data set in --count: {', '.join(map(repr, unknown))}.",
+        f"Available: {', '.join(sorted(known))}.",
+    )
+    if looked.doubt is None:
+        _planned(looked, lifetimes, reason, counted)  # refuses before anything is written
+    with SqliteLedger(*ledger_paths(looked.settings, config)) as writer:
+        found = look(config)
+        planned = _planned(found, lifetimes, reason, counted)
+        agree(_words(found, planned), "Release the ledger?", yes=yes)
+        writer.release(reason, {}, planned)
+    _tell_released(look(config), reason, planned, known, as_json=as_json)
+
+
+def _planned(
+    looked: Looked, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, Price]
+) -> dict[str, Price]:
+    """Return what a release would count as spent of each data set for which this is not recorded yet."""
+    whole = {name: budget for name, budget in lifetimes.items() if looked.doubt or not _accounted(looked, name)}
+    fact = looked.books.to_release(reason, whole, counted)
+    check(
+        bool(looked.doubt or fact.counted),
+        "What counts as spent is already recorded for every data set.",
+        "To count more for one of them, name it with --count.",
+    )
+    return {name: Price(*pair) for name, pair in fact.counted.items()}
+
+
+def _counted(given: Sequence[str], allowed: Policy) -> dict[str, Price]:
+    """Parse the values of --count. Several values for one data set add up."""
+    total: dict[str, Price] = {}
+    texts: dict[str, list[str]] = {}
+    for each in given:
+        name, _, text = each.partition("=")
+        total[name] = total.get(name, Price()) + count_of(each, name, text, allowed)
+        texts.setdefault(name, []).append(text)
+    both = [name for name, given_texts in texts.items() if NOTHING in given_texts and len(given_texts) > 1]
+    check(not both, f"--count gives 'nothing' and also a job for {', '.join(both)}.", "Remove one of the two.")
+    return total
+
+
+def count_of(given: str, name: str, text: str, allowed: Policy) -> Price:
+    """Return what a job costs, or the most that a job within a budget can have cost, in units and slack units."""
+    if text == NOTHING:
+        return Price()
+    if Path(text).is_file():
+        return _price_of(name, Path(text))
+    try:
+        epsilon, delta = map(float, text.split(","))
+    except ValueError:
+        raise InvalidParameterError(
+            f"--count is {given!r:.80}, which is neither a budget nor a file that exists.",
+            "Write DATA_SET=EPSILON,DELTA (such as cohort=1,1e-6), DATA_SET=FILE with a job's file, or "
+            "DATA_SET=nothing.",
+        ) from None
+    units = filter_of(Budget(epsilon, delta)).whole.units
+    _require_gaussian(given, name, allowed)
+    # Whatever the budget: how far the implemented noise of so many numbers may be off, and a sketch's tail.
+    return Price(units, ceil((MOST_DRAWS * Fraction(DRAW_SLACK) + Fraction(TAIL)) / SLACK_UNIT))
+
+
+def _price_of(name: str, file: Path) -> Price:
+    """Return what the job in a file costs, as its provider charged it."""
+    order = job_flags.from_file(file, job_flags.Flags())
+    other = f"{file} is a job on the data set {order.data_set!r:.80}, but --count names {name!r:.80}."
+    check(order.data_set in {None, name}, other, f"Write {order.data_set}={file}, or name another job's file.")
+    return order.plan.price
+
+
+def _require_gaussian(given: str, name: str, allowed: Policy) -> None:
+    """Refuse to count by epsilon and delta if a job may have cost more than they are worth with Gaussian noise.
+
+    A pure mechanism is charged the mu that it is no worse than, and a mechanism that may fail is also charged its own
+    delta. A pure job of epsilon 1 has cost 1.23, whereas (1, 1e-6) is worth 0.24.
+    """
+    listed = [each for rules in allowed.data_sets if rules.data_set == name for each in rules.methods]
+    others = [each for each in listed if not catalogue.find(each).gaussian]
+    check(
+        not others,
+        f"--count is {given!r:.80}, but the policy allows {', '.join(others)} on this data set. A job whose noise is "
+        "not Gaussian may have cost more than its epsilon and delta say.",
+        f"Give the job's file, as in --count {name}=job.toml, once for each job that may be missing. Or leave --count "
+        "out, so that everything counts as spent.",
+    )
+
+
+def _accounted(looked: Looked, name: str) -> bool:
+    """Whether jobs on a data set are answered again after a quarantine."""
+    some = Limits(Filter.for_budget(1.0, 1e-6))
+    return not isinstance(probe(looked.books, imagined(name), some), QuarantinedError)
+
+
+def _words(looked: Looked, counted: Mapping[str, Price]) -> Iterator[str]:
+    yield f"The ledger {looked.path}: {looked.doubt or 'its quarantine was already ended.'}"
+    yield "Answers that it does not know of may have left. This will count as spent, beyond what the ledger shows:"
+    for name, price in counted.items():
+        shown = looked.books.data_sets.get(name, Account()).taken.mu
+        more = "nothing" if price.is_free else f"mu {rounded_up(price.mu, 4)}"
+        yield f"  {name}: {more}; the ledger shows mu {rounded_up(shown, 4)}."
+    yield (
+        "If less counts than was spent, the promise to the people whose rows these are is broken. The decision is "
+        "written into the ledger and cannot be taken back. Jobs that were signed before it are refused."
+    )
+
+
+def agree(lines: Iterator[str], query: str, *, yes: bool) -> None:
+    """Show what will be recorded, and raise an error unless the operator confirms it."""
+    for line in lines:
+        typer.echo(printable(line), err=True)
+    if not yes:
+        typer.echo(f"{query} [y/N] ", err=True, nl=False)
+    agreed = yes or sys.stdin.readline().strip().lower() in {"y", "yes"}
+    check(agreed, "Not confirmed, so the decision was not recorded.", "Answer y, or give --yes.")
+
+
+def _tell_released(
+    looked: Looked, reason: str, counted: Mapping[str, Price], known: set[str], *, as_json: bool
+) -> None:
+    refused = sorted(name for name in known if not _accounted(looked, name))
+    head = asdict(looked.books.head)
+    after = moment(looked.books.signed_after)
+    facts = {
+        "head": head,
+        "reason": reason,
+        "counted": {name: amount(price) for name, price in counted.items()},
+        "refused": refused,
+        "signed_after": after,
+    }
+    lines = [f"Released as entry {head['entries']}. Start the provider. `dpspca budget` shows what is left."]
+    lines.append(
+        f"Only jobs signed after {after} are answered: earlier ones may be among those that were lost. This allows for "
+        f"clocks that differ by {JOB_SKEW // 60} minutes."
+    )
+    if refused:
+        lines.append(
+            f"Jobs are still refused on: {', '.join(refused)}. When the policy has a table for such a data set, name "
+            "it with --count."
+        )
+    tell(facts, *map(printable, lines), as_json=as_json)

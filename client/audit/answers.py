@@ -1,0 +1,372 @@
+"""An audit of what leaves a provider: made-up data, the provider's own code, and the bytes that it would send.
+
+A job is answered many times over two neighbouring data sets. The answers, read from their bytes, are held against the
+plan alone: their noise has to be as wide as planned in every query, normal, and unrelated between entries, rounds
+and jobs; and, along the line on which the neighbours differ most, the two may not be further apart than the price says.
+The data lie so that the neighbours nearly are as far apart as that: a sensitivity that is too small shows as well.
+
+Where noise is not Gaussian, or an answer is that of a private mechanism, which has no noise of its own to measure, the
+query is asked of probabilities: half of the answers choose a set that tells the neighbours apart, and on the other
+half it must not be more probable over the one than the event's (epsilon, delta) allow. Such a test sees a fault only
+where epsilon is small and runs are many; every finding says up to which epsilon it could have seen anything. The rows
+have a large gap besides, in which subspaces hardly move: what is found here of such a mechanism is much amiss.
+
+Where daemons answer, the times of their answers are compared as well, pair by pair: those over the one neighbour may
+not take longer than those over the other in more than 55 of 100 cases (``provider/release/schedule.py``).
+
+What is promised: an honest provider is called dishonest with probability at most ``false_alarm``, in the whole audit.
+For the default job and number of runs, noise 5 % too narrow is found with probability above 0.99, even if it is so in
+one round alone, and a forgotten factor of sqrt(2) as well; every finding says what it would have found. Nothing is
+proved: a fault that shows in none of these ways stays hidden.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from secrets import SystemRandom
+from time import perf_counter
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import FloatArray, Integers
+from dpspca.common.errors import InvalidAnswerError
+from dpspca.common.plan import Step, events
+from dpspca.common.privacy import (
+    ApproximateEvent,
+    Draw,
+    Event,
+    Finding,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyUnit,
+    PureEvent,
+    Purpose,
+    compose,
+    uniforms,
+)
+from dpspca.common.privacy import audit as audits
+from dpspca.common.protocol import Aggregate, drive
+from dpspca.common.queries import MatrixProduct, RowQuery
+from dpspca.common.spans import Span
+from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check, check_whole
+from dpspca.common.transport import wire
+from dpspca.provider.data import check_rows, with_persons
+from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, declared
+from dpspca.provider.ledger import MemoryLedger
+from dpspca.provider.release import Evaluator, Responder, system_entropy
+from dpspca.server.jobs import combine
+
+from .neighbours import neighbours, whose
+
+RUNS: Final = 100
+MOST_RUNS: Final = 10**6
+MOST_NUMBERS: Final = 2**25
+"""In all answers together: half a gigabyte with what is worked out from them."""
+FALSE_ALARM: Final = 1e-6
+NAMES: Final = ("first", "second")
+"""What the two data sets are called."""
+WIDE: Final = 2.0**10
+"""Lattice units of width from which on integer noise is normal as far as any number of draws shows."""
+
+Provider: TypeAlias = Callable[[int, RowQuery], memoryview]
+"""Answers the query at a position of the plan, in bytes."""
+Judge: TypeAlias = Callable[[float], Finding]
+"""Judges at a level."""
+Tell: TypeAlias = Callable[[int, int], None]
+"""Hears how many jobs of how many were answered."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Neighbour:
+    """One of two made-up data sets, and what answers about it exactly."""
+
+    name: str
+    data: FloatArray
+    exactly: Evaluator
+
+
+Opening: TypeAlias = Callable[[JobSpec, Neighbour, str], Provider]
+"""Has a provider of these data take a job of that name up; it is not asked about the job before any more."""
+
+
+def default_job() -> JobSpec:
+    """Give a job with every kind of query, whose budget is large, so that what it allows can be measured."""
+    return JobSpec(
+        schema=Schema(60),
+        unit=PrivacyUnit.ROW_REPLACE_ONE,
+        budget=Budget(20.0, 1e-2),
+        norm_bound=1.0,
+        components=4,
+        centering=Centering.PRIVATE,
+        mean_bound=1.0,
+        options={"sparsity": 20, "rounds": 5},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was found, and about which job."""
+
+    spec: JobSpec
+    runs: int
+    false_alarm: float
+    findings: tuple[Finding, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Tell whether nothing was out of order."""
+        return all(each.passed for each in self.findings)
+
+
+def responding(spec: JobSpec, about: Neighbour, job: str) -> Provider:
+    """Take a job up as a daemon does, with its randomness, and a ledger that ends with the job."""
+    responder = Responder(catalogue.plan(spec), about.exactly, MemoryLedger(), system_entropy, job=job)
+    return lambda position, query: wire.answer_content(responder.respond(position, query))
+
+
+def audit(  # noqa: PLR0913  # what is audited, and how
+    spec: JobSpec | None = None,
+    *,
+    runs: int = RUNS,
+    false_alarm: float = FALSE_ALARM,
+    opening: Opening = responding,
+    span: Span | None = None,
+    tell: Tell = lambda _answered, _of: None,
+    timed: bool = False,
+) -> Audit:
+    """Answer a job ``runs`` times over each of two neighbours, and judge the answers.
+
+    With a ``span`` these are shares of a divided table (``common/spans.py``), which differ within its rows. Without an
+    ``opening`` the answers are made in this process, by the code that a daemon answers with. ``timed`` says that the
+    answers of that opening leave on a schedule, so that their times may tell nothing either.
+    """
+    job = spec or default_job()
+    check(
+        span is None or (not job.unit.is_row and span.of < job.schema.dimension),
+        "A span of a table's rows is given, and the job is not over the dilation of such a table.",
+        "Leave it out, or audit a job over matrices with more columns than the span has rows in all.",
+    )
+    check_whole("the number of runs", runs, least=2, most=MOST_RUNS)
+    plan = catalogue.plan(job).steps
+    check(
+        all(step.query.is_repeatable for step in plan),
+        f"{job.method} asks about what its own job drew, so that no run is like another.",
+        "Audit another method; this one's noise has tests of its own.",
+    )
+    numbers = 2 * runs * sum(math.prod(step.shape) for step in plan)
+    check(numbers <= MOST_NUMBERS, f"This audit would keep {numbers} numbers.", "Audit a smaller job, or run it less.")
+    pair = [
+        Neighbour(name, data, _shard(data, job, runs * plan, span))
+        for name, data in zip(NAMES, neighbours(job, span), strict=True)
+    ]
+    queries = _queries(job, plan, opening(job, pair[0], "rehearsal"))
+    plan = tuple(step.fitted(query, job.unit) for step, query in zip(plan, queries, strict=True))
+    asked = {about.name: _Asked([[] for _ in plan], [[] for _ in plan]) for about in pair}
+    for run in range(runs):
+        for place, about in enumerate(SystemRandom().sample(pair, 2)):  # in turns, so that times can be compared
+            asked[about.name].ask(plan, queries, opening(job, about, f"{about.name} {run}"))
+            tell(2 * run + place + 1, 2 * runs)
+    sides = [_side(plan, queries, about, asked[about.name], span) for about in pair]
+    judges = [*_judges(plan, *sides), *(_judges_of_times(plan, *sides) if timed else ())]
+    return Audit(job, runs, false_alarm, tuple(judge(false_alarm / len(judges)) for judge in judges))
+
+
+# --- Made-up data, and what is asked about them -----------------------------------------------------------------------
+
+
+def _shard(data: FloatArray, spec: JobSpec, asked: Sequence[Step], span: Span | None) -> Evaluator:
+    checked = check_rows(data, least=2 if spec.unit.is_row else 1)
+    if not spec.unit.is_row:
+        return MatrixShard(declared(checked, span) if span else checked, spec.norm_bound, spec.unit)
+    persons = whose(spec, data)
+    if persons is not None:
+        checked = with_persons(checked, persons).bounded(spec.rows_per_person)
+    strategy = Strategy.for_plan(checked.dimension, asked, is_sparse=checked.is_sparse)
+    return Shard(checked, spec.norm_bound, mean_bound=spec.mean_bound, strategy=strategy)
+
+
+def _queries(spec: JobSpec, plan: Sequence[Step], provider: Provider) -> list[RowQuery]:
+    """Let the method ask one provider, and choose among its queries for each step: the last that is admitted.
+
+    A coordinator may do so. What is asked last lies along the rows' axes, and so along the neighbours' difference.
+    """
+    asked: list[RowQuery] = []
+
+    def ask(query: RowQuery) -> Aggregate:
+        step = plan[len(asked)].fitted(query, spec.unit)
+        answer = _read(step, provider(len(asked), query)).reshape(step.shape)
+        asked.append(query)
+        return combine(spec, step, [answer])
+
+    drive(catalogue.find(spec.method).run(spec), ask)
+    return [next(query for query in reversed(asked) if step.admits(query)) for step in plan]
+
+
+def _read(step: Step, content: memoryview) -> Integers:
+    """Read an answer from its bytes."""
+    if len(content) != 8 * math.prod(step.shape):
+        raise InvalidAnswerError(f"An answer to '{step.name}' has {len(content)} bytes.", "Report this as a bug.")
+    return np.frombuffer(content, dtype="<i8").astype(np.int64)
+
+
+# --- Judging ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """All answers over one neighbour, and the seconds that each took: for each query a list of as many as runs."""
+
+    answers: list[list[Integers]]
+    seconds: list[list[float]]
+
+    def ask(self, plan: Sequence[Step], queries: Sequence[RowQuery], provider: Provider) -> None:
+        """Have a job answered once more."""
+        for at, (step, query) in enumerate(zip(plan, queries, strict=True)):
+            begun = perf_counter()
+            content = provider(at, query)
+            self.seconds[at].append(perf_counter() - begun)
+            self.answers[at].append(_read(step, content))
+
+
+@dataclass(slots=True)
+class _Side:
+    """One of two neighbours: the exact answer to each query that has one, and all given, a row for each run.
+
+    Of a divided table both are what shows of the own rows and of the columns; ``silent`` is what was given beside it.
+    """
+
+    exact: list[Integers | None]
+    given: list[Integers]
+    silent: Integers
+    seconds: list[list[float]]
+
+
+def _side(
+    plan: Sequence[Step], queries: Sequence[RowQuery], about: Neighbour, asked: _Asked, span: Span | None
+) -> _Side:
+    side = _Side([], [], np.empty(0, dtype=np.int64), asked.seconds)
+    for step, query, answered in zip(plan, queries, asked.answers, strict=True):
+        given = np.stack(answered)
+        exact = None if query.is_private else about.exactly.evaluate(query).ravel()
+        if span and exact is not None and isinstance(query, MatrixProduct):
+            silent = np.repeat(span.silent(step.shape[0]), step.shape[1])
+            side.silent = np.concatenate([side.silent, given[:, silent].ravel()])
+            given, exact = given[:, ~silent], exact[~silent]
+        side.exact.append(exact)
+        side.given.append(given)
+    return side
+
+
+def _judges(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
+    """List all tests; each waits for its level, which depends on how many they are."""
+    if some.silent.size:
+        yield partial(audits.silent, "silence in the rows of others", np.concatenate([some.silent, others.silent]))
+    noisy = [at for at, step in enumerate(plan) if step.event and not step.query.is_private]
+    residuals = {at: np.vstack([_residuals(plan[at], side, at) for side in (some, others)]) for at in noisy}
+    for at in noisy:
+        yield partial(audits.width, f"width of the noise on '{plan[at].name}'", residuals[at])
+    if noisy:
+        yield partial(audits.width, "width of all noise", np.concatenate([each.ravel() for each in residuals.values()]))
+    wide = [residuals[at] for at in noisy if plan[at].noise_std >= WIDE or isinstance(plan[at].event, LaplaceEvent)]
+    if sum(each.size for each in wide) >= audits.FEWEST:
+        yield partial(audits.shape, "shape of all noise", np.concatenate([each.ravel() for each in wide]))
+    yield from _judges_of_relations([residuals[at] for at in noisy])
+    gaussian = [at for at in noisy if isinstance(plan[at].event, GaussianEvent)]
+    yield from _judges_of_distance(plan, gaussian, some, others)
+    for at, step in enumerate(plan):
+        if step.event and at not in gaussian:
+            yield _judge_of_probabilities(step, some.given[at], others.given[at])
+
+
+def _judges_of_times(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
+    for step, first, second in zip(plan, some.seconds, others.seconds, strict=True):
+        yield partial(audits.timed, f"time of the answer to '{step.name}'", np.array(first) > np.array(second))
+
+
+def _residuals(step: Step, side: _Side, at: int) -> FloatArray:
+    """Give what noise is in answers, as numbers that are standard normal if the noise is as planned."""
+    exact = side.exact[at]
+    noise = side.given[at] - (0 if exact is None else exact)
+    if isinstance(step.event, LaplaceEvent):
+        words = system_entropy(Draw("audit", 0, at, step.name, Purpose.AUDIT))
+        drawn = uniforms(noise.size, words).reshape(noise.shape)
+        return audits.laplace_as_normal(noise, step.event.scale, drawn)
+    return noise / step.noise_std
+
+
+def _judge_of_probabilities(step: Step, some: Integers, others: Integers) -> Judge:
+    """Choose a set by every second answer, on the line between the means, and judge it by the others."""
+    line = some[::2].mean(axis=0) - others[::2].mean(axis=0)
+    line /= np.abs(line).max(initial=0.0) or 1.0
+    learnt, unseen = ([part[start::2] @ line for part in (some, others)] for start in (0, 1))
+    middle = _parting(*learnt)
+    first, second = (part > middle for part in unseen)
+    return partial(audits.outdone, f"neighbours told apart by '{step.name}'", first, second, _claim(step.event))
+
+
+def _parting(some: FloatArray, others: FloatArray) -> float:
+    """Find where to part numbers so that the two kinds fall on either side most differently."""
+    places = np.sort(np.concatenate([some, others]))
+    above = [1 - np.searchsorted(np.sort(part), places, "right") / part.size for part in (some, others)]
+    return float(places[np.argmax(np.abs(above[0] - above[1]))])
+
+
+def _claim(event: Event | None) -> tuple[float, float]:
+    """Say by what factor, and up to what difference, an event lets probabilities differ."""
+    match event:
+        case PureEvent(epsilon=epsilon, slack=slack) | LaplaceEvent(epsilon=epsilon, slack=slack):
+            return epsilon, slack * (1 + math.exp(epsilon))
+        case ApproximateEvent(epsilon=epsilon, delta=delta, slack=slack):
+            return epsilon, delta + slack * (1 + math.exp(epsilon))
+        case None:
+            return 0.0, 0.0
+        case _:
+            return 1.0, compose([event]).delta(1.0)
+
+
+def _judges_of_relations(residuals: Sequence[FloatArray]) -> Iterator[Judge]:
+    """Hold entries of an answer against the next, runs against the next, and queries of one form against the next."""
+    pairs = {
+        "noise of neighbouring entries": [(each[:, :-1], each[:, 1:]) for each in residuals],
+        "noise of successive jobs": [(each[:-1], each[1:]) for each in residuals],
+        "noise of successive queries": [
+            (each, following) for each, following in pairwise(residuals) if each.shape == following.shape
+        ],
+    }
+    for name, found in pairs.items():
+        some, others = (np.concatenate([pair[side].ravel() for pair in found] or [np.empty(0)]) for side in (0, 1))
+        if some.size >= audits.FEWEST:
+            yield partial(audits.unrelated, name, some, others)
+
+
+def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side, others: _Side) -> Iterator[Judge]:
+    """Project answers with Gaussian noise on the line between the exact ones: one by one and, as an attacker, all."""
+    total: list[FloatArray] = [np.zeros(len(side.given[0])) for side in (some, others)]
+    squared, angles = 0.0, list[FloatArray]()
+    for at in noisy:
+        one, other, event, std = some.exact[at], others.exact[at], plan[at].event, plan[at].noise_std
+        if one is None or other is None or event is None or not (one != other).any():
+            continue
+        moved = (one - other).astype(np.float64)
+        length = float(np.linalg.norm(moved))
+        first, second = ((side.given[at] - other) @ (moved / length) / std for side in (some, others))
+        yield partial(audits.told_apart, f"neighbours told apart by '{plan[at].name}'", first, second, _mu(event))
+        if std >= WIDE and moved.size > 1:
+            angles += [audits.angles_as_normal(_residuals(plan[at], side, at), moved) for side in (some, others)]
+        squared += (length / std) ** 2
+        total = [sum_so_far + length / std * each for sum_so_far, each in zip(total, (first, second), strict=True)]
+    if squared:
+        first, second = (each / math.sqrt(squared) for each in total)
+        allowed = compose(events(plan)).gdp_bound
+        yield partial(audits.told_apart, "neighbours told apart by all answers", first, second, allowed)
+    if angles:
+        yield partial(audits.width, "angle of the noise to the line between the neighbours", np.concatenate(angles))
+
+
+def _mu(event: Event) -> float:
+    """How far apart an event leaves neighbours at most."""
+    return compose([event]).gdp_bound

@@ -1,0 +1,90 @@
+"""Made-up data for audits: pairs of neighbours, by each unit of privacy, that answers tell apart as well as any can.
+
+Nobody's rows: only a job's own parameters go into them.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from dpspca.client.matrices import dilation
+from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import FloatArray
+from dpspca.common.privacy import PrivacyUnit
+from dpspca.common.spans import Span
+from dpspca.common.spec import JobSpec, check
+
+MADE_UP_ROWS: Final = 301
+MOST_ENTRIES: Final = 2**25
+
+
+def neighbours(spec: JobSpec, span: Span | None = None) -> tuple[FloatArray, FloatArray]:
+    """Make data, and a neighbour of them, as the unit of privacy has it."""
+    if span:
+        return _neighbouring_tables(spec, span)
+    return _neighbouring_rows(spec) if spec.unit.is_row else _neighbouring_matrices(spec)
+
+
+def whose(spec: JobSpec, data: FloatArray) -> list[int] | None:
+    """Say whose each made-up row is, where persons are protected: all are different persons', but for the last ones."""
+    return [min(place, MADE_UP_ROWS) for place in range(len(data))] if spec.unit.is_person else None
+
+
+def _neighbouring_matrices(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
+    """Make a symmetric matrix with an eigenvector along as many axes as there are components, and a neighbour.
+
+    So the method soon asks about these axes. Then an entry between two of them moves most answers as far as any
+    entry can, and as a change that is small in spectral norm all eigenvalues together do.
+    """
+    dimension = spec.schema.dimension
+    along = np.where(np.arange(dimension) < spec.components, MADE_UP_ROWS * spec.norm_bound, 0.0)
+    matrix, change = np.diag(along), np.eye(dimension)
+    if spec.unit is PrivacyUnit.ENTRY:
+        change = np.zeros((dimension, dimension))
+        change[0, -1 if spec.components == 1 else 1] = change[-1 if spec.components == 1 else 1, 0] = 1.0
+    return matrix, matrix + spec.norm_bound * change
+
+
+def _neighbouring_tables(spec: JobSpec, span: Span) -> tuple[FloatArray, FloatArray]:
+    """Make shares of a table with a pair of singular vectors along axes for every two components, and a neighbour.
+
+    An entry where such a pair meets moves an answer by two rows of the basis that are as long as any can be.
+    """
+    shape = span.rows, spec.schema.dimension - span.of
+    pairs = np.arange(shape[0])[:, None] < max(1, spec.components // 2)
+    table, change = MADE_UP_ROWS * spec.norm_bound * np.eye(*shape) * pairs, np.eye(*shape)
+    if spec.unit is PrivacyUnit.ENTRY:
+        change[1:] = 0.0
+    first, second = (
+        dilation(rows, span.start, span.of).toarray() for rows in (table, table + spec.norm_bound * change)
+    )
+    return first, second
+
+
+def _neighbouring_rows(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
+    """Make rows along as many axes as there are components, and two neighbours of them that differ much.
+
+    So the method soon asks about these axes; and a row along the one, instead of a row along the other, moves most
+    answers as far as any replacement can. It is the last row: where a job says how many it is about, of that many.
+    A job that protects several rows of a person has as many equal ones there.
+    """
+    dimension = spec.schema.dimension
+    axes = min(spec.components, dimension)
+    own = spec.rows_per_person
+    rows = catalogue.rows_of(spec) or MADE_UP_ROWS + own
+    check(
+        rows * dimension <= MOST_ENTRIES,
+        f"This job would be audited over {rows} rows of {dimension} columns.",
+        "Audit one with fewer columns, or a smaller block_rows.",
+    )
+    common = np.zeros((rows - own, dimension))
+    places = np.arange(rows - own)
+    common[places, places % axes] = np.where(places // axes % 2, -spec.norm_bound, spec.norm_bound)
+    common[0] /= 2  # or the neighbours could be the same rows but for the order of their columns, and have one budget
+    canary, other = np.zeros((2, own, dimension))
+    canary[:, 0] = spec.norm_bound
+    other[:, min(1, dimension - 1)] = spec.norm_bound if axes > 1 else 0.0
+    center = 0.0 if spec.public_mean is None else np.array(spec.public_mean)
+    beside = [canary] if spec.unit.is_add_remove else [canary, other]
+    first, *second = (np.vstack([common, row]) + center for row in beside)
+    return first, second[0] if second else common + center

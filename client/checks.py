@@ -1,0 +1,315 @@
+"""The checks of ``dpspca doctor``: settings, files, clock, certificates, data sets, and the connection.
+
+A check that depends on a failed one is skipped, so that the first problem reported is the one to fix.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from cryptography.x509 import Certificate
+
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, NotNowError, RefusedError
+from dpspca.common.names import Role
+from dpspca.common.privacy import PrivacyUnit
+from dpspca.common.storage import (
+    Address,
+    AnalystConfig,
+    AnyConfig,
+    CoordinatorConfig,
+    ProviderConfig,
+    read_any_config,
+    require_private_folder,
+)
+from dpspca.common.trust import (
+    Identity,
+    RevocationList,
+    federation_of,
+    load_revocations,
+    peer_of,
+    read_authority,
+    read_certificate,
+    require_role,
+)
+from dpspca.provider.connection import remark
+from dpspca.provider.data import require_unit
+from dpspca.provider.jobs import require_own_names
+from dpspca.provider.ledger import WAY_OUT, QuarantinedError, files_in_words, ledger_paths, look, read_head
+from dpspca.provider.policy import read_policy, read_readable_part
+from dpspca.provider.startup import arriving_data_set, read_data_set
+
+from . import probe
+from .clock import now
+
+SOON: Final = timedelta(days=7)
+"""A certificate should be renewed when it is this close to its end."""
+
+_UNUSABLE: Final = (
+    "are unusable (not all numbers are finite, or no person is named) and count as zero rows. This number is for the "
+    "steward alone: do not pass it on."
+)
+_ROLES: Final = {
+    CoordinatorConfig: Role.COORDINATOR,
+    ProviderConfig: Role.PROVIDER,
+    AnalystConfig: Role.ANALYST,
+}
+
+Work: TypeAlias = Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check: its name, whether it passed (None: it was skipped), and details."""
+
+    name: str
+    well: bool | None
+    said: str
+
+
+def require_fit(settings: AnyConfig, me: Identity) -> None:
+    """Raise if the identity's role is not the one that the settings are for."""
+    require_role(me.name, _ROLES[type(settings)])
+
+
+def examine(path: Path) -> Iterator[Check]:
+    """Check a settings file and everything that it names, and yield the results."""
+    try:
+        settings = read_any_config(path)
+    except DpspcaError as problem:
+        yield Check("settings", well=False, said=str(problem))
+        return
+    yield Check("settings", well=True, said=f"{path} is valid.")
+    failed: set[str] = set()
+    for name, needs, work in _Checks(settings, path).all():
+        missing = [each for each in needs if each in failed]
+        result = Check(name, None, f"It depends on: {', '.join(missing)}.") if missing else _run(name, work)
+        if not result.well:
+            failed.add(name)
+        yield result
+
+
+def _run(name: str, work: Work) -> Check:
+    try:
+        return Check(name, well=True, said=work())
+    except DpspcaError as problem:
+        return Check(name, well=False, said=str(problem))
+
+
+@dataclass(frozen=True)
+class _Checks:
+    """The checks of one settings file. Each method does one: it returns what it found, or raises what is wrong."""
+
+    settings: AnyConfig
+    file: Path
+    """The file of the settings."""
+    digests: dict[str, str] = field(default_factory=dict)
+    fingerprints: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Digest and fingerprints of the rows of each data set that was read; they identify the rows."""
+    columns: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    """Column names of each data set that was read."""
+
+    def all(self) -> Iterator[tuple[str, tuple[str, ...], Work]]:
+        """Yield each check: its name, the checks that it depends on, and the function that does it."""
+        settings = self.settings
+        yield "identity", (), self.identity
+        yield "clock", ("identity",), self.clock
+        yield "certificate", ("identity", "clock"), self.certificate
+        yield "authority", ("identity",), self.authority
+        if not isinstance(settings, AnalystConfig):
+            yield "revocation list", ("identity", "clock"), self.revocation_list
+            yield "not revoked", ("certificate", "revocation list"), self.not_revoked
+        if isinstance(settings, ProviderConfig):
+            for name in settings.data_sets:
+                yield f"data set {name}", (), partial(self.data_set, name)
+            for name in settings.arriving or {}:
+                yield f"data set {name}", (), partial(self.arriving, name)
+            yield "names of columns", (), self.names_of_columns
+            yield "policy", (), partial(_policy, settings)
+            yield "ledger", (), partial(_ledger, settings, self.file)
+            rows = tuple(f"data set {name}" for name in (*settings.data_sets, *(settings.arriving or {})))
+            yield "names of rows", (*rows, "ledger"), partial(self.names_of_rows, settings)
+            yield "promises", ("policy", "ledger"), partial(self.promises, settings)
+        yield "port", (), self.port
+        yield "coordinator", ("identity", "certificate", "port"), self.coordinator
+        if isinstance(settings, ProviderConfig):
+            yield "connection", ("coordinator",), self.connection
+
+    @cached_property
+    def me(self) -> Identity:
+        """The identity that the settings name."""
+        return Identity.load(self.settings.identity)
+
+    @cached_property
+    def revoked(self) -> RevocationList:
+        """The revocation list that the settings name."""
+        assert not isinstance(self.settings, AnalystConfig)
+        return load_revocations(self.settings.revocations, self.me.authority_pem)
+
+    @property
+    def own_certificate(self) -> Certificate:
+        """The certificate that this party presents to others."""
+        return read_certificate(self.me.certificate_pem)
+
+    def identity(self) -> str:
+        """Check that the identity's files are complete and private, and that its role fits the settings."""
+        require_fit(self.settings, self.me)
+        return f"{self.me.name}; its files are readable by their owner alone."
+
+    def clock(self) -> str:
+        """Compare the clock with the certificate, which was not issued in the future."""
+        time, since = now(), self.own_certificate.not_valid_before_utc
+        if time < since:
+            raise NotNowError(
+                f"The clock says {time:%Y-%m-%d %H:%M} UTC, but the certificate was issued later, at {since}.",
+                "Set the clock.",
+            )
+        return f"{time:%Y-%m-%d %H:%M} UTC, which is after the certificate was issued."
+
+    def certificate(self) -> str:
+        """Check that the party's certificate has not expired."""
+        until = self.me.not_after
+        left = until - now()
+        if left <= timedelta():
+            raise NotNowError(f"It expired at {until}.", "Renew it: `dpspca identity renew`.")
+        soon = " Renew it soon: `dpspca identity renew`." if left < SOON else ""
+        return f"Valid until {until:%Y-%m-%d}, for {left.days} more days.{soon}"
+
+    def authority(self) -> str:
+        """Check that the authority's own certificate is valid now."""
+        trusted = read_authority(self.me.authority_pem)
+        until = trusted.not_valid_after_utc
+        if not trusted.not_valid_before_utc <= now() < until:
+            raise NotNowError(
+                f"The authority's certificate is valid from {trusted.not_valid_before_utc} until {until}, not now.",
+                "Check the clock. If the certificate expired, the authority must found the federation again.",
+            )
+        return f"The authority of {federation_of(trusted)}, valid until {until:%Y-%m-%d}."
+
+    def revocation_list(self) -> str:
+        """Check that the revocation list was signed by the authority and is current."""
+        self.revoked.require_current(now())
+        return f"Number {self.revoked.number}, valid until {self.revoked.next_update:%Y-%m-%d}."
+
+    def not_revoked(self) -> str:
+        """Check this party's certificate as other parties do."""
+        peer_of(self.me.certificate_pem, self.me.authority_pem, now(), self.revoked)
+        return "The certificate is not on the revocation list."
+
+    def port(self) -> str:
+        """Check that a program listens at the coordinator's address."""
+        address = probe.address_of(self.settings)
+        _reach(address)
+        return f"A program listens at {address}."
+
+    def coordinator(self) -> str:
+        """Connect to the coordinator, and ask whether it serves."""
+        self._ask("")
+        return "It serves, and both sides accept each other's certificate."
+
+    def connection(self) -> str:
+        """Ask the coordinator whether this provider is connected."""
+        self._ask(probe.service_of(self.settings, self.me))
+        return "This provider is connected."
+
+    def data_set(self, name: str) -> str:
+        """Read the rows as the provider does, and remember what identifies them."""
+        assert isinstance(self.settings, ProviderConfig)
+        rows, persons = read_data_set(self.settings, name), (self.settings.persons or {}).get(name)
+        self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
+        self.columns[name] = rows.names
+        by_person = "" if persons is None else f", with persons from {persons}"
+        span = f"; it holds {rows.span.rows} of the {rows.span.of} rows of the whole table" if rows.span else ""
+        unusable = "" if rows.unusable is None else f" {rows.unusable.count} of them {_UNUSABLE}"
+        size = f"{rows.count} rows of {rows.dimension} columns"
+        return f"{self.settings.data_sets[name]}: {size}{by_person}{span}.{unusable}"
+
+    def arriving(self, name: str) -> str:
+        """Count the rows that have arrived."""
+        assert isinstance(self.settings, ProviderConfig)
+        rows, folder = arriving_data_set(self.settings, name), (self.settings.arriving or {})[name]
+        self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
+        self.columns[name] = rows.names
+        return f"{folder}: {rows.count} rows of {rows.dimension} columns, and more may arrive."
+
+    def names_of_columns(self) -> str:
+        """Report column names that are too many for a greeting to the coordinator. That is no failure."""
+        return remark(self.columns) or "All column names fit into the greeting to the coordinator."
+
+    def names_of_rows(self, settings: ProviderConfig) -> str:
+        """Check that no rows are offered under two names, or were spent on under another name."""
+        there = ledger_paths(settings, self.file)[0].exists()
+        require_own_names(self.fingerprints, self.digests, look(self.file).books.rows_called if there else _no_name)
+        return "No rows have two names, here or in the ledger."
+
+    def promises(self, settings: ProviderConfig) -> str:
+        """Check that every answered job kept what the policy promises now for its data set."""
+        if not ledger_paths(settings, self.file)[0].exists():
+            return "Nothing was promised yet: there is no ledger."
+        books, policy = look(self.file).books, read_policy(settings.policy)
+        for rules in policy.data_sets:
+            books.require_promise(rules.data_set, rules.promise)
+        return "Every job that was answered kept what the policy promises."
+
+    def _ask(self, service: str) -> None:
+        asyncio.run(probe.ask(probe.address_of(self.settings), self.me, service))
+
+
+def _no_name(_: Sequence[str]) -> None:
+    """Return no earlier name for any rows: there is no ledger yet."""
+
+
+def _policy(settings: ProviderConfig) -> str:
+    """Check that the policy can be read and that its units fit. A data set that it does not name is no failure."""
+    policy, problems = read_readable_part(settings.policy)
+    if problems:
+        raise InvalidParameterError(
+            " ".join(str(problem) for problem in problems),
+            "Every job on a data set whose part of the policy cannot be read is refused.",
+        )
+    units = {rules.data_set: rules.unit for rules in policy.data_sets}
+    for name in sorted(settings.names & units.keys()):
+        _require_unit(name, units[name], persons=name in (settings.persons or {}))
+    absent = sorted(settings.names - units.keys())
+    refused = f" It does not name {', '.join(absent)}: every job on that is refused." if absent else ""
+    return f"{settings.policy} is valid.{refused}"
+
+
+def _require_unit(name: str, unit: PrivacyUnit, *, persons: bool) -> None:
+    """Raise if every job with this unit on the data set would be refused."""
+    try:
+        require_unit(unit, persons=persons)
+    except RefusedError as problem:
+        remedy = "Change the unit in the policy, or the table [persons] in the settings."
+        what = f"With the policy's unit {unit} every job on {name!r} is refused. {problem.what}"
+        raise InvalidParameterError(what, remedy) from None
+
+
+def _ledger(settings: ProviderConfig, file: Path) -> str:
+    """Check that the daemon can use the ledger, and that it agrees with its head file."""
+    path, head_path = ledger_paths(settings, file)
+    for folder in (path.parent, head_path.parent):
+        if folder.exists():
+            require_private_folder(folder)
+    with files_in_words(path):
+        there, remembered = path.exists(), read_head(head_path)
+    if not there and remembered is None:
+        return f"{path} will be created when the provider starts for the first time."
+    view = look(file)
+    if view.doubt:
+        raise QuarantinedError(f"The ledger is in quarantine, and every job is refused: {view.doubt}", WAY_OUT)
+    return f"{path}: {view.books.head.entries} entries, in agreement with its head file."
+
+
+def _reach(address: Address) -> None:
+    try:
+        socket.create_connection((address.host, address.port), probe.PATIENCE).close()
+    except OSError as problem:
+        raise InvalidDataError(
+            f"{address} cannot be reached: {problem.strerror or problem}.",
+            "Check the address and the firewall, and that the coordinator is running.",
+        ) from None

@@ -1,0 +1,58 @@
+"""A health check of the coordinator, which any party of the federation may make. It takes seconds at most."""
+
+from typing import Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.storage import Address, AnyConfig, CoordinatorConfig, ProviderConfig
+from dpspca.common.transport import rpc
+from dpspca.common.trust import Identity
+
+PATIENCE: Final = 5.0
+"""Seconds."""
+
+_FIX_LISTEN: Final = "Set a fixed port there: with 0 the system picks a free port, and only the log says which."
+_FIX_COORDINATOR: Final = "Set the port on which the coordinator listens. Its log names the port."
+
+
+def address_of(settings: AnyConfig) -> Address:
+    """Return the coordinator's address. For the coordinator's own settings: its address on its own machine."""
+    if isinstance(settings, CoordinatorConfig):
+        return _with_port("listen", settings.listen.from_here, _FIX_LISTEN)
+    return _with_port("coordinator", settings.coordinator, _FIX_COORDINATOR)
+
+
+def _with_port(key: str, address: Address, remedy: str) -> Address:
+    if not address.port:
+        raise InvalidParameterError(f"{key} is {address}, but port 0 cannot be connected to.", remedy)
+    return address
+
+
+def service_of(settings: AnyConfig, me: Identity) -> str:
+    """Return the service to check: for a provider its own connection, for other parties the coordinator as a whole."""
+    return f"{rpc.CONNECTED}{me.name.name}" if isinstance(settings, ProviderConfig) else ""
+
+
+async def ask(address: str, me: Identity, service: str) -> None:
+    """Check that a service is being served. Raise if it is not, or if the coordinator does not answer."""
+    async with rpc.dial(address, me) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        try:
+            reply = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=PATIENCE)
+        except grpc.aio.AioRpcError as problem:
+            raise _refused(address, problem) from None
+    if reply.status != health_pb2.HealthCheckResponse.SERVING:
+        what = "This provider is not connected" if service else "The coordinator does not serve"
+        raise RefusedError(f"{what}.", "Its log says why.")
+
+
+def _refused(address: str, problem: grpc.aio.AioRpcError) -> RefusedError:
+    unreachable = problem.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+    what = "cannot be reached" if unreachable else "refused the health check"
+    return RefusedError(
+        f"{address} {what} ({problem.code().name}: {rpc.said(problem)}).",
+        "Check that the coordinator is running, and that both certificates are valid and of the same federation.",
+    )

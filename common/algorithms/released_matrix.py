@@ -1,0 +1,75 @@
+"""Components of a covariance matrix that was released whole, once: what the one-shot baselines share.
+
+Everything after the release is free. The matrix comes as the whole square, of which both halves carry noise of their
+own and their mean is taken, or as its upper triangle, as the papers have it.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.model import Model, fix_signs
+from dpspca.common.plan import Intent
+from dpspca.common.protocol import Aggregate
+from dpspca.common.queries import Covariance, CovarianceTriangle, Extent
+from dpspca.common.spec import JobSpec, check
+from dpspca.common.statement import PrivacyStatement
+
+from .row_steps import RowTotals, at_least_one, shares, with_variances
+
+MAX_DIMENSION: Final = 2**13
+"""An answer of half a gigabyte; beyond, ask for products instead."""
+
+
+def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> Intent:
+    """Plan the one release, for all that the opening leaves of the budget."""
+    dimension = spec.schema.dimension
+    check(
+        dimension <= MAX_DIMENSION,
+        f"{spec.method} releases a matrix of {dimension} by {dimension} numbers at once.",
+        f"Use it up to {MAX_DIMENSION} columns; beyond, an algorithm that asks for products.",
+    )
+    taken = shares(spec)
+    return Intent("covariance", query, Extent(dimension), taken["rest"] + taken["explained variance"])
+
+
+def classical_std(spec: JobSpec, intent: Intent) -> float:
+    """Give the classical Gaussian mechanism's standard deviation, for this intent's share of (epsilon, delta).
+
+    It is D sqrt(2 ln(1.25/delta))/eps for a sensitivity of D, by Dwork & Roth (2014), Theorem A.1, proved for epsilon
+    up to one. Published accounting takes it for queries that a paper has no formula for.
+    """
+    epsilon, delta = spec.budget.epsilon * intent.share, spec.budget.delta * intent.share
+    return intent.query.sensitivity_of(spec.unit, intent.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def matrix_of(released: Aggregate, dimension: int) -> FloatArray:
+    """Make a symmetric matrix of what was released."""
+    if released.values.ndim > 1:
+        return (released.values + released.values.T) / 2
+    matrix = np.zeros((dimension, dimension))
+    matrix[np.triu_indices(dimension)] = released.values
+    return matrix + np.triu(matrix, 1).T
+
+
+def model_of(
+    spec: JobSpec, statement: PrivacyStatement, opened: RowTotals, released: Aggregate, components: FloatArray
+) -> Model:
+    """Say what the components explain of the released matrix; its trace is noisy as well."""
+    matrix = matrix_of(released, spec.schema.dimension)
+    model = Model(fix_signs(components), statement, mean=opened.center, feature_names=spec.schema.names)
+    if not spec.explained_variance or opened.rows is None or opened.rows.parties != released.parties:
+        return model
+    variances, count = np.einsum("kd,de,ke->k", components, matrix, components), at_least_one(opened.rows)
+    widest = 1.0 if released.values.ndim > 1 else math.sqrt(2)
+    return with_variances(
+        model, variances / count, float(np.trace(matrix)) / count, widest * released.noise_std / count
+    )
+
+
+def leading(matrix: FloatArray, components: int) -> FloatArray:
+    """Give the eigenvectors of the largest eigenvalues, as rows, the largest first."""
+    _, vectors = np.linalg.eigh(matrix)
+    return vectors[:, : -components - 1 : -1].T

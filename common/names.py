@@ -1,0 +1,85 @@
+"""What a party is called: a federation, one of three roles, and a name; written as ``dpspca://FEDERATION/ROLE/NAME``.
+
+There is exactly one way to write each name, so two names are the same party if and only if their texts are equal:
+no upper case, no percent-encoding, no other alphabet, nothing to normalise.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Self
+
+from .errors import InvalidParameterError, InvalidTypeError
+
+MAX_NAME: Final = 63
+COORDINATOR_HOST: Final = "coordinator.dpspca"
+"""What a coordinator's certificate is valid for as a server, wherever it really runs."""
+
+_NAME: Final = re.compile(rf"[a-z0-9][a-z0-9.-]{{0,{MAX_NAME - 1}}}")
+_SCHEME: Final = "dpspca://"
+
+
+class Role(StrEnum):
+    """What a party may do; read from its certificate, never from what it says."""
+
+    COORDINATOR = "coordinator"
+    PROVIDER = "provider"
+    ANALYST = "analyst"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartyName:
+    """One party of one federation."""
+
+    federation: str
+    role: Role
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name("the federation", self.federation)
+        check_name("the party's name", self.name)
+        if self.role not in set(Role):
+            known = ", ".join(Role)
+            raise InvalidParameterError(f"The role is {shortened(self.role)}.", f"Choose one of: {known}.")
+        object.__setattr__(self, "role", Role(self.role))
+
+    @property
+    def uri(self) -> str:
+        """The one way to write this name."""
+        return f"{_SCHEME}{self.federation}/{self.role}/{self.name}"
+
+    def __str__(self) -> str:
+        return self.uri
+
+    @classmethod
+    def parse(cls, uri: str) -> Self:
+        """Read a name; whatever ``uri`` would not write is refused."""
+        if not isinstance(uri, str):
+            raise InvalidTypeError(f"{shortened(uri)} is no text.", "Give a name as text.")
+        parts = uri.removeprefix(_SCHEME).split("/")
+        if not uri.startswith(_SCHEME) or len(parts) != 3:  # noqa: PLR2004  # federation, role, name
+            raise InvalidParameterError(
+                f"{shortened(uri)} is not the name of a party.", "Write it as dpspca://FEDERATION/ROLE/NAME."
+            )
+        federation, role, name = parts
+        return cls(federation, role, name)  # type: ignore[arg-type]  # an unknown role is refused on construction
+
+
+def check_name(what: str, name: object) -> str:
+    """Refuse a name that could be written in more than one way, or confused with another."""
+    if not isinstance(name, str):
+        raise InvalidTypeError(f"{what} is {shortened(name)}, not text.", "Give a name.")
+    if not _NAME.fullmatch(name):
+        raise InvalidParameterError(
+            f"{what} is {shortened(name)}.",
+            f"Use at most {MAX_NAME} of the characters a-z, 0-9, dot and hyphen, the first a letter or a digit.",
+        )
+    return name
+
+
+def shortened(value: object) -> str:
+    """Show what a stranger sent: escaped, and never long enough to flood a log."""
+    try:
+        return f"{value!a:.80}"
+    except RecursionError:
+        return "something nested too deeply to be shown"

@@ -1,0 +1,336 @@
+"""The closed set of queries a provider can be asked.
+
+A query is a frozen value, checked when it is made: whoever holds one knows that its arrays are finite, of the right
+shape and, where the sensitivity needs it, orthonormal. It knows how far one person can move its answer, and never
+takes that from whoever asks:
+
+``sensitivity(unit)``
+    In L2 and exact arithmetic. Row queries state it for rows of Euclidean norm at most one; a bound C on the norm
+    multiplies it by C or C^2, as ``unit_value`` does.
+``lattice_sensitivity(unit, extent)``
+    The same on the public lattice, in its units and with every rounding included. It depends only on the query's
+    ``Extent``, which a plan fixes before any content is known.
+"""
+
+import math
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray, finite_matrix, optional_vector, refuse
+from dpspca.common.privacy import ORTHONORMALITY, ROW_BITS, PrivacyUnit, basis_gain, row_unit
+
+from .base import Extent, RowQuery, RowSparse, SecondMomentQuery, check_unit, quadratic
+
+
+@dataclass(frozen=True, eq=False)
+class Count(RowQuery):
+    """How many rows there are.
+
+    Adding or removing a row moves it by one. Where a row is replaced by another, the number of rows is public by
+    definition. Where a person's rows are, it is not: of m rows at most, one is left at least, so the number moves by
+    m - 1. With one row a person it is the number of persons, and public.
+    """
+
+    kind = "count"
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(0)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (1,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        check_unit(cls, unit)
+        return 0.0 if unit is PrivacyUnit.ROW_REPLACE_ONE else 1.0
+
+    @classmethod
+    def times(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
+        """Count the rows by which a person's may be more or fewer."""
+        return rows_per_person - 1 if unit is PrivacyUnit.PERSON_REPLACE_ONE else rows_per_person
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return cls.sensitivity_of(unit, extent)
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class CountAbove(Count):
+    """How many rows have a norm above a public threshold: of the row (power 1) or of its squared entries (power 2).
+
+    One row changes the count by at most one, replaced or removed; m rows of a person by m, as all of them may be above.
+    """
+
+    kind = "count-above"
+    threshold: float
+    power: int = 1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.threshold) and self.threshold >= 0):
+            refuse("The threshold must be a finite number, not negative.", "Send a threshold >= 0.")
+        if self.power not in {1, 2}:
+            refuse("The power must be 1 (norm of the row) or 2 (norm of its squared entries).", "Send 1 or 2.")
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        check_unit(cls, unit)
+        return 1.0
+
+    @classmethod
+    def times(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
+        return rows_per_person
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSums(RowQuery):
+    """The sum of the rows, each of norm at most the bound B: B for add/remove, 2B for replace-one (y = -x)."""
+
+    kind = "column-sums"
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _check_dimension(self.dimension)
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.dimension)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        check_unit(cls, unit)
+        return 1.0 if unit.is_add_remove else 2.0
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        """Integer rows are summed as they are: nothing is rounded after the norm was checked in integers."""
+        return cls.sensitivity_of(unit, extent) * 2.0**ROW_BITS
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return row_unit(norm_bound)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnsQuery(SecondMomentQuery):
+    """A query about the second moments of all columns, around a public centre if there is one."""
+
+    dimension: int
+    center: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        _check_dimension(self.dimension)
+        object.__setattr__(self, "center", optional_vector(self.center, self.dimension))
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.dimension)
+
+
+@dataclass(frozen=True, eq=False)
+class BasisQuery(SecondMomentQuery):
+    """A query about second moments seen through an orthonormal basis, around a public centre if there is one.
+
+    The basis is held as its rows that are not zero, ``kept``, and may be given so; else it is copied.
+    """
+
+    given: InitVar[FloatArray | RowSparse]
+    center: FloatArray | None = None
+    kept: RowSparse = field(init=False)
+
+    def __post_init__(self, given: FloatArray | RowSparse) -> None:
+        kept = given if isinstance(given, RowSparse) else RowSparse.of(finite_matrix(given))
+        _check_support(kept)
+        _check_orthonormal(kept.rows, kept.dimension)
+        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "center", optional_vector(self.center, kept.dimension))
+
+    @cached_property
+    def basis(self) -> FloatArray:
+        """The basis with all its rows."""
+        return self.kept.dense()
+
+    @property
+    def extent(self) -> Extent:
+        return self.kept.extent
+
+    @classmethod
+    def gain(cls, extent: Extent) -> float:
+        return basis_gain(extent.nonzero_rows, extent.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredColumns(ColumnsQuery):
+    """The diagonal of A: the sum of the vectors (x_j^2), each clipped to norm D; D stands for C^2 here.
+
+    The vectors have no negative entry, so two of them are never further apart than sqrt(2) D.
+    """
+
+    kind = "squared-columns"
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return quadratic(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance(ColumnsQuery):
+    """A = X^T X itself, whole and symmetric.
+
+    In Frobenius norm a row contributes at most C^2, and ||xx^T - yy^T||^2 = ||x||^4 + ||y||^4 - 2 (x.y)^2: the cross
+    term is a square, so replacing a row never moves A by more than sqrt(2) C^2.
+    """
+
+    kind = "covariance"
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension, extent.dimension)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        # One column: xx^T - yy^T has the two eigenvalues of a difference, and in one dimension a difference of
+        # squares is at most the larger square.
+        return 1.0 if extent.dimension == 1 else quadratic(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class CovarianceTriangle(ColumnsQuery):
+    """The entries of A on and above its diagonal, row by row: what is left to be said of a symmetric matrix.
+
+    Its squared norm is half that of A and of A's diagonal together. Both are at most C^4 for a row, and at most 2 C^4
+    for the difference of two: for A see ``Covariance``, for the diagonal ``SquaredColumns``. So nothing moves further
+    than the whole matrix would; noise of one width on every entry costs as much, and gives sqrt(2) more of it off the
+    diagonal than the whole matrix made symmetric. The papers have it so.
+    """
+
+    kind = "covariance-triangle"
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension * (extent.dimension + 1) // 2,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return Covariance.sensitivity_of(unit, extent)
+
+
+@dataclass(frozen=True, eq=False)
+class CovarianceProduct(BasisQuery):
+    """A Q for an orthonormal Q: one step of the power loop. ``block`` of ``blocks``, from 1 on: of these rows alone.
+
+    Removing a row moves it by ||x|| ||Q^T x|| <= C^2. Replacing one moves it by at most sqrt(2) C^2 for two columns or
+    more, as ||(xx^T - yy^T) Q|| <= ||xx^T - yy^T|| in Frobenius norm, reached by orthonormal x and y in the span of Q;
+    for one column by C^2 alone, as -C^2 I <= xx^T - yy^T <= C^2 I. This needs bounded rows: contributions xx^T Q that
+    were clipped one by one can point apart, and a replacement then moves the sum twice as far as a removal.
+
+    A Q that is not orthonormal would multiply all this by its spectral norm, which is why it is refused.
+    """
+
+    kind = "covariance-product"
+    block: int = 0
+    blocks: int = 0
+
+    def __post_init__(self, given: FloatArray | RowSparse) -> None:
+        super().__post_init__(given)
+        if not (0 < self.block <= self.blocks or self.block == self.blocks == 0):
+            refuse(f"There is no block {self.block} of {self.blocks}.", "Name one from 1 on, or none of 0.")
+
+    @property
+    def extent(self) -> Extent:
+        return replace(super().extent, block=self.block, blocks=self.blocks)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension, extent.columns)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return 1.0 if extent.columns == 1 else quadratic(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class CompressedCovariance(BasisQuery):
+    """V^T A V and what is left of the trace: the variance each component explains, and the part none does.
+
+    With y = V^T x a row contributes (y y^T, r) with r = ||x||^2 - ||y||^2 >= 0. Its norm is at most
+    ||y||^2 + r = ||x||^2 <= C^2; two contributions have a non-negative inner product (y.z)^2 + r s, so replacing a row
+    moves the answer by at most sqrt(2) C^2.
+
+    On the lattice V is only nearly orthonormal, with squared spectral norm at most h = gain^2. Then r can be negative,
+    down to -(h - 1) C^2, so the norm is at most (2h - 1) C^2 and the inner product at least -(h - 1) C^4: altogether
+    at most sqrt(2) (2h - 1) h C^2.
+    """
+
+    kind = "compressed-covariance"
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.columns**2 + 1,)
+
+    @classmethod
+    def gain(cls, extent: Extent) -> float:
+        stretch = super().gain(extent) ** 2
+        return (2 * stretch - 1) * stretch
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        """Add what the residual may move: a difference of floors, one for every diagonal entry and one for itself."""
+        residual = extent.columns + 1
+        return super().lattice_sensitivity(unit, extent) + residual
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return quadratic(cls, unit)
+
+
+_MEASURED: Final = ORTHONORMALITY * (1 - 2.0**-6)
+"""What may be measured: the rest, 2e-10, covers the rounding of the measurement (6e-12 seen at 2^24 rows)."""
+
+
+def _check_support(basis: RowSparse) -> None:
+    """Refuse rows that are not named once, in order: equal bases have one form."""
+    support = basis.support
+    if (support[1:] <= support[:-1]).any() or (support[:1] < 0).any() or (support[-1:] >= basis.dimension).any():
+        refuse("The rows of the basis are not in ascending order below the dimension.", "Name every row once.")
+    if basis.rows.shape[:1] != support.shape or basis.has_zeros:
+        refuse("A row of the basis is missing, or is zero.", "Name the rows that are not zero, and no other.")
+
+
+def _check_orthonormal(rows: FloatArray, dimension: int) -> None:
+    """Refuse a basis, of which all rows but these are zero, unless its columns are finite and orthonormal.
+
+    Equal unit columns, or columns a little too long, would let one person move the answer further than declared; only
+    the whole Gram matrix shows that, so it is what is tested.
+    """
+    columns = rows.shape[1]
+    if columns > dimension:
+        refuse(f"A basis of {columns} columns does not fit in {dimension} dimensions.", "Send at most as many columns.")
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows, or is no number, is no identity
+        deviation = np.linalg.norm(rows.T @ rows - np.eye(columns))
+    if deviation <= _MEASURED:  # which NaN is not
+        return
+    if not np.isfinite(rows).all():
+        refuse("The basis holds values that are not finite.", "Send neither NaN nor infinity.")
+    refuse("The basis is not orthonormal.", f"Send Q with ||Q^T Q - I|| at most {_MEASURED:.1e}.")
+
+
+def _check_dimension(dimension: int) -> None:
+    if dimension < 1:
+        refuse("The dimension must be at least 1.", "Send the number of columns of the schema.")

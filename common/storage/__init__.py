@@ -1,0 +1,41 @@
+"""What programs keep on disk or must keep off it: private files, settings, core dumps."""
+
+from . import files, posix
+from .core_dumps import forbid_core_dumps
+from .files import PRIVATE, require_private_folder
+from .settings import (
+    MAX_DATA_SETS,
+    Address,
+    AnalystConfig,
+    AnyConfig,
+    CoordinatorConfig,
+    DatabaseUrl,
+    ProviderConfig,
+    faults,
+    kind_of,
+    read_any_config,
+    read_config,
+    read_toml,
+    require_own,
+)
+
+__all__ = [
+    "MAX_DATA_SETS",
+    "PRIVATE",
+    "Address",
+    "AnalystConfig",
+    "AnyConfig",
+    "CoordinatorConfig",
+    "DatabaseUrl",
+    "ProviderConfig",
+    "faults",
+    "files",
+    "forbid_core_dumps",
+    "kind_of",
+    "posix",
+    "read_any_config",
+    "read_config",
+    "read_toml",
+    "require_own",
+    "require_private_folder",
+]

@@ -1,0 +1,322 @@
+"""Settings of the programs, in TOML. A key that is not known is refused, and paths are taken from the file's folder."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.names import check_name
+from dpspca.common.spans import Span
+
+_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?):([0-9]{1,5})")
+_LAST_PORT: Final = 65_535
+_MOST_MEBIBYTES: Final = 2**30
+MAX_DATA_SETS: Final = 256
+"""Of one provider: a coordinator takes no greeting with more."""
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared with, not listened on
+_SAMPLES: Final = "`dpspca config sample` shows what belongs there."
+_TABLES: Final = ("data_sets", "arriving", "persons", "spans", "row_entries")
+_OF_ROWS_READ_ONCE: Final = {
+    "persons": "There a row is protected, and no person with several: if nobody has two, leave persons out; "
+    "else name the folder under data_sets, where it is read once.",
+    "spans": "A matrix does not arrive row by row: name its file under data_sets.",
+}
+
+
+class Address(str):
+    """Where a coordinator listens: a host and a port, HOST:PORT; an IPv6 address stands in brackets."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Check the form of an address; whether anybody is there is another query."""
+        found = _ADDRESS.fullmatch(text)
+        if not found or int(found[3]) > _LAST_PORT:
+            raise InvalidParameterError(
+                f"{text!r:.120} is no address.",
+                f"Write HOST:PORT, as in 127.0.0.1:7443 or [::1]:7443, with a port of at most {_LAST_PORT}.",
+            )
+        return cls(text)
+
+    @property
+    def host(self) -> str:
+        """The host; an IPv6 address without its brackets."""
+        return self.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The port; 0 stands for any that is free."""
+        return int(self.rpartition(":")[2])
+
+    @property
+    def from_here(self) -> "Address":
+        """Where the machine that listens there reaches it itself."""
+        host, _, port = self.rpartition(":")
+        return Address(f"{_EVERYWHERE.get(host, host)}:{port}")
+
+
+class DatabaseUrl(str):
+    """A PostgreSQL database. Its password belongs into the user's ~/.pgpass."""
+
+    __slots__ = ()
+
+
+Place: TypeAlias = Path | DatabaseUrl | None
+Mebibytes: TypeAlias = int | None
+OptionalPath: TypeAlias = Path | None
+OptionalPaths: TypeAlias = dict[str, Path] | None
+Spans: TypeAlias = dict[str, Span] | None
+Counts: TypeAlias = dict[str, int] | None
+_Tables: TypeAlias = Mapping[str, dict[str, Any] | None]
+"""What a provider's settings say of data sets, as it stands there; None for what is no table."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoordinatorConfig:
+    """What a coordinator is told; left out, its journal is a file beside the settings, and its results take a GiB."""
+
+    listen: Address
+    identity: Path
+    revocations: Path
+    journal: Place = None
+    result_mebibytes: Mebibytes = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProviderConfig:
+    """What a provider is told; ``data_sets`` maps the names that jobs use to files, ``persons`` to whose rows they are.
+
+    ``arriving`` maps other names to folders to which files are added while the daemon runs. One of the two has a name.
+
+    ``spans`` says of shares of a divided table which of its rows are this provider's own. ``row_entries`` says how many
+    entries of a row count, at most.
+
+    Left out, the ledger is in a folder beside the settings, and its head, its second path, in the identity's folder.
+    """
+
+    coordinator: Address
+    identity: Path
+    revocations: Path
+    policy: Path
+    data_sets: dict[str, Path] = field(default_factory=dict)
+    persons: OptionalPaths = None
+    spans: Spans = None
+    row_entries: Counts = None
+    arriving: OptionalPaths = None
+    ledger: OptionalPath = None
+    ledger_head: OptionalPath = None
+
+    @property
+    def names(self) -> set[str]:
+        """Name all data sets."""
+        return {*self.data_sets, *(self.arriving or {})}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnalystConfig:
+    """What an analyst's commands are told."""
+
+    coordinator: Address
+    identity: Path
+
+
+Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)
+AnyConfig: TypeAlias = CoordinatorConfig | ProviderConfig | AnalystConfig
+
+
+def read_config(kind: type[Config], path: Path) -> Config:
+    """Read a program's settings, or say what is wrong with which key."""
+    raw = read_toml(path)
+    for fault in faults(kind, path, raw):
+        raise fault
+    return kind(**{each.name: _value(path, each, raw[each.name]) for each in fields(kind) if each.name in raw})
+
+
+def read_any_config(path: Path) -> AnyConfig:
+    """Read the settings of whichever program they are for."""
+    read: AnyConfig = read_config(kind_of(read_toml(path)), path)
+    return read
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file of settings as it is, unchecked."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InvalidParameterError(f"{path} cannot be read: {problem.strerror}.", "Give the path of a file.") from None
+    except UnicodeDecodeError:
+        raise InvalidParameterError(f"{path} is not text in UTF-8.", "Save it as that, or give another file.") from None
+    except (ValueError, RecursionError) as problem:
+        raise InvalidParameterError(f"{path} is not valid TOML: {problem}.", "Mend that line.") from None
+
+
+def kind_of(raw: dict[str, Any]) -> type[Any]:
+    """Tell by its keys which program a file of settings is for."""
+    if "listen" in raw:
+        return CoordinatorConfig
+    return ProviderConfig if raw.keys() & {"data_sets", "arriving", "revocations"} else AnalystConfig
+
+
+def faults(kind: type[AnyConfig], path: Path, raw: dict[str, Any]) -> Iterator[InvalidParameterError]:
+    """Give everything that is wrong with a program's settings."""
+    known = {each.name: each for each in fields(kind)}
+    unknown = sorted(set(raw) - set(known))
+    missing = sorted(name for name, each in known.items() if name not in raw and _is_needed(each))
+    for keys, what, remedy in ((unknown, "does not know", "Remove or correct"), (missing, "lacks", "Add")):
+        if keys:
+            yield InvalidParameterError(f"{path} {what} {', '.join(keys)}.", f"{remedy} it: {_SAMPLES}")
+    for each in (each for name, each in known.items() if name in raw):
+        try:
+            _value(path, each, raw[each.name])
+        except InvalidParameterError as problem:
+            yield problem
+    if kind is ProviderConfig:
+        tables = {key: told if isinstance(told := raw.get(key, {}), dict) else None for key in _TABLES}
+        for what, remedy in (*_strays(tables), *_twice(path.parent, tables)):
+            yield InvalidParameterError(f"{path}{what}", remedy)
+
+
+def _is_needed(key: "Field[Any]") -> bool:
+    return key.default is MISSING and key.default_factory is MISSING
+
+
+def _strays(tables: _Tables) -> Iterator[tuple[str, str]]:
+    """Find what is said about data sets of which it cannot be said, or that are not there, or none that is."""
+    read, arriving = tables["data_sets"], tables["arriving"]
+    if read is None or arriving is None:  # no tables, which has been told
+        return
+    if not read and not arriving:
+        yield " offers no data set.", f"Name one under data_sets, or under arriving: {_SAMPLES}"
+    if len(read) + len(arriving) > MAX_DATA_SETS:
+        yield (
+            f" offers {len(read) + len(arriving)} data sets; a coordinator takes at most {MAX_DATA_SETS}.",
+            "Offer fewer, or divide them among several providers.",
+        )
+    for key, remedy in _OF_ROWS_READ_ONCE.items():
+        for name in sorted(set(tables[key] or ()) - read.keys()):
+            if name in arriving:
+                yield f": {key} names {name!r:.80}, whose rows arrive.", remedy
+            else:
+                yield f": {key} names {name!r:.80}, which is no data set.", "Name it as data_sets does."
+    for name in sorted(set(tables["row_entries"] or ()) - read.keys() - arriving.keys()):
+        yield f": row_entries names {name!r:.80}, which is no data set.", "Name it as data_sets or arriving does."
+    persons, spans = tables["persons"] or {}, tables["spans"] or {}
+    for name in sorted(spans.keys() & (tables["row_entries"] or {}).keys()):
+        yield (
+            f": {name!r:.80} has row_entries and a span.",
+            "Entries of a symmetric matrix cannot be left out row by row: take row_entries away.",
+        )
+    for name in sorted(persons.keys() & spans.keys()):
+        yield (
+            f": {name!r:.80} has persons and a span.",
+            "Rows of a matrix are nobody's, and none of them may be left out: take one of the two away.",
+        )
+
+
+def _twice(folder: Path, tables: _Tables) -> Iterator[tuple[str, str]]:
+    """Find data sets under two names: each has a budget of its own, and both would be spent on the same rows.
+
+    Paths are compared, through links, and not what files hold: of a copy nobody can tell here.
+    """
+    offered = [
+        (key, name, *_places(folder / place))
+        for key in ("data_sets", "arriving")
+        for name, place in (tables[key] or {}).items()
+        if isinstance(place, str)
+    ]
+    for (key, name, place, around), (other_key, other, other_place, other_around) in combinations(offered, 2):
+        if name == other:
+            yield f": {name!r:.80} is under {other_key} and under {key}.", "Give two data sets two names."
+        if place in other_around or other_place in around:
+            yield (
+                f": {name!r:.80} under {key} and {other!r:.80} under {other_key} hold the same rows.",
+                "Rows have one budget, and so one name: take one of the two away, or give it another file or folder.",
+            )
+
+
+def _places(path: Path) -> tuple[Path, set[Path]]:
+    """Say where a file or folder is, through links, and that with the folders of which it may be a part."""
+    try:
+        place = path.resolve()
+        return place, {place, place.parent, path.parent.resolve()}
+    except (OSError, RuntimeError, ValueError):  # no path at all, which is told when it is opened
+        return path, {path}
+
+
+def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN401  # an address, a path, or paths
+    if each.type is Address and isinstance(value, str):
+        return _address(path, each.name, value)
+    _require_filled(path, each.name, value)
+    if each.type in {Path, OptionalPath} and isinstance(value, str):
+        return path.parent / value
+    if each.type == Place and isinstance(value, str):
+        return _place(path, each.name, value)
+    are_counts = isinstance(value, dict) and all(type(count) is int and count > 0 for count in value.values())
+    is_room = type(value) is int and 0 < value <= _MOST_MEBIBYTES
+    if (each.type == Mebibytes and is_room) or (each.type == Counts and are_counts):
+        return value
+    are_texts = isinstance(value, dict) and all(isinstance(place, str) for place in value.values())
+    if each.type in {dict[str, Path], OptionalPaths} and isinstance(value, dict) and are_texts:
+        return {name: path.parent / place for name, place in value.items()}
+    if each.type == Spans and isinstance(value, dict):
+        return {name: _span(path, name, told) for name, told in value.items()}
+    raise InvalidParameterError(f"{path}: {each.name} is {value!r}.", _SAMPLES)
+
+
+def _require_filled(path: Path, key: str, value: object) -> None:
+    """Refuse empty text, which as a path would be the folder of the file, and names that no data set can have."""
+    for name, told in value.items() if isinstance(value, dict) else [("", value)]:
+        where = f"{path}: {key}.{name}" if isinstance(value, dict) else f"{path}: {key}"
+        if isinstance(told, str) and not told.strip():
+            raise InvalidParameterError(f"{where} is {told!r}, which is empty.", f"Fill it in: {_SAMPLES}")
+        if isinstance(value, dict):
+            try:
+                check_name("the data set's name", name)
+            except InvalidParameterError as problem:
+                raise InvalidParameterError(f"{path}: {key}: {problem.what}", problem.remedy) from None
+
+
+def _span(path: Path, name: str, told: object) -> Span:
+    if not isinstance(told, dict) or told.keys() != {each.name for each in fields(Span)}:
+        raise InvalidParameterError(f"{path}: the span of {name!r:.80} is {told!r}.", _SAMPLES)
+    try:
+        return Span(**told)
+    except DpspcaError as problem:
+        raise InvalidParameterError(f"{path}: the span of {name!r:.80}: {problem.what}", problem.remedy) from None
+
+
+def _place(path: Path, key: str, text: str) -> Place:
+    if text.startswith("postgresql://"):
+        return DatabaseUrl(text)
+    if "://" in text:
+        scheme = text.partition("://")[0]  # and no more of it: there may be a password in the rest
+        raise InvalidParameterError(f"{path}: {key} is a place of the kind {scheme!r:.40}.", _SAMPLES)
+    return path.parent / text
+
+
+def _address(path: Path, key: str, text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except InvalidParameterError as problem:
+        raise InvalidParameterError(f"{path}: {key}: {problem.what}", problem.remedy) from None
+
+
+def require_own(kind: type[AnyConfig], path: Path) -> None:
+    """Refuse settings that are, to the last key, another program's."""
+    raw = read_toml(path)
+    other = kind_of(raw)
+    if other is not kind and not any(faults(other, path, raw)):
+        raise InvalidParameterError(
+            f"{path} holds the settings of {program_of(other)}, not of {program_of(kind)}.",
+            "Name the right file with --config.",
+        )
+
+
+def program_of(kind: type[AnyConfig]) -> str:
+    """Name the program that a kind of settings is for."""
+    return {CoordinatorConfig: "the coordinator", ProviderConfig: "a provider", AnalystConfig: "an analyst"}[kind]

@@ -1,0 +1,202 @@
+"""A party's identity on disk: a key made here that never leaves, a certificate, and the authority it trusts.
+
+All three live in one private file, ``identity.pem``, replaced in one step: there is no moment, and no crash, between
+a new key and its certificate. A new key waits in ``waiting.pem``, with the request for it, until its certificate is
+installed, so a renewal disturbs nothing until it is complete. The authority, once installed, is never exchanged.
+
+A daemon asks ``CurrentIdentity`` and ``CurrentRevocations`` each time it needs one: both read again when, and only
+when, their file has changed, so renewal and revocation need no restart.
+"""
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Self
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from dpspca.common.errors import NotTrustedError, UnsafeFileError, require_trust
+from dpspca.common.names import PartyName
+from dpspca.common.storage import files
+
+from .certificates import (
+    key_pem,
+    name_in,
+    new_key,
+    public_key_of,
+    read_authority,
+    read_certificate,
+    read_key,
+    read_request,
+    same_key,
+    write_request,
+)
+from .renewal_requests import write_renewal
+from .revocations import RevocationList
+
+IDENTITY_FILE: Final = "identity.pem"
+WAITING_FILE: Final = "waiting.pem"
+LIST_FILE: Final = "revoked.pem"
+
+_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----\n[A-Za-z0-9+/=\n]+-----END \1-----\n")
+_IDENTITY: Final = [b"PRIVATE KEY", b"CERTIFICATE", b"CERTIFICATE"]
+_WAITING: Final = [b"PRIVATE KEY", b"CERTIFICATE REQUEST"]
+_AGAIN: Final = "Ask for a certificate anew with `dpspca identity request`, in a new folder."
+_RESTORE: Final = "Restore it from a backup, or move it away and begin anew with `dpspca identity request`."
+_REQUEST: Final = "Make one with `dpspca identity request`, and have it signed."
+_RENEW: Final = "To renew the certificate, make one with `dpspca identity renew`, and have it signed."
+_INSTALL: Final = "Install what the operator signed with `dpspca identity install`."
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this party is, and what proves it."""
+
+    name: PartyName
+    key_pem: bytes = field(repr=False)
+    certificate_pem: bytes = field(repr=False)
+    authority_pem: bytes = field(repr=False)
+    not_after: datetime
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read an identity; a file that others can read, or whose parts do not belong together, is refused."""
+        files.require_private_folder(folder)
+        if files.stamp(folder / IDENTITY_FILE) is None:
+            waits = files.stamp(folder / WAITING_FILE) is not None
+            raise UnsafeFileError(f"There is no certificate in {folder} yet.", _INSTALL if waits else _REQUEST)
+        return cls.of(*_read_blocks(folder / IDENTITY_FILE, _IDENTITY))
+
+    @classmethod
+    def of(cls, key_pem: bytes, certificate_pem: bytes, authority_pem: bytes) -> Self:
+        """Put an identity together, if its parts fit. Whether it is in force now is for its peers to judge."""
+        certificate = read_certificate(certificate_pem)
+        name = name_in(certificate, read_authority(authority_pem))
+        fits = same_key(read_key(key_pem).public_key(), public_key_of(certificate))
+        require_trust(fits, f"The certificate of {name} is for another key.", _AGAIN)
+        pems = (_canonical(certificate_pem), _canonical(authority_pem))
+        return cls(name, key_pem, *pems, certificate.not_valid_after_utc)
+
+
+def request(folder: Path, name: PartyName) -> bytes:
+    """Make a key for a new party, and the request to hand to the operator; nothing is overwritten.
+
+    While a key waits for its certificate, it is asked for again: what was sent may be lost.
+    """
+    files.make_private_folder(folder)
+    if files.stamp(folder / IDENTITY_FILE) is not None:
+        raise UnsafeFileError(f"{folder} holds an identity.", "Renew that one, or choose another folder.")
+    return _make_request(folder, name)
+
+
+def renew_request(folder: Path) -> bytes:
+    """Make a new key for the party whose identity is here, which stays in use until the answer is installed.
+
+    The key that it has so far vouches for the new one: nobody else can have a certificate in its name.
+    """
+    current = Identity.load(folder)
+    return write_renewal(_make_request(folder, current.name), current.certificate_pem, current.key_pem)
+
+
+def install(folder: Path, certificate_pem: bytes, authority_pem: bytes) -> Identity:
+    """Take the certificate for the key that waits here: what was asked for, from the authority trusted so far."""
+    files.require_private_folder(folder)
+    if files.stamp(folder / WAITING_FILE) is None:
+        there = files.stamp(folder / IDENTITY_FILE) is not None
+        raise UnsafeFileError(f"No request in {folder} waits for a certificate.", _RENEW if there else _REQUEST)
+    key, asked_for = _read_blocks(folder / WAITING_FILE, _WAITING)
+    asked, _ = read_request(asked_for)
+    made = Identity.of(key, certificate_pem, authority_pem)
+    require_trust(made.name == asked, f"The certificate is for {made.name}, not for {asked}.", "Ask the operator.")
+    if files.stamp(folder / IDENTITY_FILE) is not None:
+        same = Identity.load(folder).authority_pem == made.authority_pem
+        require_trust(same, "This is another authority than before.", "Enrol in a new folder if that is meant.")
+    files.replace(folder / IDENTITY_FILE, made.key_pem + made.certificate_pem + made.authority_pem)
+    (folder / WAITING_FILE).unlink()
+    return made
+
+
+def install_revocations(folder: Path, pem: bytes, authority_pem: bytes) -> RevocationList:
+    """Take a revocation list: the authority's, and not older than the one that is here."""
+    listed = RevocationList.read(pem, authority_pem)
+    path = folder / LIST_FILE
+    if files.stamp(path) is not None:
+        listed.require_succession(load_revocations(path, authority_pem))
+    files.replace(path, pem, files.PUBLIC)
+    return listed
+
+
+def load_revocations(path: Path, authority_pem: bytes) -> RevocationList:
+    """Read a revocation list from a file."""
+    try:
+        return RevocationList.read(files.read(path), authority_pem)
+    except NotTrustedError as problem:
+        raise NotTrustedError(f"{path}: {problem.what}", problem.remedy) from None
+
+
+class CurrentIdentity:
+    """A party's identity, as it is on disk now. Safe to ask from many threads: what it keeps is replaced whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._kept = (files.stamp(folder / IDENTITY_FILE), Identity.load(folder))
+
+    def get(self) -> Identity:
+        """Return the identity, read again if the file has changed."""
+        stamp, identity = self._kept
+        now = files.stamp(self._folder / IDENTITY_FILE)
+        if now != stamp:
+            identity = Identity.load(self._folder)
+            self._kept = (now, identity)
+        return identity
+
+
+class CurrentRevocations:
+    """The revocation list, as it is on disk now; it never goes back, and a file that has gone bad is an error.
+
+    Safe to ask from many threads: what it keeps is replaced whole.
+    """
+
+    def __init__(self, path: Path, authority_pem: bytes) -> None:
+        self._path = path
+        self._authority_pem = authority_pem
+        self._kept = (files.stamp(path), load_revocations(path, authority_pem))
+
+    def get(self) -> RevocationList:
+        """Return the list, read again if the file has changed."""
+        stamp, listed = self._kept
+        now = files.stamp(self._path)
+        if now != stamp:
+            found = load_revocations(self._path, self._authority_pem)
+            found.require_succession(listed)
+            listed = found
+            self._kept = (now, found)
+        return listed
+
+
+def _make_request(folder: Path, name: PartyName) -> bytes:
+    if files.stamp(folder / WAITING_FILE) is not None:
+        _, asked = _read_blocks(folder / WAITING_FILE, _WAITING)
+        waits, _ = read_request(asked)
+        if waits != name:
+            raise UnsafeFileError(f"A key of {waits} waits in {folder} for its certificate.", "Choose another folder.")
+        return asked
+    key = new_key()
+    pem = write_request(key, name)
+    files.create(folder / WAITING_FILE, key_pem(key) + pem)
+    return pem
+
+
+def _read_blocks(path: Path, labels: list[bytes]) -> list[bytes]:
+    """Take a private file apart into exactly these blocks."""
+    content = files.read(path, private=True)
+    blocks = list(_BLOCK.finditer(content))
+    whole = [block[1] for block in blocks] == labels and b"".join(block[0] for block in blocks) == content
+    require_trust(whole, f"{path} does not hold what belongs there.", _RESTORE)
+    return [block[0] for block in blocks]
+
+
+def _canonical(pem: bytes) -> bytes:
+    """Write a certificate the one way, whatever spaces or line ends it was sent with."""
+    return read_certificate(pem).public_bytes(Encoding.PEM)

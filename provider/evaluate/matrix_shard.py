@@ -1,0 +1,287 @@
+"""Evaluates queries over one provider's share of a symmetric matrix. What it returns must not leave without noise.
+
+Entries become integers once, in units of C / 2^30 (``common/queries/matrix.py`` prices that), and all sums are exact:
+neither the order of entries, nor the number of threads, nor whether the matrix is dense or sparse can change a bit.
+An integer has at most 2^50 units, and one of a basis column of norm 2^20 at most as many in all as its norm times
+sqrt(d); so entries are split into digits narrow enough for every partial sum to stay below 2^53 in float64, where a
+BLAS multiplies, or below 2^63 in 64-bit integers, where a sparse product does. Work goes with the entries that are
+stored, and so does memory.
+
+Entries larger than ``largest_entry`` allows are cut to that for the unit ``entry``: each is a function of itself alone
+that brings no two values further apart, so nothing is given away by it. No such thing holds for spectral norms: there
+every job is refused if an entry is larger than that for the least bound of the policy (``SpectralCheck``). This is
+decided once, when the provider starts, and it is public. So the promise of the unit ``spectral`` is about neighbours
+that both pass, or both fail; the statement says so. A job has no part in the decision: nobody learns more by asking
+again with another bound.
+
+A share of a divided table may have a ``Span``. It is held against the share once, before any job, and what is found is
+told to nobody but the steward, whose data set is not offered. That says nothing about a protected change: with a span
+neighbours are two shares of the same rows, one entry of these apart (``entry``), or a change of these that is small in
+spectral norm (``spectral``), so both lie within it, and both pass.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Protocol, Self
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from dpspca.common.arrays import FloatArray, Integers
+from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidQueryError, RefusedError
+from dpspca.common.privacy import BASIS_BITS, Event, PrivacyUnit, WordSource
+from dpspca.common.queries import (
+    ENTRY_BITS,
+    LARGEST_TOTAL,
+    TOTAL_SHIFT,
+    EntryTotal,
+    MatrixProduct,
+    RowQuery,
+    largest_entry,
+)
+from dpspca.common.spans import Span
+from dpspca.common.spec import JobSpec
+from dpspca.provider.data import CheckedRows, check_names
+
+SPARSE_DIGIT_BITS: Final = 25
+"""2^25 times 2^20 sqrt(d) is at most 2^57."""
+BLOCK_ENTRIES: Final = 2**18
+"""Rows are split into digits so many entries at a time: megabytes beside the matrix, not another matrix."""
+ENTRY_WIDTH: Final = 50
+
+
+class Matrix(Protocol):
+    """A matrix of integers."""
+
+    def product(self, basis: FloatArray) -> Integers:
+        """Give floor(M basis / 2^20) for a basis of integers."""
+        ...
+
+    def total(self) -> int:
+        """Sum the absolute values, each cut to whole units of 2^26."""
+        ...
+
+
+def declared(share: CheckedRows, span: Span) -> CheckedRows:
+    """Give a share its span, or refuse what is no share of such rows: to be done at the start, whatever jobs come."""
+    if share.persons is not None:
+        raise InvalidDataError(
+            "Its rows are said to be persons'.", "A matrix has none: take away what is said of persons, or the span."
+        )
+    entries = share.as_matrix()
+    _check_symmetric(entries)
+    columns = share.dimension - span.of
+    if columns < 1:
+        raise InvalidDataError(
+            f"The matrix has {share.dimension} columns: too few for a span of {span.of} rows, and a column.",
+            "Give the dilation of the table, whose columns follow its rows; or mend the span.",
+        )
+    matrix: Any = scipy.sparse.coo_array(entries.matrix)
+    row, column = (places[matrix.data != 0] for places in matrix.coords)
+    if not (_is_within(span, row, column) | _is_within(span, column, row)).all():
+        raise InvalidDataError(
+            f"An entry of the matrix lies outside of the rows {span.start} to {span.start + span.rows - 1} and the "
+            f"{columns} columns that its span says.",
+            "Mend the span, or make the share anew with dpspca.client.matrices.dilation.",
+        )
+    return replace(share, span=span)
+
+
+@dataclass(frozen=True, slots=True)
+class SpectralCheck:
+    """Whether no entry of a share is too large for the unit ``spectral``, decided once, when the provider starts."""
+
+    least_bound: float
+    """The least bound that a job could have at that time."""
+    holds: bool
+
+    @classmethod
+    def of(cls, share: CheckedRows, least_bound: float) -> Self:
+        """Decide."""
+        return cls(least_bound, _largest(share.as_matrix()) <= largest_entry(share.dimension) * least_bound)
+
+    def require(self, least_bound: float) -> None:
+        """Refuse every job, or none, as was decided; and every job if the policy allows smaller bounds than then."""
+        if least_bound < self.least_bound:
+            raise RefusedError(
+                "The least norm_bound of the policy is smaller than when the provider started.",
+                "Its steward has to start the provider again.",
+            )
+        if not self.holds:
+            raise RefusedError(
+                "This matrix answers no job of the unit spectral: that was decided when the provider started.",
+                "Its steward has to set a larger least norm_bound in the policy, and start the provider again.",
+            )
+
+
+class MatrixShard:
+    """One provider's share, made ready under the bound of a job, for any number of jobs and threads."""
+
+    def __init__(
+        self, share: CheckedRows, norm_bound: float, unit: PrivacyUnit, least_bound: float | None = None
+    ) -> None:
+        """Refuse a share that is not square or not symmetric; neighbours are symmetric, so that gives nothing away.
+
+        ``least_bound`` is the least that any job may have; left out, nobody may have another than this.
+        """
+        share = share.as_matrix()
+        _check_symmetric(share)
+        self._dimension = share.dimension
+        self._names = share.names
+        self._silent = None if share.span is None else share.span.silent(share.dimension)
+        self._norm_bound = norm_bound
+        self._unit = unit
+        if unit is PrivacyUnit.SPECTRAL:
+            _check_largest(share, norm_bound if least_bound is None else min(least_bound, norm_bound))
+        self._matrix = _integers(share.matrix, norm_bound)
+        self.is_sparse = share.is_sparse
+
+    makes_matrix: ClassVar[bool] = False
+    """The matrix is the data: nothing has to be made for the first query."""
+
+    def fits(self, spec: JobSpec) -> bool:
+        """Tell whether the share was prepared under this job's bound, for its unit."""
+        return self._norm_bound == spec.norm_bound and self._unit is spec.unit
+
+    def check(self, spec: JobSpec) -> None:
+        """Refuse a job of another width or with another bound, before anything is paid for."""
+        if not self.fits(spec):
+            raise InvalidParameterError(
+                "The matrix was prepared under another bound than the job's.", "Prepare it under the job's."
+            )
+        if self._dimension != spec.schema.dimension:
+            raise InvalidParameterError(
+                f"The matrix has {self._dimension} columns; the job has {spec.schema.dimension}.",
+                "Give the columns that the job names, in its order.",
+            )
+        check_names(self._names, spec.schema)
+
+    def evaluate(self, query: RowQuery) -> Integers:
+        """Answer exactly, as integers on the public lattice."""
+        match query:
+            case MatrixProduct():
+                return self._matrix.product(np.rint(query.basis * 2.0**BASIS_BITS))
+            case EntryTotal():
+                return np.array([min(self._matrix.total(), LARGEST_TOTAL)], dtype=np.int64)
+            case _:
+                raise InvalidQueryError(
+                    f"A symmetric matrix cannot answer '{query.kind}'.", "Ask a query over matrices."
+                )
+
+    def silent(self, query: RowQuery) -> NDArray[np.bool_] | None:
+        """Mark the rows of an answer that are zero for every share of this span, its neighbours included.
+
+        A row of M X is a sum over that row of M, and zero where that is: rounding M and flooring the sum keep a zero.
+        A total is over all entries, and is never silent.
+        """
+        return self._silent if isinstance(query, MatrixProduct) else None
+
+    def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
+        """Answer what is a private mechanism by itself."""
+        raise InvalidQueryError(f"A symmetric matrix cannot answer '{query.kind}'.", "Ask for its products.")
+
+
+class DenseMatrix:
+    """All entries, as 64-bit integers."""
+
+    def __init__(self, entries: Integers) -> None:
+        self._entries = entries
+        dimension = len(entries)
+        self._digit_bits = 53 - BASIS_BITS - 1 - math.ceil(math.log2(dimension) / 2)
+        self._digits = -(-ENTRY_WIDTH // self._digit_bits)
+        self._step = max(1, BLOCK_ENTRIES // dimension)
+
+    def product(self, basis: FloatArray) -> Integers:
+        whole = np.empty((len(self._entries), basis.shape[1]), dtype=np.int64)
+        for start in range(0, len(whole), self._step):
+            block = slice(start, start + self._step)
+            whole[block] = self._block_product(self._entries[block], basis)
+        return whole
+
+    def total(self) -> int:
+        return _total(self._entries)
+
+    def _block_product(self, rows: Integers, basis: FloatArray) -> Integers:
+        """Multiply digit by digit, all but the highest in [0, 2^p); the shift takes nothing but the lowest's bits."""
+        total = np.zeros((len(rows), basis.shape[1]), dtype=np.int64)
+        for place in range(self._digits):
+            digit = rows if place == self._digits - 1 else rows & (2**self._digit_bits - 1)
+            part = (digit.astype(np.float64) @ basis).astype(np.int64)
+            shift = place * self._digit_bits - BASIS_BITS
+            total += part << shift if shift >= 0 else part >> -shift
+            rows = rows >> self._digit_bits
+        return total
+
+
+class SparseMatrix:
+    """The stored entries, as two digits that share their places."""
+
+    def __init__(self, entries: scipy.sparse.csr_array) -> None:
+        self._entries = entries
+        self._high = self._with(entries.data >> SPARSE_DIGIT_BITS)
+        self._low = self._with(entries.data & (2**SPARSE_DIGIT_BITS - 1))
+
+    def product(self, basis: FloatArray) -> Integers:
+        whole = basis.astype(np.int64)
+        total: Integers = self._low @ whole
+        total >>= BASIS_BITS
+        total += (self._high @ whole) << (SPARSE_DIGIT_BITS - BASIS_BITS)
+        return total
+
+    def total(self) -> int:
+        return _total(self._entries.data)
+
+    def _with(self, data: Integers) -> scipy.sparse.csr_array:
+        return scipy.sparse.csr_array((data, self._entries.indices, self._entries.indptr), shape=self._entries.shape)
+
+
+def _is_within(span: Span, row: NDArray[Any], column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell of entries of the dilation whether they are entries of the span's rows of the table."""
+    within: NDArray[np.bool_] = (span.start <= row) & (row < span.start + span.rows) & (span.of <= column)
+    return within
+
+
+def _check_largest(share: CheckedRows, least_bound: float) -> None:
+    largest = largest_entry(share.dimension)
+    if _largest(share) > largest * least_bound:
+        raise InvalidDataError(
+            f"An entry of the matrix is more than {largest} times the least bound that jobs may have.",
+            "Its steward has to set a larger least norm_bound in the policy: no job is answered.",
+        )
+
+
+def _largest(share: CheckedRows) -> float:
+    matrix = share.matrix
+    return float(np.abs(matrix if isinstance(matrix, np.ndarray) else matrix.data).max(initial=0.0))
+
+
+def _integers(matrix: Any, norm_bound: float) -> Matrix:  # noqa: ANN401  # dense or sparse
+    """Round to the grid, under the limit that keeps every sum exact."""
+    largest = largest_entry(matrix.shape[0])
+    is_sparse = scipy.sparse.issparse(matrix)
+    values = matrix.data if is_sparse else matrix
+    limit = 2.0**ENTRY_BITS * largest
+    whole = np.rint(np.clip(values * (2.0**ENTRY_BITS / norm_bound), -limit, limit)).astype(np.int64)
+    if not is_sparse:
+        return DenseMatrix(whole)
+    return SparseMatrix(scipy.sparse.csr_array((whole, matrix.indices, matrix.indptr), shape=matrix.shape))
+
+
+def _check_symmetric(share: CheckedRows) -> None:
+    matrix: Any = share.matrix
+    if share.count != share.dimension:
+        raise InvalidDataError(
+            f"The matrix has {share.count} rows and {share.dimension} columns.",
+            "Give a square, symmetric one; make one of a rectangular table with dpspca.client.matrices.dilation.",
+        )
+    difference = matrix - matrix.T
+    if (difference.data if share.is_sparse else difference).any():
+        raise InvalidDataError(
+            "The matrix is not symmetric: an entry is not its mirror image.",
+            "Give every edge in both directions; where rounding made the two differ, give (M + M.T) / 2.",
+        )
+
+
+def _total(entries: Integers) -> int:
+    return int((np.abs(entries) >> TOTAL_SHIFT).sum())

@@ -1,0 +1,313 @@
+"""The SQLite file of a ledger: its tables, how it is opened, and the one transaction that everything is written in.
+
+Tables: ``entries``, which only grows, and ``answers``, the bytes that may be sent again, in pieces so that no answer is
+ever copied whole. There is no table of balances: those follow from the entries (``books.py``). An index finds how
+a job began and ended, so that nobody needs to remember those that are over. Before a write the file
+must still end where this process left it; another writer, however it got past the locks, is found there.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import quote
+
+from dpspca.common.storage import files
+
+from .entries import GENESIS, Entry, Fact, Head, LedgerError, Quarantined, Started
+
+APPLICATION_ID: Final = int.from_bytes(b"dpsl")
+EXTRA: Final = 3
+"""SQLite's number for it."""
+PIECE_BYTES: Final = 1 << 20
+BUSY_SECONDS: Final = 10.0
+KEPT_LOG_BYTES: Final = 1 << 24
+"""To which the write-ahead log shrinks after a large answer."""
+
+LOST: Final = (
+    "The provider makes it when it starts for the first time. If it is lost, put back the newest copy: what that lacks "
+    "the provider finds out, and `dpspca ledger release --help` tells the way on."
+)
+
+OF_JOBS: Final = "json_valid(content) AND json_extract(content, '$.kind') IN ('opened', 'closed')"
+"""Entries with which jobs begin and end. Whatever a line holds is for whoever reads it to say, and not for an index."""
+OPENINGS: Final = "json_valid(content) AND json_extract(content, '$.kind') = 'opened'"
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE entries (
+            number INTEGER PRIMARY KEY,
+            content TEXT NOT NULL,
+            hash TEXT NOT NULL UNIQUE
+        )""",
+        """CREATE TABLE answers (
+            job TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            piece INTEGER NOT NULL,
+            content BLOB NOT NULL,
+            UNIQUE (job, position, piece)
+        )""",
+        """CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries
+            BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END""",
+        """CREATE TRIGGER entries_are_never_removed BEFORE DELETE ON entries
+            BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never removed'); END""",
+        """CREATE TRIGGER entries_come_one_after_another BEFORE INSERT ON entries
+            WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM entries)
+            BEGIN SELECT RAISE(ABORT, 'entries of a ledger come one after another'); END""",
+    ),
+    (),  # entries of quarantines and releases say more, which older software could not read
+    (
+        f"""CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE {OF_JOBS}""",
+        f"""CREATE INDEX openings_by_expiry ON entries (json_extract(content, '$.expires_at')) WHERE {OPENINGS}""",
+    ),
+    ("DROP INDEX openings_by_expiry",),  # answers are dropped when their job is over; and there are new kinds of entry
+)
+"""Step n makes version n of version n - 1; version 0 is an empty file. Steps are added, never changed."""
+
+_log = logging.getLogger(__name__)
+
+
+class Connection(Protocol):
+    """The part of a connection to SQLite that a ledger needs; it raises the errors of ``sqlite3``."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Iterable[tuple[Any, ...]]: ...
+    def close(self) -> None: ...
+
+
+Connect: TypeAlias = Callable[[Path], Connection]
+
+
+def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
+    """Open a file that exists."""
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+class Database:
+    """An open ledger file."""
+
+    def __init__(self, path: Path, connection: Connection) -> None:
+        self._path = path
+        self._connection = connection
+
+    @classmethod
+    def writable(cls, path: Path, connect: Connect) -> "Database":
+        """Open a ledger to write it, make it if there is none, and bring it to this version."""
+        if not path.exists():
+            files.create(path, b"")
+        if path.stat().st_mode & 0o077:
+            raise LedgerError(f"Others can read {path}, or write it.", f"`chmod 600 {path}`.")
+        with in_words(path):
+            connection = connect(path)
+            try:
+                _require_ledger(path, connection)
+                _settle(connection)
+                migrate(connection)
+            except BaseException:
+                connection.close()
+                raise
+        return cls(path, connection)
+
+    @classmethod
+    @contextmanager
+    def readable(cls, path: Path) -> "Iterator[Database]":
+        """Open a ledger to read it as it is at one moment, while its daemon may be writing it."""
+        if not path.exists():
+            raise LedgerError(f"There is no ledger at {path}.", LOST)
+        with in_words(path):
+            connection = connect(path, "ro")
+            try:
+                _require_ledger(path, connection, new=False)
+                connection.execute("BEGIN")
+                yield cls(path, connection)
+            finally:
+                connection.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with in_words(self._path):
+            self._connection.close()
+
+    def entries(self) -> Iterator[Entry]:
+        """Read every entry, in order."""
+        with in_words(self._path):
+            for content, written_hash in self._connection.execute("SELECT content, hash FROM entries ORDER BY number"):
+                yield Entry.read(content, written_hash)
+
+    def quarantine(self) -> str | None:
+        """Say why the ledger is in quarantine, if it is, without reading all of it.
+
+        Nothing follows the entry of a quarantine but starts, and other quarantines, until it is released.
+        """
+        with in_words(self._path):
+            rows = self._connection.execute("SELECT content, hash FROM entries ORDER BY number DESC")
+            facts = (Entry.read(content, written_hash).fact for content, written_hash in rows)
+            last = next((fact for fact in facts if not isinstance(fact, Started)), None)
+        return last.reason if isinstance(last, Quarantined) else None
+
+    def hash_at(self, number: int) -> str | None:
+        """Give the hash of an entry, if there is one of that number."""
+        with in_words(self._path):
+            rows = self._run("SELECT hash FROM entries WHERE number = ?", number)
+        return rows[0][0] if rows else None
+
+    def of_job(self, job: str, entries: int) -> list[Fact]:
+        """Give how a job began and ended, as far as the first so many entries say it."""
+        query = f"SELECT content FROM entries WHERE {OF_JOBS} AND json_extract(content, '$.job') = ? AND number <= ?"  # noqa: S608  # ours
+        return [Entry.read(content, "").fact for (content,) in self._look(f"{query} ORDER BY number", job, entries)]
+
+    def openings(self) -> int:
+        """Count the jobs that their index has."""
+        query = "SELECT count(DISTINCT json_extract(content, '$.job')) FROM entries INDEXED BY entries_of_jobs"
+        with in_words(self._path):
+            ((number,),) = self._run(f"{query} WHERE {OF_JOBS}")
+        return int(number)
+
+    def write(self, head: Head, entries: Iterable[Entry], answer: tuple[str, int, memoryview] | None) -> None:
+        """Add entries after a head, and the answer that they are about; when this returns they are on the disk."""
+        with self._transaction(head):
+            for entry in entries:
+                self._run("INSERT INTO entries VALUES (?, ?, ?)", entry.number, entry.content, entry.hash)
+            if answer:
+                job, position, content = answer
+                for piece, start in enumerate(range(0, max(1, len(content)), PIECE_BYTES)):
+                    part = content[start : start + PIECE_BYTES]
+                    self._run("INSERT INTO answers VALUES (?, ?, ?, ?)", job, position, piece, part)
+
+    def pieces(self, job: str, position: int) -> Iterator[bytes]:
+        """Read an answer, piece by piece; nothing if it is not kept."""
+        query = "SELECT CAST(content AS BLOB) FROM answers WHERE job = ? AND position = ? ORDER BY piece"
+        return (row[0] for row in self._connection.execute(query, (job, position)))
+
+    def answers(self) -> list[tuple[str, int]]:
+        """List the jobs and positions of which answers are kept."""
+        with in_words(self._path):
+            found = list(self._run("SELECT DISTINCT job, position FROM answers"))
+        if not all(isinstance(job, str) and isinstance(position, int) for job, position in found):
+            raise LedgerError(f"{self._path} is damaged: a kept answer is of no query.", "Restore a backup of it.")
+        return found
+
+    def drop(self, head: Head, jobs: Iterable[str]) -> None:
+        """Drop all answers of jobs."""
+        with self._transaction(head):
+            for job in jobs:
+                self._run("DELETE FROM answers WHERE job = ?", job)
+
+    def make_room(self) -> None:
+        """Give back the memory of pages that are on the disk: of jobs that are over, nobody reads them again."""
+        self._run("PRAGMA shrink_memory")
+
+    def damages(self) -> list[str]:
+        """List what SQLite finds wrong with the file."""
+        return [found for (found,) in self._run("PRAGMA integrity_check") if found != "ok"]
+
+    def _look(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401  # what SQL takes
+        """Read while a query is being answered: what the disk said is for the log alone, as with writing."""
+        try:
+            return self._run(sql, *parameters)
+        except sqlite3.Error as problem:
+            _log.error("%s cannot be read: %s", self._path, problem)
+            raise LedgerError(
+                "The provider's ledger cannot be read; nothing was answered.", "Its operator finds why in its log."
+            ) from problem
+
+    def _run(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401  # what SQL takes
+        return list(self._connection.execute(sql, parameters))
+
+    @contextmanager
+    def _transaction(self, head: Head) -> Iterator[None]:
+        """Write all of it or nothing. What the disk said is for the log; whoever asked a query is told less."""
+        try:
+            self._run("BEGIN IMMEDIATE")
+            self._require_head(head)
+            yield
+            self._run("COMMIT")
+        except BaseException as problem:
+            with suppress(sqlite3.Error):
+                self._run("ROLLBACK")
+            if not isinstance(problem, sqlite3.Error):
+                raise
+            _log.error("%s cannot be written: %s", self._path, problem)
+            raise LedgerError(
+                "The provider's ledger cannot be written; nothing was answered.", "Its operator finds why in its log."
+            ) from problem
+
+    def _require_head(self, head: Head) -> None:
+        rows = self._run("SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1")
+        if (rows[0] if rows else (0, GENESIS)) != (head.entries, head.hash):
+            _log.error("%s: another process wrote it, or a write that failed came through.", self._path)
+            raise LedgerError(
+                "The provider's ledger is not as this process left it; nothing was answered.",
+                "Its operator has to see that one daemon uses it, and to start that again.",
+            )
+
+
+def migrate(connection: Connection, steps: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+    """Bring a ledger from whatever version it has to that of the last step, in one transaction."""
+    version = _number(connection, "PRAGMA user_version")
+    if version == len(steps):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in (statement for step in steps[version:] for statement in step):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {len(steps)}")
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def in_words(path: Path) -> Iterator[None]:
+    """Say what SQLite finds wrong in a sentence."""
+    try:
+        yield
+    except sqlite3.OperationalError as problem:
+        raise LedgerError(
+            f"{path} cannot be used: {problem}.", "Look at the disk: its space, its health, its permissions."
+        ) from problem
+    except sqlite3.Error as problem:
+        raise LedgerError(f"{path} is damaged: {problem}.", "Restore a backup of it.") from problem
+
+
+def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> None:
+    """Refuse a file that is not a ledger, or of a version that this software does not know. Nothing is changed."""
+    version = _number(connection, "PRAGMA user_version")
+    found = _number(connection, "PRAGMA application_id")
+    if new and not version and not found and not _number(connection, "SELECT count(*) FROM sqlite_master"):
+        return
+    if found != APPLICATION_ID or version < 1:
+        raise LedgerError(
+            f"{path} is no ledger of this software.", "Name another file in the settings, or put back its newest copy."
+        )
+    if version > len(MIGRATIONS):
+        raise LedgerError(
+            f"{path} is of version {version}; this software knows versions up to {len(MIGRATIONS)}.",
+            "Use the software that wrote it, or a newer one.",
+        )
+
+
+def _settle(connection: Connection) -> None:
+    """See to it that what was written is on the disk, and refuse to start where that cannot be had."""
+    # EXTRA is FULL and the folder: or the journal that a new file begins with could come back after a power cut.
+    # What is deleted are answers, which may have left and so are no secret: to overwrite them takes ten times as long.
+    settings = "synchronous = EXTRA", "fullfsync = ON", "secure_delete = OFF", f"journal_size_limit = {KEPT_LOG_BYTES}"
+    for setting in settings:
+        list(connection.execute(f"PRAGMA {setting}"))
+    ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
+    synchronous = _number(connection, "PRAGMA synchronous")
+    if mode != "wal" or synchronous != EXTRA:
+        raise LedgerError(
+            f"SQLite cannot be made to sync what it writes (journal {mode}, synchronous {synchronous}).",
+            "Use a local disk, and SQLite as it is distributed.",
+        )
+
+
+def _number(connection: Connection, query: str) -> int:
+    ((number,),) = connection.execute(query)
+    return int(number)

@@ -1,0 +1,119 @@
+"""For which neighbours the budget of a data set holds, and when a policy may still say so. Pure.
+
+Each job protects neighbours of its unit up to an extent that it was signed with: so many rows of one person together
+or, of a matrix, a change up to its norm bound. Its price holds for all neighbours up to that extent and for none
+beyond. Prices add up for neighbours that all jobs protect: so the lifetime's promise holds up to the least extent of
+any job that was asked something, and a policy that states more is wrong.
+
+- A policy may state less later. What was spent so far protected more than that, so the new sum is right.
+- It may not state more than the least: earlier answers protected the larger neighbours at a higher price than the
+  ledger shows. (With m times the rows, mu is up to m times as large.)
+- It may not state another unit, whose prices are about other neighbours.
+
+Jobs that were never asked anything count only while they are open. An earlier version of the ledger did not record
+extents. Every job about rows protected one row at least, so one row is what such a job counts for. Of a matrix nothing
+is certain: the policy is refused until the provider's operator says what these jobs protected (``Vouched``).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from dpspca.common.errors import RefusedError
+from dpspca.common.privacy import PrivacyUnit
+
+UNKNOWN: Final = 0.0
+ONE_ROW: Final = 1.0
+_MATRICES: Final = frozenset({str(unit) for unit in PrivacyUnit if not unit.is_row})
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Neighbours that are protected: of this unit, and up to this extent."""
+
+    unit: str
+    extent: float = UNKNOWN
+
+    @property
+    def certain(self) -> float:
+        """Give the extent, or the least that it can be where it was not recorded."""
+        return self.extent or (UNKNOWN if self.unit in _MATRICES else ONE_ROW)
+
+    def __str__(self) -> str:
+        if self.unit in _MATRICES:
+            return f"changes of the matrix up to {self.certain:g}"
+        return "one row of a person" if self.certain == ONE_ROW else f"{self.certain:.0f} rows of a person together"
+
+    @property
+    def key(self) -> str:
+        """Say which key of a policy states the extent."""
+        return "the least norm_bound" if self.unit in _MATRICES else "rows_per_person"
+
+
+class Kept:
+    """What all jobs on each data set protect that were asked something."""
+
+    def __init__(self) -> None:
+        self._least: dict[str, Promise] = {}
+        self._unrecorded: dict[str, Promise] = {}
+        """The same of jobs of which it was not recorded, as an operator said afterwards."""
+
+    def take(self, data_set: str, promise: Promise) -> None:
+        """Take in what a job protects."""
+        jobs = self._unrecorded if promise.extent == UNKNOWN else self._least
+        jobs[data_set] = min(jobs.get(data_set, promise), promise, key=_extent)
+
+    def vouch(self, data_set: str, extent: float) -> None:
+        """Take an operator's word for what jobs protected of which it was not recorded."""
+        self._unrecorded[data_set] = Promise(self._unrecorded[data_set].unit, extent)
+
+    def lacks(self, data_set: str) -> bool:
+        """Tell whether there are jobs of which nobody has said what they protected."""
+        found = self._unrecorded.get(data_set)
+        return found is not None and found.extent == UNKNOWN
+
+    def of(self, data_set: str, others: Iterable[Promise] = ()) -> Promise | None:
+        """Give what all jobs on a data set protect, and others; None if there is none."""
+        known = [jobs[data_set] for jobs in (self._least, self._unrecorded) if data_set in jobs]
+        return min([*known, *others], key=_extent, default=None)
+
+
+def extent_of(unit: PrivacyUnit, rows_per_person: int, norm_bound: float) -> float:
+    """Say up to which extent a job, or all jobs of a policy, protect neighbours.
+
+    Where the unit is a person the provider uses no more rows of each than a job was signed for, and noise is sized for
+    these: every such job protects a person whole, whatever that number is.
+    """
+    if unit.is_person:
+        return ONE_ROW
+    return float(rows_per_person) if unit.is_row else norm_bound
+
+
+def _extent(promise: Promise) -> float:
+    return promise.certain
+
+
+def require_kept(data_set: str, kept: Promise | None, stated: Promise) -> None:
+    """Refuse to state a promise for neighbours that some jobs, which ``kept`` is the least of, did not protect."""
+    if kept is None:
+        return
+    if kept.unit != stated.unit:
+        raise RefusedError(
+            f"Jobs on the data set '{data_set}' protect {kept.unit}; this one would protect {stated.unit}.",
+            f"Sign a job of the unit {kept.unit}. A policy cannot change the unit of a data set after a job was asked "
+            "something: prices in two units do not add up.",
+        )
+    if kept.certain >= stated.extent:
+        return
+    if kept.certain == UNKNOWN:
+        raise RefusedError(
+            f"The policy states that jobs on the data set '{data_set}' protect {stated}. What earlier jobs protected "
+            "was not recorded: an earlier version of this program wrote the ledger.",
+            "The provider's operator has to say it, with the daemon stopped: `dpspca ledger vouch --help`.",
+        )
+    raise RefusedError(
+        f"The policy states that all jobs on the data set '{data_set}' together protect {stated}; jobs that count "
+        f"against its budget protected {kept}, so what is spent would not cover that promise.",
+        f"The steward of the data has to set {kept.key} back to {kept.certain:g} or less in the policy. No job is "
+        "answered until then.",
+    )

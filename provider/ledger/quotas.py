@@ -1,0 +1,127 @@
+"""How much of a provider's disk, memory and log one analyst's jobs may take, whatever they cost in privacy. Pure.
+
+All of it follows from signed plans, before a job is admitted, and from the ledger. A quota is no part of the privacy
+promise: a day is one of UTC by the provider's clock, and a clock that is wrong does no more than let a quota begin
+anew.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from dpspca.common.errors import RefusedError
+from dpspca.common.spec import check_whole
+
+DAY: Final = 86_400
+MEBIBYTE: Final = 2**20
+MOST: Final = 2**40
+_END: Final = "Wait until other jobs are over, or cancel one"
+_TOMORROW: Final = "Sign it after 00:00 UTC"
+_SMALLER: Final = "Plan fewer rounds, columns or components"
+
+
+class QuotaError(RefusedError):
+    """An analyst's jobs take as much here as they may; it cost nothing."""
+
+    code = "quota-exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """The most that the jobs of one analyst may take at this provider, on all its data sets together."""
+
+    open_jobs: int = 100
+    """Jobs that are open at the same time."""
+    jobs_a_day: int = 1_000
+    """Jobs that are admitted."""
+    queries_a_day: int = 50_000
+    """Queries that the plans of these jobs have."""
+    answer_mebibytes: int = 4_096
+    """Answers that open jobs plan, which are kept until their job is over."""
+    answer_mebibytes_in_all: int = 16_384
+    """The same of all analysts together."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            check_whole(name, getattr(self, name), least=1, most=MOST)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSize:
+    """What a job takes: how many queries it has, and how many bytes their answers."""
+
+    queries: int = 0
+    answer_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What one analyst's jobs take."""
+
+    open_jobs: int = 0
+    answer_bytes: int = 0
+    day: int = 0
+    jobs: int = 0
+    queries: int = 0
+
+    def of_day(self, at: int) -> tuple[int, int]:
+        """Give the jobs that were admitted on a day, and their queries."""
+        return (self.jobs, self.queries) if self.day == at // DAY else (0, 0)
+
+
+class Usage:
+    """What every analyst's jobs take."""
+
+    def __init__(self) -> None:
+        self._taken: defaultdict[str, _Taken] = defaultdict(_Taken)
+        self._answer_bytes = 0
+
+    def begin(self, analyst: str, plan: JobSize, at: int) -> None:
+        """Count a job that is admitted."""
+        taken = self._taken[analyst]
+        jobs, queries = taken.of_day(at)
+        taken.day, taken.jobs, taken.queries = at // DAY, jobs + 1, queries + plan.queries
+        taken.open_jobs += 1
+        taken.answer_bytes += plan.answer_bytes
+        self._answer_bytes += plan.answer_bytes
+
+    def end(self, analyst: str, plan: JobSize) -> None:
+        """Count a job that is over: what was stored for it is dropped."""
+        taken = self._taken[analyst]
+        taken.open_jobs -= 1
+        taken.answer_bytes -= plan.answer_bytes
+        self._answer_bytes -= plan.answer_bytes
+
+    def require_room(self, analyst: str, plan: JobSize, quotas: Quotas, at: int) -> None:
+        """Refuse a job that would take more than its analyst may; nothing is counted."""
+        for quota, needed, said, remedy in self._needed(analyst, plan, at):
+            most = getattr(quotas, quota)
+            if needed > most:
+                raise QuotaError(
+                    f"This job is more than the quota {quota} = {most} of this provider allows. {said}",
+                    f"{remedy}, or ask the steward of the data to raise {quota} in the policy's quotas.",
+                )
+
+    def _needed(self, analyst: str, plan: JobSize, at: int) -> Iterator[tuple[str, int, str, str]]:
+        """Give each quota, what would be taken of it, that in words, and what an analyst can do."""
+        taken, who = self._taken.get(analyst, _Taken()), analyst.rpartition("/")[2]
+        jobs, queries = taken.of_day(at)
+        yield "open_jobs", taken.open_jobs + 1, f"{taken.open_jobs} jobs of {who} are open here.", _END
+        yield "jobs_a_day", jobs + 1, f"{jobs} jobs of {who} were admitted here today (UTC).", _TOMORROW
+        yield (
+            "queries_a_day",
+            queries + plan.queries,
+            f"It plans {plan.queries} queries, and {who}'s other jobs of today (UTC) {queries}.",
+            f"Plan fewer rounds. {_TOMORROW}",
+        )
+        own, everybody = taken.answer_bytes + plan.answer_bytes, self._answer_bytes + plan.answer_bytes
+        its = f"Its answers take {_mebibytes(plan.answer_bytes)} MiB"
+        others = f"those of {who}'s open jobs {_mebibytes(taken.answer_bytes)} MiB"
+        yield "answer_mebibytes", _mebibytes(own), f"{its}, and {others}.", f"{_SMALLER}. {_END}"
+        beside = f"{its}, which is more than the answers of all open jobs leave."
+        yield "answer_mebibytes_in_all", _mebibytes(everybody), beside, f"{_SMALLER}. {_END}"
+
+
+def _mebibytes(size: int) -> int:
+    return -(-size // MEBIBYTE)

@@ -1,0 +1,203 @@
+"""The ledger's rules: what may be recorded next, worked out from its entries alone. Pure: no clock, no file, no lock.
+
+``to_...`` decides: it gives the fact to record, or refuses, and changes nothing. Taking facts in is ``record.py``'s.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from dpspca.common.errors import RefusedError
+from dpspca.common.privacy import NOTHING, Filter, Price
+from dpspca.common.trust import JOB_SKEW
+
+from .accounts import Account, JobAccount, JobPosition, admit
+from .entries import (
+    Closed,
+    Entry,
+    Fact,
+    Head,
+    LedgerError,
+    Limits,
+    Named,
+    Opening,
+    QuarantinedError,
+    Released,
+    Reserved,
+    Stored,
+    Vouched,
+)
+from .history import QUARANTINED, Record
+from .promises import Promise, require_kept
+
+__all__ = ["EXPIRED", "QUARANTINED", "Books"]
+
+EXPIRED: Final = "expired"
+
+_PINNED: Final = ("data_set", "data_digest", "analyst", "unit", "spec_epsilon", "spec_delta", "units", "slack_units")
+
+
+class Books(Record):
+    """What is recorded, and what may be."""
+
+    # --- Deciding -----------------------------------------------------------------------------------------------------
+
+    def draft(self, at: int, facts: Iterable[Fact]) -> list[Entry]:
+        """Write facts as the entries that come next."""
+        head, made = self.head, []
+        for fact in facts:
+            made.append(Entry.following(head, at, fact))
+            head = Head(head.ledger, made[-1].number, made[-1].hash)
+        return made
+
+    def to_open(self, opening: Opening, limits: Limits, at: int = 0) -> Opening | None:
+        """Allow a job with its whole plan, to ``admit`` it; or find it admitted already, None."""
+        self.require_trusted()
+        known = self.jobs.get(opening.job)
+        if known is not None:
+            _require_same(known, opening)
+            return None
+        self._require_new(opening.job)
+        self._require_accounted(opening)
+        self.require_promise(opening.data_set, Promise(opening.unit, limits.promise.extent if limits.promise else 0.0))
+        if limits.quotas is not None:
+            self._usage.require_room(opening.analyst, opening.plan, limits.quotas, at)
+        self._require_room(opening.data_set, opening.analyst, limits, opening.price)
+        return opening
+
+    def require_within(self, data_set: str, analyst: str, limits: Limits) -> None:
+        """Refuse if more is spent and promised than these limits allow: they may have been lowered."""
+        self._require_room(data_set, analyst, limits, NOTHING)
+
+    def _require_room(self, name: str, analyst: str, limits: Limits, plan: Price) -> None:
+        admit(limits.data_set, [self.data_sets.get(name)], plan, f"the data set '{name}'")
+        if limits.analyst is not None:
+            taken = [self.analysts.get((name, analyst)), self.written_off.get(name)]
+            admit(limits.analyst, taken, plan, f"{analyst} on the data set '{name}'")
+
+    def require_promise(self, data_set: str, stated: Promise) -> None:
+        """Refuse a promise that jobs do not keep: those that were asked something, and those that may be."""
+        waiting = (job.opening for job in self._open.values() if job.opening.data_set == data_set)
+        require_kept(data_set, self._kept.of(data_set, (each.promise for each in waiting)), stated)
+
+    def to_vouch(self, data_set: str, protects: float, reason: str) -> Vouched:
+        """Say what jobs on a data set protected of which an earlier version did not record it."""
+        if not self._kept.lacks(data_set):
+            raise LedgerError(
+                f"The ledger knows what every job on the data set '{data_set}' protected.",
+                "Nothing has to be said of it.",
+            )
+        if not reason.strip() or not 0 < protects < math.inf:
+            raise LedgerError("A reason and a positive number are needed.", "Give --reason and --protects.")
+        return Vouched(data_set, protects, reason)
+
+    def to_name(self, named: Named, *, anew: bool = False) -> Named | None:
+        """Record under which data set's name rows are answered about; None if that is known, or nothing is answered.
+
+        Whether the first entry is written does not depend on what rows say: rows of zeros have no name, and are
+        recorded with none.
+        """
+        known = named.data_set in self.named and self.rows.keys() >= set(named.rows)
+        return None if self.quarantine is not None or (known and not anew) else named
+
+    def to_reserve(
+        self, job: str, query: str, digest: str, before: JobPosition | None, after: JobPosition
+    ) -> Reserved | None:
+        """Move the next query's price from reserved to spent; None if the job no longer stands at ``before``."""
+        found = self._open_job(job)
+        if found.standing != before:
+            return None
+        own = found.account
+        price = after.spent - own.spent
+        if after.reached != len(found.queries) + 1 or not own.covers(price):
+            raise RefusedError("This query costs more than was reserved for its job.", "Sign a new job.")
+        return Reserved(job, after.reached - 1, query, digest, *price.pair)
+
+    def to_store(self, job: str, position: int, shape: Sequence[int], size: int, digest: str) -> Stored:
+        """Keep the one answer of a query that was paid for."""
+        found = self._open_job(job)
+        if not 0 <= position < len(found.queries) or found.queries[position].answer is not None:
+            raise RefusedError(f"No answer is awaited at query {position + 1}.", "Reserve first, and store once.")
+        return Stored(job, position, list(shape), size, digest)
+
+    def to_close(self, job: str, state: str) -> Closed | None:
+        """End a job that was asked something; None if it is over, or was never there."""
+        self.require_trusted()
+        found = self._open.get(job)
+        return Closed(job, state, *found.returnable().pair) if found and not found.unwritten else None
+
+    def to_release(self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price]) -> Released:
+        """End a quarantine. A data set of these budgets of which nothing is said counts as spent, whole.
+
+        One that is in neither stays refused; it can be named later, in a release of its own.
+        """
+        if self._accounted is None:
+            raise LedgerError("This ledger was never quarantined.", "There is nothing to release.")
+        if not reason.strip():
+            raise LedgerError("A release needs a reason.", "Say why the ledger may be used, for whoever audits it.")
+        if not all(NOTHING.is_within(price) for price in counted.values()):
+            raise LedgerError("Less than nothing cannot have been spent.", "Count what may have been spent, or 0.")
+        whole = {name: self._rest(name, budget) for name, budget in budgets.items()}
+        return Released(reason, {name: list(price.pair) for name, price in sorted({**whole, **counted}.items())})
+
+    def overdue(self, now: float) -> list[str]:
+        """List the open jobs past their expiry."""
+        return [name for name, job in self._open.items() if job.opening.expires_at <= now]
+
+    # --- Refusing -----------------------------------------------------------------------------------------------------
+
+    def require_trusted(self) -> None:
+        """Refuse while the ledger is quarantined."""
+        if self.quarantine is not None:
+            raise QuarantinedError(
+                "The ledger is quarantined: it may have forgotten what was spent.",
+                "The provider's operator has to say what counts as spent.",
+            )
+
+    def _require_accounted(self, opening: Opening) -> None:
+        """After a quarantine refuse what may have been answered in the part that is lost."""
+        if self._accounted is None:
+            return
+        if opening.data_set not in self._accounted:
+            raise QuarantinedError(
+                f"After a quarantine nobody has said what of the data set '{opening.data_set}' counts as spent.",
+                "The provider's operator has to say it.",
+            )
+        if opening.issued_at <= self.signed_after:
+            raise RefusedError(
+                "This job is older than the last quarantine, or hardly younger, and may have been answered.",
+                f"Sign it anew, {JOB_SKEW} seconds after the operator ended the quarantine at the earliest.",
+            )
+
+    def _open_job(self, name: str) -> JobAccount:
+        self.require_trusted()
+        job = self.jobs.get(name)
+        if job is None:
+            self._require_new(name)
+            raise RefusedError("This job was not opened here.", "Open it first.")
+        if job.state is not None:
+            raise _over(job.state)
+        return job
+
+    def _require_new(self, job: str) -> None:
+        """Refuse a job that was there before, and is forgotten."""
+        state = self._unasked[job][0] if job in self._unasked else self._ended(job, self.head.entries)
+        if state is not None:
+            raise _over(state)
+
+    def _rest(self, name: str, budget: Filter) -> Price:
+        return (budget.whole - self.data_sets.get(name, Account()).taken).at_least(NOTHING)
+
+
+def _over(state: str) -> RefusedError:
+    return RefusedError(f"This job is over here ({state}); it is not answered again.", "Sign a new job.")
+
+
+def _require_same(job: JobAccount, opening: Opening) -> None:
+    if job.state is not None:
+        raise _over(job.state)
+    changed = [name for name in _PINNED if getattr(job.opening, name) != getattr(opening, name)]
+    if "data_digest" in changed:
+        raise RefusedError("The data changed since this job was opened.", "Sign a new job.")
+    if changed:
+        raise RefusedError(f"This job was opened with another {changed[0].replace('_', ' ')}.", "Sign a new job.")

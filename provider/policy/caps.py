@@ -1,0 +1,66 @@
+"""Bounds and budgets as a policy states them, and what decides about budgets. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dpspca.common.names import shortened
+from dpspca.common.privacy import Filter
+from dpspca.common.spec import Budget, check, check_bound
+
+from .values import naming, table_of
+
+APPROXIMATE: Final = "approximate_delta"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The bounds on a row's length that a job may choose between, both included."""
+
+    least: float
+    most: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "least", check_bound("least", self.least))
+        object.__setattr__(self, "most", check_bound("most", self.most))
+        check(self.least <= self.most, f"least is {self.least}, above most, {self.most}.", "Exchange them.")
+
+    def __contains__(self, bound: float) -> bool:
+        return self.least <= bound <= self.most
+
+    def __str__(self) -> str:
+        return f"between {self.least} and {self.most}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cap(Budget):
+    """A budget of which a part of delta may go to mechanisms that are only approximately private."""
+
+    approximate_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        Budget.__post_init__(self)
+        check(
+            isinstance(self.approximate_delta, float | int) and 0 <= self.approximate_delta < self.delta,
+            f"approximate_delta is {shortened(self.approximate_delta)}.",
+            "Give a part of delta, or leave it out.",
+        )
+
+
+def filter_of(budget: Budget) -> Filter:
+    """Make of a budget what decides about it, with nothing spent."""
+    return Filter.for_budget(budget.epsilon, budget.delta, aside(budget))
+
+
+def aside(budget: Budget) -> float:
+    """Give the part of a delta that may go to mechanisms that are only approximately private."""
+    return budget.approximate_delta if isinstance(budget, Cap) else 0.0
+
+
+def budget_of(key: str, value: object) -> Budget:
+    """Read a budget, with or without a part of delta that is set aside; refuse one that pays for nothing."""
+    made: Budget = table_of(Cap if isinstance(value, dict) and APPROXIMATE in value else Budget, key, value)
+    with naming(key):
+        room = filter_of(made)
+    enough = min(room.whole.pair) > 0
+    check(enough, f"{key} is too small to pay for any job.", "Choose a larger epsilon or delta.")
+    return made

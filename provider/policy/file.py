@@ -1,0 +1,81 @@
+"""The policy as it is on disk now. Edge: the only code that opens it."""
+
+import logging
+from pathlib import Path
+
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.storage import files
+
+from .rules import Policy
+
+_log = logging.getLogger(__name__)
+
+
+def read_policy(path: Path) -> Policy:
+    """Read a policy, or say what is wrong with it."""
+    return Policy.parse(_text(path))
+
+
+def read_readable_part(path: Path) -> tuple[Policy, list[DpspcaError]]:
+    """Read what can be read of a policy, as a provider does, and give all that is wrong with it."""
+    try:
+        policy, wrong = Policy.readable_part(_text(path))
+    except DpspcaError as problem:
+        return Policy(unreadable=None), [problem]
+    return policy, list(wrong)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise InvalidParameterError(
+            f"The policy {path} cannot be read: {problem.strerror}.",
+            "Write one: `dpspca policy suggest` begins it for a job, `dpspca config sample policy` explains every key.",
+        ) from None
+    except UnicodeDecodeError:
+        raise InvalidParameterError(f"The policy {path} is not text in UTF-8.", "Save it as that.") from None
+
+
+class CurrentPolicy:
+    """A policy that is read again when its file changes. What is wrong with it is logged once.
+
+    A table that cannot be read closes its data set; if nothing can be read, nothing is allowed. Safe to ask from many
+    threads: what it keeps is replaced whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read a policy of which at least one table can be read."""
+        self._path = path
+        stamp = self._stamp()
+        policy, wrong = read_readable_part(path)
+        if wrong and not policy.data_sets:
+            raise wrong[0]
+        _log_faults(policy, wrong)
+        self._kept = (stamp, policy)
+
+    def get(self) -> Policy:
+        """Give the policy."""
+        stamp, policy = self._kept
+        now = self._stamp()
+        if now != stamp:
+            policy, wrong = read_readable_part(self._path)
+            _log_faults(policy, wrong)
+            if not wrong:
+                _log.info("The policy %s was read again.", self._path)
+            self._kept = (now, policy)
+        return policy
+
+    def _stamp(self) -> "files.Stamp | None":
+        """Look at the file; one that cannot be looked at is as good as gone, and where it is, is not for analysts."""
+        try:
+            return files.stamp(self._path)
+        except DpspcaError:
+            return None
+
+
+def _log_faults(policy: Policy, wrong: list[DpspcaError]) -> None:
+    """Tell the operator what is closed, and why."""
+    closed = "Nothing" if policy.unreadable is None else f"Nothing on {', '.join(sorted(policy.unreadable))}"
+    for problem in wrong:
+        _log.error("%s is allowed until the policy is mended: %s", closed, problem)

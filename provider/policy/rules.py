@@ -1,0 +1,392 @@
+"""What the steward of a provider's data sets allows: TOML, one table a data set. Pure: text in, rules out.
+
+What is not allowed is refused: a data set without a table, an analyst who is not named, a value that is not listed. A
+table that cannot be read closes its own data set. A policy whose text is not TOML, or that says anything outside of the
+tables, allows nothing at all. ``faults`` says everything that is wrong.
+
+What the numbers mean:
+
+- ``lifetime`` is the promise: whatever all analysts together learn from this data set, in all jobs ever, is
+  (epsilon, delta)-differentially private for its ``unit``. Nothing refills it. What was spent stands in the ledger.
+- A budget is worth so many units of mu^2, and jobs add up in these units, whatever epsilon and delta each was signed
+  with. Epsilons alone cannot be compared: (0.5, 1e-2) costs nearly twice what (1, 1e-6) does. So a job is within
+  ``per_job`` if, and only if, the price of its plan fits into ``Filter.for_budget`` of it; where its noise is not
+  Gaussian, also if epsilon and delta, and what of delta goes to approximate mechanisms, are within ``per_job``'s own.
+- ``per_analyst`` shares the lifetime out. It is no promise of its own: analysts may tell each other what they learnt.
+- There is one ``unit`` a data set, since prices for two cannot be added: under replace-one the number of rows is given
+  away, and what was paid for that says nothing about whether a row is there at all.
+- ``rows_per_person`` is stated, never assumed: the most that one person has here. With m rows a person, m times the
+  sensitivity is due, so a job has to be signed for as many, or for more. It goes with units that are rows. Where the
+  unit is a person, the provider itself uses no more rows of each than a job was signed for, and noise is sized for
+  these: no promise rests on the number, and it keeps jobs from using fewer rows.
+- ``answer_interval`` is no rule for jobs: it says how far apart the moments are at which answers leave
+  (``schedule.py``). No answer changes by it, only what its time can tell.
+- ``minimum_parties`` is asked of the signed job, and of how many providers it is addressed to. The coordinator
+  carries it out; no provider's promise rests on it, for each adds all its noise itself.
+- ``norm_bound`` and ``mean_bound`` change no promise about rows either: noise grows with them. They keep an analyst
+  from spending the lifetime on rows cut to nothing, or drowned in noise.
+- For the units ``entry`` and ``spectral`` ``norm_bound`` is part of the promise: a job protects changes up to its
+  bound, so ``lifetime`` is about changes up to ``least``. An analyst who may choose a smaller one gets less noise.
+- ``approximate_delta``, in a budget, is the part of its delta that may go to mechanisms which are private only but for
+  a probability of their own. Gaussian noise needs none of it; without it, such jobs find no room.
+"""
+
+import tomllib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Self
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
+from dpspca.common.names import PartyName, Role, check_name, shortened
+from dpspca.common.plan import Plan
+from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, Filter, GaussianEvent, Price, PrivacyUnit
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema, check
+from dpspca.provider.ledger import Promise, Quotas, extent_of
+
+from .caps import Range, aside, budget_of, filter_of
+from .unusable import unusable
+from .values import (
+    Reader,
+    check_keys,
+    check_table,
+    columns_of,
+    flag,
+    list_of,
+    naming,
+    one_of,
+    seconds,
+    some_of,
+    table_of,
+    whole,
+)
+
+MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer one nobody would wait for a job
+_ASK_STEWARD: Final = "It cost nothing here. {}, or ask the steward of the data to change it."
+_WITHIN: Final = "Ask within the rule"
+
+
+class _Held(NamedTuple):
+    """A rule held against a job."""
+
+    rule: str
+    holds: bool
+    asked: str
+    allowed: str
+    do: str = _WITHIN
+    """What an analyst may write instead."""
+
+
+_UNPROVEN: Final = _Held("unproven", False, "a mechanism whose price nobody can check", "those whose price is proven")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """What may be asked of one data set, by whom, and for how much. Made by ``Policy.parse``."""
+
+    data_set: str
+    analysts: tuple[str, ...]
+    unit: PrivacyUnit
+    rows_per_person: int = 1
+    methods: tuple[str, ...]
+    centering: tuple[Centering, ...]
+    explained_variance: bool
+    columns: int | tuple[str, ...]
+    """At most so many, or none but these."""
+    norm_bound: Range
+    minimum_parties: int
+    lifetime: Budget
+    per_job: Budget
+    per_analyst: Budget | None = None
+    mean_bound: Range | None = None
+    accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
+    unproven: bool = False  # whether queries may be asked whose price rests on what nobody can check
+    answer_interval: float | None = None  # in seconds; None for what follows from a job's plan (schedule.py)
+    quotas: Quotas = field(default_factory=Quotas)  # no promise rests on these
+
+    def __post_init__(self) -> None:
+        found = list(self._contradictions())
+        check(not found, " ".join(found), "Change one of the two, each time.")
+
+    def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
+        """Refuse a job that breaks a rule: say which, what was asked, and what is allowed.
+
+        ``audience`` are the providers that the job is addressed to. Whether the data set's budget still has room, the
+        ledger says. A stranger learns of no rule but that strangers are refused. Nothing here has seen a row.
+        """
+        for refusal in self.refusals(spec, analyst, audience):
+            raise refusal
+
+    def refusals(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> Iterator[RefusedError]:
+        """Give every rule that a job breaks."""
+        held = (self._held_against_analyst(analyst), *self._held_against(spec, audience))
+        yield from (self._refusal(each) for each in held if not each.holds)
+        yield from self._refusals_of_price(spec)
+
+    @property
+    def largest_job(self) -> Price:
+        """What the largest job with Gaussian noise costs."""
+        return Price(filter_of(self.per_job).whole.units)
+
+    def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
+        """Give the budgets of the data set and of this analyst, with nothing spent in them, or refuse a stranger."""
+        held = self._held_against_analyst(analyst)
+        if not held.holds:
+            raise self._refusal(held)
+        return filter_of(self.lifetime), filter_of(self.per_analyst) if self.per_analyst else None
+
+    @property
+    def least_bound(self) -> float:
+        """The least norm bound that a job may have."""
+        return self.norm_bound.least
+
+    @property
+    def promise(self) -> Promise:
+        """Which neighbours the lifetime is about: those that every job has to protect."""
+        return Promise(str(self.unit), extent_of(self.unit, self.rows_per_person, self.least_bound))
+
+    def unusable(self) -> dict[str, str]:
+        """Name the methods listed that no job within the other rules can use, each with a reason."""
+        return unusable(self.methods, self.unit, self.accounting, self.centering, self.rows_per_person)
+
+    def _contradictions(self) -> Iterator[str]:
+        """Find rules that cannot hold together, or of which one makes another pointless."""
+        if (self.mean_bound is None) == (Centering.PRIVATE in self.centering):
+            yield "mean_bound goes with the centring 'private', and only one of the two is there."
+        if not self.unit.is_row and self.centering != (Centering.NONE,):
+            yield f"The unit {self.unit} is about a matrix, which has no rows to centre: centering must be none alone."
+        if not self.unit.is_row and self.rows_per_person > 1:
+            yield f"The unit {self.unit} protects no rows, and rows_per_person says how many a person has."
+        elif len(unusable := self.unusable()) == len(set(self.methods)):
+            yield f"No job can use what methods lists. {' '.join(unusable.values())}"
+        named = (("per_job", self.per_job), ("per_analyst", self.per_analyst), ("lifetime", self.lifetime))
+        caps = [(name, filter_of(budget)) for name, budget in named if budget]
+        for (small, inner), (large, outer) in pairwise(caps):
+            if inner.whole.units > outer.whole.units:
+                yield f"{small} (mu = {inner.budget:.6g}) allows more than {large} (mu = {outer.budget:.6g})."
+
+    def _held_against_analyst(self, analyst: PartyName) -> _Held:
+        named = analyst.role is Role.ANALYST and analyst.name in self.analysts
+        return _Held(
+            "analysts", named, f"a job of {analyst.role} {analyst.name}", "jobs of the analysts whom the policy names"
+        )
+
+    def _held_against(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
+        yield self._held_against_rows_of_person(spec)
+        yield _Held("unit", spec.unit is self.unit, str(spec.unit), str(self.unit), _written("unit", str(self.unit)))
+        for rule, key, value, allowed in (
+            ("methods", "method", spec.method, self.methods),
+            ("accounting", "accounting", spec.accounting, self.accounting),
+            ("centering", "centering", spec.centering, self.centering),
+        ):
+            only = _written(key, str(allowed[0])) if len(allowed) == 1 else _WITHIN
+            yield _Held(rule, value in allowed, shortened(str(value)), ", ".join(allowed), only)
+        explains = self.explained_variance or not spec.explained_variance
+        without = "Write explained_variance = false (--no-explained-variance)"
+        yield _Held("explained_variance", explains, "what the components explain", "the components alone", without)
+        yield self._held_against_columns(spec.schema)
+        yield _Held("norm_bound", spec.norm_bound in self.norm_bound, str(spec.norm_bound), str(self.norm_bound))
+        # Where no private mean is allowed, the rule on centring says so.
+        if spec.mean_bound is not None and self.mean_bound is not None:
+            yield _Held("mean_bound", spec.mean_bound in self.mean_bound, str(spec.mean_bound), str(self.mean_bound))
+        yield from self._held_against_parties(spec, audience)
+
+    def _held_against_parties(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
+        """Ask for enough providers, twice: of those it is addressed to, and of those it may go on with."""
+        least, rule = self.minimum_parties, "minimum_parties"
+        for asked, parties, do in (
+            ("for", len(set(audience)), f"Name {least} or more in providers (--provider), or none to ask all"),
+            ("that goes on with", spec.minimum_parties, _written(rule, least)),
+        ):
+            yield _Held(rule, parties >= least, f"a job {asked} {parties} provider(s)", f"{least} or more", do)
+
+    def _held_against_rows_of_person(self, spec: JobSpec) -> _Held:
+        return _Held(
+            "rows_per_person",
+            spec.rows_per_person >= self.rows_per_person,
+            f"a job that protects {_rows(spec.rows_per_person)} of a person together",
+            f"jobs that protect {_rows(self.rows_per_person)} or more",
+            _written("rows_per_person", self.rows_per_person),
+        )
+
+    def _held_against_columns(self, schema: Schema) -> _Held:
+        if isinstance(self.columns, int):
+            few = schema.dimension <= self.columns
+            return _Held("columns", few, f"{schema.dimension} columns", f"at most {self.columns}")
+        allowed = f"the {len(self.columns)} columns that the policy names"
+        if schema.names is None:
+            return _Held("columns", False, f"{schema.dimension} columns without their names", allowed)
+        others = sorted(set(schema.names) - set(self.columns))
+        asked = f"{len(others)} other column(s), {', '.join(map(shortened, others[:1]))} for one"
+        return _Held("columns", not others, asked, allowed)
+
+    def _refusals_of_price(self, spec: JobSpec) -> Iterator[RefusedError]:
+        try:
+            plan = catalogue.plan(spec)
+            if not self.unproven and not plan.is_proven:
+                yield self._refusal(_UNPROVEN)
+            if not self._covers_as_signed(plan):
+                filter_of(self.per_job).charge(plan.price)
+        except BudgetExceededError as problem:
+            yield BudgetExceededError(f"{self._by_rule('per_job')} {problem.what}", problem.remedy)
+        except DpspcaError as problem:
+            yield RefusedError(f"This job has no plan. {problem.what}", problem.remedy)
+
+    def _covers_as_signed(self, plan: Plan) -> bool:
+        """Tell whether a job whose noise is not Gaussian was signed for no more than the cap, number by number.
+
+        In mu such a job costs more than its epsilon and delta suggest: the lifetime, which is the promise, is charged
+        with that. The cap is there to divide, and says nothing that the two numbers do not say.
+        """
+        signed, cap = plan.spec.budget, self.per_job
+        within = signed.epsilon <= cap.epsilon and signed.delta <= cap.delta and plan.failing <= aside(cap)
+        return within and not all(isinstance(event, GaussianEvent) for event in plan.events)
+
+    def _refusal(self, held: _Held) -> RefusedError:
+        what = f"{self._by_rule(held.rule)} Asked: {held.asked}. Allowed: {held.allowed}."
+        return RefusedError(what, _ASK_STEWARD.format(held.do))
+
+    def _by_rule(self, rule: str) -> str:
+        return f"The policy for '{self.data_set}' refuses this job by its rule '{rule}'."
+
+
+class UnreadablePolicyError(RefusedError):
+    """The policy, or a data set's table in it, cannot be read. Its steward has to mend it, and no analyst."""
+
+    code = "policy-unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What one provider allows; without data sets, nothing."""
+
+    data_sets: tuple[Rules, ...] = ()
+    unreadable: frozenset[str] | None = frozenset()
+    """Data sets whose tables cannot be read; None if nothing of the policy can be."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a policy, or say what is wrong with it first; ``faults`` says all."""
+        for fault in faults(text):
+            raise fault
+        return cls(tuple(_rules(name, table) for name, table in tomllib.loads(text)["data_sets"].items()))
+
+    @classmethod
+    def readable_part(cls, text: str) -> tuple[Self, list[InvalidParameterError]]:
+        """Read every table that can be read, and give what is wrong with the others, or with the whole."""
+        wrong = list(_faults_of_whole(text))
+        if wrong:
+            return cls(unreadable=None), wrong
+        good, bad = list[Rules](), set[str]()
+        for name, table in tomllib.loads(text)["data_sets"].items():
+            if found := list(_faults_of_table(name, table)):
+                bad.add(name)
+                wrong += found
+            else:
+                good.append(_rules(name, table))
+        return cls(tuple(good), frozenset(bad)), wrong
+
+    def rules(self, data_set: str) -> Rules:
+        """Give the rules of a data set; without any, everything is refused."""
+        for rules in self.data_sets:
+            if rules.data_set == data_set:
+                return rules
+        if self.unreadable is None or data_set in self.unreadable:
+            raise UnreadablePolicyError(
+                f"The policy for the data set {shortened(data_set)} cannot be read at the moment; it is being mended.",
+                "Ask again later, or tell the steward of the data.",
+            )
+        raise RefusedError(
+            f"No policy here says what may be asked of the data set {shortened(data_set)}, so nothing may.",
+            "Ask the steward of the data for a policy.",
+        )
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def faults(text: str) -> Iterator[InvalidParameterError]:
+    """Give everything that is wrong with a policy, one fault a key."""
+    raw = yield from _faults_of_whole(text)
+    tables = raw.get("data_sets")
+    for name, table in tables.items() if isinstance(tables, dict) else ():
+        yield from _faults_of_table(name, table)
+
+
+def _faults_of_whole(text: str) -> Generator[InvalidParameterError, None, dict[str, Any]]:
+    """Give what is wrong outside of the tables, and return the whole as TOML has it."""
+    try:
+        raw = tomllib.loads(text)
+    except (ValueError, RecursionError) as problem:
+        yield InvalidParameterError(f"The policy is not valid TOML: {problem}.", "Mend that line.")
+        return {}
+    yield from _caught("The policy", lambda: check_keys(raw, {"data_sets"}, {"data_sets"}))
+    yield from _caught("The policy", lambda: check_table("data_sets", raw.get("data_sets", {})))
+    return raw
+
+
+def _faults_of_table(name: str, table: Any) -> Iterator[InvalidParameterError]:  # noqa: ANN401  # whatever TOML holds
+    where = f"The policy for {shortened(name)}"
+    found = [*_caught(where, lambda: check_name("the data set", name)), *_caught(where, lambda: _check_keys_of(table))]
+    given = [key for key in _READERS if key in table] if isinstance(table, dict) else []
+    for key in given:
+        found += _caught(where, partial(_READERS[key], key, table[key]))
+    # Rules are held against each other only once each is a rule.
+    yield from found or _caught(where, lambda: _rules(name, table))
+
+
+def _rules(name: str, table: Mapping[str, Any]) -> Rules:
+    return Rules(data_set=name, **{key: _READERS[key](key, value) for key, value in table.items()})
+
+
+def _caught(where: str, work: Callable[[], object]) -> list[InvalidParameterError]:
+    try:
+        with naming(where):
+            work()
+    except InvalidParameterError as problem:
+        return [problem]
+    return []
+
+
+def _check_keys_of(table: Any) -> None:  # noqa: ANN401  # whatever TOML holds
+    check_table("its table", table)
+    needed = {each.name for each in fields(Rules) if each.default is each.default_factory is MISSING} - {"data_set"}
+    of_rows = table.get("unit") not in [str(unit) for unit in PrivacyUnit if not unit.is_row]
+    check_keys(table, _READERS.keys(), needed | ({"rows_per_person"} if of_rows else set()))
+
+
+# --- Values -----------------------------------------------------------------------------------------------------------
+
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "analysts": list_of(check_name),
+    "unit": one_of(PrivacyUnit),
+    "rows_per_person": whole(MAX_ROWS),
+    "methods": list_of(one_of(catalogue.CATALOGUE)),
+    "accounting": list_of(one_of(Accounting)),
+    "centering": list_of(one_of(Centering)),
+    "explained_variance": flag,
+    "unproven": flag,
+    "answer_interval": seconds(MOST_ANSWER_INTERVAL),
+    "columns": columns_of,
+    "norm_bound": partial(table_of, Range),
+    "mean_bound": partial(table_of, Range),
+    "minimum_parties": whole(MAX_PARTIES),
+    "lifetime": budget_of,
+    "per_job": budget_of,
+    "per_analyst": budget_of,
+    "quotas": partial(some_of, Quotas),
+}
+"""Every key of a data set's table, and what reads it."""
+
+
+def _rows(count: int) -> str:
+    return "one row" if count == 1 else f"all {count} rows"
+
+
+def _written(key: str, value: str | int) -> str:
+    """Say what to write into a job, and which flag says the same."""
+    shown = f'"{value}"' if isinstance(value, str) else value
+    return f"Write {key} = {shown} (--{'center' if key == 'centering' else key.replace('_', '-')} {value})"

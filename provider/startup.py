@@ -1,0 +1,53 @@
+"""From a provider's settings to its parts: the data sets it offers and its ledger. Edge: reads files."""
+
+import logging
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import ProviderConfig
+
+from .data import Arrivals, CheckedRows, DataSet, read_arriving, read_protected
+from .evaluate import declared
+from .ledger import WAY_OUT, SqliteLedger, ledger_paths
+
+UNUSABLE: Final = (
+    "has a row that is no row of finite numbers, or names nobody; such a row counts as one of zeros. "
+    "`dpspca doctor` says how many there are."
+)
+
+_log = logging.getLogger(__name__)
+
+
+def data_sets_of(settings: ProviderConfig) -> dict[str, DataSet]:
+    """Read all data sets, and of those whose rows arrive what is there."""
+    arriving = {name: arriving_data_set(settings, name) for name in settings.arriving or {}}
+    return {name: read_data_set(settings, name) for name in settings.data_sets} | arriving
+
+
+def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
+    """Read rows, and whose they are, and hold a span against them, where that is told."""
+    file, span = settings.data_sets[name], (settings.spans or {}).get(name)
+    persons, row_entries = (settings.persons or {}).get(name), (settings.row_entries or {}).get(name)
+    rows = read_protected(file, persons=persons, row_entries=row_entries)
+    if rows.unusable is not None:
+        _log.warning("The data set '%s' %s", name, UNUSABLE)
+    try:
+        return rows if span is None else declared(rows, span)
+    except InvalidDataError as problem:
+        raise InvalidDataError(f"{file}, which has a span: {problem.what}", problem.remedy) from None
+
+
+def arriving_data_set(settings: ProviderConfig, name: str) -> Arrivals:
+    """Count the rows that are there of a data set whose rows arrive."""
+    read = partial(read_arriving, row_entries=(settings.row_entries or {}).get(name))
+    return Arrivals(name, (settings.arriving or {})[name], read=read)
+
+
+def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:
+    """Open a provider's ledger as its one writer."""
+    ledger = SqliteLedger(*ledger_paths(settings, config))
+    if ledger.quarantine:
+        _log.error("The ledger is in quarantine, and every job is refused: %s %s", ledger.quarantine, WAY_OUT)
+    return ledger

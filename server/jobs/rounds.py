@@ -1,0 +1,56 @@
+"""Adds up the providers' answers to one query. Integers on a public lattice: exact, and the same in any order."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
+from dpspca.common.plan import Step
+from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.protocol import Aggregate
+from dpspca.common.queries import ColumnSums
+from dpspca.common.spec import Centering, JobSpec
+
+LARGEST_ANSWER: Final = 2**56 - 1
+"""Above what rows and noise within the lattice's bounds can reach; 128 of these still fit in 64 bits."""
+
+
+def combine(spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]]) -> Aggregate:
+    """Check every answer's form, add them, and put the sum into the units of the data."""
+    if not 0 < len(answers) <= MAX_PARTIES:
+        raise InvalidParameterError(
+            f"{len(answers)} answers cannot be added.", f"Between 1 and {MAX_PARTIES} providers take part."
+        )
+    for answer in answers:
+        _check(step, answer)
+    return aggregate(spec, step, sum(answers[1:], start=answers[0]), len(answers))
+
+
+def aggregate(spec: JobSpec, step: Step, total: NDArray[np.int64], parties: int) -> Aggregate:
+    """Put a sum of checked answers into the units of the data, and say how noisy it is."""
+    unit = step.query.unit_value(_bound(spec, step))
+    values = np.multiply(total, unit, dtype=np.float64)
+    return Aggregate(values, step.noise_std * math.sqrt(parties) * unit, parties)
+
+
+def _check(step: Step, answer: NDArray[np.int64]) -> None:
+    if answer.dtype != np.int64 or answer.shape != step.shape:
+        raise InvalidAnswerError(
+            f"An answer to '{step.name}' is {answer.dtype} of shape {answer.shape}.",
+            f"Expected int64 of shape {step.shape}.",
+        )
+    # Not abs(): the most negative integer has no positive counterpart.
+    if answer.size and (answer.max() > LARGEST_ANSWER or answer.min() < -LARGEST_ANSWER):
+        raise InvalidAnswerError(
+            f"An answer to '{step.name}' leaves the lattice's range.", "Ask that provider's operator."
+        )
+
+
+def _bound(spec: JobSpec, step: Step) -> float:
+    """Rows are shortened to one length for the mean and to another for all else."""
+    if step.query is ColumnSums and spec.centering is Centering.PRIVATE and spec.mean_bound is not None:
+        return spec.mean_bound
+    return spec.norm_bound

@@ -1,0 +1,258 @@
+"""The journal as tables: what SQLite and PostgreSQL have in common, which is everything but how they are reached."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any, Final, Protocol
+
+from dpspca.common.arrays import Integers
+from dpspca.common.transport import answer_content
+from dpspca.server.job import JobRecord, State
+
+from .contract import NO_RECEIPTS, PIECE, Asked, JournalError, Recorded, Sum, damaged, join, read_job, write_job
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE jobs (
+            number BIGINT PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE,
+            is_over INTEGER NOT NULL CHECK (is_over IN (0, 1)),
+            standing TEXT NOT NULL,
+            signed BYTEA NOT NULL,
+            model_bytes BIGINT NOT NULL
+        )""",
+        """CREATE TABLE questions (
+            job TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            digest TEXT NOT NULL,
+            parties INTEGER CHECK (parties > 0),
+            PRIMARY KEY (job, position)
+        )""",
+        """CREATE TABLE sums (
+            job TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            piece INTEGER NOT NULL,
+            content BYTEA NOT NULL,
+            PRIMARY KEY (job, position, piece)
+        )""",
+        """CREATE TABLE models (
+            job TEXT NOT NULL,
+            piece INTEGER NOT NULL,
+            content BYTEA NOT NULL,
+            PRIMARY KEY (job, piece)
+        )""",
+    ),
+    (
+        """CREATE TABLE receipts (
+            provider TEXT PRIMARY KEY,
+            content BYTEA NOT NULL
+        )""",
+    ),
+)
+"""Step n makes version n of version n - 1; version 0 is empty. Steps are added, never changed."""
+
+
+class Cursor(Protocol):
+    """What a statement gave."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+class SqlJournal(ABC):
+    """A journal but for its connection. See ``journal.Journal`` for what each method promises."""
+
+    begin: str
+    """The statement that begins a transaction which will write."""
+    _held = False
+
+    @abstractmethod
+    def _run(self, statement: str, *values: Any) -> Cursor:  # noqa: ANN401  # what SQL takes
+        """Run a statement, in which ``?`` stands for a value; its errors are raised as ``JournalError``."""
+
+    @abstractmethod
+    def _version(self) -> int:
+        """Give the version of the tables, 0 if there are none; refuse what is no journal."""
+
+    @abstractmethod
+    def _set_version(self, version: int) -> None:
+        """Note the version of the tables."""
+
+    def accept(self, job: JobRecord, signed: bytes) -> None:
+        with self._transaction():
+            self._run(
+                "INSERT INTO jobs SELECT coalesce(max(number), 0) + 1, ?, 0, ?, ?, 0 FROM jobs",
+                job.name,
+                write_job(job),
+                signed,
+            )
+
+    def ask(
+        self,
+        job: JobRecord,
+        position: int,
+        digest: str,
+        before: Sum | None,
+        receipts: Mapping[str, bytes] = NO_RECEIPTS,
+    ) -> None:
+        with self._transaction():
+            self._keep_receipts(receipts)
+            self._restate(job)
+            if before is not None:
+                self._keep_sum(job.name, position - 1, before)
+            found = self._rows("SELECT count(*), count(parties) FROM questions WHERE job = ?", job.name)
+            _require(found == [(position, position)], f"query {position + 1} does not follow")
+            self._run("INSERT INTO questions VALUES (?, ?, ?, NULL)", job.name, position, digest)
+
+    def end(self, job: JobRecord, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
+        _require(job.state.is_final, "a job that goes on cannot end")
+        _require((job.state is State.DONE) == bool(model), "done means that there is a model")
+        with self._transaction():
+            self._keep_receipts(receipts)
+            self._restate(job, len(model or b""))
+            self._delete([job.name], "questions", "sums")
+            for number, piece in enumerate(_pieces(memoryview(model or b""))):
+                self._run("INSERT INTO models VALUES (?, ?, ?)", job.name, number, piece)
+
+    def forget(self, jobs: Collection[str]) -> None:
+        with self._transaction():
+            self._delete(jobs, "questions", "sums", "models")
+            for name in jobs:
+                self._run("DELETE FROM jobs WHERE name = ?", name)
+
+    def drop_models(self, jobs: Collection[str]) -> None:
+        with self._transaction():
+            self._delete(jobs, "models")
+            for name in jobs:
+                self._run("UPDATE jobs SET model_bytes = 0 WHERE name = ?", name)
+
+    def jobs(self) -> list[Recorded]:
+        counted = "(SELECT count(*) FROM questions WHERE job = name)"
+        rows = self._rows(f"SELECT standing, signed, {counted}, model_bytes FROM jobs ORDER BY number")  # noqa: S608  # ours
+        return [
+            Recorded(read_job(_cell(standing, str)), _content(signed), queries, _cell(size, int))
+            for standing, signed, queries, size in rows
+        ]
+
+    def job(self, name: str) -> JobRecord | None:
+        rows = self._rows("SELECT standing FROM jobs WHERE name = ?", name)
+        return read_job(_cell(rows[0][0], str)) if rows else None
+
+    def query(self, job: str, position: int) -> Asked | None:
+        rows = self._rows("SELECT digest, parties FROM questions WHERE job = ? AND position = ?", job, position)
+        return Asked(_cell(rows[0][0], str), _cell(rows[0][1], int | None)) if rows else None
+
+    def total(self, job: str, position: int, shape: tuple[int, ...]) -> Integers:
+        return join(self._sum_pieces(job, position), shape)
+
+    def model(self, job: str, piece: int) -> bytes:
+        rows = self._rows("SELECT content FROM models WHERE job = ? AND piece = ?", job, piece)
+        return _content(rows[0][0]) if rows else b""
+
+    def signed(self, job: str) -> bytes:
+        rows = self._rows("SELECT signed FROM jobs WHERE name = ?", job)
+        return _content(rows[0][0]) if rows else b""
+
+    def receipts(self) -> dict[str, bytes]:
+        return {name: _content(cell) for name, cell in self._rows("SELECT provider, content FROM receipts")}
+
+    def _migrate(self) -> None:
+        """Bring the tables from whatever version they have to that of the last step; refuse a newer one."""
+        version = self._version()
+        if version > len(MIGRATIONS):
+            raise JournalError(
+                f"The journal is of version {version}; this software knows versions up to {len(MIGRATIONS)}.",
+                "Use the software that wrote it, or a newer one.",
+            )
+        if version < len(MIGRATIONS):
+            with self._transaction():
+                for statement in (statement for step in MIGRATIONS[version:] for statement in step):
+                    self._run(statement)
+                self._set_version(len(MIGRATIONS))
+
+    def _restate(self, job: JobRecord, model_bytes: int = 0) -> None:
+        """Write how a job stands, unless it is over or was never accepted."""
+        changed = self._run(
+            "UPDATE jobs SET standing = ?, is_over = ?, model_bytes = ? WHERE name = ? AND is_over = 0",
+            write_job(job),
+            int(job.state.is_final),
+            model_bytes,
+            job.name,
+        )
+        _require(changed.rowcount == 1, f"job {job.name:.12} does not run")
+
+    def _keep_receipts(self, receipts: Mapping[str, bytes]) -> None:
+        query = "INSERT INTO receipts VALUES (?, ?) ON CONFLICT (provider) DO UPDATE SET content = excluded.content"
+        for provider, content in receipts.items():
+            self._run(query, provider, content)
+
+    def _keep_sum(self, job: str, position: int, kept: Sum) -> None:
+        query = "UPDATE questions SET parties = ? WHERE job = ? AND position = ? AND parties IS NULL"
+        changed = self._run(query, kept.parties, job, position)
+        _require(changed.rowcount == 1, f"no sum is awaited of query {position + 1}")
+        for number, piece in enumerate(_pieces(answer_content(kept.total))):
+            self._run("INSERT INTO sums VALUES (?, ?, ?, ?)", job, position, number, piece)
+
+    def _sum_pieces(self, job: str, position: int) -> Iterator[bytes]:
+        query = "SELECT content FROM sums WHERE job = ? AND position = ? AND piece = ?"
+        for number in count():
+            rows = self._rows(query, job, position, number)
+            if not rows:
+                return
+            yield _content(rows[0][0])
+
+    def _delete(self, jobs: Collection[str], *tables: str) -> None:
+        for name in jobs:
+            for table in tables:
+                self._run(f"DELETE FROM {table} WHERE job = ?", name)  # noqa: S608  # names of ours
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:  # noqa: ANN401  # what SQL takes
+        return self._all(self._run(query, *values))
+
+    def _all(self, cursor: Cursor) -> list[Any]:
+        """Read all rows of a cursor; its errors are raised as those of ``_run``."""
+        return cursor.fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Write all of it or nothing, and nothing at all without the hold."""
+        if not self._held:
+            raise not_held()
+        self._run(self.begin)
+        try:
+            yield
+            self._run("COMMIT")
+        except BaseException:
+            with suppress(JournalError):
+                self._run("ROLLBACK")
+            raise
+
+
+def _cell(cell: Any, kind: Any) -> Any:  # noqa: ANN401  # whatever a damaged file holds
+    """Give a cell that is of the type that it was declared to be."""
+    if not isinstance(cell, kind):
+        raise damaged("a cell is of another type than it should be")
+    return cell
+
+
+def _content(cell: object) -> bytes:
+    """Give the bytes of a cell: of a number, ``bytes`` would make as many zeros."""
+    if not isinstance(cell, bytes | memoryview):
+        raise damaged("what should be bytes is not")
+    return bytes(cell)
+
+
+def not_held() -> JournalError:
+    """Say that this journal is not ours to use."""
+    return JournalError("The journal is not held.", "Start the coordinator anew.")
+
+
+def _pieces(content: memoryview) -> Iterator[memoryview]:
+    return (content[start : start + PIECE] for start in range(0, len(content), PIECE))
+
+
+def _require(holds: bool, what: str) -> None:  # noqa: FBT001  # reads as: require that it holds
+    if not holds:
+        raise damaged(what)

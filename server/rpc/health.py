@@ -1,0 +1,74 @@
+"""Tells members of the federation, and nobody else, that the coordinator serves, and whether a provider is connected.
+
+Whoever watches is told on his own call and waited for by nobody: a watcher that takes no replies holds one of his own
+places, and neither the coordinator's end, nor what another watcher is told.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from dpspca.common.transport import rpc
+from dpspca.server.jobs import Roster
+
+SERVICES: Final = frozenset({"", "dpspca.v1.ProviderService", "dpspca.v1.AnalystService"})
+"""What one may ask about; nothing means all."""
+MAX_HEALTH_WATCHES: Final = 16
+"""Streams on which one party watches the coordinator's health at once."""
+
+
+class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the package comes without types
+    """Says that nothing is served, until it is told otherwise."""
+
+    def __init__(self, door: rpc.Doorkeeper, roster: Roster) -> None:
+        self._door = door
+        self._roster = roster
+        self._serving = False
+        self._changed = asyncio.Event()
+        self._watches = rpc.Quota(MAX_HEALTH_WATCHES, "You watch already.")
+
+    def say(self, *, serving: bool) -> None:
+        """Say whether everything is served from now on, or nothing."""
+        self._serving = serving
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def Check(  # noqa: N802  # the name of the rpc
+        self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> health_pb2.HealthCheckResponse:
+        """Answer once."""
+        await self._door.admit(context, "Health.Check")
+        provider = request.service.removeprefix(rpc.CONNECTED)
+        if provider != request.service:
+            return _response(_status(serving=self._roster.link_of(provider) is not None))
+        if request.service not in SERVICES:
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        return _response(_status(serving=self._serving))
+
+    async def Watch(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        """Answer now and after every change; a state that was overtaken is left out."""
+        caller = await self._door.admit(context, "Health.Watch")
+        async with self._watches.one_of(caller, context):
+            told = None
+            while True:
+                changed = self._changed
+                status = _status(serving=self._serving) if request.service in SERVICES else "SERVICE_UNKNOWN"
+                if status != told:
+                    yield _response(status)
+                    told = status
+                await changed.wait()
+                await self._door.admit(context, "Health.Watch")  # who was revoked meanwhile is told no more
+
+
+def _status(*, serving: bool) -> str:
+    return "SERVING" if serving else "NOT_SERVING"
+
+
+def _response(status: str) -> health_pb2.HealthCheckResponse:
+    return health_pb2.HealthCheckResponse(status=status)

@@ -1,0 +1,89 @@
+"""docs/methods.md says of every method what the catalogue and its plan say, and what it shows runs."""
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+from commands import Ended, commands_in
+
+from dpspca import DPSPCA
+from dpspca.cli.arguments.method_options import USUAL
+from dpspca.client.simulation import simulate
+from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.algorithms.options import Option
+from dpspca.common.spec import JobSpec
+
+DOCS: Final = Path(__file__).parents[2] / "docs" / "methods.md"
+TEXT: Final = DOCS.read_text(encoding="utf-8")
+SECTIONS: Final = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", TEXT, flags=re.DOTALL | re.MULTILINE))
+TABLE: Final = {
+    cells[0]: cells[1:]
+    for cells in (line.strip("| ").split(" | ") for line in TEXT.splitlines() if line.startswith("| [`"))
+}
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def example(name: str) -> list[str]:
+    """Give the words of the section's one command, without the program's own."""
+    (block,) = re.findall(r"```sh\n(.*?)```", SECTIONS[name], flags=re.DOTALL)
+    program, *words = shlex.split(block)
+    assert program == "dpspca"
+    return words
+
+
+def bullet(option: Option) -> str:
+    """Write an option as its section lists it."""
+    left_out = "" if option.default is None else f" (`{str(option.default).lower()}` if left out)"
+    return f"- `{option.name}`{' (needed)' if option.required else left_out}: {option.help}"
+
+
+def test_every_algorithm_has_a_section_and_a_line_in_the_table_in_the_order_of_the_catalogue() -> None:
+    assert list(SECTIONS) == list(CATALOGUE)
+    assert list(TABLE) == [f"[`{name}`](#{name})" for name in CATALOGUE]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_section_lists_the_options_that_there_are(name: str) -> None:
+    listed = [line for line in SECTIONS[name].splitlines() if line.startswith("- `")]
+    assert listed == [bullet(each) for each in CATALOGUE[name].options]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_example_is_planned_as_the_table_says_and_runs(name: str, here: Callable[..., Ended]) -> None:
+    facts = here(*example(name), "--write-job", "job.json", "--json").facts
+    assert facts["job"]["algorithm"] == name
+    _, units, noise, accounting, numbers, _ = TABLE[f"[`{name}`](#{name})"]
+    assert units == ", ".join(CATALOGUE[name].units)
+    assert accounting == ", ".join(CATALOGUE[name].accounting)
+    kinds = {query["noise"] for query in facts["queries"]} - {"none"}
+    assert noise == ", ".join(sorted(kinds))
+    assert numbers == f"{sum(query['numbers'] for query in facts['queries']):,}"
+    spec = JobSpec.from_json(Path("job.json").read_text(encoding="utf-8"))
+    rows = np.random.default_rng(0).standard_normal((300, spec.schema.dimension))
+    assert simulate([rows], spec, noise_seed=0).components.shape == (spec.components, spec.schema.dimension)
+
+
+def test_the_job_s_file_that_is_shown_is_one(here: Callable[..., Ended], tmp_path: Path) -> None:
+    (job,) = re.findall(r"```toml\n(.*?)```", TEXT, flags=re.DOTALL)
+    (tmp_path / "job.toml").write_text(job)
+    facts = here("plan", "job.toml", "--json").facts
+    assert facts["job"]["algorithm"] != USUAL
+    assert facts["job"]["options"]
+
+
+def test_the_python_that_is_shown_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (shown,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(shown, str(DOCS), "exec"), names)  # noqa: S102  # our own text
+    assert "(1, 1e-06)-differentially private" in capsys.readouterr().out
+    pca = names["pca"]
+    assert isinstance(pca, DPSPCA)
+    assert pca.rounds_ == 3

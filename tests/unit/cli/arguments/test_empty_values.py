@@ -1,0 +1,116 @@
+"""Empty text is an error wherever a name or a path is given: it passed for one that was left out, or for a folder."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ended, commands_in
+
+from dpspca.cli.app import app
+from dpspca.cli.arguments.empty_values import careful
+from dpspca.client.federation import AsyncFederation, settings
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.spec import Schema
+from dpspca.common.storage.settings import (
+    AnalystConfig,
+    AnyConfig,
+    CoordinatorConfig,
+    ProviderConfig,
+    faults,
+    read_toml,
+)
+from dpspca.provider.policy.rules import faults as faults_of_policy
+
+SAMPLES = Path(__file__).parents[4] / "deploy" / "samples"
+BLANKS = ("", "  ", "\t")
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def parameters(command: Any) -> Iterator[Any]:
+    yield from command.params
+    for part in getattr(command, "commands", {}).values():
+        yield from parameters(part)
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+def test_every_flag_and_argument_of_every_command_refuses_it(blank: str) -> None:
+    found = list(parameters(careful(app)))
+    assert len(found) > 100
+    for parameter in found:
+        for given in (blank, (blank,), ("a", blank)):
+            with pytest.raises(InvalidParameterError, match="which is empty"):
+                parameter.process_value(None, given)
+
+
+def test_a_run_with_an_empty_name_of_a_data_set_is_refused(here: Callable[..., Ended]) -> None:
+    said = here("run", "--config", "ada.toml", "--data-set", "").complaint
+    assert said == "--data-set is '', which is empty. Give a value, or leave it out."
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+@pytest.mark.parametrize(
+    ("kind", "name"), [(CoordinatorConfig, "coordinator"), (ProviderConfig, "provider"), (AnalystConfig, "analyst")]
+)
+def test_every_key_of_settings_refuses_it(kind: type[AnyConfig], name: str, blank: str, tmp_path: Path) -> None:
+    good = read_toml(SAMPLES / f"{name}.toml")
+    for key, value in good.items():
+        if isinstance(value, str):
+            told = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: blank})))
+            assert "which is empty" in told or "is no address" in told
+    for key in ("data_sets", "arriving", "persons"):
+        if kind is ProviderConfig:
+            for table in ({"cohort": blank}, {blank: "rows.csv"}):
+                told = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: table})))
+                assert "which is empty" in told or "the data set's name is" in told
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+@pytest.mark.parametrize("key", ["data_set", "providers"])
+def test_a_job_s_file_refuses_it(key: str, blank: str, here: Callable[..., Ended], tmp_path: Path) -> None:
+    text = (SAMPLES / "job.toml").read_text(encoding="utf-8")
+    kept = [line for line in text.splitlines() if not line.startswith(key)]
+    given = [blank] if key == "providers" else blank
+    (tmp_path / "job.toml").write_text("\n".join([f"{key} = {given!r}", *kept]), encoding="utf-8")
+    said = here("plan", "job.toml")
+    assert said.code == 2
+    assert "job.toml: " in said.err
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+def test_a_policy_refuses_it(blank: str) -> None:
+    text = (SAMPLES / "policy.toml").read_text(encoding="utf-8")
+    for key in ("analysts", "columns"):
+        kept = [line for line in text.splitlines() if not line.startswith(f"{key} =")]
+        head = next(number for number, line in enumerate(kept) if line.startswith("[data_sets."))
+        changed = "\n".join([*kept[: head + 1], f"{key} = [{json.dumps(blank)}]", *kept[head + 1 :]])
+        assert list(faults_of_policy(changed))
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+def test_names_of_columns_refuse_it(blank: str) -> None:
+    with pytest.raises(DpspcaError, match="Column 2 of 3 has an empty name"):
+        Schema.of(["a", blank, "c"])
+    with pytest.raises(DpspcaError, match="empty name"):
+        Schema(2, ("a", blank)).require_named()
+
+
+async def refuses(blank: str) -> None:
+    """Arguments of Python functions; no connection is made."""
+    federation = object.__new__(AsyncFederation)
+    with pytest.raises(DpspcaError, match="which is empty"):
+        await federation.job(blank)
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+def test_arguments_of_python_functions_refuse_it(blank: str, tmp_path: Path) -> None:
+    asyncio.run(refuses(blank))
+    for given in ((blank, None), (blank, tmp_path), ("127.0.0.1:1", blank)):
+        with pytest.raises(DpspcaError, match="which is empty"):
+            settings(*given)

@@ -1,0 +1,103 @@
+"""A method's options are read off the flags as what the method takes, and refused in the words of the flags."""
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from dpspca.cli.arguments import method_options
+from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.algorithms.options import Kind, Option
+from dpspca.common.errors import InvalidParameterError
+
+MADE_UP = replace(
+    CATALOGUE["dps-pca"],
+    options=(
+        Option("sparsity", Kind.WHOLE, required=True),
+        Option("count", Kind.WHOLE),
+        Option("wide", Kind.NUMBER, required=True),
+        Option("loud", Kind.SWITCH, default=False),
+        Option("word", Kind.TEXT),
+        Option("shade", Kind.TEXT, default="dark", choices=("light", "dark")),
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(method_options, "CATALOGUE", MappingProxyType({**CATALOGUE, "made-up": MADE_UP}))
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("count=3", 3),
+        ("count=-3", -3),
+        ("wide=3", 3.0),
+        ("wide=1e-3", 0.001),
+        ("loud=true", True),
+        ("loud=false", False),
+        ("word=3", "3"),
+        ("word=a=b", "a=b"),
+        ("word=", ""),
+        ("shade=light", "light"),
+    ],
+)
+def test_a_value_is_read_as_what_its_option_takes(given: str, read: Any) -> None:
+    (value,) = method_options.read("made-up", [given], {}).values()
+    assert value == read
+    assert type(value) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("count", "--option is 'count', which is not NAME=VALUE"),
+        ("=3", "--option is '=3', which is not NAME=VALUE"),
+        ("other=3", "--option names 'other', but made-up has no such option. Available: sparsity, count, wide"),
+        ("count=2.5", "--option count is '2.5', not a whole number"),
+        ("count=1_000", "not a whole number"),
+        ("count=" + "9" * 5000, "not a whole number"),
+        ("wide=far", "--option wide is 'far', not a number"),
+        ("wide=nan", "not a number"),
+        ("wide=1e999", "not a number"),
+        ("loud=yes", "--option loud is 'yes', not true or false"),
+        ("shade=red", "--option shade is 'red'. Choose one of: light, dark."),
+    ],
+)
+def test_a_value_that_its_option_does_not_take_is_refused_in_the_words_of_the_flag(given: str, said: str) -> None:
+    with pytest.raises(InvalidParameterError) as refused:
+        method_options.read("made-up", [given], {})
+    assert said in str(refused.value)
+
+
+def test_an_option_is_given_once_by_whichever_flag() -> None:
+    assert method_options.read("made-up", ["wide=1"], {"sparsity": 3, "rounds": None}) == {
+        "sparsity": 3,
+        "wide": 1.0,
+    }
+    for given, short in ((["wide=1", "wide=2"], {}), (["sparsity=3"], {"sparsity": 3})):
+        with pytest.raises(InvalidParameterError, match="given twice"):
+            method_options.read("made-up", given, short)
+
+
+def test_a_short_flag_that_the_algorithm_has_no_option_for_is_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="--sparsity is given, but analyze-gauss has no such option"):
+        method_options.read("analyze-gauss", [], {"sparsity": 3})
+
+
+def test_what_an_algorithm_needs_is_named_by_the_flag_that_gives_it() -> None:
+    assert method_options.missing("made-up", {}) == ["--sparsity", "--option wide=..."]
+    assert method_options.missing("made-up", {"sparsity": 3, "wide": 1.0}) == []
+    assert method_options.missing("analyze-gauss", {}) == []
+
+
+def test_an_algorithm_that_there_is_none_of_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidParameterError, match=r"--method is 'magic'.*dps-pca, analyze-gauss"):
+        method_options.chosen("magic")
+
+
+def test_the_shell_completes_names_of_algorithms() -> None:
+    assert method_options.names() == [*CATALOGUE, "made-up"]
+    assert method_options.names("dps") == ["dps-pca"]

@@ -1,0 +1,252 @@
+"""What is left of a budget is told exactly, and a figure that is rounded never flatters."""
+
+import math
+import re
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ended, commands_in
+from hypothesis import given
+from hypothesis import strategies as st
+from steward import ADA, GRACE, LIFETIME, QUERIES, Site, job, opening
+
+from dpspca.cli.commands.budget import rounded_down
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.calibration import gaussian_delta
+from dpspca.common.privacy.costs import UNIT, Price, mu_of
+from dpspca.provider.ledger.accounts import Account
+from dpspca.provider.ledger.ledger import Limits
+from dpspca.provider.ledger.view import Balance
+
+PRICE = opening("any", job()).units
+WHOLE = LIFETIME.whole.units
+OWN = Filter.for_budget(2.0, 1e-5).whole.units
+LARGEST = Filter.for_budget(1.0, 1e-6).whole.units
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site.made(tmp_path)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], site: Site) -> Callable[..., Ended]:
+    return commands_in(site.folder, monkeypatch, capfd)
+
+
+def told(here: Callable[..., Ended], *words: object) -> dict[str, Any]:
+    """What the command says of the one data set."""
+    (data_set,) = here("budget", "--config", "provider.toml", "--json", *words).facts["data_sets"]
+    return dict(data_set)
+
+
+amounts = st.integers(0, 2 * WHOLE)
+
+
+@given(spent=amounts, reserved=amounts)
+def test_no_figure_flatters(spent: int, reserved: int) -> None:
+    facts = Balance.of(LIFETIME, [Account(Price(spent), Price(reserved))]).facts()
+    left = max(0, WHOLE - spent - reserved)
+    assert Fraction(facts["spent"]["mu"]) ** 2 >= spent * UNIT
+    assert Fraction(facts["spent"]["share"]) >= Fraction(spent, WHOLE)
+    assert gaussian_delta(facts["spent"]["epsilon"], mu_of(spent)) <= 1e-5
+    assert Fraction(facts["reserved"]["share"]) >= Fraction(reserved, WHOLE)
+    assert Fraction(facts["left"]["mu"]) ** 2 <= left * UNIT
+    assert Fraction(facts["left"]["share"]) <= Fraction(left, WHOLE)
+    assert facts["left"]["units"] == left
+
+
+@given(value=st.floats(0, 1e6), digits=st.integers(1, 8))
+def test_what_is_left_is_written_in_a_few_digits_and_never_as_more(value: float, digits: int) -> None:
+    written = rounded_down(value, digits)
+    assert not written.startswith("-")
+    assert float(written) <= value
+    assert float(written) == pytest.approx(value, rel=10.0 ** (1 - digits))
+
+
+def test_the_share_of_delta_for_the_noise_counts_where_it_is_nearer_its_end() -> None:
+    slack = LIFETIME.whole.slack_units
+    facts = Balance.of(LIFETIME, [Account(Price(0, slack))]).facts()
+    assert (facts["spent"]["share"], facts["left"]["share"]) == (1.0, 0.0)
+    assert Balance.of(LIFETIME, [Account(Price(0, slack))]).jobs(Price(1, 1)) == 0
+
+
+def test_what_is_worth_no_epsilon_at_the_policy_s_delta_is_said_to_be_worth_none() -> None:
+    facts = Balance.of(LIFETIME, [Account(Price(10**7 * WHOLE))]).facts()
+    assert facts["spent"]["epsilon"] is None
+
+
+def test_spent_reserved_and_left_are_those_of_what_was_answered(here: Callable[..., Ended], site: Site) -> None:
+    with site.running() as ledger:
+        site.answer(ledger, "first")
+        ledger.close("first", "done")
+        site.answer(ledger, "second", 1, analyst=GRACE)
+    facts = told(here)
+    part = PRICE // QUERIES
+    assert facts["spent"]["units"] == pytest.approx(PRICE + part, rel=1e-6)
+    assert facts["spent"]["units"] + facts["reserved"]["units"] == 2 * PRICE
+    assert facts["left"]["units"] == WHOLE - 2 * PRICE
+    assert facts["further_jobs"] == (WHOLE - 2 * PRICE) // LARGEST == 13
+    assert facts["refused"] is None
+    assert facts["budget"] == {
+        "epsilon": 4.0,
+        "delta": 1e-5,
+        "mu": mu_of(WHOLE),
+        "units": WHOLE,
+        "slack_units": LIFETIME.whole.slack_units,
+    }
+
+
+def test_each_analyst_has_what_is_left_of_their_own_and_never_more_than_all_have(
+    here: Callable[..., Ended], site: Site
+) -> None:
+    with site.running() as ledger:
+        site.answer(ledger, "first")
+        site.answer(ledger, "hers", analyst="dpspca://town/analyst/gone")
+    facts = told(here)
+    analysts = {each["analyst"]: each for each in facts["analysts"]}
+    assert analysts[ADA]["left"]["units"] == OWN - PRICE
+    assert analysts[ADA]["further_jobs"] == (OWN - PRICE) // LARGEST == 3
+    assert (facts["newcomers"]["left"]["units"], facts["newcomers"]["further_jobs"]) == (OWN, OWN // LARGEST)
+    gone = analysts["dpspca://town/analyst/gone"]
+    assert (gone["named"], gone["further_jobs"]) == (False, 0)
+
+
+def test_where_analysts_have_no_budget_of_their_own_the_lifetime_is_what_limits_them(
+    here: Callable[..., Ended], site: Site
+) -> None:
+    policy = site.folder / "policy.toml"
+    policy.write_text(policy.read_text().replace("per_analyst = ", "# per_analyst = "))
+    with site.running() as ledger:
+        site.answer(ledger, "first")
+    facts = told(here)
+    assert facts["newcomers"] is None
+    assert facts["analysts"][0]["further_jobs"] == facts["further_jobs"]
+    assert "of their own budget" not in here("budget", "--config", "provider.toml").out
+
+
+def test_a_job_fits_exactly_as_often_as_the_ledger_admits_it(here: Callable[..., Ended], site: Site) -> None:
+    limits = Limits(LIFETIME, Filter.for_budget(2.0, 1e-5))
+    asking = ("budget", "--config", "provider.toml", "--job", "job.json", "--data-set", "cohort", "--json")
+    for number in range(4):
+        with site.running() as ledger:
+            before = here(*asking, "--analyst", "ada")
+            assert (before.code, before.facts["job"]["fits"]) == (0, True)
+            site.answer(ledger, f"job {number}", 1)
+    refused = here(*asking, "--analyst", "ada")
+    assert refused.code == 1
+    with site.running() as ledger, pytest.raises(Exception, match="The budget of dpspca://town/analyst/ada"):
+        ledger.open(opening("job 4", job()), limits)
+    others = here(*asking).facts["job"]
+    assert {each["analyst"]: each["fits"] for each in others["analysts"]} == {"ada": False, "grace": True}
+    assert others["such_jobs"] == (WHOLE - 4 * PRICE) // PRICE
+    assert Fraction(others["share"]) >= Fraction(PRICE, WHOLE)
+
+
+def test_a_job_says_what_it_costs_and_for_whom_it_does_not_fit(here: Callable[..., Ended], site: Site) -> None:
+    with site.running() as ledger:
+        for number in range(4):
+            site.answer(ledger, f"job {number}")
+    asking = ("budget", "--config", "provider.toml", "--job", "job.json", "--data-set", "cohort")
+    words = here(*asking).out
+    assert re.search(r"mu 0\.2368, that is epsilon 1 at delta 1e-06.* 6\.55 % of the lifetime", words)
+    assert "It fits if signed by grace." in words
+    assert re.search("not fit .*ada: The budget of dpspca://town/analyst/ada on the data set 'cohort'", words)
+    assert "does NOT fit" in here(*asking, "--analyst", "ada").out
+
+
+def test_a_job_that_the_policy_refuses_is_refused_with_its_rule(here: Callable[..., Ended], site: Site) -> None:
+    with site.running():
+        pass
+    (site.folder / "large.json").write_text(job(2.0).to_json())
+    asking = ("budget", "--config", "provider.toml", "--job", "large.json", "--data-set", "cohort")
+    ended = here(*asking)
+    assert ended.code == 1
+    assert "The policy REFUSES it" in ended.out
+    assert "by its rule 'per_job'." in ended.out
+
+
+def test_jobs_past_their_expiry_are_told_and_stand_in_nobodys_way(here: Callable[..., Ended], site: Site) -> None:
+    past = int(time.time()) - 10
+    with site.running(past - 10) as ledger:
+        for number in range(9):
+            site.answer(ledger, f"job {number}", 1, expires_at=past, analyst=GRACE)
+    asking = ("--job", "job.json", "--data-set", "cohort", "--analyst", "grace")
+    facts = told(here, *asking)
+    assert (facts["past_expiry"], facts["further_jobs"]) == (9, 6)
+    assert facts["reserved"]["units"] + facts["spent"]["units"] == 9 * PRICE
+    assert "9 open jobs are past their expiry" in here("budget", "--config", "provider.toml", *asking).out
+
+
+def test_a_lifetime_below_what_is_spent_leaves_nothing(here: Callable[..., Ended], site: Site) -> None:
+    with site.running() as ledger:
+        for number in range(6):
+            site.answer(ledger, f"job {number}")
+    policy = site.folder / "policy.toml"
+    policy.write_text(policy.read_text().replace("epsilon = 4.0", "epsilon = 2.0"))
+    facts = told(here)
+    assert (facts["left"]["mu"], facts["left"]["share"], facts["further_jobs"]) == (0.0, 0.0, 0)
+    assert facts["spent"]["share"] > 1
+    assert "smaller than what is spent and promised of it already" in facts["refused"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('unit = "row-add-remove"', 'unit = "row-replace-one"', "protect row-add-remove; this one would protect"),
+        ("[data_sets.cohort]", "[data_sets.other]", "The policy has no table for this data set."),
+    ],
+)
+def test_where_no_job_is_admitted_the_reason_is_told(
+    old: str, new: str, why: str, here: Callable[..., Ended], site: Site
+) -> None:
+    with site.running() as ledger:
+        site.answer(ledger, "first")
+    policy = site.folder / "policy.toml"
+    policy.write_text(policy.read_text().replace(old, new))
+    facts = told(here, "--data-set", "cohort")
+    assert why in facts["refused"]
+    assert facts["further_jobs"] == 0
+    words = here("budget", "--config", "provider.toml").out
+    assert f"NO JOB IS ADMITTED. {facts['refused']}" in words
+    assert math.isclose(facts["spent"]["mu"], mu_of(PRICE))
+
+
+def test_an_older_copy_of_the_ledger_has_nothing_to_give(here: Callable[..., Ended], site: Site) -> None:
+    with site.running() as ledger:
+        site.answer(ledger, "first")
+    site.back_up()
+    with site.running() as ledger:
+        site.answer(ledger, "second")
+    site.restore()
+    asking = ("budget", "--config", "provider.toml", "--job", "job.json", "--data-set", "cohort")
+    ended = here(*asking)
+    assert ended.code == 1
+    assert "QUARANTINED" in ended.out
+    assert "room for 0 such jobs" in ended.out
+    assert told(here)["further_jobs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--analyst", "ada"), "--analyst is given without --job."),
+        (("--data-set", "nothing"), "Unknown data set 'nothing'. Available: cohort."),
+        (("--job", "none.json"), "none.json cannot be read"),
+        (("--job", "job.json"), "The job names no data set."),
+    ],
+)
+def test_what_cannot_be_looked_at_exits_with_2_in_one_line(
+    words: tuple[str, ...], said: str, here: Callable[..., Ended], site: Site
+) -> None:
+    with site.running():
+        pass
+    assert said in here("budget", "--config", "provider.toml", *words).complaint
+
+
+def test_without_a_ledger_nothing_is_made_up(here: Callable[..., Ended]) -> None:
+    assert here("budget", "--config", "provider.toml").complaint.startswith("There is no ledger at ledger/ledger.db.")

@@ -1,0 +1,99 @@
+"""What is printed is whole, however narrow the page."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import Ended, commands_in
+from town import spec
+
+from dpspca import save_model, simulate
+from dpspca.cli.render.output import PLOTS, Folder, print_components
+from dpspca.client.report import to_dict
+
+PLAN = [
+    *("plan", "--dimension", "40", "--components", "2", "--sparsity", "9", "--norm-bound", "5"),
+    *("--unit", "add-remove", "--epsilon", "1", "--delta", "1e-6"),
+]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 76, 77, 78, 80, 100])
+def test_a_table_fits_its_page_and_loses_nothing(
+    width: int, here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    plan = here(*PLAN).out.partition("noise: the standard deviation")[0]
+    assert "…" not in plan
+    assert max(map(len, plan.splitlines())) <= width
+    queries = here(*PLAN, "--json").facts["queries"]
+    letters = "".join(letter for letter in plan if letter.isalpha())
+    for query in queries:
+        assert query["kind"].replace("-", "") in letters
+    for heading in ("query", "kind", "numbers", "noise", "mu"):
+        assert heading in letters
+
+
+def test_without_a_page_a_table_is_as_wide_as_it_was(
+    here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    assert max(map(len, here(*PLAN).out.partition("noise: the standard")[0].splitlines())) > 80
+
+
+@pytest.mark.parametrize(("delta", "warned"), [("0.5", True), ("2e-3", True), ("1e-3", False)])
+def test_a_plan_warns_of_a_large_delta_as_its_statement_will(
+    *, delta: str, warned: bool, here: Callable[..., Ended]
+) -> None:
+    words = [*PLAN[:-1], delta]
+    assert ("is large: with that probability the promise may not hold" in here(*words).out) is warned
+    assert bool(here(*words, "--json").facts["remarks"]) is warned
+
+
+@pytest.mark.parametrize(("sparsity", "warned"), [("40", True), ("39", False)])
+def test_a_plan_says_that_a_sparsity_is_no_limit(*, sparsity: str, warned: bool, here: Callable[..., Ended]) -> None:
+    words = [*PLAN, "--sparsity", sparsity]
+    said = f"A sparsity of {sparsity} is no limit: of 40 columns, all may be in the support."
+    assert here(*words, "--json").facts["remarks"] == ([said] if warned else [])
+    assert (said in here(*words).out) is warned
+
+
+def test_a_model_that_does_not_say_what_its_components_explain_is_shown_and_drawn_all_the_same(
+    here: Callable[..., Ended], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A job may not ask for it, and where a provider left half-way it is not known."""
+    rows = np.random.default_rng(0).standard_normal((50, 30))
+    model = simulate([rows], spec(explained_variance=False))
+    save_model(model, tmp_path / "model.dpspca")
+    assert here("model", "show", "model.dpspca").out
+    assert here("model", "plot", "model.dpspca", "--json").facts["files"] == {"loadings": "loadings.png"}
+    capfd.readouterr()
+    print_components(to_dict(model))
+    assert "not known" in capfd.readouterr().out
+    assert set(Folder(tmp_path / "plots", PLOTS).write_plots(model)[0]) == {"loadings"}
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (
+            "output-perturbation",
+            "'subspace', which is private by itself: each provider adds noise to its own components",
+        ),
+        ("ppca", "'subspace', which is private by itself: each provider draws a subspace at random"),
+        ("range-projection", "'sketch', which is private by itself: each provider adds noise to what its rows make of"),
+    ],
+)
+def test_a_plan_says_what_happens_where_noise_is_not_added_to_an_answer(
+    method: str, said: str, here: Callable[..., Ended]
+) -> None:
+    words = ["plan", "--method", method, "--dimension", "40", "--components", "2", "--norm-bound", "20"]
+    words += ["--unit", "replace-one", "--epsilon", "1", "--delta", "1e-6"]
+    assert said in here(*words).out
+    for query in here(*words, "--json").facts["queries"]:
+        assert bool(query["mechanism"]) is (query["noise"] == "mechanism")

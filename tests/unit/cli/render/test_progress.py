@@ -1,0 +1,80 @@
+"""What a job came to is told whole: what is missing as well, and why."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from town import spec
+
+from dpspca import simulate
+from dpspca.cli.render import progress
+from dpspca.client.jobs import JobStatus, ParticipantStatus
+from dpspca.common.algorithms import catalogue
+
+ROWS = [np.random.default_rng(site).standard_normal((200, 30)) for site in range(2)]
+STAYED = ParticipantStatus("north", 5, 5, "")
+LEFT = ParticipantStatus("south", 3, 2, "Refused: no more.")
+NEVER_CAME = ParticipantStatus("west", 0, 0, "Not connected.")
+
+
+def status(*participants: ParticipantStatus) -> JobStatus:
+    return JobStatus(
+        "a" * 64, "dpspca://town/analyst/ada", "cohort", "done", "", 5, 5, "", 0, datetime.now(UTC), None, participants
+    )
+
+
+@pytest.mark.parametrize("others", [[], [NEVER_CAME]])
+@pytest.mark.parametrize("left", [[], [LEFT]])
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_not_told_because_a_provider_left_is_said_to_be(
+    tmp_path: Path, others: list[ParticipantStatus], left: list[ParticipantStatus], *, asked: bool, known: bool
+) -> None:
+    model = simulate(ROWS, spec(explained_variance=known))
+    shelf = progress.Shelf(tmp_path / "model.dpspca", None, replace=False)
+    facts = shelf.put(catalogue.plan(spec(explained_variance=asked)), status(STAYED, *left, *others), model)
+    notes = [re.match("The explained variance is not known: south ", note) for note in facts["notes"]]
+    assert len(notes) == (asked and bool(left) and not known)
+    assert all(notes)
+
+
+REFUSED = ParticipantStatus("west", 0, 0, "Refused: no policy.")
+
+
+@pytest.mark.parametrize(
+    ("lost", "states", "told"),
+    [
+        (
+            LEFT,
+            [("running", 2, ""), ("running", 3, ""), ("running", 4, ""), ("done", 5, "")],
+            ["", LEFT.reason, "", ""],
+        ),
+        (LEFT, [("running", 2, ""), ("failed", 2, f"Too few: {LEFT.reason}")], ["", ""]),
+        (LEFT, [("running", 2, ""), ("cancelled", 2, "Cancelled.")], ["", LEFT.reason]),
+        (REFUSED, [("waiting", 0, ""), ("running", 0, ""), ("running", 1, "")], ["", REFUSED.reason, ""]),
+        (REFUSED, [("waiting", 0, ""), ("failed", 0, f"Too few: {REFUSED.reason}")], ["", ""]),
+    ],
+)
+def test_a_loss_is_told_once_and_not_where_the_job_ends_for_it(
+    lost: ParticipantStatus, states: list[tuple[str, int, str]], told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    follower = progress.Follower(catalogue.plan(spec()))
+    for (state, answered, reason), words in zip(states, told, strict=True):
+        now = replace(status(STAYED, lost), state=state, answered=answered, reason=reason)
+        follower.follow(now, lambda _: None)
+        assert capsys.readouterr().err == (f"{lost.name} dropped out: {words}\n" if words else "")
+
+
+def test_a_name_that_the_coordinator_made_up_cannot_steer_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shelf = progress.Shelf(tmp_path / "model.dpspca", None, replace=False)
+    strange = ParticipantStatus("\x1b[2Jgone", 3, 2, "no")
+    model = simulate(ROWS, spec(explained_variance=False))
+    progress.print_result(shelf.put(catalogue.plan(spec(explained_variance=True)), status(STAYED, strange), model))
+    printed = capsys.readouterr().out
+    assert "not known: \\x1b[2Jgone " in printed
+    assert "\x1b[2J" not in printed

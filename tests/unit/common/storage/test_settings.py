@@ -1,0 +1,260 @@
+"""Settings: what is wrong with them is told key by key, and the samples that we ship are settings."""
+
+from pathlib import Path
+
+import pytest
+
+from dpspca.cli.arguments.job_flags import Flags, from_file
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.spans import Span
+from dpspca.common.storage.settings import (
+    Address,
+    AnalystConfig,
+    CoordinatorConfig,
+    DatabaseUrl,
+    ProviderConfig,
+    faults,
+    kind_of,
+    read_any_config,
+    read_config,
+    read_toml,
+)
+
+SAMPLES = Path(__file__).parents[4] / "deploy" / "samples"
+KINDS = {"coordinator": CoordinatorConfig, "provider": ProviderConfig, "analyst": AnalystConfig}
+
+
+@pytest.mark.parametrize("program", KINDS)
+def test_every_sample_of_settings_is_understood(program: str) -> None:
+    read = read_any_config(SAMPLES / f"{program}.toml")
+    assert isinstance(read, KINDS[program])
+    assert read.identity.parent == SAMPLES
+
+
+def test_the_sample_of_a_job_is_a_job() -> None:
+    order = from_file(SAMPLES / "job.toml", Flags())
+    assert order.data_set == "cohort"
+    assert order.providers is None
+    assert order.spec.minimum_parties == 2
+
+
+def test_there_is_a_sample_for_every_program() -> None:
+    assert {path.stem for path in SAMPLES.iterdir()} == {*KINDS, "job", "policy"}
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("127.0.0.1:0", "127.0.0.1", 0), ("[::1]:7443", "::1", 7443), ("hub.example-town.org:65535", None, 65535)],
+)
+def test_an_address_is_a_host_and_a_port(text: str, host: str | None, port: int) -> None:
+    address = Address.parse(text)
+    assert (address.host, address.port) == (host or text.rpartition(":")[0], port)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7443", ":7443", "host", "host:", "host:65536", "::1:7443", "a b:1", "https://a:1"]
+)
+def test_what_is_no_address_is_refused_with_an_example(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(f'coordinator = "{text}"\nidentity = "a"\n')
+    with pytest.raises(InvalidParameterError, match=r"coordinator: .* is no address. Write HOST:PORT"):
+        read_config(AnalystConfig, tmp_path / "a.toml")
+
+
+def coordinator_with(line: str, folder: Path) -> CoordinatorConfig:
+    path = folder / "hub.toml"
+    path.write_text(f'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\n{line}\n')
+    return read_config(CoordinatorConfig, path)
+
+
+def test_a_coordinator_may_be_told_how_much_of_results_to_keep(tmp_path: Path) -> None:
+    assert coordinator_with("result_mebibytes = 50_000", tmp_path).result_mebibytes == 50_000
+    assert coordinator_with("", tmp_path).result_mebibytes is None
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "true", '"1024"', "2_000_000_000"])
+def test_room_for_results_that_is_none_is_refused(value: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError, match="result_mebibytes is "):
+        coordinator_with(f"result_mebibytes = {value}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("listen", "reached"),
+    [("0.0.0.0:7443", "127.0.0.1:7443"), ("[::]:7443", "[::1]:7443"), ("10.1.2.3:7443", "10.1.2.3:7443")],
+)
+def test_an_address_that_means_everywhere_is_reached_on_loopback(listen: str, reached: str) -> None:
+    assert Address.parse(listen).from_here == reached
+
+
+def test_everything_that_is_wrong_is_told_and_not_the_first_fault_alone(tmp_path: Path) -> None:
+    path = tmp_path / "north.toml"
+    path.write_text('coordinator = "nowhere"\ncolour = "red"\nrevocations = 3\n[data_sets]\ncohort = 4\n')
+    raw = read_toml(path)
+    assert kind_of(raw) is ProviderConfig
+    told = "\n".join(map(str, faults(ProviderConfig, path, raw)))
+    for part in ("does not know colour", "lacks identity", "nowhere", "revocations is 3", "data_sets is {'cohort': 4}"):
+        assert part in told
+    assert len(told.splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [
+        ("", None),
+        ('journal = "state/journal.db"', Path("state/journal.db")),
+        ('journal = "/var/lib/journal.db"', Path("/var/lib/journal.db")),
+        ('journal = "postgresql://hub@db.example/journal"', DatabaseUrl("postgresql://hub@db.example/journal")),
+    ],
+)
+def test_a_journal_is_a_file_or_a_database(told: str, meant: Path | DatabaseUrl | None, tmp_path: Path) -> None:
+    path = tmp_path / "hub.toml"
+    path.write_text(f'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\n{told}\n')
+    read = read_config(CoordinatorConfig, path).journal
+    assert read == (tmp_path / meant if isinstance(meant, Path) else meant)
+    assert isinstance(read, DatabaseUrl) == isinstance(meant, DatabaseUrl)
+
+
+def test_another_kind_of_database_is_refused_and_its_password_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "hub.toml"
+    path.write_text(
+        'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\njournal = "mysql://hub:swordfish@db/x"\n'
+    )
+    with pytest.raises(InvalidParameterError, match="a place of the kind 'mysql'") as caught:
+        read_config(CoordinatorConfig, path)
+    assert "swordfish" not in str(caught.value)
+
+
+def provider_with(lines: str, folder: Path) -> Path:
+    path = folder / "north.toml"
+    path.write_text(
+        'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
+        f'[data_sets]\nratings = "ratings.npz"\n{lines}\n'
+    )
+    return path
+
+
+def test_a_provider_may_be_told_which_rows_of_a_table_are_its_own(tmp_path: Path) -> None:
+    told = provider_with("[spans]\nratings = { start = 0, rows = 1200, of = 4800 }", tmp_path)
+    assert read_config(ProviderConfig, told).spans == {"ratings": Span(0, 1200, 4800)}
+    assert read_config(ProviderConfig, provider_with("", tmp_path)).spans is None
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("ratings = { start = 4000, rows = 1200, of = 4800 }", "'ratings': From start, row 4000, 1200 rows go up to"),
+        ("ratings = { start = 0, rows = 0, of = 4800 }", "the number of own rows, is 0"),
+        ("ratings = { start = 0, rows = 1.5, of = 4800 }", "the number of own rows, is 1.5"),
+        ("ratings = { start = 0, rows = 1200 }", "the span of 'ratings' is {"),
+        ("ratings = { start = 0, rows = 1, of = 2, to = 3 }", "the span of 'ratings' is {"),
+        ("ratings = [0, 1200, 4800]", "the span of 'ratings' is ["),
+        ("cohort = { start = 0, rows = 1200, of = 4800 }", "spans names 'cohort', which is no data set"),
+    ],
+)
+def test_a_span_that_makes_no_sense_is_refused_by_name(line: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError) as caught:
+        read_config(ProviderConfig, provider_with(f"[spans]\n{line}", tmp_path))
+    assert why in str(caught.value)
+
+
+def test_persons_of_a_data_set_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError, match="persons names 'cohort', which is no data set"):
+        read_config(ProviderConfig, provider_with('[persons]\ncohort = "whose.txt"', tmp_path))
+
+
+def test_data_sets_may_arrive_in_folders_and_each_has_one_name(tmp_path: Path) -> None:
+    read = read_config(ProviderConfig, provider_with('[arriving]\nmeasurements = "measurements"', tmp_path))
+    assert read.arriving == {"measurements": tmp_path / "measurements"}
+    assert read.names == {"ratings", "measurements"}
+    assert read_config(ProviderConfig, provider_with("", tmp_path)).names == {"ratings"}
+    with pytest.raises(InvalidParameterError, match="'ratings' is under arriving and under data_sets"):
+        read_config(ProviderConfig, provider_with('[arriving]\nratings = "ratings"', tmp_path))
+    with pytest.raises(InvalidParameterError, match="arriving is 'measurements'"):
+        read_config(ProviderConfig, _top(provider_with("", tmp_path), 'arriving = "measurements"'))
+
+
+def test_data_sets_may_be_left_out_where_others_arrive_and_not_both(tmp_path: Path) -> None:
+    path = provider_with("", tmp_path)
+    plain = path.read_text().partition("[data_sets]")[0]
+    path.write_text(f'{plain}[arriving]\nmeasurements = "measurements"\n')
+    read = read_config(ProviderConfig, path)
+    assert (read.data_sets, read.names) == ({}, {"measurements"})
+    for nothing in ("", "[data_sets]\n", "[arriving]\n", "[data_sets]\n[arriving]\n"):
+        path.write_text(plain + nothing)
+        with pytest.raises(
+            InvalidParameterError, match=r"offers no data set\. Name one under data_sets, or under arriv"
+        ):
+            read_config(ProviderConfig, path)
+
+
+def test_what_is_said_of_rows_that_arrive_is_refused_with_its_reason(tmp_path: Path) -> None:
+    arriving = '[arriving]\nmeasurements = "measurements"\n'
+    with pytest.raises(
+        InvalidParameterError, match=r"persons names 'measurements', whose rows arrive\. There a row is"
+    ):
+        read_config(ProviderConfig, provider_with(f'{arriving}[persons]\nmeasurements = "whose.txt"', tmp_path))
+    told = f"{arriving}[spans]\nmeasurements = {{ start = 0, rows = 2, of = 4 }}"
+    with pytest.raises(InvalidParameterError, match=r"spans names 'measurements', whose rows arrive\. A matrix does"):
+        read_config(ProviderConfig, provider_with(told, tmp_path))
+
+
+def test_a_data_set_with_persons_and_a_span_is_refused(tmp_path: Path) -> None:
+    told = '[persons]\nratings = "whose.txt"\n[spans]\nratings = { start = 0, rows = 2, of = 4 }'
+    with pytest.raises(InvalidParameterError, match="'ratings' has persons and a span"):
+        read_config(ProviderConfig, provider_with(told, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ('again = "ratings.npz"', "'ratings' under data_sets and 'again' under data_sets"),
+        ('again = "./there/../ratings.npz"', "'ratings' under data_sets and 'again' under data_sets"),
+        ('again = "link.npz"', "'ratings' under data_sets and 'again' under data_sets"),
+        ('again = "loop/ratings.npz"', "'ratings' under data_sets and 'again' under data_sets"),
+        ('again = "there"\n[arriving]\nnew = "there"', "'again' under data_sets and 'new' under arriving"),
+        ('again = "there"\n[arriving]\nnew = "there/"', "'again' under data_sets and 'new' under arriving"),
+        ('[arriving]\nnew = "there"\nnewer = "loop/there"', "'new' under arriving and 'newer' under arriving"),
+        ('again = "there/a.npy"\n[arriving]\nnew = "there"', "'again' under data_sets and 'new' under arriving"),
+        ('whole = "there"\nagain = "there/link.npz"', "'whole' under data_sets and 'again' under data_sets"),
+    ],
+)
+def test_the_same_rows_under_two_names_are_refused_for_they_would_have_two_budgets(
+    lines: str, names: str, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "link.npz").symlink_to(tmp_path / "ratings.npz")
+    (tmp_path / "there" / "link.npz").symlink_to(tmp_path / "elsewhere.npz")
+    path = provider_with(lines, tmp_path)
+    told = [str(each) for each in faults(ProviderConfig, path, read_toml(path))]
+    assert [f"{names} hold the same rows. Rows have one budget" in each for each in told] == [True]
+
+
+def test_files_of_one_folder_and_folders_of_one_folder_are_other_rows(tmp_path: Path) -> None:
+    lines = 'more = "more.npz"\n[arriving]\nnew = "new"\nnewer = "newer"'
+    assert read_config(ProviderConfig, provider_with(lines, tmp_path)).names == {"ratings", "more", "new", "newer"}
+
+
+def test_a_path_that_leads_in_a_circle_or_is_none_stops_nothing_from_being_told(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    path = provider_with('round = "circle"\nnone = "a\\u0000b"\n[arriving]\nratings = "r"', tmp_path)
+    told = [str(each) for each in faults(ProviderConfig, path, read_toml(path))]
+    assert len(told) == 1
+    assert "'ratings' is under arriving and under data_sets" in told[0]
+
+
+def _top(path: Path, line: str) -> Path:
+    path.write_text(f"{line}\n{path.read_text()}")
+    return path
+
+
+def test_a_bound_on_the_entries_of_a_row_is_read_and_goes_with_a_data_set(tmp_path: Path) -> None:
+    def read(lines: str) -> ProviderConfig:
+        return read_config(ProviderConfig, provider_with(lines, tmp_path))
+
+    assert read("[row_entries]\nratings = 40").row_entries == {"ratings": 40}
+    with pytest.raises(InvalidParameterError, match="row_entries names 'labs', which is no data set"):
+        read("[row_entries]\nlabs = 40")
+    with pytest.raises(InvalidParameterError, match="row_entries is"):
+        read("[row_entries]\nratings = 0")
+    with pytest.raises(InvalidParameterError, match="'ratings' has row_entries and a span"):
+        read("[spans]\nratings = { start = 0, rows = 2, of = 4 }\n[row_entries]\nratings = 4")

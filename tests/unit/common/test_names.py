@@ -1,0 +1,87 @@
+"""A party has one name, written in one way; from it follows the role."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
+from dpspca.common.names import MAX_NAME, PartyName, Role, check_name, shortened
+
+FIRST = string.ascii_lowercase + string.digits
+NAMES = st.builds(str.__add__, st.sampled_from(FIRST), st.text(FIRST + ".-", max_size=MAX_NAME - 1))
+
+
+@given(NAMES, st.sampled_from(Role), NAMES)
+def test_what_is_written_reads_back_as_the_same_party(federation: str, role: Role, name: str) -> None:
+    party = PartyName(federation, role, name)
+    assert PartyName.parse(party.uri) == party
+    assert str(party) == party.uri == f"dpspca://{federation}/{role.value}/{name}"
+
+
+@given(st.text(max_size=100) | st.from_regex(r"dpspca://[^/]*/(provider|analyst)/[^/]*", fullmatch=True))
+def test_a_text_is_refused_or_is_the_one_way_to_write_what_it_says(text: str) -> None:
+    try:
+        party = PartyName.parse(text)
+    except DpspcaError:
+        return
+    assert party.uri == text
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "",
+        "dpspca://",
+        "dpspca://north/provider",
+        "dpspca://north/provider/",
+        "dpspca:///provider/oslo",
+        "dpspca://north/provider/oslo/",
+        "dpspca://north/provider/oslo/x",
+        "dpspca://north/provider/oslo?role=analyst",
+        "dpspca://north/provider/oslo#x",
+        "dpspca://north/provider/oslo\n",
+        " dpspca://north/provider/oslo",
+        "DPSPCA://north/provider/oslo",
+        "dpspca://North/provider/oslo",
+        "dpspca://north/Provider/oslo",
+        "dpspca://north/operator/oslo",
+        "dpspca://north/provider/Oslo",
+        "dpspca://north/provider/%6fslo",
+        "dpspca://north/provider/..",
+        "dpspca://north/provider/-x",
+        "dpspca://north/provider/оslo",
+        "dpspca://north/provider/oslo\0",
+        "dpspca://user@north/provider/oslo",
+        "dpspca://north:1/provider/oslo",
+        "https://north/provider/oslo",
+        "dpspca://north/provider/" + "x" * (MAX_NAME + 1),
+    ],
+)
+def test_t33_no_second_way_to_write_a_name_is_read(uri: str) -> None:
+    with pytest.raises(InvalidParameterError):
+        PartyName.parse(uri)
+
+
+def test_a_role_given_as_text_becomes_a_role() -> None:
+    assert PartyName("north", "analyst", "ada").role is Role.ANALYST  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="coordinator, provider, analyst"):
+        PartyName("north", "root", "ada")  # type: ignore[arg-type]
+
+
+def test_a_name_must_be_text() -> None:
+    with pytest.raises(InvalidTypeError):
+        check_name("the party", 7)
+
+
+def test_what_a_stranger_sent_is_shown_short_and_escaped() -> None:
+    assert shortened("a\nb\x1b[31m\u202e") == r"'a\nb\x1b[31m\u202e'"
+    assert len(shortened("x" * 10_000)) == 80
+
+
+def test_what_is_nested_too_deeply_to_be_shown_is_said_to_be() -> None:
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert shortened(nested) == "something nested too deeply to be shown"

@@ -1,0 +1,53 @@
+"""No cell of a table that is written is a formula, and what was marked can be read back."""
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import Ended, commands_in
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca import Budget, JobSpec, Schema, save_model, simulate
+from dpspca.common.text import LEADING, escaped, to_csv, unescaped
+
+FORMULAS = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "＝1+1", "'=1")
+
+
+@given(st.text())
+def test_text_comes_back_as_it_was_and_is_no_formula(text: str) -> None:
+    written = escaped(text)
+    assert isinstance(written, str)
+    assert unescaped(written) == text
+    assert not written.startswith(LEADING[:-5])
+    (row,) = csv.reader(io.StringIO(to_csv([[text, 1]]), newline=""))
+    assert row == [written, "1"]
+
+
+def test_numbers_stay_as_they_are() -> None:
+    assert to_csv([["a", -0.5, -1]]) == "a,-0.5,-1\n"
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def test_an_export_of_a_model_holds_no_formula(here: Callable[..., Ended], tmp_path: Path) -> None:
+    job = JobSpec(
+        schema=Schema.of(FORMULAS),
+        unit="row-replace-one",  # type: ignore[arg-type]  # the name of one
+        budget=Budget(1.0, 1e-6),
+        norm_bound=1.0,
+        components=1,
+        method="analyze-gauss",
+    )
+    save_model(simulate([np.eye(9)], job), tmp_path / "model")
+    here("model", "export", "model", "--out", "loadings.csv")
+    with (tmp_path / "loadings.csv").open(newline="", encoding="utf-8") as file:
+        names = [row[0] for row in csv.reader(file)][1:]
+    assert not any(name.startswith(tuple("=+-@\t\r\n＝")) for name in names)
+    assert tuple(map(unescaped, names)) == FORMULAS

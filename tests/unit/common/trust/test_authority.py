@@ -1,0 +1,534 @@
+"""The authority certifies a name and a key, records every act, and can be neither overwritten nor read by others."""
+
+import json
+import os
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from dpspca.common.errors import (
+    DpspcaError,
+    InvalidParameterError,
+    InvalidTypeError,
+    NotNowError,
+    NotTrustedError,
+    UnsafeFileError,
+)
+from dpspca.common.names import COORDINATOR_HOST, PartyName, Role
+from dpspca.common.storage import files
+from dpspca.common.trust.authority import AUTHORITY_LIFE, Authority, Reason
+from dpspca.common.trust.certificates import key_pem, new_key, read_key, read_request, write_request
+from dpspca.common.trust.identity import install, renew_request, request
+from dpspca.common.trust.renewal_requests import write_renewal
+from dpspca.common.trust.revocations import RevocationList
+
+OSLO = PartyName("north", Role.PROVIDER, "oslo")
+
+
+def request_by_hand(*extensions: x509.ExtensionType, key: Any = None) -> bytes:
+    builder = x509.CertificateSigningRequestBuilder().subject_name(
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "oslo")])
+    )
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    return builder.sign(key or new_key(), SHA256()).public_bytes(Encoding.PEM)
+
+
+def names(*texts: str) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName([x509.UniformResourceIdentifier(text) for text in texts])
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_folder_and_the_key_are_the_operators_alone(north: Any) -> None:
+    folder = north.authority.folder
+    assert mode(folder) == 0o700
+    assert mode(folder / "authority-key.pem") == 0o600
+    assert b"PRIVATE KEY" not in north.pem
+    assert "PRIVATE" not in repr(north.authority)
+
+
+def test_the_authoritys_certificate_signs_parties_and_lists_only(north: Any) -> None:
+    made = x509.load_pem_x509_certificate(north.pem)
+    basic = made.extensions.get_extension_for_class(x509.BasicConstraints)
+    usage = made.extensions.get_extension_for_class(x509.KeyUsage)
+    assert basic.critical
+    assert (basic.value.ca, basic.value.path_length) == (True, 0)
+    assert usage.critical
+    assert (usage.value.key_cert_sign, usage.value.crl_sign, usage.value.digital_signature) == (True, True, False)
+    assert made.not_valid_after_utc - north.now == AUTHORITY_LIFE
+    made.verify_directly_issued_by(made)
+
+
+def test_an_authority_is_never_overwritten(north: Any) -> None:
+    before = {path.name: path.read_bytes() for path in north.authority.folder.iterdir()}
+    with pytest.raises(UnsafeFileError, match="not empty"):
+        Authority.init(north.authority.folder, "north", lambda: north.now)
+    assert {path.name: path.read_bytes() for path in north.authority.folder.iterdir()} == before
+
+
+def test_an_authority_is_not_set_up_where_others_may_write_or_under_a_bad_name(north: Any, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    file = tmp_path / "file"
+    file.touch()
+    for folder in (shared, file, file / "below"):
+        with pytest.raises(UnsafeFileError):
+            Authority.init(folder, "north", lambda: north.now)
+    with pytest.raises(InvalidParameterError):
+        Authority.init(tmp_path / "new", "North Sea", lambda: north.now)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_clock_without_a_zone_is_refused(tmp_path: Path, north: Any) -> None:
+    with pytest.raises(InvalidTypeError):
+        Authority.init(tmp_path / "new", "north", lambda: north.now.replace(tzinfo=None))
+
+
+def test_an_opened_authority_goes_on_where_it_stopped(north: Any) -> None:
+    north.enrol("provider", "oslo")
+    again = Authority.open(north.authority.folder, lambda: north.now)
+    assert again.federation == "north"
+    assert again.certificate_pem == north.pem
+    assert again.list() == north.authority.list()
+    assert RevocationList.read(again.revocation_list(), north.pem).number == 2
+
+
+def test_a_key_that_others_can_read_or_a_link_to_one_is_refused(north: Any, tmp_path: Path) -> None:
+    key = north.authority.folder / "authority-key.pem"
+    key.chmod(0o640)
+    with pytest.raises(UnsafeFileError, match="Others can read"):
+        Authority.open(north.authority.folder, lambda: north.now)
+    key.chmod(0o600)
+    north.authority.folder.chmod(0o755)
+    with pytest.raises(UnsafeFileError, match="this user alone"):
+        Authority.open(north.authority.folder, lambda: north.now)
+    north.authority.folder.chmod(0o700)
+    key.rename(tmp_path / "key")
+    key.symlink_to(tmp_path / "key")
+    with pytest.raises(UnsafeFileError):
+        Authority.open(north.authority.folder, lambda: north.now)
+    with pytest.raises(UnsafeFileError):
+        Authority.open(tmp_path / "nowhere", lambda: north.now)
+
+
+def test_a_key_of_another_authority_is_refused(north: Any, south: Any) -> None:
+    north_key, south_key = (each.authority.folder / "authority-key.pem" for each in (north, south))
+    north_key.write_bytes(south_key.read_bytes())
+    with pytest.raises(NotTrustedError, match="not its certificate's"):
+        Authority.open(north.authority.folder, lambda: north.now)
+
+
+def test_t33_only_the_name_and_the_key_of_a_request_are_certified(north: Any) -> None:
+    key = new_key()
+    pem = north.authority.sign(write_request(key, OSLO))
+    made = x509.load_pem_x509_certificate(pem)
+    found = {type(each.value): each.value for each in made.extensions}
+    assert made.public_key() == key.public_key()
+    assert list(found[x509.SubjectAlternativeName]) == [x509.UniformResourceIdentifier(OSLO.uri)]  # type: ignore[call-overload]
+    assert found[x509.BasicConstraints] == x509.BasicConstraints(ca=False, path_length=None)
+    assert found[x509.ExtendedKeyUsage] == x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    assert north.now - made.not_valid_before_utc == timedelta(minutes=5)
+    assert made.not_valid_after_utc - north.now == timedelta(days=30)
+
+
+def test_the_coordinator_alone_may_be_a_server(north: Any) -> None:
+    for role in Role:
+        pem = north.authority.sign(write_request(new_key(), PartyName("north", role, "x")))
+        found = {type(each.value): each.value for each in x509.load_pem_x509_certificate(pem).extensions}
+        purposes = set(found[x509.ExtendedKeyUsage])  # type: ignore[call-overload]
+        hosts = found[x509.SubjectAlternativeName].get_values_for_type(x509.DNSName)  # type: ignore[attr-defined]
+        assert (ExtendedKeyUsageOID.SERVER_AUTH in purposes) == (role is Role.COORDINATOR)
+        assert hosts == ([COORDINATOR_HOST] if role is Role.COORDINATOR else [])
+
+
+@pytest.mark.parametrize(
+    ("request_pem", "reason"),
+    [
+        (b"", "cannot be read"),
+        (b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", "cannot be read"),
+        (b"x" * 100_000, "too long"),
+        (request_by_hand(), "more than a name"),
+        (request_by_hand(names()), "several names, or for none"),
+        (request_by_hand(names(OSLO.uri, OSLO.uri)), "several names"),
+        (request_by_hand(x509.SubjectAlternativeName([x509.DNSName(COORDINATOR_HOST)])), "0 URIs"),
+        (request_by_hand(names("https://north/provider/oslo")), "not the name of a party"),
+        (request_by_hand(names("dpspca://north/admin/oslo")), "not the name of a party"),
+        (request_by_hand(names("dpspca://south/provider/oslo")), "not of the federation"),
+        (
+            request_by_hand(
+                x509.SubjectAlternativeName([x509.UniformResourceIdentifier(OSLO.uri), x509.DNSName(COORDINATOR_HOST)])
+            ),
+            "several names",
+        ),
+        (request_by_hand(names(OSLO.uri), x509.BasicConstraints(ca=True, path_length=None)), "more than a name"),
+        (
+            request_by_hand(names(OSLO.uri), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])),
+            "more than a name",
+        ),
+        (request_by_hand(names(OSLO.uri), key=ec.generate_private_key(ec.SECP384R1())), "P-256"),
+        (request_by_hand(names(OSLO.uri), key=rsa.generate_private_key(65537, 2048)), "P-256"),
+    ],
+)
+def test_t33_a_request_for_anything_else_is_refused(north: Any, request_pem: bytes, reason: str) -> None:
+    with pytest.raises(NotTrustedError, match=reason):
+        north.authority.sign(request_pem)
+    assert north.authority.list() == ()
+
+
+def test_a_request_changed_on_its_way_is_refused(north: Any) -> None:
+    good = x509.load_pem_x509_csr(write_request(new_key(), OSLO)).public_bytes(Encoding.DER)
+    changed = good.replace(b"provider/oslo", b"provider/oslp")
+    pem = x509.load_der_x509_csr(changed).public_bytes(Encoding.PEM)
+    with pytest.raises(NotTrustedError, match="not signed by the key"):
+        north.authority.sign(pem)
+
+
+def test_a_request_for_another_name_than_the_operator_expects_is_refused(north: Any) -> None:
+    pem = write_request(new_key(), OSLO)
+    with pytest.raises(NotTrustedError, match="not for"):
+        north.authority.sign(pem, expected=PartyName("north", Role.PROVIDER, "bergen"))
+    north.authority.sign(pem, expected=OSLO)
+    assert [entry.name for entry in north.authority.list()] == [OSLO]
+
+
+# A name is enrolled once, and a key is certified once.
+
+
+def test_t32_a_key_has_one_certificate_whatever_name_it_asks_for(north: Any) -> None:
+    key = new_key()
+    pem = north.authority.sign(write_request(key, OSLO))
+    (entry,) = north.authority.list()
+    for name in (PartyName("north", Role.PROVIDER, "bergen"), PartyName("north", Role.ANALYST, "oslo")):
+        with pytest.raises(NotTrustedError, match=f"certified before, for {OSLO}, with serial number {entry.serial}"):
+            north.authority.sign(write_request(key, name))
+    north.now += timedelta(days=29)
+    assert north.authority.sign(write_request(key, OSLO), days=90) == pem
+    north.authority.revoke(OSLO)
+    with pytest.raises(NotTrustedError, match=r"certified before, .* which was revoked"):
+        north.authority.sign(write_request(key, OSLO))
+    assert [each.serial for each in north.authority.list()] == [entry.serial]
+
+
+def test_t32_a_certificate_that_has_run_out_is_not_given_again(north: Any, tmp_path: Path) -> None:
+    """Who never got it begins anew, once the operator has withdrawn what the name had; a key has one certificate."""
+    key = new_key()
+    pem = north.authority.sign(write_request(key, OSLO), days=10)
+    (entry,) = north.authority.list()
+    index = (north.authority.folder / "index.jsonl").read_bytes()
+    north.now = entry.until - timedelta(seconds=1)
+    assert north.authority.sign(write_request(key, OSLO)) == pem
+    ended = rf"{OSLO} with serial number {entry.serial} ended at {entry.until:%Y-%m-%d %H:%M} UTC"
+    for north.now in (entry.until, entry.until + timedelta(days=365)):
+        with pytest.raises(NotNowError, match=ended) as caught:
+            north.authority.sign(write_request(key, OSLO), days=90)
+        assert "`dpspca identity renew`" in caught.value.remedy
+        assert f"`dpspca ca revoke {OSLO}`" in caught.value.remedy
+    with pytest.raises(NotTrustedError, match="certified before"):  # whose it is counts first
+        north.authority.sign(write_request(key, PartyName("north", Role.PROVIDER, "bergen")))
+    assert (north.authority.folder / "index.jsonl").read_bytes() == index
+    north.authority.revoke(OSLO)
+    with pytest.raises(NotTrustedError, match="which was revoked"):
+        north.authority.sign(write_request(key, OSLO))
+    anew = north.authority.sign(request(tmp_path / "anew", OSLO))
+    assert install(tmp_path / "anew", anew, north.pem).not_after > north.now
+
+
+def test_t32_a_certificate_that_has_run_out_vouches_for_the_next_and_its_first_request_for_nothing(
+    north: Any, tmp_path: Path
+) -> None:
+    """A request that lies about is sent again a year later: it is the renewal that the party gets something for."""
+    home = tmp_path / "oslo"
+    first = request(home, OSLO)
+    install(home, north.authority.sign(first), north.pem)
+    north.now += timedelta(days=365)
+    renewal = renew_request(home)
+    with pytest.raises(NotNowError, match="ended at"):
+        north.authority.sign(first)
+    assert install(home, north.authority.sign(renewal), north.pem).not_after > north.now
+    with pytest.raises(NotNowError, match="or a later one"):
+        north.authority.sign(first)
+    assert len(north.authority.list()) == 2
+    north.now += timedelta(days=365)
+    with pytest.raises(NotNowError, match="ended at"):
+        north.authority.sign(renewal)  # the same word again, whose certificate has run out as well
+
+
+def test_t32_nobody_is_enrolled_under_a_name_that_is_taken(north: Any) -> None:
+    north.enrol("provider", "oslo")
+    before = north.authority.list()
+    with pytest.raises(NotTrustedError, match="is enrolled, with serial number"):
+        north.authority.sign(write_request(new_key(), OSLO))
+    north.now += timedelta(days=365)
+    with pytest.raises(NotTrustedError, match="is enrolled"):
+        north.authority.sign(write_request(new_key(), OSLO))
+    assert north.authority.list() == before
+    north.authority.revoke(OSLO)
+    north.authority.sign(write_request(new_key(), OSLO))
+
+
+def test_a_party_renews_its_certificate_by_its_own_word_as_often_as_it_likes(north: Any) -> None:
+    north.enrol("provider", "oslo")
+    folder = north.folder("provider", "oslo")
+    for days in (20, 20, 365):
+        north.now += timedelta(days=days)
+        install(folder, north.authority.sign(renew_request(folder).replace(b"\n", b"\r\n")), north.pem)
+    assert [entry.name for entry in north.authority.list()] == [OSLO] * 4
+    assert len({entry.certificate for entry in north.authority.list()}) == 4
+
+
+def test_t32_a_key_that_was_given_up_vouches_for_nothing(north: Any) -> None:
+    old = north.enrol("provider", "oslo")
+    folder = north.folder("provider", "oslo")
+    install(folder, north.authority.sign(renew_request(folder)), north.pem)
+    stolen = write_renewal(write_request(new_key(), OSLO), old.certificate_pem, old.key_pem)
+    newest = north.authority.list()[-1]
+    with pytest.raises(NotTrustedError, match=f"is enrolled, with serial number {newest.serial}, and the key of that"):
+        north.authority.sign(stolen)
+    north.authority.revoke(newest.serial)  # one that the party never received, say: then the one before is the newest
+    north.authority.sign(stolen)
+
+
+def test_a_renewal_is_read_whatever_the_mail_has_put_around_it_and_a_damaged_one_is_called_that(north: Any) -> None:
+    north.enrol("provider", "oslo")
+    good = renew_request(north.folder("provider", "oslo"))
+    pems = [good[:-1], good + b"\n\r\n \n", b"Dear operator,\n" + good, good.replace(b"\n", b"\r\n")]
+    assert len({north.authority.sign(pem) for pem in pems}) == 1
+    for damaged in (good + b"Best wishes", good[:-40], good.replace(b"-----BEGIN CERTIFICATE-----\n", b"")):
+        with pytest.raises(NotTrustedError, match=r"damaged on its way|cannot be read"):
+            north.authority.sign(damaged)
+    with pytest.raises(NotTrustedError, match="more than one request"):
+        north.authority.sign(write_request(new_key(), OSLO) + good)
+
+
+def test_t32_nobody_else_renews_a_partys_certificate(north: Any, south: Any, tmp_path: Path) -> None:
+    made, other, stranger = (
+        north.enrol("provider", "oslo"),
+        north.enrol("provider", "bergen"),
+        south.enrol("provider", "oslo"),
+    )
+    asked, before = write_request(new_key(), OSLO), north.authority.list()
+    good = write_renewal(asked, made.certificate_pem, made.key_pem)
+    forged = north.forge(
+        names(OSLO.uri), by=south.issuer, key=read_key(stranger.key_pem), serial=int(before[0].serial, 16)
+    )
+    swapped = write_renewal(write_request(new_key(), OSLO), made.certificate_pem, made.key_pem)
+    word = swapped[swapped.index(b"-----BEGIN DPSPCA") :]
+    for pem, reason in (
+        (write_renewal(asked, made.certificate_pem, other.key_pem), "does not vouch"),
+        (write_renewal(asked, other.certificate_pem, other.key_pem), "is enrolled"),
+        (write_renewal(asked, stranger.certificate_pem, stranger.key_pem), "not issued by this"),
+        (write_renewal(asked, forged, stranger.key_pem), "not issued by this"),
+        (good[: good.index(b"-----BEGIN DPSPCA")] + word, "does not vouch"),
+        (good.replace(asked, write_request(new_key(), OSLO)), "does not vouch"),
+        (asked + made.certificate_pem, "cannot be read|is enrolled"),
+        (b"x" * 100_000, "too long"),
+    ):
+        with pytest.raises(NotTrustedError, match=reason):
+            north.authority.sign(pem)
+    assert north.authority.list() == before
+    north.authority.revoke(before[0].serial)
+    north.authority.sign(request(tmp_path / "anew", OSLO))
+    with pytest.raises(NotTrustedError, match="is enrolled"):
+        north.authority.sign(good)
+
+
+def test_an_act_that_the_disk_has_no_room_for_leaves_the_index_as_it_was(
+    north: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = north.authority.folder / "index.jsonl"
+    north.enrol("provider", "oslo")
+    before, asked = index.read_bytes(), write_request(new_key(), PartyName("north", Role.PROVIDER, "bergen"))
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(UnsafeFileError, match=r"index\.jsonl cannot be written: No space left on device"):
+            north.authority.sign(asked)
+    assert index.read_bytes() == before
+    index.write_bytes(before[:-1])
+    with pytest.raises(UnsafeFileError, match="not as the authority wrote it"):
+        north.authority.sign(asked)
+    assert index.read_bytes() == before[:-1]
+
+
+def test_an_index_of_an_earlier_version_is_read_and_gone_on_with(north: Any) -> None:
+    index = north.authority.folder / "index.jsonl"
+    north.enrol("provider", "oslo")
+    older = [json.loads(line) for line in index.read_text().splitlines()]
+    for line in older:
+        line.pop("certificate", None)
+    index.write_text("".join(json.dumps(line) + "\n" for line in older))
+    with pytest.raises(NotTrustedError, match="is enrolled"):
+        north.authority.sign(write_request(new_key(), OSLO))
+    north.authority.sign(renew_request(north.folder("provider", "oslo")))
+    assert [bool(entry.certificate) for entry in north.authority.list()] == [False, True]
+
+
+@pytest.mark.parametrize("one_key", [True, False], ids=["one request", "one name"])
+def test_t32_of_a_hundred_that_enrol_the_same_at_once_one_does(north: Any, *, one_key: bool) -> None:
+    key = new_key()
+    asked = [write_request(key if one_key else new_key(), OSLO) for _ in range(100)]
+    start = threading.Barrier(20)
+
+    def sign(pem: bytes) -> bytes | None:
+        opened = Authority.open(north.authority.folder, lambda: north.now)
+        start.wait()
+        try:
+            return opened.sign(pem)
+        except NotTrustedError:
+            return None
+
+    with ThreadPoolExecutor(start.parties) as pool:
+        given = [pem for pem in pool.map(sign, asked) if pem]
+    assert len(given) == (100 if one_key else 1)
+    assert len(set(given)) == 1
+    assert len(north.authority.list()) == 1
+
+
+def test_t32_an_act_waits_for_another_program_and_not_for_ever(north: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = north.authority.folder / "index.jsonl"
+    with files.alone(index):
+        with pytest.raises(UnsafeFileError, match=r"index\.jsonl for 0 seconds\. Let it finish"), files.alone(index, 0):
+            pass
+        monkeypatch.setattr(files, "alone", partial(files.alone, patience=0.05))
+        with pytest.raises(UnsafeFileError, match="Another program"):
+            north.authority.sign(write_request(new_key(), OSLO))
+    assert north.authority.list() == ()
+    north.authority.sign(write_request(new_key(), OSLO))
+
+
+@pytest.mark.parametrize("days", [-1, 0, 91, 10_000])
+def test_no_certificate_lives_long(north: Any, days: int) -> None:
+    with pytest.raises(InvalidParameterError, match="1 to 90"):
+        north.authority.sign(write_request(new_key(), OSLO), days=days)
+
+
+def test_no_certificate_outlives_its_authority(north: Any) -> None:
+    north.now += AUTHORITY_LIFE - timedelta(days=10)
+    north.authority.sign(write_request(new_key(), OSLO), days=10)
+    north.authority.revoke(OSLO)
+    with pytest.raises(InvalidParameterError, match="authority ends"):
+        north.authority.sign(write_request(new_key(), OSLO), days=11)
+
+
+def test_one_certificate_is_revoked_by_its_serial_number_and_all_by_the_name(north: Any) -> None:
+    north.enrol("provider", "oslo")
+    north.authority.sign(renew_request(north.folder("provider", "oslo")))
+    north.enrol("provider", "bergen")
+    first, second, third = north.authority.list()
+    revoked = north.authority.revoke(first.serial, Reason.SUPERSEDED)
+    assert [(each.serial, each.revoked, each.reason) for each in revoked] == [
+        (first.serial, north.now, Reason.SUPERSEDED)
+    ]
+    assert [each.serial for each in north.authority.revoke(OSLO)] == [second.serial]
+    assert [bool(each.revoked) for each in north.authority.list()] == [True, True, False]
+    assert north.authority.list()[2] == third
+    listed = RevocationList.read((north.authority.folder / "revoked.pem").read_bytes(), north.pem)
+    assert listed.serials == {int(first.serial, 16), int(second.serial, 16)}
+
+
+@pytest.mark.parametrize("which", ["", "0", "provider", "dpspca://north/provider/bergen", "oslo"])
+def test_to_revoke_what_is_not_there_is_an_error(north: Any, which: str) -> None:
+    north.enrol("provider", "oslo")
+    with pytest.raises(InvalidParameterError, match="nothing to revoke"):
+        north.authority.revoke(which)
+
+
+def test_to_revoke_twice_is_an_error(north: Any) -> None:
+    north.enrol("provider", "oslo")
+    north.authority.revoke(OSLO)
+    with pytest.raises(InvalidParameterError):
+        north.authority.revoke(OSLO)
+
+
+def test_every_list_has_the_next_number_and_runs_as_long_as_asked(north: Any) -> None:
+    for number in (2, 3, 4):
+        listed = RevocationList.read(north.authority.revocation_list(days=number), north.pem)
+        assert listed.number == number
+        assert listed.next_update - north.now == timedelta(days=number)
+    with pytest.raises(InvalidParameterError):
+        north.authority.revocation_list(days=0)
+
+
+def test_the_index_only_ever_grows(north: Any) -> None:
+    index = north.authority.folder / "index.jsonl"
+    acts: list[Any] = [
+        lambda: north.enrol("provider", "oslo"),
+        north.authority.revocation_list,
+        lambda: north.authority.revoke(OSLO),
+    ]
+    for act in acts:
+        before = index.read_bytes()
+        act()
+        assert index.read_bytes().startswith(before)
+        assert len(index.read_bytes()) > len(before)
+    assert mode(index) == 0o600
+    assert [json.loads(line)["act"] for line in index.read_text().splitlines()] == [
+        *("published", "issued", "published", "revoked", "published")
+    ]
+
+
+def test_what_cannot_be_recorded_is_not_done(north: Any, tmp_path: Path) -> None:
+    index = north.authority.folder / "index.jsonl"
+    north.enrol("provider", "bergen")
+    index.rename(tmp_path / "elsewhere")
+    index.symlink_to(tmp_path / "elsewhere")
+    listed = (north.authority.folder / "revoked.pem").read_bytes()
+    for act in (
+        lambda: north.authority.sign(write_request(new_key(), OSLO)),
+        lambda: north.authority.revoke(PartyName("north", Role.PROVIDER, "bergen")),
+        north.authority.revocation_list,
+    ):
+        with pytest.raises(UnsafeFileError):
+            act()
+    assert (north.authority.folder / "revoked.pem").read_bytes() == listed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"act": "iss',
+        b"[]",
+        b'{"act": "erased", "serial": "1"}',
+        b'{"act": "revoked", "serial": "1", "at": "2031-01-01T00:00:00+00:00", "reason": "superseded"}',
+        b'{"act": "issued", "serial": "1", "name": "oslo", "since": "x", "until": "x"}',
+        b"\xff",
+    ],
+)
+def test_an_index_that_the_authority_did_not_write_is_refused(north: Any, line: bytes) -> None:
+    with (north.authority.folder / "index.jsonl").open("ab") as file:
+        file.write(line)
+    with pytest.raises(UnsafeFileError, match="backup"):
+        north.authority.list()
+
+
+def test_a_request_reads_back_as_its_name_and_key() -> None:
+    key = new_key()
+    party, public = read_request(write_request(key, OSLO))
+    assert party == OSLO
+    assert public == key.public_key()
+    assert b"PRIVATE" in key_pem(key)
+
+
+def test_every_refusal_says_what_to_do(north: Any) -> None:
+    with pytest.raises(DpspcaError) as caught:
+        north.authority.sign(b"")
+    assert caught.value.code == "not-trusted"
+    assert caught.value.remedy

@@ -1,0 +1,75 @@
+"""A greeting fits into a message, however many data sets, columns and receipts there are."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from town import AnythingGoes
+
+from dpspca.common.storage.settings import MAX_DATA_SETS
+from dpspca.common.transport import rpc
+from dpspca.common.trust.receipts import MAX_RECEIPT_BYTES
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.connection.greeting import MOST_NAME_BYTES, MOST_OPEN_JOBS, greeting, remark, untold
+from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.jobs.registry import ProviderSetup
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.ledger.peer_receipts import MOST_LEDGERS, MOST_PEERS, PeerReceipts
+
+
+class Busy(MemoryLedger):
+    """A ledger with as many open jobs as are told of."""
+
+    def unfinished(self) -> tuple[str, ...]:
+        return ("0" * 64,) * (2 * MOST_OPEN_JOBS)
+
+
+class Full(PeerReceipts):
+    """As many receipts as are kept, each as long as any is."""
+
+    def held(self) -> list[pb.HeldReceipt]:
+        content = bytes(MAX_RECEIPT_BYTES - 16)
+        one = pb.HeldReceipt(provider="p" * 63, receipt=pb.Receipt(certificate=content))
+        return [one] * (MOST_PEERS * MOST_LEDGERS)
+
+
+def told(columns: Mapping[str, tuple[str, ...]]) -> pb.Hello:
+    rows = {name: CheckedRows(np.zeros((0, len(names))), names) for name, names in columns.items()}
+    settings = ProviderSetup("", None, None, None, rows, AnythingGoes, Busy(), peers=Full())  # type: ignore[arg-type]
+    return greeting(settings, bytes(32))
+
+
+def wide(columns: int, letters: int = 14) -> tuple[str, ...]:
+    return tuple(f"{number:0{letters}}" for number in range(columns))
+
+
+def test_fourteen_wide_data_sets_are_greeted_with() -> None:
+    """Of 14,000 columns each, which were 3.5 MB, and a provider that never connected."""
+    columns = {f"set-{number}": wide(14_000) for number in range(14)}
+    said = told(columns)
+    assert said.ByteSize() < rpc.MAX_MESSAGE
+    assert [each.dimension for each in said.data_sets] == [14_000] * 14
+    named = {each.name for each in said.data_sets if each.columns}
+    assert named == columns.keys() - set(untold(columns))
+    assert len(named) == MOST_NAME_BYTES // (14_000 * 16)
+    assert all(name in remark(columns) for name in untold(columns))
+    assert "list its columns itself" in remark(columns)
+
+
+def test_a_greeting_of_the_most_of_everything_is_taken() -> None:
+    columns = {f"{number:063}": wide(500, 50 + number % 7) for number in range(MAX_DATA_SETS)}
+    said = told(columns)
+    assert len(said.open_jobs) == MOST_OPEN_JOBS
+    assert said.ByteSize() < rpc.MAX_MESSAGE
+
+
+def test_names_are_measured_as_they_are_sent() -> None:
+    """Not by their letters: of some, a letter takes four bytes."""
+    said = told({"one": tuple(chr(0x1F600 + number % 50) * 9 + str(number) for number in range(2**15))})
+    assert said.ByteSize() < rpc.MAX_MESSAGE
+    assert not said.data_sets[0].columns
+
+
+def test_short_lists_of_names_keep_their_room_beside_a_long_one() -> None:
+    columns = {"long": wide(60_000), "short": ("a", "b"), "none": ()}
+    assert untold(columns) == ("long",)
+    assert not remark({"short": ("a", "b"), "none": None})

@@ -1,0 +1,623 @@
+"""Rows that arrive while the daemon runs have their positions for good, and are waited for without holding anything."""
+
+import asyncio
+import os
+import threading
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from patience import PATIENCE
+
+from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError, RefusedError
+from dpspca.common.linalg import thin_qr
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import CompressedCovariance, Count, CountAbove, CovarianceProduct
+from dpspca.provider.data import threads
+from dpspca.provider.data.arrivals import LOOKS_A_JUDGEMENT, Arrivals, WaitingRoom
+from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.data.sources import read_arriving
+from dpspca.provider.evaluate.shard import Shard
+
+ROWS = np.random.default_rng(0).standard_normal((40, 5))
+CUTS = [3, 4, 17, 30]
+"""Where the rows are divided into files: some shorter than a block of eight, some longer."""
+SLOW = 3600.0
+"""Seconds between looks that no test waits for."""
+
+
+def add(folder: Path, name: str, rows: Any) -> Path:
+    """Add a file whole, as a steward is told to."""
+    hidden = folder / f".{name}"
+    if scipy.sparse.issparse(rows):
+        with hidden.open("wb") as file:
+            scipy.sparse.save_npz(file, rows)
+    else:
+        with hidden.open("wb") as file:
+            np.save(file, rows)
+    return hidden.rename(folder / name)
+
+
+def fill(folder: Path, rows: Any = ROWS) -> list[Path]:
+    ending = "npz" if scipy.sparse.issparse(rows) else "npy"
+    edges = [0, *CUTS, rows.shape[0]]
+    parts = [rows[start:stop] for start, stop in pairwise(edges)]
+    return [add(folder, f"{number}.{ending}", part) for number, part in enumerate(parts)]
+
+
+class Recorder:
+    """Reads files as they are read, and remembers which."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def __call__(self, file: Path) -> tuple[CheckedRows, bool]:
+        self.read.append(file.name)
+        return read_arriving(file)
+
+
+class Slow(Recorder):
+    """Reads the files named as slow when it is let, and no sooner; it is let after a minute in any case."""
+
+    def __init__(self, *slow: str) -> None:
+        super().__init__()
+        self.slow, self.let = slow, threading.Event()
+
+    def __call__(self, file: Path) -> tuple[CheckedRows, bool]:
+        read = super().__call__(file)
+        if file.name in self.slow:
+            self.let.wait(60)
+        return read
+
+
+def nothing() -> None:
+    pass
+
+
+def look(arrivals: Arrivals) -> None:
+    """Count all that is there."""
+    before = -1
+    while arrivals.files > before:
+        before = arrivals.files
+        arrivals.more(10**6)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110  # nobody tells of these changes
+            await asyncio.sleep(0.01)
+
+
+def refused(arrivals: Arrivals) -> str:
+    """See that the data set answers nothing, and says to everybody the same."""
+    said = []
+    for attempt in (lambda: look(arrivals), arrivals.check, lambda: arrivals.part(0, 1)):
+        with pytest.raises(RefusedError) as caught:
+            attempt()
+        said.append(str(caught.value))
+    assert set(said) == {"This data set is out of order. Ask its operator to read its log."}
+    return said[0]
+
+
+# --- What arrives -----------------------------------------------------------------------------------------------------
+
+
+def test_rows_follow_one_another_as_their_files_do_whenever_they_come(tmp_path: Path) -> None:
+    add(tmp_path, "2026-01.npy", ROWS[:9])
+    arrivals = Arrivals("cohort", tmp_path)
+    assert arrivals.count == 9
+    add(tmp_path, "2026-02.npy", ROWS[9:10])
+    add(tmp_path, "2026-03.npy", ROWS[10:])
+    look(arrivals)
+    assert arrivals.count == 40
+    for start, stop in ((0, 40), (8, 11), (9, 10), (39, 40)):
+        assert (arrivals.part(start, stop) == ROWS[start:stop]).all()
+
+
+def test_a_file_that_is_being_written_is_passed_over_until_it_has_its_name(tmp_path: Path) -> None:
+    add(tmp_path, "a.npy", ROWS[:9])
+    arrivals = Arrivals("cohort", tmp_path)
+    (tmp_path / ".b.npy").write_bytes(b"half of")
+    look(arrivals)
+    assert arrivals.count == 9
+    add(tmp_path, "b.npy", ROWS[9:])
+    look(arrivals)
+    assert arrivals.count == 40
+
+
+def test_without_a_file_nobody_knows_the_columns_and_there_is_no_start(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDataError, match="holds no file"):
+        Arrivals("cohort", tmp_path)
+
+
+def test_at_the_start_faults_are_told_as_those_of_any_folder_are(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "b.csv").write_text("x,z\n1,2\n")
+    with pytest.raises(InvalidDataError, match=r"b\.csv are not called"):
+        Arrivals("cohort", tmp_path)
+    (tmp_path / "b.csv").rename(tmp_path / "b.rds")
+    with pytest.raises(MissingExtraError, match="rds"):
+        Arrivals("cohort", tmp_path)
+
+
+def late(folder: Path) -> None:
+    add(folder, "25.npy", ROWS[:2])
+
+
+def changed(folder: Path) -> None:
+    np.save(folder / "3.npy", ROWS[:5])
+
+
+def gone(folder: Path) -> None:
+    (folder / "3.npy").unlink()
+
+
+def all_gone(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def renamed(folder: Path) -> None:
+    (folder / "3.npy").rename(folder / "5.npy")
+
+
+def other_columns(folder: Path) -> None:
+    add(folder, "5.npy", ROWS[:2, :4])
+
+
+def named_columns(folder: Path) -> None:
+    (folder / "5.csv").write_text("a,b,c,d,e\n1,2,3,4,5\n")
+
+
+def sparse_beside_dense(folder: Path) -> None:
+    add(folder, "5.npz", scipy.sparse.csr_array(ROWS[:2]))
+
+
+def text(folder: Path) -> None:
+    (folder / "5.csv").write_text("1,2,3,4,5\nnan,2,3,4,five\n")
+
+
+def a_symbolic_link(folder: Path) -> None:
+    (folder / "5.npy").symlink_to(folder / "3.npy")
+
+
+def a_hard_link(folder: Path) -> None:
+    (folder / "5.npy").hardlink_to(folder / "3.npy")
+
+
+def links_to_another(folder: Path) -> None:
+    elsewhere = add(folder, ".elsewhere", ROWS[:2])
+    for name in ("5.npy", "6.npy"):
+        (folder / name).symlink_to(elsewhere)
+
+
+def a_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "5.npy")
+
+
+def no_table(folder: Path) -> None:
+    (folder / "5.npy").write_bytes(b"half of it")
+
+
+def a_folder(folder: Path) -> None:
+    (folder / "5").mkdir()
+
+
+FAULTS: dict[Callable[[Path], None], str] = {
+    late: "25.npy came late: it sorts before 3.npy",
+    changed: "3.npy changed",
+    gone: "3.npy is gone",
+    all_gone: "holds no file",
+    renamed: "3.npy is gone",
+    other_columns: "5.npy has 4 columns, 0.npy has 5",
+    named_columns: "columns of",
+    sparse_beside_dense: "one is sparse",
+    text: "5.csv: The first line holds numbers, not the names of the columns",
+    a_symbolic_link: "5.npy is 3.npy under another name",
+    a_hard_link: "5.npy is 3.npy under another name",
+    links_to_another: "6.npy is 5.npy under another name",
+    a_pipe: "5.npy is no file",
+    no_table: "5.npy does not hold a table",
+    a_folder: "5 is a folder",
+}
+
+
+@pytest.mark.parametrize("harm", FAULTS, ids=lambda harm: harm.__name__)
+def test_a_folder_that_does_not_only_grow_answers_nothing_more_and_its_operator_alone_is_told_why(
+    harm: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = fill(tmp_path)
+    arrivals = Arrivals("cohort", tmp_path)
+    before = {file: file.read_bytes() for file in files}
+    harm(tmp_path)
+    refused(arrivals)
+    assert FAULTS[harm] in caplog.text
+    assert "'cohort' answers nothing" in caplog.text
+    for file in set(tmp_path.iterdir()) - set(files):  # what was mended may have been something else meanwhile
+        file.rmdir() if file.is_dir() else file.unlink()
+    for file, content in before.items():
+        file.write_bytes(content)
+    refused(arrivals)
+
+
+def test_a_change_that_neither_size_nor_time_betrays_is_noticed_before_a_number_is_made_of_it(tmp_path: Path) -> None:
+    files = fill(tmp_path)
+    arrivals = Arrivals("cohort", tmp_path)
+    shard = Shard(arrivals.first(40), 3.0)
+    was = files[2].stat()
+    other = ROWS[4:17].copy()
+    other[5, 1] += 1e-9
+    np.save(files[2], other)
+    os.utime(files[2], ns=(was.st_atime_ns, was.st_mtime_ns))
+    look(arrivals)
+    shard.evaluate(CovarianceProduct(np.eye(5)[:, :2], None, 5, 5))  # of other files
+    with pytest.raises(RefusedError, match="out of order"):
+        shard.evaluate(CovarianceProduct(np.eye(5)[:, :2], None, 1, 5))
+    refused(arrivals)
+
+
+def test_of_two_files_that_are_alike_each_is_counted(tmp_path: Path) -> None:
+    """Were one refused, it would show that two rows are the same."""
+    add(tmp_path, "a.npy", ROWS[:9])
+    arrivals = Arrivals("cohort", tmp_path)
+    add(tmp_path, "b.npy", ROWS[:9])
+    look(arrivals)
+    assert (arrivals.part(9, 18) == ROWS[:9]).all()
+
+
+@pytest.mark.parametrize("form", ["csv", "npz"])
+def test_a_day_without_rows_is_none(form: str, tmp_path: Path) -> None:
+    for day, rows in enumerate(([[1, 2]], [], [[0, 0], [5, 6]], [], [[0, 0]])):
+        if form == "npz":
+            add(tmp_path, f"{day}.npz", scipy.sparse.csr_array(np.reshape(rows, (-1, 2)).astype(float)))
+        else:
+            (tmp_path / f"{day}.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in rows))
+    arrivals = Arrivals("cohort", tmp_path)
+    assert arrivals.files == 5
+    assert arrivals.spans(3) == [slice(0, 1), slice(1, 3)]
+    found: Any = arrivals.part(0, 4)
+    assert ((found.toarray() if form == "npz" else found) == [[1, 2], [0, 0], [5, 6], [0, 0]]).all()
+
+
+def npy(folder: Path, name: str, rows: np.ndarray) -> None:
+    add(folder, f"{name}.npy", rows)
+
+
+def npz(folder: Path, name: str, rows: np.ndarray) -> None:
+    add(folder, f"{name}.npz", scipy.sparse.csr_array(rows))
+
+
+def csv(folder: Path, name: str, rows: np.ndarray) -> None:
+    np.savetxt(folder / f"{name}.csv", rows, "%.17g", delimiter=",", header="a,b,c,d,e", comments="")
+
+
+@pytest.mark.parametrize("write", [npy, npz, csv])
+@pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf, 2.0**101, -1e300])
+def test_a_row_that_cannot_be_used_counts_as_zeros_and_its_operator_alone_is_told_of_its_file(
+    what: float, write: Callable[[Path, str, np.ndarray], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One row would otherwise say by itself whether others are answered about, which nobody paid for."""
+    write(tmp_path, "a", ROWS[:9])
+    arrivals = Arrivals("cohort", tmp_path)
+    rows = ROWS[9:].copy()
+    rows[[0, 7], [1, 4]] = what, -what
+    write(tmp_path, "b", rows)
+    assert not caplog.text
+    look(arrivals)
+    expected = ROWS.copy()
+    expected[[9, 16]] = 0
+    found: Any = arrivals.part(0, 40)
+    assert np.array_equal(found.toarray() if arrivals.form.is_sparse else found, expected)
+    assert "b.np" in caplog.text or "b.csv" in caplog.text
+    assert "counts as one of zeros" in caplog.text
+
+
+def test_what_cannot_be_read_at_the_moment_ends_one_answer_and_not_the_data_set(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a disk that is away for a while: the folder is moved aside, and back."""
+    folder, aside = tmp_path / "rows", tmp_path / "aside"
+    folder.mkdir()
+    fill(folder)
+    arrivals = Arrivals("cohort", folder)
+    folder.rename(aside)
+    for attempt in (lambda: arrivals.part(0, 1), arrivals.check, arrivals.check):
+        with pytest.raises(RefusedError, match="cannot be read at the moment"):
+            attempt()
+    assert caplog.text.count(f"{folder} cannot be read") == 1
+
+    async def scenario() -> None:
+        waiting = asyncio.create_task(arrivals.until(40, nothing))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        aside.rename(folder)
+        await asyncio.wait_for(waiting, PATIENCE)
+
+    asyncio.run(scenario())
+    assert (arrivals.part(0, 40) == ROWS).all()
+
+
+def test_a_fault_of_any_kind_is_kept_and_its_text_which_is_not_ours_is_told_to_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read(file: Path) -> tuple[CheckedRows, bool]:
+        if file.name == "b.npy":
+            raise KeyError("a secret")
+        return read_arriving(file)
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    arrivals = Arrivals("cohort", tmp_path, read=read)
+    add(tmp_path, "b.npy", ROWS[9:])
+    refused(arrivals)
+    assert "KeyError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_nobody_takes_what_was_counted_before_a_start_for_what_was_counted_after_it(tmp_path: Path) -> None:
+    fill(tmp_path)
+    first, again = Arrivals("cohort", tmp_path), Arrivals("cohort", tmp_path)
+    assert first.digest() == first.digest()
+    assert first.digest() != again.digest()
+
+
+# --- Answers ----------------------------------------------------------------------------------------------------------
+
+
+def queries(center: Any = None) -> list[RowQuery]:
+    basis, _ = thin_qr(np.random.default_rng(1).standard_normal((5, 2)))
+    blocks = [CovarianceProduct(basis, center, block, 4) for block in (1, 2, 3, 4)]
+    return [Count(), *blocks, CompressedCovariance(basis, center), CountAbove(1.5)]
+
+
+@pytest.mark.parametrize("limit", [4, 8, 32, 40])
+@pytest.mark.parametrize("form", [np.array, scipy.sparse.csr_array])
+def test_answers_are_those_of_the_same_rows_in_memory_bit_by_bit(
+    limit: int, form: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    fill(tmp_path, form(ROWS))
+    arriving = Shard(Arrivals("cohort", tmp_path).first(limit), 3.0)
+    held = Shard(check_rows(form(ROWS)).first(limit), 3.0)
+    alone = Shard(check_rows(form(ROWS[:limit])), 3.0)
+    for query in queries() + ([] if form is scipy.sparse.csr_array else queries(np.full(5, 0.3))):
+        answers = [shard.evaluate(query).tobytes() for shard in (arriving, held, alone)]
+        assert len(set(answers)) == 1
+
+
+def test_what_is_asked_of_all_rows_at_once_and_not_of_a_block_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with pytest.raises(DpspcaError, match="pieces"):
+        Shard(Arrivals("cohort", tmp_path).first(40), 3.0).evaluate(CovarianceProduct(np.eye(5)[:, :2]))
+
+
+def test_a_block_opens_the_files_that_hold_its_rows_and_no_others(tmp_path: Path) -> None:
+    fill(tmp_path)
+    reader = Recorder()
+    shard = Shard(Arrivals("cohort", tmp_path, read=reader).first(40), 3.0)
+    opened = []
+    for block in range(1, 6):
+        reader.read.clear()
+        shard.evaluate(CovarianceProduct(np.eye(5)[:, :2], None, block, 5))
+        opened.append("".join(name[0] for name in reader.read))
+    # Eight rows each; the files end after 3, 4, 17, 30 and 40, and the last that was read is kept.
+    assert opened == ["012", "", "3", "4", ""]
+    reader.read.clear()
+    shard.evaluate(Count())
+    assert reader.read == []
+
+
+def test_a_file_is_read_once_for_all_the_blocks_that_follow_one_another_in_it(tmp_path: Path) -> None:
+    fill(tmp_path)
+    reader = Recorder()
+    arrivals = Arrivals("cohort", tmp_path, read=reader)
+    reader.read.clear()
+    for row in range(40):
+        arrivals.part(row, row + 1)
+    assert reader.read == [f"{number}.npy" for number in range(5)]
+
+
+def test_what_was_counted_is_not_read_again_when_more_arrives(tmp_path: Path) -> None:
+    add(tmp_path, "a.npy", ROWS[:30])
+    reader = Recorder()
+    arrivals = Arrivals("cohort", tmp_path, read=reader)
+    reader.read.clear()
+    add(tmp_path, "b.npy", ROWS[30:])
+    for _ in range(3):
+        look(arrivals)
+    assert reader.read == ["b.npy"]
+
+
+def test_all_rows_are_had_one_file_after_the_other_up_to_the_last_that_the_job_is_about(tmp_path: Path) -> None:
+    fill(tmp_path)
+    arrivals = Arrivals("cohort", tmp_path)
+    assert arrivals.first(32).pieces == [slice(0, 3), slice(3, 4), slice(4, 17), slice(17, 30), slice(30, 32)]
+    assert arrivals.first(4).pieces == [slice(0, 3), slice(3, 4)]
+
+
+def test_memory_goes_with_the_largest_file_and_not_with_all_that_arrived(tmp_path: Path) -> None:
+    """Ninety files of half a megabyte each: what is held at the most is a few of them."""
+    one = np.random.default_rng(2).standard_normal((13_000, 5))
+    size = one.nbytes
+    for number in range(90):
+        add(tmp_path, f"{number:02}.npy", one)
+    shard = Shard(Arrivals("cohort", tmp_path).first(90 * len(one)), 3.0, threads=1)
+    basis = np.eye(5)[:, :2]
+    tracemalloc.start()
+    try:
+        for query in (CovarianceProduct(basis, None, 45, 90), CompressedCovariance(basis)):
+            shard.evaluate(query)
+        assert tracemalloc.get_traced_memory()[1] < 20 * size
+    finally:
+        tracemalloc.stop()
+
+
+def test_rows_that_are_not_there_are_never_made_up(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with pytest.raises(RefusedError, match="not there yet"):
+        Shard(Arrivals("cohort", tmp_path).first(50), 3.0).evaluate(CovarianceProduct(np.eye(5)[:, :2], None, 5, 5))
+
+
+# --- Waiting ----------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_waits_goes_on_when_the_rows_are_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        arrivals = Arrivals("cohort", tmp_path, pause=0.01)
+        waiting = asyncio.create_task(arrivals.until(30, nothing))
+        add(tmp_path, "b.npy", ROWS[9:20])
+        await asyncio.wait_for(arrivals.until(20, nothing), PATIENCE)
+        assert not waiting.done()
+        add(tmp_path, "c.npy", ROWS[20:])
+        await asyncio.wait_for(waiting, PATIENCE)
+        assert arrivals.count == 40
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    asyncio.run(scenario())
+
+
+def test_files_are_read_while_somebody_needs_their_rows_and_no_further(tmp_path: Path) -> None:
+    reader = Recorder()
+    add(tmp_path, "a.npy", ROWS[:9])
+    arrivals = Arrivals("cohort", tmp_path, read=reader, pause=SLOW)
+    add(tmp_path, "b.npy", ROWS[9:20])
+    add(tmp_path, "c.npy", ROWS[20:30])
+    add(tmp_path, "d.npy", ROWS[30:])
+    reader.read.clear()
+    asyncio.run(arrivals.until(9, nothing))
+    assert reader.read == []
+    asyncio.run(arrivals.until(21, nothing))  # at once: what is there is not waited for
+    arrivals.more(30)
+    assert reader.read == ["b.npy", "c.npy"]
+
+
+def test_who_asks_about_rows_that_are_counted_waits_for_nobody_s_reading(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        others = asyncio.create_task(arrivals.until(40, nothing))
+        await until(lambda: "c.npy" in reader.read)
+        await asyncio.wait_for(arrivals.until(20, nothing), PATIENCE)
+        assert not others.done()
+        assert arrivals.part(0, 20).shape == (20, 5)
+        reader.let.set()
+        await asyncio.wait_for(others, PATIENCE)
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    reader = Slow("c.npy")
+    arrivals = Arrivals("cohort", tmp_path, read=reader, pause=SLOW)
+    add(tmp_path, "b.npy", ROWS[9:20])
+    add(tmp_path, "c.npy", ROWS[20:])
+    asyncio.run(scenario())
+
+
+def test_whoever_goes_while_a_file_is_read_leaves_no_thread_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve come and go while one file takes its time: it is read once, in one thread, and others have theirs."""
+
+    monkeypatch.setattr(threads, "_THREADS", ThreadPoolExecutor(3))
+
+    async def scenario() -> None:
+        for _ in range(12):
+            waiting = asyncio.create_task(arrivals.until(40, nothing))
+            await until(lambda: arrivals._wanted and "b.npy" in reader.read)
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            assert await asyncio.wait_for(threads.in_a_thread_for_rows(lambda: "done"), PATIENCE) == "done"
+        assert reader.read.count("b.npy") == 1
+        reader.let.set()
+        await asyncio.wait_for(arrivals.until(40, nothing), PATIENCE)
+        assert reader.read.count("b.npy") == 1
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    reader = Slow("b.npy")
+    arrivals = Arrivals("cohort", tmp_path, read=reader, pause=0.01)
+    add(tmp_path, "b.npy", ROWS[9:])
+    try:
+        asyncio.run(scenario())
+    finally:
+        reader.let.set()
+
+
+def test_a_job_is_judged_last_of_all_and_seldom_meanwhile(tmp_path: Path) -> None:
+    judged: list[int] = []
+    looks: list[int] = []
+
+    class Watched(Arrivals):
+        def more(self, rows: int) -> None:
+            looks.append(len(judged))
+            super().more(rows)
+
+    async def scenario() -> None:
+        waiting = asyncio.create_task(arrivals.until(30, lambda: judged.append(arrivals.count)))
+        await until(lambda: len(judged) == 2)  # at first, and some looks later
+        add(tmp_path, "b.npy", ROWS[9:])
+        await asyncio.wait_for(waiting, PATIENCE)
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    arrivals = Watched("cohort", tmp_path, pause=0.01)
+    asyncio.run(scenario())
+    assert judged[-1] == 40
+    assert looks.count(1) == LOOKS_A_JUDGEMENT
+
+
+def test_rows_that_are_there_are_not_for_a_job_that_is_over(tmp_path: Path) -> None:
+    def over() -> None:
+        raise RefusedError("It is over.", "Sign a new job.")
+
+    add(tmp_path, "a.npy", ROWS)
+    with pytest.raises(RefusedError, match="It is over"):
+        asyncio.run(Arrivals("cohort", tmp_path).until(40, over))
+
+
+def test_so_many_may_wait_and_hold_so_much_and_their_places_are_free_again() -> None:
+    room = WaitingRoom(3, 100)
+    with room.place(1000), pytest.raises(RefusedError, match="Too many queries wait"), room.place(1):
+        pass  # who waits alone may hold more
+    with room.place(40), room.place(60):
+        with pytest.raises(RefusedError, match="Too many queries wait"), room.place(1):
+            pass
+        with room.place(0), pytest.raises(RefusedError, match="Too many queries wait"), room.place(0):
+            pass
+    with room.place(40), room.place(50), room.place(10):
+        pass
+
+
+def test_no_thread_is_held_by_any_number_of_those_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_THREADS", ThreadPoolExecutor(1))
+
+    async def scenario() -> None:
+        arrivals = Arrivals("cohort", tmp_path, pause=SLOW)
+        waits = [asyncio.create_task(arrivals.until(30, nothing)) for _ in range(20)]
+        assert await asyncio.wait_for(threads.in_a_thread_for_rows(lambda: "done"), PATIENCE) == "done"
+        for wait in waits:
+            wait.cancel()
+        assert all(
+            isinstance(ended, asyncio.CancelledError) for ended in await asyncio.gather(*waits, return_exceptions=True)
+        )
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    asyncio.run(scenario())
+
+
+def test_a_job_that_is_over_and_a_folder_out_of_order_end_the_wait(tmp_path: Path) -> None:
+    def over() -> None:
+        raise RefusedError("It is over.", "Sign a new job.")
+
+    async def scenario() -> None:
+        arrivals = Arrivals("cohort", tmp_path, pause=0.01)
+        with pytest.raises(RefusedError, match="It is over"):
+            await asyncio.wait_for(arrivals.until(30, over), PATIENCE)
+        waiting = asyncio.create_task(arrivals.until(30, nothing))
+        add(tmp_path, "0.npy", ROWS[:1])
+        with pytest.raises(RefusedError, match="out of order"):
+            await asyncio.wait_for(waiting, PATIENCE)
+        with pytest.raises(RefusedError, match="out of order"):  # be the rows there or not
+            await arrivals.until(1, nothing)
+
+    add(tmp_path, "a.npy", ROWS[:9])
+    asyncio.run(scenario())

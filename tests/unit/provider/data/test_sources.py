@@ -1,0 +1,284 @@
+"""Rows come from files as they were written, and nothing in a file is executed."""
+
+import pickle  # noqa: TID251  # to see that one is refused
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.common.errors import DpspcaError, InvalidDataError
+from dpspca.provider.data.folders import UnreadableError
+from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.sources import read_arriving, read_protected, read_rows
+
+ROWS = np.arange(12.0).reshape(4, 3)
+
+
+def test_every_kind_of_file_gives_the_rows_that_were_written(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", ROWS)
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array(ROWS))
+    np.savetxt(tmp_path / "a.csv", ROWS, delimiter=",", header="x,y,z", comments="")
+    assert (read_rows(tmp_path / "a.npy").matrix == ROWS).all()
+    assert (read_rows(tmp_path / "a.csv").matrix == ROWS).all()
+    sparse = read_rows(tmp_path / "a.npz")
+    assert sparse.is_sparse
+    assert (sparse.matrix.toarray() == ROWS).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.npy", pickle.dumps(ROWS)),
+        ("a.npy", b""),
+        ("a.npy", b"nonsense"),
+        ("a.npz", b"nonsense"),
+        ("a.csv", b"x,y\n1,two\n"),
+        ("a.csv", b"x,y\n1,2\n3\n"),
+        ("a.csv", b""),
+        ("a.csv", b"\xff\xfe"),
+        ("a.csv", b"x,y\n1,nan\n2,3\n"),
+        ("a.rds", b""),
+    ],
+)
+def test_a_file_that_holds_no_rows_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DpspcaError) as caught:
+        read_rows(tmp_path / name)
+    assert caught.value.remedy
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DpspcaError, match=r"gone\.npy cannot be read"):
+        read_rows(tmp_path / "gone.npy")
+
+
+def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([[{}, 1], [2, 3]], dtype=object), allow_pickle=True)
+    with pytest.raises(DpspcaError, match="table of numbers"):
+        read_rows(tmp_path / "a.npy")
+
+
+def test_a_table_s_columns_keep_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("age,bmi\n1,2\n3,4\n")
+    assert read_rows(path).names == ("age", "bmi")
+    np.save(tmp_path / "rows.npy", np.eye(3))
+    assert read_rows(tmp_path / "rows.npy").names is None
+
+
+def test_a_first_line_of_numbers_is_not_taken_for_names(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("1,2\n3,4\n5,6\n")
+    with pytest.raises(DpspcaError, match="not the names"):
+        read_rows(path)
+
+
+def table(folder: Path, content: str | bytes) -> Path:
+    path = folder / "rows.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def complaint(folder: Path, content: str | bytes) -> str:
+    with pytest.raises(DpspcaError) as caught:
+        read_rows(table(folder, content))
+    assert str(caught.value).startswith(f"{folder / 'rows.csv'}: ")
+    return str(caught.value)
+
+
+HEAD = "age,bmi\n1,2\n"
+
+FAULTS: dict[str, tuple[str | bytes, str]] = {
+    "text": (HEAD + "3,tall\n", "Line 3, column 2 ('bmi') holds text, not a number. Code it as numbers, or drop"),
+    "an empty cell": (HEAD + ",4\n", "Line 3, column 1 ('age') holds an empty cell, not a number. Fill in"),
+    "a blank cell": (HEAD + "3,  \n", "Line 3, column 2 ('bmi') holds an empty cell"),
+    "NaN": (HEAD + "3,nan\n", "Line 3, column 2 ('bmi') holds NaN or infinity, not a number. Fill in"),
+    "infinity": (HEAD + "-inf,4\n", "Line 3, column 1 ('age') holds NaN or infinity"),
+    "a decimal comma": (HEAD + '3,"4,5"\n', "Line 3, column 2 ('bmi') holds a number with a comma in it"),
+    "a row too short": (HEAD + "3\n", "Line 3 has 1 cell under 2 names. Give every row as many"),
+    "a row too long": (HEAD + "3,4,5\n", "Line 3 has 3 cells under 2 names."),
+    "rows all too short": ("age,bmi,sex\n1,2\n3,4\n", "Line 2 has 2 cells under 3 names."),
+    "a blank line between rows": (HEAD + "\n3,4\n", "Line 3 is blank, and others follow."),
+    "semicolons": ("age;bmi\n1;2\n3;4\n", "The columns are divided by semicolons. Save it with commas"),
+    "semicolons, without names": ("1;2\n3;4\n", "The columns are divided by semicolons."),
+    "tabs": ("age\tbmi\n1\t2\n", "The columns are divided by tabs."),
+    "names in latin-1": ("größe,bmi\n1,2\n3,4\n".encode("latin-1"), "The names of the columns are not in UTF-8. Save"),
+    "cells in latin-1": ("age,bmi\n1,2\n3,groß\n".encode("latin-1"), "('bmi') holds text that is not in UTF-8"),
+    "UTF-16": ("age,bmi\n1,2\n3,4\n".encode("utf-16"), "The names of the columns are not in UTF-8."),
+    "names alone": ("age,bmi\n", "There is no row under the line of names. Write one line of column names"),
+    "one row": (HEAD, "There is one row"),
+    "nothing": ("", "The file is empty, or its first line is. Write one line of column names"),
+    "a blank first line": ("\n1,2\n", "The file is empty, or its first line is."),
+    "one name twice": ("a,a\n1,2\n3,4\n", "Two columns bear the same name."),
+    "a cell without end": ('age,bmi\n1,"' + "x" * 200_000, "is not comma-separated text."),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), FAULTS.values(), ids=FAULTS.keys())
+def test_what_is_wrong_with_a_table_is_told_with_its_place_and_a_remedy(
+    tmp_path: Path, content: str | bytes, said: str
+) -> None:
+    assert said in complaint(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "age,bmi\n1,2\n3,SECRET\n",
+        "age,bmi\n1,2\n3,SECRET,5\n",
+        "SECRET,34\nother,35\n",
+        "SECRET,SECRETS\nother,more\n",
+        "age,bmi\n1,2\n3,SECRET\xe9\n".encode("latin-1"),
+    ],
+)
+def test_no_cell_is_told_not_even_of_a_row_that_was_taken_for_names(tmp_path: Path, content: str | bytes) -> None:
+    assert "SECRET" not in complaint(tmp_path, content)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\r\n", "\n \n"])
+def test_a_table_may_end_with_blank_lines(tmp_path: Path, end: str) -> None:
+    assert (read_rows(table(tmp_path, HEAD + "3,4" + end)).matrix == [[1, 2], [3, 4]]).all()
+
+
+def test_the_mark_that_some_programs_write_before_utf_8_is_no_part_of_a_name(tmp_path: Path) -> None:
+    assert read_rows(table(tmp_path, ("größe,bmi\r\n1,2\r\n3,4\r\n").encode("utf-8-sig"))).names == ("größe", "bmi")
+
+
+def test_quoted_names_may_hold_commas_and_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
+    rows = read_rows(table(tmp_path, '"age, in years","bmi;raw"\n1,"2"\n3,4e-1\n'))
+    assert rows.names == ("age, in years", "bmi;raw")
+    assert (rows.matrix == [[1, 2], [3, 0.4]]).all()
+    assert "Line 4, column 2" in complaint(tmp_path, '"two\nlines",bmi\n1,2\n3,x\n')
+
+
+def test_a_single_row_is_enough_for_whoever_asks_for_no_more(tmp_path: Path) -> None:
+    assert read_rows(table(tmp_path, HEAD), least=1).count == 1
+    np.save(tmp_path / "one.npy", np.ones((1, 3)))
+    assert read_rows(tmp_path / "one.npy", least=1).count == 1
+    with pytest.raises(DpspcaError, match="one row"):
+        read_rows(tmp_path / "one.npy")
+
+
+def test_a_sparse_file_cut_short_is_refused(tmp_path: Path) -> None:
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array(ROWS))
+    whole = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(whole[:-40])
+    with pytest.raises(DpspcaError, match="does not hold a table of numbers"):
+        read_rows(tmp_path / "a.npz")
+
+
+def header(shape: str, dtype: str = "<f8") -> bytes:
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    whole = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(whole).to_bytes(2, "little") + whole
+
+
+def test_whatever_a_broken_file_sets_off_it_is_named_in_words(tmp_path: Path) -> None:
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array(np.random.default_rng(0).random((90, 40))))
+    packed = (tmp_path / "a.npz").read_bytes()
+    broken = {
+        "flipped.npz": packed[:200] + bytes(byte ^ 0xFF for byte in packed[200:2000]) + packed[2000:],
+        "method.npz": packed.replace(b"\x08\x00", b"\x63\x00"),
+        "token.npy": header("(3, 3"),
+        "syntax.npy": header("(3 3)"),
+        "type.npy": header("(3, 3)", "<q9"),
+        "negative.npy": header("(-3, 3)") + bytes(72),
+        "large.npy": header("(10000000000000, 3)") + bytes(72),
+    }
+    for name, content in broken.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InvalidDataError, match=rf"{name} (does not hold a table|takes more memory)"):
+            read_rows(tmp_path / name)
+    with pytest.raises(UnreadableError):  # there may be more memory at another time
+        read_rows(tmp_path / "large.npy")
+
+
+def test_a_table_of_text_is_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([["x", "y"], ["z", "w"]]))
+    with pytest.raises(InvalidDataError, match=r"a\.npy: The rows have type"):
+        read_rows(tmp_path / "a.npy")
+
+
+# --- Whose the rows are -----------------------------------------------------------------------------------------------
+
+
+def test_t18_of_each_person_the_first_rows_are_kept_whatever_stands_between(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.arange(14.0).reshape(7, 2))
+    (tmp_path / "whose.txt").write_text("eve\nada\neve\n 7 \neve\nada\n7\n", encoding="utf-8")
+    rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    for most, kept in ((1, [0, 1, 3]), (2, [0, 1, 2, 3, 5, 6]), (3, list(range(7))), (99, list(range(7)))):
+        assert (rows.bounded(most).matrix == rows.matrix[kept]).all()
+    assert (rows.bounded(2).bounded(1).matrix == rows.bounded(1).matrix).all()
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=30), st.integers(1, 4), st.data())
+def test_t18_a_person_who_leaves_takes_no_more_than_as_many_rows_and_moves_nobody_else_s(
+    whose: list[int], most: int, data: st.DataObject
+) -> None:
+    table = np.arange(2.0 * len(whose)).reshape(-1, 2)
+    leaver = data.draw(st.sampled_from(whose))
+    stays = np.array(whose) != leaver
+    both = [CheckedRows(table, persons=np.array(whose)), CheckedRows(table[stays], persons=np.array(whose)[stays])]
+    before, after = ({tuple(row) for row in rows.bounded(most).matrix} for rows in both)
+    assert after <= before
+    assert len(before - after) <= most
+
+
+def test_whose_rows_they_are_is_part_of_what_names_the_rows(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    names = set()
+    for each in ("a\nb\n", "a\na\n"):
+        (tmp_path / "whose.txt").write_text(each * (len(ROWS) // 2) + "a\n" * (len(ROWS) % 2), encoding="utf-8")
+        names.add(read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").digest())
+    assert len(names) == 2
+
+
+def test_persons_who_differ_in_a_zero_byte_are_two(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    (tmp_path / "whose.txt").write_bytes(b"".join(b"a%s\n" % (b"\0" * (row % 2)) for row in range(len(ROWS))))
+    assert read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").bounded(1).count == 2
+
+
+@pytest.mark.parametrize(("text", "why"), [("a\n", "has 1 lines for"), ("", "has 0 lines for")])
+def test_a_file_of_persons_of_another_length_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    (tmp_path / "whose.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidDataError, match=why):
+        read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+
+
+def test_a_file_of_persons_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    with pytest.raises(InvalidDataError, match="cannot be read"):
+        read_protected(tmp_path / "rows.npy", persons=tmp_path / "gone.txt")
+
+
+@pytest.mark.parametrize("arriving", [False, True])
+def test_longer_rows_are_cut_while_they_are_read_and_the_log_says_so(
+    arriving: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = np.array([[1.0, -5.0, 3.0], [0.0, 0.0, 2.0]])
+    path = tmp_path / "rows.npz"
+    scipy.sparse.save_npz(path, scipy.sparse.csr_array(values))
+
+    def read(most: int) -> list[list[float]]:
+        rows = read_arriving(path, row_entries=most)[0] if arriving else read_protected(path, row_entries=most)
+        return rows.matrix.toarray().tolist()  # type: ignore[union-attr, no-any-return]
+
+    assert read(3) == values.tolist()
+    assert not caplog.records
+    assert read(2) == [[0.0, -5.0, 3.0], [0.0, 0.0, 2.0]]
+    assert "rows of more than 2 entries" in caplog.text
+
+
+def test_a_row_that_names_nobody_counts_as_zeros_and_takes_nobody_s_place(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.arange(1.0, 11.0).reshape(5, 2))
+    (tmp_path / "whose.txt").write_text("eve\n \neve\n\nada\n", encoding="utf-8")
+    rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    assert (rows.matrix == [[1, 2], [0, 0], [5, 6], [0, 0], [9, 10]]).all()
+    assert rows.bounded(1).count == 4
+    assert rows.unusable is not None
+    assert rows.unusable.count == 2

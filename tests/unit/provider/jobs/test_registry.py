@@ -1,0 +1,448 @@
+"""A job is believed, held against the policy and the budget, and bound to its rows, before a query is answered."""
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from ledgers import LIMITS, opening, respond
+from town import AnythingGoes, Town, now
+
+from dpspca.client.matrices import dilation
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
+from dpspca.common.names import PartyName, Role
+from dpspca.common.plan import events
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.costs import cost_units
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries.rows import Count, CovarianceProduct
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.transport import wire
+from dpspca.common.trust.signing import SignedJob
+from dpspca.provider.data.arrivals import Arrivals
+from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.jobs import registry as dockets
+from dpspca.provider.jobs.open_job import OpenJob
+from dpspca.provider.jobs.registry import Docket, ProviderSetup
+from dpspca.provider.ledger.entries import Entry, Head, Opening
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.ledger.promises import Promise
+
+SPEC = JobSpec(
+    schema=Schema(4),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=4.0,
+    components=2,
+    explained_variance=False,
+    options={"sparsity": 4, "rounds": 2},
+)
+FIRST = CovarianceProduct(np.eye(4)[:, :2])
+ROWS = np.random.default_rng(1).standard_normal((20, 4))
+
+
+class Refusing(AnythingGoes):
+    """A policy with one rule, which every job breaks."""
+
+    def check(self, *_: object) -> None:
+        raise RefusedError("The rule is broken.", "Ask something else.")
+
+
+class JustOne(AnythingGoes):
+    """A policy whose lifetime has room for one job like this."""
+
+    def limits(self, _: PartyName) -> tuple[Filter, None]:
+        return Filter.for_budget(SPEC.budget.epsilon, SPEC.budget.delta), None
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town.found(tmp_path)
+
+
+def settings(town: Town, policy: type[AnythingGoes] = AnythingGoes, rows: np.ndarray = ROWS) -> ProviderSetup:
+    me = town.identity(Role.PROVIDER, "north")
+    return ProviderSetup("", lambda: me, town.revocations, now, {"cohort": check_rows(rows)}, policy)
+
+
+def signed(town: Town, count: int = 1) -> list[SignedJob]:
+    ada = town.identity(Role.ANALYST, "ada")
+    return [town.job(SPEC, ada, ["north"]) for _ in range(count)]
+
+
+def test_a_job_that_breaks_a_rule_is_not_opened(town: Town) -> None:
+    told = settings(town, Refusing)
+    (job,) = signed(town)
+    with pytest.raises(RefusedError, match="rule is broken"):
+        Docket(told).open(job)
+    assert isinstance(told.ledger, MemoryLedger)
+    assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
+
+
+def test_jobs_together_keep_within_the_lifetime_of_their_data_set(town: Town) -> None:
+    docket = Docket(settings(town, JustOne))
+    first, second = signed(town, 2)
+    opened = docket.open(first)
+    assert cost_units(events(opened.plan)) > Filter.for_budget(1.0, 1e-6).whole.units // 2
+    with pytest.raises(BudgetExceededError, match="cohort"):
+        docket.open(second)
+
+
+def test_a_job_does_not_go_on_over_other_rows_after_a_restart(town: Town) -> None:
+    told = settings(town)
+    (job,) = signed(town)
+    Docket(told).open(job).responder.respond(0, FIRST)
+    changed = ROWS.copy()
+    changed[7, 1] += 1e-9
+    with pytest.raises(RefusedError, match="data changed"):
+        Docket(replace(told, data_sets={"cohort": check_rows(changed)})).open(job)
+    Docket(told).open(job)
+
+
+def test_two_daemons_with_the_settings_they_are_born_with_draw_unrelated_noise(town: Town) -> None:
+    """False alarm: eight draws of thirty bits that agree."""
+    told = settings(town)
+    (job,) = signed(town)
+    first, second = [
+        Docket(replace(told, ledger=MemoryLedger())).open(job).responder.respond(0, FIRST) for _ in range(2)
+    ]
+    assert not (first == second).any()
+
+
+def test_t18_a_job_is_answered_over_as_many_rows_of_a_person_as_it_protects(town: Town) -> None:
+    persons = np.zeros(len(ROWS), dtype=np.intp)
+    persons[3:] = np.arange(1, len(ROWS) - 2)
+    kept = replace(settings(town), data_sets={"cohort": CheckedRows(ROWS, persons=persons)})
+    docket = Docket(kept)
+    for most in (2, 3, 2):
+        shard = docket._shard(
+            "cohort", catalogue.plan(replace(SPEC, unit=PrivacyUnit.PERSON_REPLACE_ONE, rows_per_person=most))
+        )
+        assert shard.evaluate(Count()).tolist() == [len(ROWS) - 3 + most]
+
+
+@pytest.mark.parametrize("unit", [unit for unit in PrivacyUnit if unit.is_row])
+@pytest.mark.parametrize("persons", [None, np.arange(len(ROWS)), np.zeros(len(ROWS), dtype=np.intp)])
+def test_only_a_unit_of_persons_is_answered_about_persons(
+    town: Town, unit: PrivacyUnit, persons: np.ndarray | None
+) -> None:
+    """Else the statement would be false: a row that leaves lets the person's next one in, or nobody bounds a person.
+
+    Whether rows are ready from a job before makes no difference, nor does what a persons' file says.
+    """
+    docket = Docket(replace(settings(town), data_sets={"cohort": CheckedRows(ROWS, persons=persons)}))
+    true = PrivacyUnit.ROW_ADD_REMOVE if persons is None else PrivacyUnit.PERSON_ADD_REMOVE
+    docket._shard("cohort", catalogue.plan(replace(SPEC, unit=true)))
+    if unit.is_person == (persons is not None):
+        docket._shard("cohort", catalogue.plan(replace(SPEC, unit=unit)))
+        return
+    ledger = docket._settings.ledger
+    with pytest.raises(RefusedError, match="protects persons" if persons is None else "protects no person"):
+        docket.open(town.job(replace(SPEC, unit=unit), town.identity(Role.ANALYST, "ada"), ["north"]))
+    assert isinstance(ledger, MemoryLedger)
+    assert len(ledger.entries) == 1  # its founding: the refusal cost nothing
+
+
+def test_a_ledger_that_began_with_rows_is_not_spent_from_for_persons(town: Town) -> None:
+    told, ada = settings(town), town.identity(Role.ANALYST, "ada")
+    Docket(told).open(town.job(replace(SPEC, unit=PrivacyUnit.ROW_ADD_REMOVE), ada, ["north"]))
+    persons = replace(told, data_sets={"cohort": CheckedRows(ROWS, persons=np.arange(len(ROWS)))})
+    with pytest.raises(RefusedError, match="protect row-add-remove; this one would protect person-add-remove"):
+        Docket(persons).open(town.job(replace(SPEC, unit=PrivacyUnit.PERSON_ADD_REMOVE), ada, ["north"]))
+
+
+def test_t25_a_receipt_confirms_no_guess_of_the_rows(town: Town) -> None:
+    """Whoever knows all else of an entry that names the rows lacks random bits that no two openings share."""
+    told = settings(town)
+    assert isinstance(told.ledger, MemoryLedger)
+    docket = Docket(told)
+    for job in signed(town, 2):
+        docket.open(job).responder.respond(0, FIRST)
+    openings = [entry for entry in told.ledger.entries if isinstance(entry.fact, Opening)]
+    places = [entry.number - 1 for entry in openings]
+    blinds = {entry.fact.blind for entry in openings if isinstance(entry.fact, Opening)}
+    assert len(blinds) == 2
+    for entry, before in zip(openings, (told.ledger.entries[place - 1] for place in places), strict=True):
+        assert isinstance(entry.fact, Opening)
+        assert len(entry.fact.blind) == 32
+        head = Head("", before.number, before.hash)
+        assert Entry.following(head, entry.at, entry.fact).hash == entry.hash
+        assert Entry.following(head, entry.at, replace(entry.fact, blind="")).hash != entry.hash
+
+
+def answered(told: ProviderSetup, job: SignedJob, data_set: str = "cohort") -> None:
+    """Answer a job's first query as a daemon does."""
+
+    async def answer() -> None:
+        reader = wire.QueryReader(wire.announce(FIRST), opened.plan[0])
+        for sequence, frame in enumerate(wire.frames(wire.content(FIRST))):
+            reader.add(sequence, bytes(frame))
+        await opened.answer(0, reader, lambda: None)
+
+    opened = Docket(told).open(job)
+    assert opened.envelope.data_set == data_set
+    asyncio.run(answer())
+
+
+def test_rows_that_were_spent_on_are_not_offered_under_another_name(town: Town) -> None:
+    told = settings(town)
+    first, second = signed(town, 2)
+    Docket(told).open(first)
+    Docket(replace(told, data_sets={"study": check_rows(ROWS)}))  # it was asked nothing yet
+    answered(told, second)
+    renamed = replace(told, data_sets={"study": check_rows(ROWS.copy())})
+    with pytest.raises(RefusedError, match=r"rows of 'study' are those of 'cohort'.*Offer them as 'cohort'"):
+        Docket(renamed)
+    beside = replace(told, data_sets={"cohort": check_rows(ROWS + 1), "study": check_rows(ROWS)})
+    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
+        Docket(beside)
+    Docket(told)
+    Docket(replace(told, data_sets={"cohort": check_rows(ROWS), "study": check_rows(ROWS + 1)}))
+
+
+def test_the_same_rows_are_not_offered_twice(town: Town) -> None:
+    twice = {name: check_rows(ROWS) for name in ("cohort", "study")}
+    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
+        Docket(replace(settings(town), data_sets=twice))
+
+
+# --- When answers leave -----------------------------------------------------------------------------------------------
+
+
+class Slow(AnythingGoes):
+    """A policy under which answers leave a good while after they were made."""
+
+    answer_interval = 0.5  # type: ignore[assignment]  # seconds
+
+
+def reading(job: OpenJob) -> wire.QueryReader:
+    """Read the first query whole, as it comes over the wire."""
+    reader = wire.QueryReader(wire.announce(FIRST), job.plan[0])
+    for sequence, frame in enumerate(wire.frames(wire.content(FIRST))):
+        reader.add(sequence, bytes(frame))
+    return reader
+
+
+def test_an_answer_leaves_as_the_policy_says(town: Town) -> None:
+    async def seconds(policy: type[AnythingGoes]) -> float:
+        job = Docket(replace(settings(town, policy), toss=lambda: 0.5)).open(*signed(town))
+        begun = time.monotonic()
+        await job.answer(0, reading(job), lambda: None)
+        return time.monotonic() - begun
+
+    assert asyncio.run(seconds(Slow)) >= 1
+
+
+def test_whoever_asks_again_gets_an_answer_no_sooner(town: Town) -> None:
+    """The first is gone when the answer is made and has not left; the second has to wait for it all the same."""
+
+    async def twice() -> float:
+        job = Docket(replace(settings(town, Slow), toss=lambda: 0.5)).open(*signed(town))
+        begun = time.monotonic()
+        first = asyncio.create_task(job.answer(0, reading(job), lambda: None))
+        while not job.responder._ledger.asked(job.name, 0):  # noqa: ASYNC110  # it is paid for in a thread
+            await asyncio.sleep(0.01)
+        first.cancel()
+        assert job.is_busy
+        await job.answer(0, reading(job), lambda: None)
+        return time.monotonic() - begun
+
+    assert asyncio.run(twice()) >= 2
+
+
+def test_a_job_at_work_is_kept_whatever_else_is_opened(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
+
+    async def crowd() -> None:
+        docket = Docket(replace(settings(town, Slow), toss=lambda: 0.5))
+        busy, *others = signed(town, 4)
+        job = docket.open(busy)
+        asked = asyncio.create_task(job.answer(0, reading(job), lambda: None))
+        while not job.is_busy:  # noqa: ASYNC110  # a turn of the loop or two
+            await asyncio.sleep(0)
+        for other in others:
+            docket.open(other)
+        assert docket.find(busy.job_id) is job
+        assert list(docket._jobs) == [others[-1].job_id, busy.job_id]
+        await asked
+
+    asyncio.run(crowd())
+
+
+FORMS = {
+    "sparse": lambda _: check_rows(scipy.sparse.csr_array(ROWS)),
+    "half the bits": lambda _: check_rows(ROWS.astype(np.float32)),
+    "in another order": lambda _: check_rows(ROWS[::-1, [2, 0, 3, 1]]),
+    "with names": lambda _: replace(check_rows(ROWS), names=("a", "b", "c", "d")),
+    "with persons": lambda _: replace(check_rows(ROWS), persons=np.zeros(len(ROWS), dtype=np.intp)),
+    "arriving": lambda folder: Arrivals("study", arriving(folder)),
+    "as a matrix": lambda _: check_rows(dilation(ROWS, 0, len(ROWS))),
+}
+
+
+def arriving(folder: Path) -> Path:
+    (folder / "rows").mkdir(exist_ok=True)
+    for number, part in enumerate(np.array_split(ROWS, 3)):
+        np.save(folder / "rows" / f"{number}.npy", part)
+    return folder / "rows"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_rows_in_another_form_are_not_offered_under_another_name(
+    town: Town, tmp_path: Path, form: str
+) -> None:
+    told, same = settings(town), FORMS[form](tmp_path)
+    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
+        Docket(replace(told, data_sets={"cohort": check_rows(ROWS), "study": same}))
+    Docket(told).open(*signed(town)).responder.respond(0, FIRST)
+    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
+        Docket(replace(told, data_sets={"study": same}))
+    Docket(replace(told, data_sets={"cohort": same}))
+
+
+def test_rows_that_arrived_while_jobs_ran_are_known_as_one_file_afterwards(town: Town, tmp_path: Path) -> None:
+    rows = Arrivals("cohort", arriving(tmp_path))
+    told = replace(settings(town), data_sets={"cohort": rows})
+    docket = Docket(told)
+    more = np.random.default_rng(2).standard_normal((5, 4))
+    np.save(tmp_path / "rows" / "9.npy", more)
+    rows.more(len(ROWS) + 5)
+    docket._name_rows("cohort")
+    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
+        Docket(replace(told, data_sets={"study": check_rows(np.vstack([ROWS, more]))}))
+
+
+def test_rows_that_an_earlier_version_knew_in_one_form_are_known_in_all(town: Town) -> None:
+    told = settings(town)
+    assert isinstance(told.ledger, MemoryLedger)
+    rows = check_rows(ROWS)
+    old = opening(data_digest=rows.digest())
+    told.ledger.open(old, LIMITS)
+    respond(told.ledger, "job", 0)
+    sparse = check_rows(scipy.sparse.csr_array(ROWS))
+    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
+        Docket(replace(told, data_sets={"study": rows}))
+    Docket(replace(told, data_sets={"study": sparse}))  # nobody can know
+    Docket(told)
+    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
+        Docket(replace(told, data_sets={"study": sparse}))
+    entries = len(told.ledger.entries)
+    Docket(told)
+    assert len(told.ledger.entries) == entries
+
+
+# --- What a policy promises -------------------------------------------------------------------------------------------
+
+
+class Stating(AnythingGoes):
+    """A policy that says what all jobs protect."""
+
+    extent = 1.0
+
+    @property
+    def promise(self) -> Promise:  # type: ignore[override]
+        return Promise(str(SPEC.unit), self.extent)
+
+
+class Raised(Stating):
+    """The same, after its steward raised the rows that a person has."""
+
+    extent = 2.0
+
+
+def test_a_policy_that_promises_more_than_jobs_kept_is_told_and_refused(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    told, ada = settings(town, Stating), town.identity(Role.ANALYST, "ada")
+    answered(told, town.job(SPEC, ada, ["north"]))
+    assert "refused" not in caplog.text
+    raised = replace(told, policy=Raised, data_sets=told.data_sets | {"other": check_rows(ROWS + 1)})
+    docket = Docket(raised)
+    said = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert len(said) == 1
+    assert "Every job on the data set 'cohort' is refused" in said[0]
+    assert "protect 2 rows of a person together" in said[0]
+    assert "protected one row of a person" in said[0]
+    two = replace(SPEC, rows_per_person=2)
+    with pytest.raises(RefusedError, match="set rows_per_person back to 1"):
+        docket.open(town.job(two, ada, ["north"]))
+    docket.open(town.job(two, ada, ["north"], "other"))
+
+
+def test_what_a_job_protects_and_takes_is_worked_out_from_what_was_signed(town: Town) -> None:
+    told = settings(town)
+    assert isinstance(told.ledger, MemoryLedger)
+    answered(told, *signed(town))
+    (found,) = [entry.fact for entry in told.ledger.entries if isinstance(entry.fact, Opening)]
+    plan = catalogue.plan(SPEC)
+    assert (found.protects, found.queries) == (1, len(plan))
+    assert found.answer_bytes == 8 * sum(int(np.prod(step.shape)) for step in plan)
+
+
+def test_the_ledger_has_no_answer_before_it_leaves_and_ending_the_job_gives_its_price_back(town: Town) -> None:
+    """Receipts, room for other jobs, and what is given back at an end are all read from the ledger."""
+    told = replace(settings(town, Slow), toss=lambda: 0.5)
+    docket, (signed_job,) = Docket(told), signed(town)
+
+    async def ended() -> None:
+        job = docket.open(signed_job)
+        asked = asyncio.create_task(job.answer(0, reading(job), lambda: None))
+        while not told.ledger.asked(job.name, 0):  # noqa: ASYNC110  # it is paid for in a thread
+            await asyncio.sleep(0.01)
+        heads = {told.ledger.attested()}
+        for _ in range(30):  # the answer is made in milliseconds, and leaves after a second
+            await asyncio.sleep(0.01)
+            heads.add(told.ledger.attested())
+        assert len(heads) == 1
+        assert told.ledger.stored(job.name, 0) is None
+        docket.close(job.name, "cancelled")
+        with pytest.raises(DpspcaError):
+            await asked
+
+    asyncio.run(ended())
+    account = told.ledger._books.data_sets["cohort"]  # type: ignore[attr-defined]
+    assert (account.spent.units, account.reserved.units) == (0, 0)
+
+
+def test_a_job_is_opened_once_however_many_ask_at_the_same_time(town: Town) -> None:
+    async def crowd() -> None:
+        docket, (job,) = Docket(settings(town)), signed(town)
+        opened = await asyncio.gather(*(docket.opened(job) for _ in range(5)))
+        assert len({id(each) for each in opened}) == 1
+
+    asyncio.run(crowd())
+
+
+def test_a_row_of_zeros_is_recorded_as_any_other(town: Town, tmp_path: Path) -> None:
+    """The number of entries goes out with every receipt."""
+    usual, counts = settings(town), []
+    for name, row in (("zeros", np.zeros((1, 4))), ("numbers", np.ones((1, 4)))):
+        (tmp_path / name).mkdir()
+        rows = Arrivals("cohort", arriving(tmp_path / name))
+        told = replace(usual, data_sets={"cohort": rows}, ledger=MemoryLedger())
+        docket = Docket(told)
+        docket._name_rows("cohort")
+        np.save(tmp_path / name / "rows" / "9.npy", row)
+        rows.more(len(ROWS) + 1)
+        docket._name_rows("cohort")
+        assert isinstance(told.ledger, MemoryLedger)
+        counts.append(len(told.ledger.entries))
+    assert counts[0] == counts[1]
+
+
+def test_a_table_of_zeros_is_recorded_as_any_other(town: Town) -> None:
+    usual, jobs, counts = settings(town), signed(town, 2), []
+    for rows, job in zip((np.zeros((5, 4)), np.vstack([np.zeros((4, 4)), np.ones(4)])), jobs, strict=True):
+        told = replace(usual, data_sets={"cohort": check_rows(rows)}, ledger=MemoryLedger())
+        answered(told, job)
+        assert isinstance(told.ledger, MemoryLedger)
+        counts.append(len(told.ledger.entries))
+    assert counts[0] == counts[1]
+
+
+def test_a_ledger_in_memory_has_no_answer_to_a_job_that_it_does_not_know() -> None:
+    assert MemoryLedger()._fetch("nobody's", 0, None) is None  # type: ignore[arg-type]

@@ -1,0 +1,85 @@
+"""What closing a job gives back: what was promised and never asked, and answers that were lost; never what was used."""
+
+from dataclasses import replace
+
+import pytest
+from ledgers import BUDGET, LIMITS, answer, opening
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.plan import events, prices
+from dpspca.common.privacy.costs import NOTHING, Price, cost_units
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.ledger.accounts import Account, Answer, JobAccount, JobPosition, QueryRecord
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.ledger.rules import Books
+
+KEPT = Answer(1, (2, 2), 32, "a" * 64)
+
+
+def job(*queries: QueryRecord, left: tuple[int, int] = (0, 0)) -> JobAccount:
+    """A job that was asked so much, with so much of its promise left."""
+    accounts = Account(reserved=Price(*left)), Account(), Account()
+    return JobAccount(opening(), 1, accounts, list(queries))
+
+
+def asked(units: int, slack: int, *, lost: bool = False) -> QueryRecord:
+    return QueryRecord("query", "d" * 64, Price(units, slack), None if lost else KEPT)
+
+
+def test_what_was_never_asked_and_what_was_lost_is_given_back_and_what_was_answered_is_not() -> None:
+    given = job(asked(5, 2), asked(7, 3, lost=True), left=(11, 4)).returnable()
+    assert given == Price(11 + 7, 4 + 3)
+
+
+def test_a_lost_first_block_is_never_given_back_when_a_later_block_was_answered() -> None:
+    """The later one was free because of it: its answer left, and nothing else pays for that."""
+    first, later = asked(5, 2, lost=True), asked(0, 0)
+    assert job(first, later).returnable() == Price(0, 0)
+    assert job(first, replace(later, answer=None), later).returnable() == Price(0, 0)
+
+
+def test_blocks_that_were_all_lost_are_given_back() -> None:
+    assert job(asked(5, 2, lost=True), asked(0, 0, lost=True)).returnable() == Price(5, 2)
+
+
+def test_what_is_lost_after_the_last_free_answer_is_given_back() -> None:
+    assert job(asked(5, 2), asked(0, 0), asked(7, 3, lost=True)).returnable() == Price(7, 3)
+
+
+# --- The same of a whole ledger, and a real plan ----------------------------------------------------------------------
+
+SPEC = JobSpec(
+    schema=Schema(6),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(BUDGET.epsilon, BUDGET.delta),
+    norm_bound=1.0,
+    components=1,
+    method="streaming-power",
+    explained_variance=False,
+    options={"rounds": 3},
+)
+
+
+@pytest.mark.parametrize(
+    ("stored", "spent"),
+    [((), False), ((0,), True), ((1,), True), ((2,), True), ((1, 2), True), ((0, 1, 2), True)],
+    ids=["none", "the first", "the second", "the last", "all but the first", "all"],
+)
+def test_of_blocks_one_answer_is_paid_for_whichever_it_was(stored: tuple[int, ...], spent: bool) -> None:
+    """All three are asked; those stored have left. Afterwards the data set stands at one block's price, or at none."""
+    plan = catalogue.plan(SPEC)
+    steps = [NOTHING, *prices(plan)]
+    whole = steps[-1]
+    assert whole.units == cost_units(events(plan[:1]))
+    ledger = MemoryLedger(clock=lambda: 5.0)
+    ledger.open(opening(unit=SPEC.unit, units=whole.units, slack_units=whole.slack_units), LIMITS)
+    for at in range(len(plan)):
+        before = JobPosition(at, steps[at]) if at else None
+        assert ledger.reserve("job", plan[at].name, f"content {at}", before, JobPosition(at + 1, steps[at + 1]))
+        if at in stored:
+            ledger.store("job", at, answer("job", at))
+    ledger.close("job", "done")
+    account = Books.replay(ledger.entries).data_sets["cohort"]
+    assert Price(account.spent.units, account.spent.slack_units) == (whole if spent else NOTHING)
+    assert (account.reserved.units, account.reserved.slack_units) == (0, 0)

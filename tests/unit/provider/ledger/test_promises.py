@@ -1,0 +1,143 @@
+"""A budget holds for the neighbours that every job protected; a policy that promises more is refused."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from ledgers import BUDGET, Place, opening, respond
+
+from dpspca.common.errors import RefusedError
+from dpspca.provider.ledger.entries import Entry, Vouched
+from dpspca.provider.ledger.ledger import LedgerError, Limits, MemoryLedger
+from dpspca.provider.ledger.promises import Promise
+from dpspca.provider.ledger.sqlite import SqliteLedger, export
+
+ROWS, MATRIX = "row-replace-one", "entry"
+
+
+def stating(unit: str, extent: float) -> Limits:
+    return Limits(BUDGET, promise=Promise(unit, extent))
+
+
+def spend(ledger: MemoryLedger | SqliteLedger, unit: str, extent: float, job: str = "first") -> None:
+    ledger.open(opening(job, unit=unit, protects=extent), stating(unit, extent))
+    respond(ledger, job, 0)
+    ledger.close(job, "done")
+
+
+@pytest.fixture
+def ledger() -> MemoryLedger:
+    return MemoryLedger(lambda: 5.0)
+
+
+def test_more_rows_of_a_person_are_not_promised_after_fewer_were_protected(ledger: MemoryLedger) -> None:
+    spend(ledger, ROWS, 2)
+    with pytest.raises(
+        RefusedError,
+        match=r"'cohort' together protect 3 rows of a person together; .* protected 2 rows of a person .*"
+        r"set rows_per_person back to 2 or less",
+    ):
+        ledger.open(opening("second", unit=ROWS, protects=3), stating(ROWS, 3))
+    ledger.open(opening("second", unit=ROWS, protects=3), stating(ROWS, 2))
+
+
+def test_larger_changes_of_a_matrix_are_not_promised_after_smaller_ones_were(ledger: MemoryLedger) -> None:
+    spend(ledger, MATRIX, 5)
+    spend(ledger, MATRIX, 0.5, "smaller")
+    with pytest.raises(
+        RefusedError,
+        match=r"protect changes of the matrix up to 5; .* protected changes of the matrix up to 0.5, .*"
+        r"set the least norm_bound back to 0.5 or less",
+    ):
+        ledger.open(opening("second", unit=MATRIX, protects=5), stating(MATRIX, 5))
+
+
+@pytest.mark.parametrize(("unit", "spent", "stated"), [(ROWS, 3, 1), (ROWS, 2, 2), (MATRIX, 5, 0.1)])
+def test_less_may_be_promised_for_all_jobs_protected_more(
+    ledger: MemoryLedger, unit: str, spent: float, stated: float
+) -> None:
+    spend(ledger, unit, spent)
+    spend(ledger, unit, stated, "second")
+    with pytest.raises(RefusedError) if stated < spent else nullcontext():
+        ledger.require_promise("cohort", Promise(unit, spent))
+
+
+def test_a_job_that_was_never_asked_anything_counts_while_it_is_open(ledger: MemoryLedger) -> None:
+    ledger.open(opening(unit=ROWS, protects=1), stating(ROWS, 1))
+    with pytest.raises(RefusedError, match="protected one row of a person"):
+        ledger.open(opening("second", unit=ROWS, protects=2), stating(ROWS, 2))
+    ledger.close("job", "cancelled")
+    ledger.open(opening("second", unit=ROWS, protects=2), stating(ROWS, 2))
+
+
+def test_other_data_sets_have_promises_of_their_own(ledger: MemoryLedger) -> None:
+    spend(ledger, ROWS, 1)
+    ledger.open(opening("second", data_set="another", unit=MATRIX, protects=7), stating(MATRIX, 7))
+
+
+def test_the_unit_stays_after_a_restart_and_so_does_the_extent(tmp_path: Path) -> None:
+    place = Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
+    with place.start() as ledger:
+        spend(ledger, MATRIX, 2)
+    with place.start() as ledger:
+        with pytest.raises(RefusedError, match="protect entry; this one would protect spectral"):
+            ledger.require_promise("cohort", Promise("spectral", 2))
+        with pytest.raises(RefusedError, match=r"up to 3; .* up to 2"):
+            ledger.require_promise("cohort", Promise(MATRIX, 3))
+        ledger.require_promise("cohort", Promise(MATRIX, 2))
+
+
+# --- Ledgers of earlier versions --------------------------------------------------------------------------------------
+
+
+def earlier(place: Place, unit: str) -> None:
+    """A ledger as an earlier version wrote it: a job is admitted in an entry of its own, which says less."""
+    with place.start() as ledger:
+        spend(ledger, unit, 3)
+    lines = [{key: each[key] for key in each if key not in NEW} for each in export(place.path)]
+    place.rewrite([json.dumps(line, sort_keys=True, separators=(",", ":")) for line in lines], version=3)
+
+
+NEW = {"protects", "queries", "answer_bytes", "hash"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
+
+
+def test_a_job_of_an_earlier_version_counts_for_the_one_row_that_is_certain(place: Place) -> None:
+    earlier(place, ROWS)
+    with place.start() as ledger:
+        assert ledger.quarantine is None
+        ledger.require_promise("cohort", Promise(ROWS, 1))
+        with pytest.raises(RefusedError, match=r"protect 2 rows .* protected one row .* back to 1 or less"):
+            ledger.require_promise("cohort", Promise(ROWS, 2))
+
+
+def test_of_a_matrix_an_operator_says_what_an_earlier_version_did_not_record(place: Place) -> None:
+    earlier(place, MATRIX)
+    with place.start() as ledger:
+        with pytest.raises(RefusedError, match=r"protect changes .* up to 2\. What earlier .*`dpspca ledger vouch"):
+            ledger.require_promise("cohort", Promise(MATRIX, 2))
+        for extent, reason in ((0.0, "why"), (-1.0, "why"), (float("inf"), "why"), (3.0, " ")):
+            with pytest.raises(LedgerError, match="reason and a positive number"):
+                ledger.vouch("cohort", extent, reason)
+        ledger.vouch("cohort", 3.0, "the policy said so from the first day")
+        with pytest.raises(LedgerError, match="knows what every job"):
+            ledger.vouch("cohort", 4.0, "no, it was more")
+    with place.start() as ledger:
+        ledger.require_promise("cohort", Promise(MATRIX, 3))
+        with pytest.raises(RefusedError, match=r"up to 4; .* up to 3"):
+            ledger.require_promise("cohort", Promise(MATRIX, 4))
+
+
+def test_nobody_vouches_for_what_is_recorded(ledger: MemoryLedger) -> None:
+    spend(ledger, MATRIX, 2)
+    for data_set in ("cohort", "never asked"):
+        with pytest.raises(LedgerError, match="knows what every job"):
+            ledger.vouch(data_set, 5.0, "I would like more")
+    forged = Entry.following(ledger.head(), 5, Vouched("cohort", 5.0, "by hand"))
+    with pytest.raises(LedgerError, match="does not follow"):
+        ledger._books.append(forged)

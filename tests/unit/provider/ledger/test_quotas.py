@@ -1,0 +1,129 @@
+"""What the jobs of one analyst take is bounded by their signed plans, however little they cost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledgers import LIMITS, Place, opening, reserve, respond
+
+from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.provider.ledger.ledger import Limits, MemoryLedger
+from dpspca.provider.ledger.quotas import DAY, MEBIBYTE, QuotaError, Quotas
+from dpspca.provider.policy.rules import Policy
+
+NOON = 100 * DAY + DAY // 2
+OTHER = "dpspca://town/analyst/second"
+FREE: dict[str, Any] = {"units": 0, "slack_units": 0}
+
+
+def held(**quotas: int) -> Limits:
+    return Limits(LIMITS.data_set, quotas=Quotas(**quotas))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(clock: Clock) -> MemoryLedger:
+    return MemoryLedger(clock)
+
+
+def test_an_analyst_has_so_many_open_jobs_and_no_more(ledger: MemoryLedger) -> None:
+    limits = held(open_jobs=2)
+    for job in ("first", "second"):
+        ledger.open(opening(job, **FREE), limits)
+    with pytest.raises(QuotaError, match=r"quota open_jobs = 2 .*2 jobs of first are open.*cancel one, or ask the"):
+        ledger.open(opening("third", **FREE), limits)
+    ledger.open(opening("first", **FREE), limits)  # it is open already
+    ledger.open(opening("another's", analyst=OTHER, **FREE), limits)
+    ledger.close("first", "done")
+    ledger.open(opening("third", **FREE), limits)
+
+
+def test_an_analyst_has_so_many_jobs_a_day_whether_they_ask_or_not(ledger: MemoryLedger, clock: Clock) -> None:
+    limits = held(jobs_a_day=3)
+    for number in range(3):
+        ledger.open(opening(f"job {number}", **FREE), limits)
+        ledger.close(f"job {number}", "cancelled")
+    with pytest.raises(QuotaError, match=r"jobs_a_day = 3 .*3 jobs of first were admitted.*after 00:00 UTC"):
+        ledger.open(opening("late", **FREE), limits)
+    ledger.open(opening("another's", analyst=OTHER, **FREE), limits)
+    clock.now = 101 * DAY
+    ledger.open(opening("late", **FREE), limits)
+
+
+@pytest.mark.parametrize("days", [-3650, -1, 1, 3650])
+def test_a_clock_that_is_wrong_locks_nobody_out(ledger: MemoryLedger, clock: Clock, days: int) -> None:
+    clock.now += days * DAY
+    ledger.open(opening("under the wrong clock", **FREE), held(jobs_a_day=1))
+    clock.now = NOON
+    ledger.open(opening("under the right clock", **FREE), held(jobs_a_day=1))
+
+
+def test_queries_are_counted_as_planned(ledger: MemoryLedger) -> None:
+    limits = held(queries_a_day=100)
+    ledger.open(opening("first", queries=60, **FREE), limits)
+    with pytest.raises(QuotaError, match=r"queries_a_day = 100 .*plans 41 queries, and first's other jobs .* 60"):
+        ledger.open(opening("second", queries=41, **FREE), limits)
+    ledger.open(opening("second", queries=40, **FREE), limits)
+
+
+def test_answers_of_open_jobs_take_so_much_of_each_and_of_all(ledger: MemoryLedger) -> None:
+    limits = held(answer_mebibytes=10, answer_mebibytes_in_all=15)
+    ledger.open(opening("first", answer_bytes=8 * MEBIBYTE, **FREE), limits)
+    with pytest.raises(QuotaError, match=r"answer_mebibytes = 10 .*take 3 MiB, and those of first's open jobs 8 MiB"):
+        ledger.open(opening("second", answer_bytes=2 * MEBIBYTE + 1, **FREE), limits)
+    with pytest.raises(QuotaError, match=r"answer_mebibytes_in_all = 15 .*Plan fewer rounds, columns or components"):
+        ledger.open(opening("another's", analyst=OTHER, answer_bytes=8 * MEBIBYTE, **FREE), limits)
+    ledger.close("first", "done")
+    ledger.open(opening("another's", analyst=OTHER, answer_bytes=8 * MEBIBYTE, **FREE), limits)
+
+
+def test_quotas_last_over_a_restart_for_all_that_was_asked(tmp_path: Path) -> None:
+    place = Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
+    limits = held(jobs_a_day=2, answer_mebibytes=10)
+    with place.start() as ledger:
+        ledger.open(opening("first", answer_bytes=6 * MEBIBYTE), limits)
+        respond(ledger, "first", 0)
+        ledger.open(opening("never asked", answer_bytes=MEBIBYTE), limits)
+    with place.start() as ledger:
+        with pytest.raises(QuotaError, match="first's open jobs 6 MiB"):
+            ledger.open(opening("second", answer_bytes=5 * MEBIBYTE), limits)
+        ledger.open(opening("second", answer_bytes=4 * MEBIBYTE), limits)
+        assert reserve(ledger, "second", 0)
+        with pytest.raises(QuotaError, match="2 jobs of first were admitted"):
+            ledger.open(opening("third"), limits)
+
+
+def test_a_quota_is_refused_like_any_rule_under_a_code_of_its_own() -> None:
+    assert issubclass(QuotaError, RefusedError)
+    assert QuotaError.code == "quota-exceeded"
+
+
+def test_quotas_are_whole_numbers_from_one_on() -> None:
+    for wrong in (0, -1, 2**41):
+        with pytest.raises(InvalidParameterError, match="open_jobs"):
+            Quotas(open_jobs=wrong)
+
+
+SAMPLE = Path(__file__).parents[4] / "deploy" / "samples" / "policy.toml"
+
+
+def test_a_policy_that_says_nothing_of_quotas_has_those_of_the_sample() -> None:
+    said = SAMPLE.read_text()
+    silent = "\n".join(line for line in said.splitlines() if not line.startswith("quotas"))
+    assert Policy.parse(silent).rules("cohort").quotas == Policy.parse(said).rules("cohort").quotas == Quotas()
+    some = f"{silent}\n[data_sets.cohort.quotas]\nopen_jobs = 3"
+    assert Policy.parse(some).rules("cohort").quotas == Quotas(open_jobs=3)
+    with pytest.raises(InvalidParameterError, match="does not know jobs"):
+        Policy.parse(some.replace("open_jobs", "jobs"))

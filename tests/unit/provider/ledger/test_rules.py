@@ -1,0 +1,284 @@
+"""The ledger's entries: what is altered, left out or put in is found, and every balance follows from them."""
+
+import json
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from ledgers import BUDGET, LIMITS, PRICE, SIGNED, SLACK, YEAR, opening, respond, standing_at, stands
+
+from dpspca.common.errors import BudgetExceededError, RefusedError
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.costs import Price
+from dpspca.common.trust.signing import JOB_SKEW
+from dpspca.provider.ledger.entries import (
+    GENESIS,
+    Closed,
+    Entry,
+    Fact,
+    Founded,
+    Head,
+    LedgerError,
+    Limits,
+    Quarantined,
+    QuarantinedError,
+    Released,
+    Reserved,
+    Started,
+    Stored,
+)
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.ledger.rules import Books
+
+
+def written() -> list[Entry]:
+    """A job that was answered once and closed, and one that stands open."""
+    ledger = MemoryLedger(clock=lambda: 5.0)
+    for job in ("job", "other"):
+        ledger.open(opening(job), LIMITS)
+        respond(ledger, job, 0)
+    ledger.close("job", "done")
+    return ledger.entries
+
+
+def after(books: Books, *facts: Fact, at: int = SIGNED) -> Books:
+    for entry in books.draft(at, facts):
+        books.append(entry)
+    return books
+
+
+def founded() -> Books:
+    return after(Books(), Founded("one"))
+
+
+def reread(entry: Entry) -> Entry:
+    return Entry.read(entry.content, entry.hash)
+
+
+def test_entries_read_again_give_the_same_books() -> None:
+    entries = written()
+    books = Books.replay(map(reread, entries))
+    assert books.head == Head("memory", len(entries), entries[-1].hash)
+    account = books.data_sets["cohort"]
+    assert (account.spent.units, account.reserved.units) == (2 * PRICE, 2 * PRICE)
+    assert (account.spent.slack_units, account.reserved.slack_units) == (2 * SLACK, 2 * SLACK)
+    assert books.analysts["cohort", opening().analyst] == account
+    assert books.standing("job") == stands(1)
+    assert books.jobs["job"].state == "done"
+
+
+def test_the_chain_can_be_followed_with_nothing_but_a_hash() -> None:
+    previous = GENESIS
+    for entry in written():
+        previous = sha256(f"{previous}\n{entry.content}".encode()).hexdigest()
+        assert entry.hash == previous
+
+
+def test_an_entry_is_written_in_one_form_for_ever() -> None:
+    entry = Entry.following(Head("one", 6, "a" * 64), 7, Reserved("job", 2, "product", "c" * 64, 2**80 + 1, 3))
+    assert entry.content == (
+        '{"at":7,"digest":"' + "c" * 64 + '","job":"job","kind":"reserved","number":7,"position":2,'
+        '"question":"product","slack_units":3,"units":1208925819614629174706177}'
+    )
+    assert entry.hash == "f7288903d021458fc2e075af63774e327996088a9028da00ca2570e74b7448b7"
+    assert reread(entry) == entry
+
+
+KINDS: list[Fact] = [
+    Founded("one"),
+    Started("instance"),
+    opening(),
+    Reserved("job", 0, "product", "c", 1, 2),
+    Stored("job", 0, [3, 2], 48, "d"),
+    Closed("job", "done", 5, 6),
+    Quarantined("why"),
+    Released("because", {"cohort": [1, 2]}),
+]
+
+
+@pytest.mark.parametrize("fact", KINDS, ids=lambda fact: type(fact).__name__)
+def test_every_kind_of_entry_is_read_as_it_was_written(fact: Fact) -> None:
+    entry = Entry.following(Head("one", 0, GENESIS), 1, fact)
+    assert reread(entry).fact == fact
+    assert entry.to_dict()["hash"] == entry.hash
+    assert json.loads(entry.content).keys() < entry.to_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("}", "} "), ("}", "}{}"), ('"number":1', '"number":1.0'), ('"at":5', '"at":true')]
+)
+def test_a_line_with_more_on_it_or_with_numbers_that_are_none_is_no_entry(old: str, new: str) -> None:
+    entry = written()[0]
+    assert old in entry.content
+    with pytest.raises(LedgerError, match="cannot be read"):
+        Entry.read(entry.content.replace(old, new), entry.hash)
+
+
+def test_no_character_of_any_entry_can_be_changed_unnoticed() -> None:
+    entries = written()
+    for place, entry in enumerate(entries):
+        for at in range(0, len(entry.content), 7):
+            changed = entry.content[:at] + chr(ord(entry.content[at]) ^ 1) + entry.content[at + 1 :]
+            with pytest.raises(LedgerError):
+                Books.replay([*entries[:place], Entry.read(changed, entry.hash), *entries[place + 1 :]])
+
+
+def test_no_entry_can_be_left_out_doubled_or_moved_unnoticed() -> None:
+    entries = written()
+    for place in range(len(entries) - 1):
+        altered = [
+            [*entries[:place], *entries[place + 1 :]],
+            [*entries[: place + 1], *entries[place:]],
+            [*entries[:place], entries[place + 1], entries[place], *entries[place + 2 :]],
+        ]
+        for sequence in altered:
+            with pytest.raises(LedgerError, match=f"breaks at entry {place + 1}|breaks at entry {place + 2}"):
+                Books.replay(sequence)
+
+
+OUT_OF_PLACE: list[list[Fact]] = [
+    [Founded("again")],
+    [Reserved("job", 0, "q", "d", 1, 0)],
+    [opening(), opening()],
+    [opening(), Reserved("job", 1, "q", "d", 1, 0)],
+    [opening(), Reserved("job", 0, "q", "d", 3 * PRICE + 1, 0)],
+    [opening(), Reserved("job", 0, "q", "d", -1, 0)],
+    [opening(), Stored("job", 0, [1], 8, "d")],
+    [opening(), Reserved("job", 0, "q", "d", 1, 0), *[Stored("job", 0, [1], 8, "d")] * 2],
+    [opening(), Closed("job", "done", 3 * PRICE - 1, 3 * SLACK)],
+    [opening(), *[Closed("job", "done", 3 * PRICE, 3 * SLACK)] * 2],
+    [opening(), Closed("job", "done", 3 * PRICE, 3 * SLACK), Reserved("job", 0, "q", "d", 1, 0)],
+    [opening(units=-1)],
+    [Released("why not")],
+]
+
+
+@pytest.mark.parametrize("facts", OUT_OF_PLACE)
+def test_well_chained_entries_that_do_not_follow_are_refused_all_the_same(facts: list[Fact]) -> None:
+    """Whoever can write the file can make a chain; it still has to tell a story that could have happened."""
+    books = founded()
+    with pytest.raises(LedgerError, match=f"Entry {1 + len(facts)} does not follow"):
+        after(books, *facts)
+    assert books.head.entries == len(facts)
+
+
+def test_a_chain_has_to_begin_with_its_founding() -> None:
+    with pytest.raises(LedgerError, match="Entry 1 does not follow"):
+        after(Books(), Started("instance"))
+
+
+@pytest.mark.parametrize(
+    "line", ["", "{}", "[]", '{"kind":"opened","number":1,"at":1}', '{"kind":"x","number":1,"at":1}']
+)
+def test_a_line_that_is_no_entry_is_refused_in_words(line: str) -> None:
+    with pytest.raises(LedgerError, match="cannot be read"):
+        Entry.read(line, GENESIS)
+
+
+def test_deciding_changes_nothing() -> None:
+    books = after(founded(), opening())
+    before = replace(books.data_sets["cohort"]), books.head
+    assert books.to_open(opening("other"), LIMITS) == opening("other")
+    assert books.to_reserve("job", "q", "d", None, standing_at(1)) == Reserved("job", 0, "q", "d", PRICE, SLACK)
+    assert books.to_close("job", "done") == Closed("job", "done", 3 * PRICE, 3 * SLACK)
+    assert books.draft(1, [opening("other")])[0].number == 3
+    assert (books.data_sets["cohort"], books.head) == before
+
+
+def test_the_outbox_says_what_left_when_for_whom_and_under_which_signature() -> None:
+    (first, second) = Books.replay(written()).outbox()
+    assert (first.at, first.job, first.data_set, first.analyst) == (5, "job", "cohort", opening().analyst)
+    assert (first.position, first.query, first.signature_hash) == (0, "query 0", "5" * 64)
+    assert first.bytes == 96
+    assert second.job == "other"
+    assert first.sha256 != second.sha256
+
+
+def test_the_outbox_leaves_out_what_was_paid_for_and_never_answered() -> None:
+    assert list(after(founded(), opening(), Reserved("job", 0, "q", "d", PRICE, SLACK)).outbox()) == []
+
+
+# --- Quarantine -------------------------------------------------------------------------------------------------------
+
+
+def quarantined() -> Books:
+    books = after(founded(), opening(), Reserved("job", 0, "q", "d", PRICE, SLACK))
+    return after(books, Quarantined("it went back"))
+
+
+def test_a_quarantine_refuses_everything_and_counts_every_open_job_as_answered() -> None:
+    books = quarantined()
+    account = books.data_sets["cohort"]
+    assert (account.spent.units, account.reserved.units) == (3 * PRICE, 0)
+    assert books.jobs["job"].state == "quarantined"
+    attempts: list[Any] = [
+        lambda: books.to_open(opening(), LIMITS),
+        lambda: books.to_open(opening("other"), LIMITS),
+        lambda: books.to_reserve("job", "q", "d", stands(1), standing_at(2)),
+        lambda: books.to_store("job", 0, (1,), 8, "d"),
+        lambda: books.to_close("job", "done"),
+    ]
+    for attempted in attempts:
+        with pytest.raises(QuarantinedError, match="forgotten what was spent"):
+            attempted()
+
+
+def test_a_release_counts_everything_as_spent_unless_the_operator_says_less() -> None:
+    budgets = {"cohort": BUDGET, "another": BUDGET}
+    released = quarantined().to_release("looked into", budgets, {"another": Price(PRICE, 0)})
+    assert released.counted["cohort"] == [BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK]
+    assert released.counted["another"] == [PRICE, 0]
+    books = after(quarantined(), released)
+    late = {"issued_at": SIGNED + JOB_SKEW + 1}
+    with pytest.raises(BudgetExceededError):
+        books.to_open(opening("new", units=1, slack_units=0, **late), LIMITS)
+    left = opening("new", data_set="another", units=BUDGET.whole.units - PRICE, **late)
+    assert books.to_open(left, LIMITS) == left
+    with pytest.raises(BudgetExceededError):
+        books.to_open(replace(left, units=left.units + 1), LIMITS)
+
+
+def test_what_was_written_off_counts_against_every_analyst() -> None:
+    """Nobody knows whose answers were forgotten."""
+    books = quarantined()
+    after(books, books.to_release("looked into", {}, {"cohort": Price(PRICE, 0)}))
+    limits = Limits(BUDGET, analyst=BUDGET)
+    plan = opening("new", analyst="another", units=BUDGET.whole.units, slack_units=0, issued_at=SIGNED + YEAR)
+    with pytest.raises(BudgetExceededError, match="another on the data set"):
+        books.to_open(plan, Limits(Filter.for_budget(2.0, 1e-5), limits.analyst))
+
+
+def test_a_data_set_of_which_nobody_said_anything_stays_refused_until_somebody_does() -> None:
+    books = quarantined()
+    after(books, books.to_release("looked into", {"cohort": BUDGET}, {}))
+    forgotten = opening("new", data_set="forgotten", issued_at=SIGNED + YEAR)
+    with pytest.raises(QuarantinedError, match="'forgotten' counts as spent"):
+        books.to_open(forgotten, LIMITS)
+    after(books, books.to_release("it is new", {}, {"forgotten": Price(0, 0)}))
+    assert books.to_open(forgotten, LIMITS) == forgotten
+
+
+def test_a_job_signed_before_the_release_is_refused_as_it_may_have_been_answered() -> None:
+    books = quarantined()
+    after(books, books.to_release("looked into", {}, {"cohort": Price(0, 0)}), at=SIGNED)
+    with pytest.raises(RefusedError, match="older than the last quarantine"):
+        books.to_open(opening("lost", issued_at=SIGNED + JOB_SKEW), LIMITS)
+    newer = opening("newer", issued_at=SIGNED + JOB_SKEW + 1)
+    assert books.to_open(newer, LIMITS) == newer
+
+
+@pytest.mark.parametrize(
+    ("books", "reason", "counted", "refusal"),
+    [
+        (founded(), "why not", {}, "never quarantined"),
+        (quarantined(), " ", {}, "needs a reason"),
+        (quarantined(), "looked into", {"cohort": Price(-1, 0)}, "Less than nothing"),
+        (quarantined(), "looked into", {"cohort": Price(0, -1)}, "Less than nothing"),
+    ],
+)
+def test_a_release_that_says_too_little_is_refused(
+    books: Books, reason: str, counted: dict[str, Price], refusal: str
+) -> None:
+    with pytest.raises(LedgerError, match=refusal):
+        books.to_release(reason, {}, counted)

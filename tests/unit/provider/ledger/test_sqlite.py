@@ -1,0 +1,568 @@
+"""The ledger in a file: who may use it, what it refuses to start on, what it costs."""
+
+import gc
+import json
+import os
+import random
+import re
+import shutil
+import sqlite3
+import stat
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np
+import pytest
+from disks import Connection, Disk, RecordedHeadFile, Shim
+from ledgers import EXPIRY, LIMITS, PRICE, SIGNED, SLACK, Place, answer, opening, reserve, respond, standing_at
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import Integers
+from dpspca.common.errors import DpspcaError, RefusedError, UnsafeFileError
+from dpspca.common.privacy.costs import cost_units, slack_units
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.rows import CovarianceProduct
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.database import MIGRATIONS, connect, migrate
+from dpspca.provider.ledger.entries import GENESIS, Entry, Head, Reserved, Stored, link
+from dpspca.provider.ledger.ledger import LedgerError, Opening
+from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_books, verify
+from dpspca.provider.release.entropy import system_entropy
+from dpspca.provider.release.responder import Responder
+
+SPEC = JobSpec(
+    schema=Schema(6),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=4.0,
+    components=2,
+    explained_variance=False,
+    options={"sparsity": 6, "rounds": 3},
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
+
+
+@pytest.fixture
+def used(place: Place) -> Place:
+    """A ledger of one job, answered twice."""
+    with place.start() as ledger:
+        ledger.open(opening(), LIMITS)
+        for position in range(2):
+            respond(ledger, "job", position)
+    return place
+
+
+# --- Going on ---------------------------------------------------------------------------------------------------------
+
+
+def test_after_a_restart_everything_is_as_it_was(used: Place) -> None:
+    before = list(export(used.path))
+    with used.start() as ledger:
+        assert ledger.standing("job") == standing_at(2)
+        again = ledger.stored("job", 1)
+        assert again is not None
+        assert (again == answer("job", 1)).all()
+        assert not reserve(ledger, "job", 1)
+        respond(ledger, "job", 2)
+    after = list(export(used.path))
+    assert after[: len(before)] == before
+    assert [entry["kind"] for entry in after[len(before) :]] == ["started", "reserved", "stored"]
+
+
+def test_files_and_folders_are_this_users_alone(used: Place) -> None:
+    with used.start():
+        for folder in (used.path.parent, used.head.parent):
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            for path in folder.iterdir():
+                assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+@pytest.mark.parametrize("which", ["path", "head"])
+def test_a_folder_in_which_others_can_write_is_refused(used: Place, which: str) -> None:
+    getattr(used, which).parent.chmod(0o770)
+    with pytest.raises(UnsafeFileError, match="this user alone"):
+        used.start()
+
+
+def test_a_ledger_that_others_can_read_is_refused(used: Place) -> None:
+    used.path.chmod(0o644)
+    with pytest.raises(LedgerError, match="Others can read"):
+        used.start()
+
+
+def test_every_entry_can_be_exported_and_followed(used: Place) -> None:
+    entries = list(export(used.path))
+    assert [entry["kind"] for entry in entries][:3] == ["founded", "started", "opened"]
+    assert [entry["number"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert entries[2]["signature_hash"] == "5" * 64
+    rows = used.tamper("SELECT content FROM entries ORDER BY number")
+    previous = GENESIS
+    for entry, (content,) in zip(entries, rows, strict=True):
+        previous = link(previous, content)
+        assert entry["hash"] == previous
+
+
+def test_readers_see_the_ledger_while_its_daemon_writes_it(used: Place) -> None:
+    with used.start() as ledger:
+        reading = export(used.path)
+        first = next(reading)
+        ledger.open(opening("other"), LIMITS)
+        respond(ledger, "other", 0)
+        assert first["kind"] == "founded"
+        assert "other" not in {entry.get("job") for entry in reading}
+        assert read_books(used.path).data_sets["cohort"].spent.units == 3 * PRICE
+        assert [each.position for each in read_books(used.path).outbox()] == [0, 1, 0]
+        assert verify(used.path, used.head) == []
+
+
+def test_reading_needs_a_ledger_and_makes_none(place: Place) -> None:
+    place.path.parent.mkdir()
+    for read in (read_books, lambda path: list(export(path))):
+        with pytest.raises(LedgerError, match="no ledger at"):
+            read(place.path)
+    assert "no ledger at" in verify(place.path)[0]
+    assert not place.path.exists()
+
+
+def responder(ledger: SqliteLedger, job: str, *, rows: Any = None) -> Responder:
+    data = check_rows(np.random.default_rng(7).standard_normal((40, 6)))
+    return Responder(catalogue.plan(SPEC), rows or Shard(data, SPEC.norm_bound), ledger, system_entropy, job=job)
+
+
+def priced(job: str) -> Opening:
+    events = catalogue.plan(SPEC).events
+    price = {"units": cost_units(events), "slack_units": slack_units(events)}
+    return opening(job, spec_epsilon=SPEC.budget.epsilon, spec_delta=SPEC.budget.delta, **price)
+
+
+def test_t05_a_provider_that_starts_again_sends_the_same_bytes_and_goes_on_to_the_end(place: Place) -> None:
+    queries = [CovarianceProduct(np.eye(6)[:, :2])] * 3
+    sent = []
+    for position in range(3):
+        with place.start() as ledger:
+            ledger.open(priced("job"), LIMITS)
+            asked = responder(ledger, "job")
+            assert [asked.respond(at, queries[at]).tobytes() for at in range(position)] == sent
+            sent.append(asked.respond(position, queries[position]).tobytes())
+    books = read_books(place.path)
+    assert [each.query for each in books.outbox()] == [step.name for step in catalogue.plan(SPEC)]
+    assert books.jobs["job"].account.reserved.units == 0
+    assert books.jobs["job"].account.spent.units == priced("job").units
+
+
+def test_an_answer_that_was_lost_is_made_after_a_restart_and_its_price_comes_back_if_it_is_not(place: Place) -> None:
+    class Broken:
+        def check(self, job: JobSpec) -> None:
+            pass
+
+        def evaluate(self, query: RowQuery) -> Integers:
+            raise MemoryError
+
+    planned = CovarianceProduct(np.eye(6)[:, :2])
+    with place.start() as ledger:
+        ledger.open(priced("job"), LIMITS)
+        with pytest.raises(MemoryError):
+            responder(ledger, "job", rows=Broken()).respond(0, planned)
+        ledger.open(replace(priced("other"), data_set="elsewhere"), LIMITS)
+        with pytest.raises(MemoryError):
+            responder(ledger, "other", rows=Broken()).respond(0, planned)
+    with place.start() as ledger:
+        answers = {responder(ledger, "job").respond(0, planned).tobytes() for _ in range(2)}
+        paid = ledger.standing("job")
+        for job in ("job", "other"):
+            ledger.close(job, "aborted")
+    assert len(answers) == 1
+    assert paid is not None
+    accounts = read_books(place.path).data_sets
+    gone = {name: (account.spent.units, account.reserved.units) for name, account in accounts.items()}
+    assert gone == {"cohort": (paid.spent.units, 0), "elsewhere": (0, 0)}
+
+
+def test_a_job_that_nobody_opened_is_refused(place: Place) -> None:
+    with place.start() as ledger, pytest.raises(RefusedError, match="not opened here"):
+        responder(ledger, "job").respond(0, CovarianceProduct(np.eye(6)[:, :2]))
+
+
+# --- One writer -------------------------------------------------------------------------------------------------------
+
+
+def test_t13_a_second_ledger_on_the_same_file_is_refused_by_name(used: Place) -> None:
+    with used.start() as first:
+        with pytest.raises(LedgerError, match=f"process {os.getpid()} on .*{first.instance}"):
+            used.start()
+        respond(first, "job", 2)
+    used.start().shut()
+
+
+def test_t13_a_copy_of_the_ledger_with_the_same_second_path_is_refused(used: Place, tmp_path: Path) -> None:
+    shutil.copytree(used.path.parent, tmp_path / "copy")
+    with used.start(), pytest.raises(LedgerError, match="head is in use by another ledger"):
+        SqliteLedger(tmp_path / "copy" / "ledger.sqlite", used.head)
+
+
+def test_t13_a_writer_that_got_past_every_lock_is_found_before_anything_is_promised(used: Place) -> None:
+    """The lock was deleted and the second path copied: two daemons hold one file. The later one goes on, alone."""
+    with used.start() as first:
+        used.path.with_name("ledger.sqlite.lock").unlink()
+        shutil.copytree(used.head.parent, used.head.parent.with_name("third"))
+        with SqliteLedger(used.path, used.head.parent.with_name("third") / "head") as second:
+            for attempted in (
+                lambda: first.open(opening("other"), LIMITS) or reserve(first, "other", 0),
+                lambda: reserve(first, "job", 2),
+                lambda: first.close("job", "done"),
+                lambda: first.expire(EXPIRY),
+            ):
+                with pytest.raises(LedgerError, match="not as this process left it"):
+                    attempted()
+            respond(second, "job", 2)
+    assert read_books(used.path).data_sets["cohort"].spent.units == 3 * PRICE
+
+
+def test_t11_two_daemons_past_every_lock_never_overspend(used: Place) -> None:
+    """Both admit jobs as fast as they can; only one of them finds the ledger as it left it."""
+    with used.start() as first:
+        used.path.with_name("ledger.sqlite.lock").unlink()
+        shutil.copytree(used.head.parent, used.head.parent.with_name("third"))
+        with SqliteLedger(used.path, used.head.parent.with_name("third") / "head") as second:
+
+            def spend(ledger: SqliteLedger, name: str) -> None:
+                for number in range(6):
+                    try:
+                        ledger.open(opening(f"{name} {number}", units=2 * PRICE, slack_units=2 * SLACK), LIMITS)
+                        reserve(ledger, f"{name} {number}", 0)
+                    except DpspcaError:
+                        continue
+
+            threads = [threading.Thread(target=spend, args=each) for each in ((first, "first"), (second, "second"))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    account = read_books(used.path).data_sets["cohort"]
+    assert account.spent.units + account.reserved.units == 9 * PRICE
+
+
+# --- What it refuses to start on --------------------------------------------------------------------------------------
+
+
+class Careless:
+    """A connection that syncs as somebody told it, whatever the ledger says."""
+
+    def __init__(self, path: Path, pragma: str) -> None:
+        self._connection = connect(path)
+        self._connection.execute(f"PRAGMA {pragma}")
+        self._pragma = pragma.partition(" ")[0]
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Iterable[tuple[Any, ...]]:
+        if sql.startswith(f"PRAGMA {self._pragma} ="):
+            sql = f"PRAGMA {self._pragma}"
+        return self._connection.execute(sql, parameters)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.mark.parametrize(
+    "pragma", ["synchronous = OFF", "synchronous = NORMAL", "synchronous = FULL", "journal_mode = MEMORY"]
+)
+def test_t14_a_database_that_does_not_sync_is_refused(place: Place, pragma: str) -> None:
+    with pytest.raises(LedgerError, match="cannot be made to sync"):
+        place.start(connect=lambda path: Careless(path, pragma))
+    with place.start() as ledger:
+        assert ledger.head().entries == 2
+
+
+NO_LEDGERS: list[tuple[Callable[[Place], Any], str]] = [
+    (lambda place: place.path.write_text("a list of names\n" * 100), "damaged|no ledger"),
+    (lambda place: place.tamper("CREATE TABLE theirs (x)"), "no ledger of this"),
+    (lambda place: place.tamper("PRAGMA application_id = 7"), "no ledger of this"),
+]
+
+
+@pytest.mark.parametrize(("make", "reason"), NO_LEDGERS, ids=["text", "another database", "another application"])
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(
+    place: Place, make: Callable[[Place], Any], reason: str
+) -> None:
+    place.restore({place.path: b""})
+    make(place)
+    before = place.path.read_bytes()
+    with pytest.raises(LedgerError, match=reason):
+        place.start()
+    assert place.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [len(MIGRATIONS) + 1, 1000, 0, -1])
+def test_an_unknown_version_is_refused_and_left_alone(used: Place, version: int) -> None:
+    used.tamper(f"PRAGMA user_version = {version}")
+    with pytest.raises(LedgerError, match=f"of version {version}; this software knows|no ledger of this"):
+        used.start()
+    used.tamper(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    used.start().shut()
+
+
+NEXT_VERSION = (*MIGRATIONS, ("CREATE TABLE witnesses (receipt TEXT)", "CREATE TABLE more (x)"))
+
+
+def test_a_migration_keeps_every_entry_and_old_software_then_refuses_the_ledger(used: Place) -> None:
+    before = list(export(used.path))
+    connection = connect(used.path)
+    migrate(connection, NEXT_VERSION)
+    assert connection.execute("SELECT count(*) FROM witnesses").fetchall() == [(0,)]
+    rows = connection.execute("SELECT content, hash FROM entries ORDER BY number")
+    assert [Entry.read(*row).to_dict() for row in rows] == before
+    connection.close()
+    with pytest.raises(LedgerError, match="Use the software that wrote it"):
+        used.start()
+
+
+def test_a_migration_that_fails_leaves_the_old_version(used: Place) -> None:
+    connection = connect(used.path)
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(connection, (*NEXT_VERSION, ("CREATE TABLE more (x)",)))
+    connection.close()
+    with used.start() as ledger:
+        assert ledger.standing("job") == standing_at(2)
+    assert used.tables() == ["answers", "entries"]
+
+
+def test_a_new_file_is_made_by_the_same_steps_as_an_old_one_is_brought_up(place: Place) -> None:
+    place.restore({place.path: b""})
+    connection = connect(place.path)
+    migrate(connection)
+    connection.close()
+    tables = place.tables()
+    with place.start() as ledger:
+        ledger.open(opening(), LIMITS)
+    assert place.tables() == tables == ["answers", "entries"]
+
+
+def test_entries_cannot_be_changed_removed_or_skipped_even_by_hand(used: Place) -> None:
+    for statement in (
+        "UPDATE entries SET content = ''",
+        "DELETE FROM entries WHERE number = 5",
+        "INSERT INTO entries VALUES (1000, '', '')",
+    ):
+        with pytest.raises(sqlite3.IntegrityError, match="entries of a ledger"):
+            used.tamper(statement)
+
+
+def test_an_entry_changed_behind_the_triggers_back_is_found_at_the_next_start(used: Place) -> None:
+    used.tamper(
+        "DROP TRIGGER entries_are_never_changed",
+        "UPDATE entries SET content = replace(content, 'query 0', 'query 9')",
+    )
+    with pytest.raises(LedgerError, match="chain breaks at entry 4"):
+        used.start()
+    assert "chain breaks at entry 4" in verify(used.path, used.head)[0]
+
+
+def test_a_damaged_page_is_refused_in_words_wherever_it_is(used: Place) -> None:
+    """Whatever page is spoilt: the ledger starts with every balance right, or says that it is damaged."""
+    whole, head = used.path.read_bytes(), used.head.read_bytes()
+    refused = 0
+    for start in range(0, len(whole), 4096):
+        used.restore({used.path: whole[:start] + random.Random(start).randbytes(4096) + whole[start + 4096 :]})
+        used.head.write_bytes(head)
+        try:
+            with used.start() as ledger:
+                assert ledger._books.data_sets["cohort"].spent.units == 2 * PRICE
+                for position in range(2):
+                    served(ledger, position)
+        except LedgerError as problem:
+            if not re.search("damaged|no ledger|cannot be (used|read|written)|chain breaks", problem.what):
+                raise
+            refused += 1
+    assert refused >= 2
+
+
+def served(ledger: SqliteLedger, position: int) -> None:
+    """The answer that was sent, or a refusal: never another."""
+    try:
+        again = ledger.stored("job", position)
+    except LedgerError as problem:
+        if "is damaged" not in problem.what:
+            raise
+        return
+    assert again is None or (again == answer("job", position)).all()
+
+
+@pytest.mark.parametrize("change", ["zeroblob(length(content))", "substr(content, 1, 8)", "content || content"])
+def test_a_kept_answer_that_was_changed_is_never_sent(used: Place, change: str) -> None:
+    used.tamper(f"UPDATE answers SET content = {change} WHERE position = 1")  # noqa: S608  # the changes above
+    assert "not the one that was stored" in verify(used.path, used.head)[0]
+    with used.start() as ledger:
+        assert ledger.stored("job", 0) is not None
+        with pytest.raises(LedgerError, match="is damaged"):
+            ledger.stored("job", 1)
+
+
+def test_a_kept_answer_that_was_removed_is_gone_and_no_other_takes_its_place(used: Place) -> None:
+    used.tamper("DELETE FROM answers")
+    with used.start() as ledger:
+        assert ledger.stored("job", 1) is None
+        with pytest.raises(RefusedError, match="No answer is awaited"):
+            ledger.store("job", 1, answer("job", 1))
+
+
+def test_verification_says_what_is_missing_and_what_is_too_much(used: Place) -> None:
+    used.tamper("UPDATE answers SET position = 7 WHERE position = 1")
+    assert verify(used.path, used.head) == [
+        "Query 8 of job job has a kept answer and no entry.",
+        "The answer to query 2 of job job is not kept.",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(DpspcaError, match="cannot be made"):
+        Place(tmp_path / "file" / "kept" / "ledger.sqlite", tmp_path / "head" / "head").start()
+
+
+def test_a_disk_that_only_reads_is_refused_in_words_and_nothing_is_spent(used: Place) -> None:
+    disk = Disk(refuse=read_only)
+    shim = Shim("only reads", disk)
+    with pytest.raises(LedgerError, match=r"cannot be (used|written)"):
+        used.start(connect=lambda path: Connection(path, shim))
+    assert read_books(used.path).data_sets["cohort"].spent.units == 2 * PRICE
+
+
+def read_only(_tried: int, _step: object) -> None:
+    raise apsw.ReadOnlyError("read-only")
+
+
+# --- What it costs ----------------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """A connection that counts statements."""
+
+    def __init__(self, path: Path, statements: list[str]) -> None:
+        self._connection, self._statements = connect(path), statements
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Iterable[tuple[Any, ...]]:
+        self._statements.append(sql)
+        return self._connection.execute(sql, parameters)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def test_an_answer_costs_the_same_few_statements_however_long_the_ledger_is(place: Place) -> None:
+    statements: list[str] = []
+    counts = set()
+    with place.start(connect=lambda path: Counting(path, statements)) as ledger:
+        for number in range(30):
+            ledger.open(opening(f"job {number}", data_set=f"set {number}"), LIMITS)
+            statements.clear()
+            respond(ledger, f"job {number}", 0, entries=5000)
+            counts.add(len(statements))
+    assert counts == {10}  # begin, look, write two, commit; and once more, with the answer
+
+
+def test_a_job_is_admitted_without_a_look_at_the_answers_that_are_kept(place: Place) -> None:
+    statements: list[str] = []
+    with place.start(connect=lambda path: Counting(path, statements)) as ledger:
+        for number in range(3):
+            statements.clear()
+            ledger.expire(EXPIRY - 1)
+            ledger.open(opening(f"job {number}", data_set=f"set {number}"), LIMITS)
+            assert not [each for each in statements if "answers" in each]
+            respond(ledger, f"job {number}", 0)
+
+
+def test_answers_from_before_a_restart_are_dropped_when_their_job_is_over(used: Place) -> None:
+    with used.start() as ledger:
+        ledger.expire(EXPIRY - 1)
+        assert ledger.stored("job", 0) is not None
+        ledger.expire(EXPIRY)
+    with closing(sqlite3.connect(used.path)) as connection:
+        assert list(connection.execute("SELECT count(*) FROM answers")) == [(0,)]
+
+
+def test_an_answer_of_40_kilobytes_costs_two_synced_commits_and_a_synced_head(place: Place) -> None:
+    disk = Disk()
+    shim = Shim("counts syncs", disk)
+    with place.start(
+        connect=lambda path: Connection(path, shim), remember=lambda path: RecordedHeadFile(path, disk)
+    ) as ledger:
+        ledger.open(opening(), LIMITS)
+        before = len(disk.steps)
+        respond(ledger, "job", 0, entries=5000)
+        synced = [step.name for step in disk.steps[before:] if step.kind == "sync"]
+    assert synced == ["ledger.sqlite-wal", "ledger.sqlite-wal", "head"]
+
+
+@pytest.mark.slow
+def test_an_answer_of_80_megabytes_is_kept_and_given_without_copies(place: Place) -> None:
+    made = np.arange(10**7).reshape(-1, 5)
+    with place.start() as ledger:
+        ledger.open(opening(), LIMITS)
+        assert reserve(ledger, "job", 0)
+        tracemalloc.start()
+        ledger.store("job", 0, made)
+        assert tracemalloc.get_traced_memory()[1] < 8e6
+        again = ledger.stored("job", 0)
+        assert tracemalloc.get_traced_memory()[1] < made.nbytes + 8e6
+        tracemalloc.stop()
+        assert np.array_equal(made, np.asarray(again))
+
+
+@pytest.mark.slow
+def test_a_ledger_of_a_hundred_thousand_entries_starts_in_five_times_what_parsing_and_hashing_its_lines_takes(
+    place: Place,
+) -> None:
+    """Some three times; of both the least of three counts, for what others do to the processor only adds."""
+    with place.start() as ledger:
+        ledger._database.write(ledger.head(), long_story(ledger.head()), None)
+        lines = [entry.content for entry in ledger._database.entries()]
+    assert len(lines) > 100_000
+    least, taken = [], []
+    for _ in range(3):
+        begun = time.process_time()
+        for line in lines:
+            json.loads(line)
+            sha256(line.encode()).hexdigest()
+        parsed = time.process_time()
+        with place.start() as ledger:
+            taken.append(time.process_time() - parsed)
+        least.append(parsed - begun)
+    assert min(taken) < 5 * min(least)
+
+
+def long_story(head: Head) -> Iterator[Entry]:
+    for number in range(1000):
+        job = f"{number:064}"
+        facts: list[Any] = [opening(job, units=50, slack_units=50)]
+        for position in range(50):
+            facts.append(Reserved(job, position, "product", "d" * 64, 1, 1))
+            facts.append(Stored(job, position, [1000, 5], 40_000, "a" * 64))
+        for fact in facts:
+            entry = Entry.following(head, SIGNED, fact)
+            yield entry
+            head = Head(head.ledger, entry.number, entry.hash)
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_a_start_leaves_the_collection_of_garbage_as_it_was(place: Place, *, collecting: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        with place.start():
+            assert gc.isenabled() is collecting
+    finally:
+        (gc.enable if before else gc.disable)()

@@ -1,0 +1,608 @@
+"""What a steward did not allow is refused, in words that depend on the policy and the job alone."""
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
+from dpspca.common.names import PartyName, Role
+from dpspca.common.plan import Plan, Step
+from dpspca.common.privacy import Price
+from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.costs import cost_units, slack_units
+from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent
+from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import Count, Extent
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.provider.ledger.quotas import Quotas
+from dpspca.provider.policy.caps import Cap, Range, budget_of, filter_of
+from dpspca.provider.policy.rules import Policy, Rules, faults
+from dpspca.server.jobs.roster import LONGEST_REASON
+
+SAMPLE = (Path(__file__).parents[4] / "deploy" / "samples" / "policy.toml").read_text(encoding="utf-8")
+COLUMNS = ("age", "weight", "height", "pulse")
+BOTH = ("north", "south")
+
+RULES = Rules(
+    data_set="cohort",
+    analysts=("ada", "grace"),
+    unit=PrivacyUnit.ROW_ADD_REMOVE,
+    rows_per_person=1,
+    methods=("dps-pca",),
+    centering=(Centering.NONE, Centering.PRIVATE),
+    explained_variance=True,
+    columns=COLUMNS,
+    norm_bound=Range(4, 12),
+    mean_bound=Range(2, 6),
+    minimum_parties=2,
+    lifetime=Budget(8, 1e-5),
+    per_analyst=Budget(4, 1e-5),
+    per_job=Budget(1, 1e-6),
+)
+
+JOB: dict[str, Any] = {
+    "schema": Schema.of(COLUMNS),
+    "unit": PrivacyUnit.ROW_ADD_REMOVE,
+    "budget": Budget(1, 1e-6),
+    "norm_bound": 12.0,
+    "components": 2,
+    "minimum_parties": 2,
+    "options": {"sparsity": 2},
+}
+
+
+def spec(**changes: Any) -> JobSpec:
+    return JobSpec(**JOB | changes)
+
+
+def analyst(name: str = "ada", role: Role = Role.ANALYST) -> PartyName:
+    return PartyName("town", role, name)
+
+
+def refused(
+    job: JobSpec, *, rules: Rules = RULES, who: PartyName | None = None, audience: tuple[str, ...] = BOTH
+) -> str:
+    """Give the one reason for which a job is refused."""
+    with pytest.raises(RefusedError) as caught:
+        rules.check(job, who or analyst(), audience)
+    assert [str(each) for each in rules.refusals(job, who or analyst(), audience)] == [str(caught.value)]
+    return caught.value.what
+
+
+# --- What is asked for -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        spec(),
+        spec(explained_variance=False),
+        spec(schema=Schema.of(COLUMNS[2:])),
+        spec(schema=Schema.of(COLUMNS[::-1])),
+        spec(norm_bound=4),
+        spec(centering="private", mean_bound=2),
+        spec(centering="private", mean_bound=6),
+        spec(minimum_parties=3),
+        spec(budget=Budget(0.1, 1e-9)),
+    ],
+)
+def test_a_job_within_every_rule_is_allowed(job: JobSpec) -> None:
+    for name in RULES.analysts:
+        RULES.check(job, analyst(name), ("north", "south", "west"))
+
+
+@pytest.mark.parametrize(
+    ("job", "rule", "asked", "allowed"),
+    [
+        (spec(unit="row-replace-one"), "unit", "row-replace-one", "row-add-remove"),
+        (spec(accounting="published", budget=Budget(1, 1e-6)), "accounting", "'published'", "exact"),
+        (spec(centering="public", public_mean=(1, 2, 3, 4)), "centering", "'public'", "none, private"),
+        (spec(schema=Schema(4)), "columns", "4 columns without their names", "the 4 columns that the policy names"),
+        (spec(schema=Schema.of(["age", "name", "wage"])), "columns", "2 other column(s), 'name' for one", "the 4"),
+        (spec(norm_bound=3.999), "norm_bound", "3.999", "between 4.0 and 12.0"),
+        (spec(norm_bound=12.000000001), "norm_bound", "12.000000001", "between 4.0 and 12.0"),
+        (spec(centering="private", mean_bound=6.5), "mean_bound", "6.5", "between 2.0 and 6.0"),
+        (spec(centering="private", mean_bound=1.5), "mean_bound", "1.5", "between 2.0 and 6.0"),
+        (spec(minimum_parties=1), "minimum_parties", "a job that goes on with 1 provider(s)", "2 or more"),
+    ],
+)
+def test_a_refusal_names_the_rule_what_was_asked_and_what_is_allowed(
+    job: JobSpec, rule: str, asked: str, allowed: str
+) -> None:
+    assert refused(job).startswith(
+        f"The policy for 'cohort' refuses this job by its rule '{rule}'. Asked: {asked}. Allowed: {allowed}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "do"),
+    [
+        (spec(minimum_parties=1), "Write minimum_parties = 2 (--minimum-parties 2)"),
+        (spec(unit="row-replace-one"), 'Write unit = "row-add-remove" (--unit row-add-remove)'),
+        (spec(method="analyze-gauss", options={}), 'Write method = "dps-pca" (--method dps-pca)'),
+        (spec(accounting="published"), 'Write accounting = "exact" (--accounting exact)'),
+        (spec(norm_bound=13), "Ask within the rule"),
+    ],
+)
+def test_a_refusal_says_what_to_write_where_that_is_one_thing(job: JobSpec, do: str) -> None:
+    (refusal,) = RULES.refusals(job, analyst(), BOTH)
+    assert refusal.remedy == f"It cost nothing here. {do}, or ask the steward of the data to change it."
+
+
+def test_a_refusal_of_too_few_providers_reaches_the_analyst_whole() -> None:
+    """A coordinator passes on so many letters of a reason."""
+    (refusal,) = RULES.refusals(spec(minimum_parties=1), analyst(), BOTH)
+    assert len(str(refusal)) <= LONGEST_REASON
+
+
+def test_rules_under_which_no_listed_algorithm_can_be_used_contradict_each_other() -> None:
+    with pytest.raises(InvalidParameterError, match=r"No job can use what methods lists\. Blocks of rows are"):
+        replace(RULES, methods=("streaming-power",))
+    one_of_two = replace(RULES, methods=("streaming-power", "dps-pca"))
+    assert list(one_of_two.unusable()) == ["streaming-power"]
+
+
+def test_data_are_held_against_the_least_bound_that_any_job_may_have() -> None:
+    assert RULES.least_bound == 4
+    assert "between 4.0 and" in refused(spec(norm_bound=math.nextafter(RULES.least_bound, 0)))
+
+
+def test_an_algorithm_that_is_not_listed_is_refused() -> None:
+    listed = replace(RULES, methods=("sulq",))
+    assert "'methods'. Asked: 'dps-pca'. Allowed: sulq." in refused(spec(), rules=listed)
+
+
+def test_what_components_explain_is_told_only_where_that_is_allowed() -> None:
+    silent = replace(RULES, explained_variance=False)
+    silent.check(spec(explained_variance=False), analyst(), BOTH)
+    assert "'explained_variance'. Asked: what the components explain." in refused(spec(), rules=silent)
+
+
+def test_columns_may_be_limited_in_number_instead_of_by_name() -> None:
+    counted = replace(RULES, columns=3)
+    for few in (Schema(3), Schema.of(["any", "name"])):
+        counted.check(spec(schema=few), analyst(), BOTH)
+    assert "'columns'. Asked: 4 columns. Allowed: at most 3." in refused(spec(), rules=counted)
+
+
+def test_where_no_private_mean_is_allowed_the_rule_on_centring_says_so() -> None:
+    plain = replace(RULES, centering=(Centering.NONE,), mean_bound=None)
+    assert "rule 'centering'" in refused(spec(centering="private", mean_bound=3), rules=plain)
+
+
+@pytest.mark.parametrize("audience", [(), ("north",), ("north", "north")])
+def test_a_job_addressed_to_too_few_providers_is_refused_whatever_it_says_itself(audience: tuple[str, ...]) -> None:
+    parties = len(set(audience))
+    assert f"'minimum_parties'. Asked: a job for {parties} provider(s)." in refused(spec(), audience=audience)
+
+
+def test_every_rule_that_a_job_breaks_is_told_to_whoever_asks_for_all() -> None:
+    job = spec(unit="row-replace-one", norm_bound=1, minimum_parties=1, budget=Budget(2, 1e-6))
+    told = [str(each) for each in RULES.refusals(job, analyst("eve"), ("north",))]
+    rules = ("analysts", "unit", "norm_bound", "minimum_parties", "minimum_parties", "per_job")
+    assert [next(rule for rule in rules if f"'{rule}'" in each) for each in told] == list(rules)
+
+
+# --- Who asks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "who", [analyst("eve"), analyst("ada", Role.PROVIDER), analyst("ada", Role.COORDINATOR), analyst("ada.b")]
+)
+def test_a_stranger_is_refused_and_learns_of_no_other_rule(who: PartyName) -> None:
+    for job in (spec(), spec(norm_bound=99, budget=Budget(40, 0.1))):
+        with pytest.raises(RefusedError, match="by its rule 'analysts'") as caught:
+            RULES.check(job, who, BOTH)
+        assert not any(name in str(caught.value) for name in ("ada,", "grace", "12.0"))
+    with pytest.raises(RefusedError, match="by its rule 'analysts'"):
+        RULES.limits(who)
+
+
+def test_limits_are_whole_budgets_of_the_data_set_and_of_the_analyst() -> None:
+    assert RULES.limits(analyst()) == (Filter.for_budget(8, 1e-5), Filter.for_budget(4, 1e-5))
+    assert replace(RULES, per_analyst=None).limits(analyst("grace")) == (Filter.for_budget(8, 1e-5), None)
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy.parse("data_sets = {}"), Policy((RULES,))])
+def test_a_data_set_without_rules_is_refused_to_everybody(policy: Policy) -> None:
+    with pytest.raises(RefusedError, match="No policy here says what may be asked of the data set 'trial'"):
+        policy.rules("trial")
+
+
+# --- What it costs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "fits"),
+    [
+        (Budget(1, 1e-6), True),
+        (Budget(1.001, 1e-6), False),
+        (Budget(1, 1.01e-6), False),
+        (Budget(0.5, 1e-2), False),  # a smaller epsilon, and dearer
+        (Budget(1.2, 1e-9), True),  # a larger epsilon, and cheaper
+    ],
+)
+def test_a_job_is_within_its_cap_by_what_it_costs_and_not_by_its_epsilon(budget: Budget, fits: bool) -> None:
+    if fits:
+        RULES.check(spec(budget=budget), analyst(), BOTH)
+    else:
+        assert "by its rule 'per_job'. This asks for mu = " in refused(spec(budget=budget))
+
+
+def test_a_job_beyond_its_cap_is_told_what_fits_and_that_nothing_happened() -> None:
+    with pytest.raises(BudgetExceededError, match=r"mu = 0.236704 is left of 0.236704 \(epsilon = 1, delta = 1e-06\)"):
+        RULES.check(spec(budget=Budget(3, 1e-6)), analyst(), BOTH)
+
+
+def test_published_accounting_is_priced_by_what_its_noise_is_worth() -> None:
+    both = replace(RULES, accounting=(Accounting.EXACT, Accounting.PUBLISHED))
+    both.check(spec(accounting="published", budget=Budget(2, 1e-6)), analyst(), BOTH)
+    assert "'per_job'" in refused(spec(budget=Budget(2, 1e-6)), rules=both)
+
+
+def test_a_job_without_a_plan_is_refused_and_not_an_error() -> None:
+    assert "This job has no plan. sparsity is not set." in refused(spec(options={}))
+
+
+def test_t18_where_a_person_may_have_several_rows_a_job_has_to_protect_them_all() -> None:
+    rules = replace(RULES, rows_per_person=3)
+    told = refused(spec(rows_per_person=2), rules=rules)
+    assert "'rows_per_person'. Asked: a job that protects all 2 rows of a person together." in told
+    assert "jobs that protect all 3 rows or more" in told
+    for enough in (3, 4):
+        rules.check(spec(rows_per_person=enough), analyst(), BOTH)
+
+
+def planned(budget: Budget, listed: tuple[Event, ...]) -> Plan:
+    """A plan that costs just these events."""
+    steps = tuple(Step(str(at), Count, Extent(1), event) for at, event in enumerate(listed))
+    return Plan(spec(budget=budget), steps)
+
+
+def test_a_job_of_other_noise_is_held_against_the_cap_number_by_number() -> None:
+    """In mu it costs far more than a Gaussian job of that budget; the lifetime is charged with that."""
+    listed = (LaplaceEvent(1.0, 1.0),)
+    rules = replace(RULES, per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
+    assert rules._covers_as_signed(planned(Budget(1.0, 1e-9), listed))
+    assert not rules._covers_as_signed(planned(Budget(1.01, 1e-9), listed))
+    assert not rules._covers_as_signed(planned(Budget(1.0, 1e-5), listed))
+    assert not rules._covers_as_signed(planned(Budget(1.0, 1e-9), (GaussianEvent(1.0, 1.0),)))
+
+
+def test_a_mechanism_whose_price_nobody_can_check_is_refused_unless_the_policy_allows_it() -> None:
+    rules = replace(RULES, methods=("ppca",), per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
+    exact, chain = (spec(method="ppca", options={"sampler": sampler}) for sampler in ("exact", "gibbs"))
+    rules.check(exact, analyst(), BOTH)
+    assert "by its rule 'unproven'" in refused(chain, rules=rules)
+    replace(rules, unproven=True).check(chain, analyst(), BOTH)
+
+
+def test_approximate_mechanisms_need_a_part_of_the_cap_s_delta_as_well() -> None:
+    listed = (ApproximateEvent(0.5, 1e-8),)
+    rules = replace(RULES, per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
+    assert not rules._covers_as_signed(planned(Budget(1.0, 1e-7), listed))
+    larger = replace(rules, per_job=Cap(1.0, 1e-6, 1e-8))
+    assert larger._covers_as_signed(planned(Budget(1.0, 1e-7), listed))
+
+
+def test_a_part_of_delta_may_be_set_aside_for_approximate_mechanisms() -> None:
+    read = budget_of("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": 1e-6})
+    assert filter_of(read) == Filter.for_budget(8.0, 1e-5, 1e-6)
+    for wrong in (1e-5, -1e-9, "much"):
+        with pytest.raises(DpspcaError, match="approximate_delta"):
+            budget_of("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": wrong})
+
+
+# --- Reading ---------------------------------------------------------------------------------------------------------
+
+_TABLE: dict[str, Any] = {
+    "analysts": ["ada"],
+    "unit": "row-add-remove",
+    "rows_per_person": 1,
+    "methods": ["dps-pca"],
+    "centering": ["none"],
+    "explained_variance": True,
+    "columns": 40,
+    "norm_bound": {"least": 4, "most": 12},
+    "minimum_parties": 2,
+    "lifetime": {"epsilon": 8, "delta": 1e-5},
+    "per_job": {"epsilon": 1, "delta": 1e-6},
+}
+
+
+def toml(value: Any) -> str:
+    """Write a value as TOML."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "{" + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(toml, value)) + "]"
+        case Budget() | Range() | Quotas():
+            return toml({each.name: getattr(value, each.name) for each in fields(value)})
+        case str():
+            return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+        case _:
+            return repr(value)
+
+
+def table(name: str = "cohort", /, **changes: Any) -> str:
+    """Write a data set's table; what is changed to None is left out."""
+    values = {key: value for key, value in (_TABLE | changes).items() if value is not None}
+    return "\n".join([f"[data_sets.{toml(name)}]", *(f"{key} = {toml(value)}" for key, value in values.items()), ""])
+
+
+def render(policy: Policy) -> str:
+    def values(rules: Rules) -> dict[str, Any]:
+        return {each.name: getattr(rules, each.name) for each in fields(rules) if each.name != "data_set"}
+
+    tables = [table(rules.data_set, **values(rules)) for rules in policy.data_sets]
+    return "\n".join(tables) or "data_sets = {}"
+
+
+def test_the_sample_is_a_policy_and_leaves_no_key_unexplained() -> None:
+    rules = Policy.parse(SAMPLE).rules("cohort")
+    assert rules.analysts == ("ada", "grace")
+    for each in fields(Rules):
+        assert each.name == "data_set" or f"\n{each.name} = " in SAMPLE
+
+
+def test_what_may_be_left_out_is_then_the_strictest() -> None:
+    rules = Policy.parse(table()).rules("cohort")
+    assert (rules.accounting, rules.mean_bound, rules.per_analyst) == ((Accounting.EXACT,), None, None)
+
+
+@pytest.mark.parametrize("key", _TABLE)
+def test_everything_else_has_to_be_said(key: str) -> None:
+    with pytest.raises(InvalidParameterError, match=f"it lacks {key}"):
+        Policy.parse(table(**{key: None}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"colour": "red"}, "it does not know colour"),
+        ({"analysts": []}, "analysts is [], no list of any"),
+        ({"analysts": "ada"}, "analysts is 'ada', no list"),
+        ({"analysts": ["Ada"]}, "analysts is 'Ada'. Use"),
+        ({"analysts": ["*"]}, "analysts is '*'. Use"),
+        ({"analysts": [3]}, "analysts is 3, not text"),
+        ({"analysts": ["ada", "ada"]}, "analysts lists something twice"),
+        (
+            {"unit": "edge"},
+            "unit: 'edge' is not known. Choose among: row-replace-one, row-add-remove, person-replace-one, ",
+        ),
+        ({"unit": ["row-add-remove"]}, "unit: ['row-add-remove'] is not known."),
+        ({"rows_per_person": 0}, "rows_per_person is 0; it must lie between 1 and"),
+        ({"rows_per_person": True}, "rows_per_person is True, not a whole number"),
+        ({"rows_per_person": MAX_ROWS + 1}, "rows_per_person is"),
+        ({"methods": ["pca"]}, "methods: 'pca' is not known. Choose among: dps-pca, "),
+        ({"accounting": ["loose"]}, "accounting: 'loose' is not known. Choose among: exact, published."),
+        ({"accounting": []}, "accounting is []"),
+        ({"centering": ["none", 3]}, "centering: 3 is not known. Choose among: none, public, private."),
+        ({"explained_variance": 1}, "explained_variance is 1, neither true nor false."),
+        ({"columns": 0}, "columns is 0; it must lie between"),
+        ({"columns": 2.5}, "columns is 2.5, not a whole number"),
+        ({"columns": True}, "columns is True, not a whole number"),
+        ({"columns": []}, "columns is [], no list of any"),
+        ({"columns": ["age", 3]}, "columns lists 3, no text"),
+        ({"columns": ["age", "age"]}, "columns lists something twice"),
+        ({"norm_bound": 12}, "norm_bound is 12, no table"),
+        ({"norm_bound": {"least": 1}}, "norm_bound: it lacks most"),
+        ({"norm_bound": {"least": 1, "most": 2, "usual": 1}}, "norm_bound: it does not know usual"),
+        ({"norm_bound": {"least": 2, "most": 1}}, "norm_bound: least is 2.0, above most, 1.0"),
+        ({"norm_bound": {"least": 0, "most": 1}}, "norm_bound: least is 0; it must be a positive"),
+        ({"norm_bound": {"least": 1, "most": float("inf")}}, "norm_bound: most is inf"),
+        ({"norm_bound": {"least": float("nan"), "most": 1}}, "norm_bound: least is nan"),
+        ({"minimum_parties": 0}, "minimum_parties is 0"),
+        ({"minimum_parties": MAX_PARTIES + 1}, f"minimum_parties is {MAX_PARTIES + 1}"),
+        ({"lifetime": {"epsilon": 8}}, "lifetime: it lacks delta"),
+        ({"lifetime": {"epsilon": 0, "delta": 1e-5}}, "lifetime: epsilon is 0"),
+        ({"lifetime": {"epsilon": 49, "delta": 1e-5}}, "lifetime: epsilon is 49"),
+        ({"lifetime": {"epsilon": 8, "delta": 0}}, "lifetime: delta is 0"),
+        ({"lifetime": {"epsilon": float("nan"), "delta": 0.1}}, "lifetime: epsilon is nan"),
+        ({"lifetime": {"epsilon": "8", "delta": 0.1}}, "lifetime: epsilon is '8'"),
+        ({"per_job": {"epsilon": 1, "delta": 1.0000001e-200}}, "per_job: delta = "),
+        ({"per_job": {"epsilon": 1e-20, "delta": 1e-30}}, "per_job is too small to pay for any job"),
+        ({"per_analyst": 4}, "per_analyst is 4, no table"),
+        ({"per_job": {"epsilon": 9, "delta": 1e-5}}, "per_job (mu = 1.83"),
+        ({"per_job": {"epsilon": 7, "delta": 1e-2}}, "allows more than lifetime (mu = 1.66"),
+        ({"per_analyst": {"epsilon": 0.9, "delta": 1e-6}}, "allows more than per_analyst"),
+        ({"per_analyst": {"epsilon": 9, "delta": 1e-5}}, "per_analyst (mu = 1.83"),
+        ({"mean_bound": {"least": 1, "most": 2}}, "mean_bound goes with the centring 'private'"),
+        ({"centering": ["private"]}, "mean_bound goes with the centring 'private'"),
+    ],
+)
+def test_what_is_no_rule_is_refused_by_the_name_of_its_key(changes: dict[str, Any], said: str) -> None:
+    told = [str(fault) for fault in faults(table(**changes))]
+    assert len(told) == 1
+    assert told[0].startswith("The policy for 'cohort': ")
+    assert said in told[0]
+    with pytest.raises(InvalidParameterError) as caught:
+        Policy.parse(table(**changes))
+    assert str(caught.value) == told[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it lacks data_sets"),
+        ("[data_sets", "not valid TOML"),
+        ("[data_sets.a]\n[data_sets.a]\n", "not valid TOML"),
+        ("data_sets = 3", "data_sets is 3, no table"),
+        ("version = 1\ndata_sets = {}", "it does not know version"),
+        ("[data_sets]\ncohort = 3\n", "its table is 3, no table"),
+        (table("Cohort"), "the data set is 'Cohort'"),
+        ("a = " + "[" * 5000, "not valid TOML"),
+    ],
+)
+def test_what_is_no_policy_is_refused(text: str, said: str) -> None:
+    told = [str(fault) for fault in faults(text)]
+    assert len(told) == 1
+    assert said in told[0]
+    with pytest.raises(InvalidParameterError):
+        Policy.parse(text)
+
+
+def test_everything_that_is_wrong_is_told_and_not_the_first_fault_alone() -> None:
+    text = "x = 1\n" + table(unit="edge", analysts=[], colour="red") + table("trial", columns=0)
+    told = "\n".join(str(fault) for fault in faults(text))
+    for part in ("know x", "'cohort': it does not know colour", "'edge'", "analysts is []", "'trial': columns is 0"):
+        assert part in told
+    assert len(told.splitlines()) == 5
+
+
+def test_rules_that_contradict_each_other_are_told_together() -> None:
+    with pytest.raises(InvalidParameterError, match=r"mean_bound goes .*allows more than per_analyst .*than lifetime"):
+        replace(RULES, mean_bound=None, per_job=Budget(20, 1e-5), per_analyst=Budget(10, 1e-5))
+
+
+# --- For every policy and every job ----------------------------------------------------------------------------------
+
+_NAMES = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,9}", fullmatch=True)
+_COLUMN = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).filter(str.strip)
+_BOUND = st.floats(2.0**-100, 2.0**100)
+_BUDGET = st.builds(Budget, st.floats(1e-3, 48), st.floats(1e-30, 0.5))
+_ROW_UNIT = st.sampled_from([unit for unit in PrivacyUnit if unit.is_row])
+
+
+def some(of: Any) -> "st.SearchStrategy[tuple[Any, ...]]":
+    return st.lists(of, min_size=1, max_size=4, unique=True).map(tuple)
+
+
+def units_of(budget: Budget) -> int:
+    return Filter.for_budget(budget.epsilon, budget.delta).whole.units
+
+
+@st.composite
+def rules_of(draw: Callable[..., Any], data_set: str = "cohort") -> Rules:
+    ranges = st.tuples(_BOUND, _BOUND).map(lambda ends: Range(min(ends), max(ends)))
+    caps = sorted(draw(st.tuples(_BUDGET, _BUDGET, _BUDGET)), key=units_of)
+    centering = draw(some(st.sampled_from(Centering)))
+    return Rules(
+        data_set=data_set,
+        analysts=draw(some(_NAMES)),
+        unit=draw(_ROW_UNIT),
+        rows_per_person=draw(st.sampled_from([1, 1, 1, 2, MAX_ROWS])),
+        methods=("dps-pca",),
+        accounting=draw(some(st.sampled_from(Accounting))),
+        centering=centering,
+        explained_variance=draw(st.booleans()),
+        columns=draw(st.integers(1, 50) | some(_COLUMN)),
+        norm_bound=draw(ranges),
+        mean_bound=draw(ranges) if Centering.PRIVATE in centering else None,
+        minimum_parties=draw(st.integers(1, MAX_PARTIES)),
+        lifetime=caps[2],
+        per_analyst=draw(st.sampled_from([caps[1], None])),
+        per_job=caps[0],
+        quotas=Quotas(*(draw(st.integers(1, 2**40)) for _ in fields(Quotas))),
+    )
+
+
+@st.composite
+def specs(draw: Callable[..., Any]) -> JobSpec:
+    columns = draw(some(_COLUMN))
+    centering = draw(st.sampled_from(Centering))
+    finite = st.floats(allow_nan=False, allow_infinity=False)  # no job holds others
+    scalar = st.none() | st.booleans() | st.integers(-3, 2000) | finite | st.text(max_size=5)
+    return JobSpec(
+        schema=draw(st.sampled_from([Schema.of(columns), Schema(len(columns)), Schema(2**24)]))
+        if centering is not Centering.PUBLIC
+        else Schema.of(columns),
+        unit=draw(st.sampled_from(PrivacyUnit)),
+        budget=draw(st.builds(Budget, st.floats(5e-324, 48), st.floats(2e-200, 1, exclude_max=True))),
+        norm_bound=draw(_BOUND),
+        components=draw(st.integers(1, len(columns))),
+        method=draw(st.sampled_from(["dps-pca", "dps-pca", "another", ""])),
+        accounting=draw(st.sampled_from(Accounting)),
+        centering=centering,
+        mean_bound=draw(_BOUND) if centering is Centering.PRIVATE else None,
+        public_mean=(0.5,) * len(columns) if centering is Centering.PUBLIC else None,
+        explained_variance=draw(st.booleans()),
+        minimum_parties=draw(st.integers(1, MAX_PARTIES)),
+        options=draw(
+            st.fixed_dictionaries({"sparsity": st.integers(4, 9)}, optional={"rounds": st.integers(1, 1000)})
+            | st.dictionaries(st.sampled_from(["sparsity", "rounds", "start", "x"]), scalar)
+        ),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.lists(_NAMES, max_size=3, unique=True))
+def test_a_policy_that_is_written_down_reads_back_as_it_was(data: st.DataObject, names: list[str]) -> None:
+    policy = Policy(tuple(data.draw(rules_of(name)) for name in names))
+    assert Policy.parse(render(policy)) == policy
+
+
+@settings(max_examples=80, deadline=None)
+@given(rules_of(), specs(), _NAMES, st.sampled_from(Role), st.lists(_NAMES, max_size=4).map(tuple))
+def test_whatever_a_valid_job_asks_it_is_allowed_or_refused_and_nothing_else(
+    rules: Rules, job: JobSpec, name: str, role: Role, audience: tuple[str, ...]
+) -> None:
+    for who in (PartyName("town", role, name), analyst(rules.analysts[0])):
+        refusals = list(rules.refusals(job, who, audience))
+        assert all(type(each) in {RefusedError, BudgetExceededError} and each.remedy for each in refusals)
+        assert all(len(str(each)) < 1000 for each in refusals)
+        with pytest.raises(RefusedError) if refusals else nullcontext():
+            rules.check(job, who, audience)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rules_of(), st.none() | _BUDGET, st.none() | st.integers(1, 30), st.booleans())
+def test_an_allowed_job_fits_its_caps_when_its_events_are_charged(
+    rules: Rules, budget: Budget | None, rounds: int | None, explained: bool
+) -> None:
+    """The job keeps all rules but, perhaps, the one on its price: its budget is the cap's own, or any other."""
+    near = replace(rules, centering=(Centering.NONE,), mean_bound=None)
+    job = JobSpec(
+        schema=Schema.of(rules.columns) if isinstance(rules.columns, tuple) else Schema(rules.columns),
+        components=1,
+        unit=rules.unit,
+        accounting=rules.accounting[0],
+        explained_variance=explained and rules.explained_variance,
+        norm_bound=rules.norm_bound.most,
+        rows_per_person=rules.rows_per_person,
+        minimum_parties=rules.minimum_parties,
+        budget=budget or rules.per_job,
+        options={"sparsity": 4, "rounds": rounds},
+    )
+    who, audience = analyst(rules.analysts[-1]), tuple(f"p{number}" for number in range(rules.minimum_parties))
+    refusals = list(near.refusals(job, who, audience))
+    assert all("'per_job'" in str(each) or "no plan" in str(each) for each in refusals)
+    if not refusals:
+        listed = catalogue.plan(job).events
+        for cap in (Filter.for_budget(rules.per_job.epsilon, rules.per_job.delta), *near.limits(who)):
+            if cap:
+                cap.charge(Price(cost_units(listed)))
+        Filter.for_budget(rules.per_job.epsilon, rules.per_job.delta).charge(Price(0, slack_units(listed)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(_BUDGET, _BUDGET)
+def test_a_job_that_spends_a_whole_budget_is_within_a_cap_exactly_if_its_mu_is(cap: Budget, budget: Budget) -> None:
+    job = spec(budget=budget)
+    try:
+        listed = catalogue.plan(job).events
+    except InvalidParameterError:
+        assume(False)
+    rules = replace(RULES, per_job=cap, per_analyst=None, lifetime=Budget(48, 0.9))
+    room = Filter.for_budget(cap.epsilon, cap.delta)
+    fits = cost_units(listed) <= room.whole.units and slack_units(listed) <= room.whole.slack_units
+    assert fits == (not list(rules.refusals(job, analyst(), BOTH)))
+
+
+def test_the_order_of_names_in_a_policy_and_in_an_audience_makes_no_difference() -> None:
+    for analysts, audience in product((("ada", "grace"), ("grace", "ada")), (BOTH, BOTH[::-1])):
+        replace(RULES, analysts=analysts, columns=COLUMNS[::-1]).check(spec(), analyst(), audience)

@@ -1,0 +1,251 @@
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+from town import Town, now
+
+from dpspca.common.errors import RefusedError
+from dpspca.common.names import Role
+from dpspca.common.spec import Schema
+from dpspca.common.transport import rpc
+from dpspca.common.transport.wire import AnswerReader
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server.jobs.roster import LONGEST_REASON, QUEUE, Link, ProviderLostError, ProviderRefusedError, Roster
+from dpspca.server.rpc.provider_service import ProviderService
+
+
+def reader() -> AnswerReader:
+    return AnswerReader(np.zeros(1, dtype=np.int64), 100)
+
+
+def ask(link: Link, job: str, frames: int = 1) -> "asyncio.Task[None]":
+    content = [memoryview(job.encode())] * frames
+    return asyncio.ensure_future(link.ask(pb.Ask(position=0, kind=job), job, content, reader()))
+
+
+def test_two_queries_at_once_do_not_mix_their_frames() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        asked = [ask(link, "a", 3 * QUEUE), ask(link, "b", 3 * QUEUE)]
+        messages = [await link.next_message(5) for _ in range(2 + 6 * QUEUE)]
+        kinds = [message.ask.kind or message.frame.content.decode() for message in messages if message]
+        assert kinds == ["a"] * (3 * QUEUE + 1) + ["b"] * (3 * QUEUE + 1)
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def admit(link: Link, job: str) -> "asyncio.Task[None]":
+    return asyncio.ensure_future(link.admit(job.encode(), job))
+
+
+def test_a_job_is_taken_part_in_when_its_provider_says_so_and_not_by_an_answer() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        asked = admit(link, "a")
+        message = await link.next_message(5)
+        assert message
+        assert message.admit.signed_job == b"a"
+        link.receive_admission(pb.Admitted(job="b"))
+        for position in (0, 2**32 - 1):
+            link.receive_answer(pb.AnswerFrame(job="a", position=position, content=bytes(8)))
+        await asyncio.sleep(0)
+        assert not asked.done()
+        link.receive_admission(pb.Admitted(job="a"))
+        await asked
+        link.receive_admission(pb.Admitted(job="a"))  # once more, and nobody waits for it
+
+    asyncio.run(scenario())
+
+
+def test_a_job_is_not_taken_part_in_where_that_is_refused_or_the_provider_is_lost() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        refused, lost = admit(link, "a"), admit(link, "b")
+        await asyncio.sleep(0)
+        link.receive_refusal(pb.Refusal(job="a", what="No.", remedy="Ask."))
+        with pytest.raises(ProviderRefusedError, match="Refused: No"):
+            await refused
+        link.close()
+        with pytest.raises(ProviderLostError):
+            await lost
+        with pytest.raises(ProviderLostError):
+            await link.admit(b"a", "a")
+
+    asyncio.run(scenario())
+
+
+def test_whether_a_job_is_taken_part_in_is_not_asked_between_the_frames_of_a_query() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        asked = [ask(link, "a", 3 * QUEUE)]
+        await asyncio.sleep(0)
+        asked.append(admit(link, "b"))
+        said = [await link.next_message(5) for _ in range(2 + 3 * QUEUE)]
+        kinds = [message.WhichOneof("message") for message in said if message]
+        assert kinds == ["ask", *["frame"] * (3 * QUEUE), "admit"]
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_query_that_needs_no_frames_leaves_at_once_and_not_between_those_of_another() -> None:
+    def whole(link: Link, job: str) -> "asyncio.Task[None]":
+        return asyncio.ensure_future(link.ask(pb.Ask(kind=job, content=b"all of it"), job, [], reader()))
+
+    async def scenario() -> None:
+        link = Link("north", {})
+        asked = [whole(link, "a")]
+        await asyncio.sleep(0)
+        first = link.next_message(5)
+        with pytest.raises(StopIteration) as found:
+            first.send(None)  # it is there, and nobody has to be waited for
+        assert found.value.value.ask.kind == "a"
+        asked += [ask(link, "b", 3 * QUEUE)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        asked += [whole(link, "c")]
+        messages = [await link.next_message(5) for _ in range(2 + 3 * QUEUE)]
+        kinds = [message.ask.kind or message.frame.content.decode() for message in messages if message]
+        assert kinds == ["b"] * (3 * QUEUE + 1) + ["c"]
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_queries_wait_where_a_provider_reads_none_of_them() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        queries = [pb.Ask(position=number, content=b"all of it") for number in range(3 * QUEUE)]
+        asked = [asyncio.ensure_future(link.ask(each, "a", [], reader())) for each in queries]
+        await asyncio.sleep(0)
+        assert link._outbound.qsize() == QUEUE
+        found = [await link.next_message(5) for _ in queries]
+        assert [message.ask.position for message in found if message] == list(range(3 * QUEUE))
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_whoever_waits_for_a_message_waits_no_longer_than_he_said() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        assert await link.next_message(0.01) is None
+        link.farewell("a", "done")
+        message = await link.next_message(0.01)
+        assert message is not None
+        assert message.farewell.job == "a"
+        await asyncio.sleep(0.03)  # what reminded of the end of patience is gone with it
+        assert await link.next_message(0.01) is None
+
+    asyncio.run(scenario())
+
+
+def test_a_stranger_s_reason_is_one_line_and_not_too_long() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        task = ask(link, "a")
+        await asyncio.sleep(0)
+        link.receive_refusal(pb.Refusal(job="a", position=0, what="\x1b[2J\n" + "x" * 5000, remedy="Wait."))
+        with pytest.raises(ProviderRefusedError) as caught:
+            await task
+        assert caught.value.what.isprintable()
+        assert len(caught.value.what) <= LONGEST_REASON + 20
+        assert caught.value.remedy == "Wait."
+
+    asyncio.run(scenario())
+
+
+def test_whoever_connects_again_takes_the_place_of_the_old_link() -> None:
+    async def scenario() -> None:
+        roster = Roster()
+        first, second = Link("north", {"cohort": Schema(3)}), Link("north", {"cohort": Schema(3)})
+        roster.join(first)
+        task = ask(first, "a")
+        await asyncio.sleep(0)
+        roster.join(second)
+        with pytest.raises(ProviderLostError):
+            await task
+        assert isinstance(first.ended_by, RefusedError)
+        roster.leave(first)  # late: it takes nothing of the new one
+        assert roster.find("north", "cohort", 3) is second
+        assert roster.find("north", "cohort", 4) is None
+        await roster.dismiss()
+        assert second.closed
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_link_sends_nothing_and_takes_no_query() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        link.close()
+        assert await link.next_message(5) is None
+        with pytest.raises(ProviderLostError):
+            await ask(link, "a")
+        link.farewell("a", "done")
+        assert await link.next_message(5) is None
+
+    asyncio.run(scenario())
+
+
+def frame(entries: int | None) -> pb.AnswerFrame:
+    return pb.AnswerFrame(receipt=pb.Receipt(entries=entries) if entries is not None else None)
+
+
+def test_no_more_receipts_are_looked_at_than_queries_were_asked() -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        assert link.receipt_in(frame(1)) is None
+        asked = [ask(link, job) for job in "ab"]
+        await asyncio.sleep(0)
+        assert link.receipt_in(frame(None)) is None
+        asked[0].cancel()
+        await asyncio.gather(*asked[:1], return_exceptions=True)
+        assert [link.receipt_in(frame(number)) is not None for number in range(4)] == [True, True, False, False]
+        asked.append(ask(link, "c"))
+        await asyncio.sleep(0)
+        link.close()
+        assert link.receipt_in(frame(5)) is None
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_t12_of_receipts_on_one_connection_the_furthest_is_kept_and_of_connections_the_last() -> None:
+    async def scenario() -> None:
+        roster = Roster()
+        first, second = Link("north", {}), Link("north", {})
+        for entries, kept in ((7, 7), (9, 9), (8, 9)):
+            roster.keep_receipt(first, pb.Receipt(entries=entries))
+            assert roster.receipts["north"].entries == kept
+        roster.keep_receipt(second, pb.Receipt(entries=3))
+        recorded = roster.receipts_of(["north", "south"])
+        assert {name: pb.Receipt.FromString(each).entries for name, each in recorded.items()} == {"north": 3}
+
+    asyncio.run(scenario())
+
+
+def test_a_receipt_that_is_held_for_a_name_that_is_none_ends_no_stream(tmp_path: Path) -> None:
+    """Names come from strangers, and are looked at as all they say is."""
+    town = Town.found(tmp_path)
+    me = town.identity(Role.PROVIDER, "north")
+
+    async def scenario() -> None:
+        roster, link = Roster(), Link("north", {})
+        door = rpc.Doorkeeper(me.authority_pem, town.revocations, now, {})
+        service = ProviderService(door, roster, lambda: me)
+        odd = [pb.HeldReceipt(provider=name) for name in ("", "a b", "x" * 10_000, "north")]
+        await service._hear_witnesses(link, me.name, odd)
+        assert roster.witnesses == {}
+
+    asyncio.run(scenario())

@@ -1,0 +1,79 @@
+"""Sums are exact and free of order; an answer of the wrong form is refused."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
+from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, Centering, JobSpec, Schema
+from dpspca.server.jobs.rounds import LARGEST_ANSWER, combine
+
+SPEC = JobSpec(
+    schema=Schema(6),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=3.0,
+    components=2,
+    centering=Centering.PRIVATE,
+    mean_bound=5.0,
+    options={"sparsity": 4},
+)
+COUNT, MEAN, ROUND = catalogue.plan(SPEC)[:3]
+
+
+def test_the_sum_is_in_units_of_the_data_and_says_how_noisy_it_is() -> None:
+    answers = [np.full((6, 2), 2**30 * factor, dtype=np.int64) for factor in (1, 2, 4)]
+    aggregate = combine(SPEC, ROUND, answers)
+    assert aggregate.values.tolist() == np.full((6, 2), 7 * 9.0).tolist()
+    assert aggregate.noise_std == pytest.approx(ROUND.noise_std * math.sqrt(3) * 9 / 2**30)
+    assert aggregate.parties == 3
+
+
+def test_the_mean_has_a_unit_of_its_own() -> None:
+    aggregate = combine(SPEC, MEAN, [np.full(6, 2**17, dtype=np.int64)])
+    assert aggregate.values.tolist() == [5.0] * 6
+
+
+def test_an_exact_count_has_no_noise() -> None:
+    aggregate = combine(SPEC, COUNT, [np.array([3]), np.array([4])])
+    assert (aggregate.values.tolist(), aggregate.noise_std) == ([7.0], 0.0)
+
+
+def test_the_order_of_answers_does_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    answers = [rng.integers(-(2**55), 2**55, (6, 2)) for _ in range(4)]
+    sums = [combine(SPEC, ROUND, order).values.tobytes() for order in itertools.permutations(answers)]
+    assert len(set(sums)) == 1
+
+
+def test_t24_the_most_and_largest_answers_do_not_overflow() -> None:
+    answers = [np.full((6, 2), sign * LARGEST_ANSWER, dtype=np.int64) for sign in [1] * MAX_PARTIES]
+    assert (combine(SPEC, ROUND, answers).values > 0).all()
+    with pytest.raises(InvalidParameterError, match="providers take part"):
+        combine(SPEC, ROUND, [*answers, answers[0]])
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (np.zeros((6, 2)), "float64"),
+        (np.zeros((6, 2), dtype=np.int32), "int32"),
+        (np.zeros((6, 3), dtype=np.int64), "shape"),
+        (np.zeros(12, dtype=np.int64), "shape"),
+        (np.full((6, 2), LARGEST_ANSWER + 1), "range"),
+        (np.full((6, 2), np.iinfo(np.int64).min), "range"),
+    ],
+)
+def test_an_answer_of_another_form_is_refused(answer: np.ndarray, reason: str) -> None:
+    with pytest.raises(InvalidAnswerError, match=reason):
+        combine(SPEC, ROUND, [np.zeros((6, 2), dtype=np.int64), answer])
+
+
+def test_no_answers_are_no_sum() -> None:
+    with pytest.raises(InvalidParameterError):
+        combine(SPEC, ROUND, [])
