@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpspca.common.spec import JobSpec as JobSpec
     from dpspca.common.spec import Schema as Schema
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported on first use: a provider's daemon needs no estimator, and the estimator needs the packages of an extra.
 _HOMES = {
