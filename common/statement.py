@@ -1,4 +1,4 @@
-"""The privacy statement: what was promised to whom, at what price, under which assumptions, in words and in numbers."""
+"""The privacy statement: what is promised to whom, at what price and under which assumptions, in words and numbers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,74 +13,74 @@ __all__ = ["LARGE_DELTA", "PrivacyStatement", "rounded_up"]
 NOT_FOR_RELEASE: Final = "NOT FOR RELEASE"
 
 REPEATABLE: Final = (
-    f"{NOT_FOR_RELEASE}. This run's noise came from a fixed seed, so that it can be repeated. Whoever knows or guesses "
-    "the seed can subtract the noise. What follows would hold for a run with fresh noise; for this one it does not, "
-    "and its results must not leave the house."
+    f"{NOT_FOR_RELEASE}. The noise of this run came from a fixed seed, so that the run can be repeated. Anybody who "
+    "knows or guesses the seed can subtract the noise. The promise below would hold for a run with fresh noise. It "
+    "does not hold for this run, and the results of this run must not be published or passed on."
 )
 
 UNPROVEN: Final = (
-    f"{NOT_FOR_RELEASE}. Part of what this job asked has no proof of its price. What follows holds only under the "
-    "condition that is named next, and nobody can check whether it held."
+    f"{NOT_FOR_RELEASE}. The price of part of this job is not proven. The promise below holds only under the condition "
+    "that is stated next, and nobody can check whether this condition was met."
 )
 
 TRUST = (
-    "Each provider had to be trusted with its own rows, and with nothing of the others'. Nobody else had to be "
-    "trusted, the coordinator included: noise was added where the rows are, before anything left."
+    "Each provider had to be trusted with its own rows, but not with the rows of others. Nobody else had to be "
+    "trusted, not even the coordinator, because each provider added noise before anything left it."
 )
 
 ONE_PROCESS = (
-    "All rows were in one process: whoever ran it had to be trusted with them. What this statement covers is the "
-    "model that came out, not who could look at the rows."
+    "All rows were in one process, so whoever ran it had to be trusted with them. This statement covers the model that "
+    "came out. It does not cover who could look at the rows."
 )
 
 SHARES_TRUST = (
-    "Each provider had to be trusted with its own share of the matrix, and with nothing of the others'. Nobody else "
-    "had to be trusted, the coordinator included: noise was added where the shares are, before anything left."
+    "Each provider had to be trusted with its own share of the matrix, but not with the shares of others. Nobody else "
+    "had to be trusted, not even the coordinator, because each provider added noise before anything left it."
 )
 
 SHARES_ONE_PROCESS = (
-    "The whole matrix was in one process: whoever ran it had to be trusted with it. What this statement covers is the "
-    "model that came out, not who could look at the matrix."
+    "The whole matrix was in one process, so whoever ran it had to be trusted with it. This statement covers the model "
+    "that came out. It does not cover who could look at the matrix."
 )
 
+FURTHER_JOBS: Final = "More jobs on the same data protect everybody less, because the prices of jobs add up."
+
 ADDING_UP = (
-    "The unit is a row. Somebody with several rows, at one provider or at several, is protected correspondingly less; "
-    "so is everybody when further jobs are run on the same rows, for the prices of jobs add up."
+    "The unit is one row. A person with several rows, at one provider or at several, is protected less, in proportion. "
+    f"{FURTHER_JOBS}"
 )
 
 SEVERAL_ROWS = (
-    "All this holds for somebody with at most {0} rows at a provider as well, all of whose rows there are {1}: noise "
-    "was sized for {0} rows. Somebody with more, or at several providers, is protected correspondingly less; so is "
-    "everybody when further jobs are run on the same rows, for the prices of jobs add up."
+    "The promise also holds for a person with at most {0} rows at a provider if all of these are {1}, because "
+    "the noise was sized for {0} rows. A person with more rows, or with rows at several providers, is protected "
+    f"less, in proportion. {FURTHER_JOBS}"
 )
 
 OF_PERSONS: Final = (
-    "A person's rows are those that a provider's own list says are theirs. Of each person a provider used at most {0}, "
-    "chosen from that person's rows alone, and noise was sized for all of these together. Somebody at several "
-    "providers, or under several names at one, is protected correspondingly less; so is everybody when further jobs "
-    "are run on the same rows, for the prices of jobs add up."
+    "Each provider has a list that says whose each row is. Of each person it used at most {0}. Which ones depends on "
+    "that person's rows alone, and the noise was sized for all of them together. A person at several providers, or "
+    f"under several names at one, is protected less, in proportion. {FURTHER_JOBS}"
 )
 
 OF_A_MATRIX: Final = {
     PrivacyUnit.ENTRY: (
-        "The unit is an entry: one edge of a graph, say, and not somebody with all of theirs. Somebody whom several "
-        "entries are about is protected correspondingly less; so is everybody when further jobs are run on the same "
-        "matrix, for the prices of jobs add up."
+        "The unit is one entry, for example one edge of a graph, and not a person with all their entries. A person "
+        f"with several entries is protected less, in proportion. {FURTHER_JOBS}"
     ),
     PrivacyUnit.SPECTRAL: (
-        "The unit is a change of the matrix that is small in spectral norm. Somebody is protected if leaving them out "
-        "changes it by no more than the bound, and correspondingly less if by more; so is everybody when further jobs "
-        "are run on the same matrix, for the prices of jobs add up. Whether any entry is larger than sums can hold "
-        "(thousands of times the least bound that a job may have) is decided once for each matrix, and is public: both "
-        "matrices that are compared here pass, or neither does."
+        "The unit is a change of the matrix that is small in spectral norm. A person is protected if leaving them out "
+        "changes the matrix by at most the bound, and less if it changes the matrix by more. "
+        f"{FURTHER_JOBS} Whether any entry is larger than sums can hold (thousands of times the least bound that a job "
+        "may have) is decided once for each matrix, and is public: of the two matrices that are compared here, both "
+        "pass or neither does."
     ),
 }
 
 TIMES: Final = (
-    "What answers say is covered here, and not when they came. Making an answer takes longer the more rows there are, "
-    "and how many there are is what this unit keeps secret. Each provider sent its answers at set intervals, unless "
-    "its policy says otherwise, so that the time of one answer tells next to nothing about one row. The times of all "
-    "answers together may still tell whoever carried them about how many rows there are."
+    "This statement covers what the answers say. It does not cover when they came. An answer takes longer to compute "
+    "if there are more rows, and this unit keeps the number of rows secret. Each provider therefore sent its answers "
+    "at set intervals, unless its policy says otherwise, so that the time of one answer tells next to nothing about "
+    "one row. The times of all answers together may still tell the coordinator roughly how many rows there are."
 )
 
 LARGE_DELTA: Final = 1e-3
@@ -88,14 +88,14 @@ LARGE_DELTA: Final = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class PrivacyStatement:
-    """All of it; ``text`` for people, ``to_dict`` for programs.
+    """The promise of one job. ``text`` is for people, ``to_dict`` for programs.
 
     The promise: for every pair of neighbouring data sets, as ``unit`` defines them, and every set S of possible
     outcomes of a provider's answers (and of anything computed from them), P(S) <= e^epsilon P'(S) + delta.
-    Where all noise is Gaussian it follows from ``mu``: the answers together are mu-Gaussian differentially private
-    (Dong, Roth & Su 2022), which the accountant converts to (epsilon, delta), the sampler's distance from the ideal
-    noise included. Elsewhere (not ``gaussian``) it follows from composing the events as they are, and ``mu`` is what
-    they count as beside other jobs: the ideal noise is mu-Gaussian differentially private as well, and often better.
+    If all noise is Gaussian, it follows from ``mu``: the answers together are mu-Gaussian differentially private
+    (Dong, Roth & Su 2022), and the accountant converts mu to (epsilon, delta), including the sampler's distance from
+    ideal noise. Otherwise (not ``gaussian``) it follows from composing the events as they are. ``mu`` is then what they
+    count as beside other jobs: the ideal noise is mu-Gaussian differentially private as well, and often better.
     """
 
     unit: PrivacyUnit
@@ -118,16 +118,16 @@ class PrivacyStatement:
     rows_per_person: int = 1
     caveat: str = ""
     warnings: tuple[str, ...] = ()
-    """What has to be known of this very result before it is relied on, a sentence each; ``client/findings.py``."""
+    """What a reader must know about this result before relying on it, one sentence each (``client/findings.py``)."""
 
     @classmethod
     def of(
         cls, spec: JobSpec, steps: Sequence[Step], *, parties: int, fresh_noise: bool = False, federated: bool = False
     ) -> Self:
-        """Work the statement out from the plan alone, as anybody with the spec can.
+        """Derive the statement from the plan alone, as anybody with the spec can.
 
-        Whether the noise was fresh, and where the rows were, only the caller knows; unsaid, the worse is assumed.
-        Whether every step is proven is never up to the caller.
+        Only the caller knows whether the noise was fresh and where the rows were. The defaults assume the worse case.
+        The caller cannot say whether every step is proven; the plan does.
         """
         loss = compose(events(steps))
         return cls(
@@ -157,7 +157,7 @@ class PrivacyStatement:
 
     @property
     def headline(self) -> str:
-        """Say in a line what is promised; what stands against it comes first."""
+        """State the promise in one line, after anything that weakens it."""
         reasons = [
             *([] if self.fresh_noise else ["the noise came from a fixed seed"]),
             *([] if self.proven else ["the price of its mechanism is not proven"]),
@@ -172,7 +172,7 @@ class PrivacyStatement:
 
     @property
     def text(self) -> str:
-        """Say it so that a lawyer can read it: whatever the promise depends on stands before the promise."""
+        """State everything in words. Whatever the promise depends on stands before the promise."""
         paragraphs = [
             None if self.fresh_noise else REPEATABLE,
             None if self.proven else UNPROVEN,
@@ -187,9 +187,9 @@ class PrivacyStatement:
         return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give every number, and the text, as plain values."""
-        told = {"releasable": self.releasable, "headline": self.headline, "text": self.text}
-        return asdict(self) | {"warnings": list(self.warnings)} | told
+        """Return every number, and the text, as plain values."""
+        derived = {"releasable": self.releasable, "headline": self.headline, "text": self.text}
+        return asdict(self) | {"warnings": list(self.warnings)} | derived
 
     def _promise(self) -> str:
         epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta)
@@ -199,18 +199,18 @@ class PrivacyStatement:
             else ""
         )
         change = {
-            PrivacyUnit.ROW_ADD_REMOVE: "one row been left out, or one more been there",
-            PrivacyUnit.ROW_REPLACE_ONE: "one row been different",
-            PrivacyUnit.PERSON_ADD_REMOVE: "one person been left out with all their rows, or one more been there",
-            PrivacyUnit.PERSON_REPLACE_ONE: "all rows of one person been different, and more or fewer",
-            PrivacyUnit.ENTRY: f"one entry been different, by {self.norm_bound} at most",
-            PrivacyUnit.SPECTRAL: f"the matrix been different, by {self.norm_bound} in spectral norm at most",
+            PrivacyUnit.ROW_ADD_REMOVE: "one row had been left out or added",
+            PrivacyUnit.ROW_REPLACE_ONE: "one row had been different",
+            PrivacyUnit.PERSON_ADD_REMOVE: "one person had been left out with all their rows, or added",
+            PrivacyUnit.PERSON_REPLACE_ONE: "all rows of one person had been different, or more or fewer",
+            PrivacyUnit.ENTRY: f"one entry had been different by at most {self.norm_bound}",
+            PrivacyUnit.SPECTRAL: f"the matrix had been different by at most {self.norm_bound} in spectral norm",
         }[self.unit]
         what = "This result is" if self.releasable else "Only under these conditions is this result"
         return (
-            f"{what} ({epsilon}, {delta})-differentially private. Whatever anyone may conclude from it, they "
-            f"would have concluded almost as likely had {change}: every probability changes by a factor "
-            f"of at most e^{epsilon}, apart from an additional {delta}.{large}"
+            f"{what} ({epsilon}, {delta})-differentially private. Any conclusion from it would have been almost as "
+            f"likely if {change}: every probability changes by a factor of at most e^{epsilon}, apart from an "
+            f"additional {delta}.{large}"
         )
 
     def _who(self) -> str:
@@ -223,7 +223,7 @@ class PrivacyStatement:
         return f"Who is protected: {self.unit.neighbours}{counts} {self._limits()}"
 
     def _limits(self) -> str:
-        """Say whom this protects less, and how many rows of one person were thought of."""
+        """Say who is protected less, and how many rows of one person the noise was sized for."""
         if self.unit.is_person:
             return OF_PERSONS.format(_rows(self.rows_per_person))
         if self.rows_per_person > 1:
@@ -235,7 +235,7 @@ class PrivacyStatement:
         return "left out" if self.unit.is_add_remove else "different"
 
     def _trust(self) -> str:
-        """Say who had to be trusted: with rows, or with a share of a matrix."""
+        """Say who had to be trusted with rows, or with a share of a matrix."""
         if self.unit.is_row:
             return TRUST if self.federated else ONE_PROCESS
         return SHARES_TRUST if self.federated else SHARES_ONE_PROCESS
@@ -243,24 +243,25 @@ class PrivacyStatement:
     def _bounds(self) -> str:
         if not self.unit.is_row:
             return (
-                f"Bounds: the promise covers changes of at most {self.norm_bound}; entries themselves may be larger, "
-                "and a larger change is protected correspondingly less. The bound must have been chosen from public "
-                "knowledge, not read off the data."
+                f"Bounds: the promise covers changes of at most {self.norm_bound}. A larger change is protected less, "
+                "in proportion. Entries themselves may be larger. The bound must have been chosen from public "
+                "knowledge, not from the data."
             )
-        centred = "" if self.centering is Centering.NONE else ", after the mean was taken off,"
+        centred = "" if self.centering is Centering.NONE else ", after the mean was subtracted,"
         mean = {
             Centering.NONE: "",
-            Centering.PUBLIC: " The mean that was taken off must not come from these rows.",
-            Centering.PRIVATE: f" To find the mean, rows were first shortened to length {self.mean_bound}.",
+            Centering.PUBLIC: " The mean that was subtracted must not come from these rows.",
+            Centering.PRIVATE: f" To find the mean, rows were first clipped to length {self.mean_bound}.",
         }[self.centering]
         return (
-            f"Bounds: every row{centred} was shortened to Euclidean length {self.norm_bound} where longer.{mean} "
-            "Bounds must have been chosen from public knowledge, not read off the data."
+            f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}: longer rows were shortened "
+            f"to it.{mean} Bounds must have been chosen from public knowledge, not from the data."
         )
 
     def _price(self) -> str:
-        """Say what the answers cost: in mu where all noise is Gaussian; elsewhere in epsilon, and mu is a bound."""
-        answers = f"Price: {self.answers} answers from each of {self.parties} provider(s)"
+        """Say what the answers cost: in mu if all noise is Gaussian, otherwise in epsilon, with mu as a bound."""
+        providers = "one provider" if self.parties == 1 else f"each of {self.parties} providers"
+        answers = f"Price: {self.answers} answers from {providers}"
         published = self.accounting is Accounting.PUBLISHED
         mu, epsilon = rounded_up(self.mu), rounded_up(self.exact_epsilon)
         if self.gaussian:
@@ -269,12 +270,12 @@ class PrivacyStatement:
                 if published
                 else "The noise follows from exact Gaussian accounting."
             )
-            return f"{answers}; together they are {mu}-Gaussian differentially private (mu = {mu}). {rule}"
+            return f"{answers}. Together they are {mu}-Gaussian differentially private (mu = {mu}). {rule}"
         rule = "the published formula" if published else "from the budget"
         return (
-            f"{answers}, not all with Gaussian noise. The noise follows {rule}; the answers composed are priced at "
-            f"epsilon {epsilon} for this delta. Where jobs add up, they count as no more than mu = {mu}, apart from "
-            "what delta pays for."
+            f"{answers}, not all with Gaussian noise. The noise follows {rule}. Composed, the answers cost epsilon "
+            f"{epsilon} at this delta. Where jobs add up, they count as at most mu = {mu}, apart from what delta pays "
+            "for."
         )
 
 

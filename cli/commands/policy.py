@@ -332,7 +332,7 @@ def _queries(rules: Rules) -> str:
 def _rows(rules: Rules) -> str:
     """Return how many rows a person has, if the privacy unit is a row."""
     if not rules.unit.is_row:
-        return " A person whom several entries are about is protected correspondingly less."
+        return " A person with several entries is protected less, in proportion."
     if rules.unit.is_person:
         return ""
     rows = "one row" if rules.rows_per_person == 1 else f"at most {rules.rows_per_person} rows"
@@ -362,7 +362,7 @@ def _bounds(rules: Rules) -> str:
         return f"Norm bound: rows are clipped to a length that the job chooses {rules.norm_bound}{_mean(rules)}."
     return (
         f"Norm bound: a job protects changes up to a bound that it chooses {rules.norm_bound}. All jobs together "
-        "protect changes up to the least of these bounds, and larger changes correspondingly less."
+        "protect changes up to the least of these bounds, and larger changes less, in proportion."
     )
 
 

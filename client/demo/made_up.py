@@ -86,8 +86,8 @@ class MadeUp:
         """Say whose rows these are: nobody's."""
         return (
             f"MADE-UP ROWS: {self.rows:,} rows of {self.dimension:,} features are drawn from a known model and divided "
-            f"over {self.providers} provider(s). Nobody's data are in this run. Rows longer "
-            f"than {self.norm_bound:g} are shortened to it: the square root of the expected squared "
+            f"over {self.providers} providers. Nobody's data are in this run. Rows longer "
+            f"than {self.norm_bound:g} are clipped to it: the square root of the expected squared "
             "length plus two standard deviations of it, worked out from the model's parameters and not from the rows."
         )
 

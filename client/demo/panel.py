@@ -106,7 +106,7 @@ class Panel:
         people, markers = self.genotypes.rows.shape
         return (
             f"PUBLIC ROWS: the genotypes of {people:,} people of the 1000 Genomes Project at {markers} ancestry "
-            f"markers, shuffled by a public seed and divided over {self.providers} provider(s) as if each might see "
+            f"markers, shuffled by a public seed and divided over {self.providers} providers as if each might see "
             f"its own alone. A genotype is -1, 0 or 1, so that no row is longer than {self.norm_bound:.4g}. "
             "The settings were chosen while looking at this panel; rows that are not public would not allow that."
         )

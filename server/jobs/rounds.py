@@ -50,7 +50,7 @@ def _check(step: Step, answer: NDArray[np.int64]) -> None:
 
 
 def _bound(spec: JobSpec, step: Step) -> float:
-    """Rows are shortened to one length for the mean and to another for all else."""
+    """Rows are clipped to one length for the mean and to another for all else."""
     if step.query is ColumnSums and spec.centering is Centering.PRIVATE and spec.mean_bound is not None:
         return spec.mean_bound
     return spec.norm_bound

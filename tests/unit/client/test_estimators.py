@@ -103,7 +103,7 @@ def test_a_method_gets_its_options_and_the_matching_parameters() -> None:
 def test_a_random_state_makes_a_fit_repeatable_and_unfit_for_release() -> None:
     first, second = estimator(random_state=7).fit(ROWS), estimator(random_state=7).fit(ROWS)
     assert first.model_.to_bytes() == second.model_.to_bytes()
-    assert "must not leave the house" in first.privacy_.text
+    assert "must not be published" in first.privacy_.text
     assert not first.privacy_.releasable
 
 

@@ -96,8 +96,8 @@ def test_the_summary_has_variances_and_the_whole_privacy_statement() -> None:
 @pytest.mark.parametrize(
     ("unit", "words"),
     [
-        (PrivacyUnit.ROW_ADD_REMOVE, "had one row been left out, or one more been there: every probability"),
-        (PrivacyUnit.ROW_REPLACE_ONE, "had one row been different: every probability"),
+        (PrivacyUnit.ROW_ADD_REMOVE, "one row had been left out or added"),
+        (PrivacyUnit.ROW_REPLACE_ONE, "one row had been different"),
     ],
 )
 def test_the_promise_names_the_change_that_the_unit_hides(unit: PrivacyUnit, words: str) -> None:

@@ -290,11 +290,11 @@ def test_the_privacy_statement_names_persons_as_the_unit() -> None:
     rows = {name: np.random.default_rng(0).standard_normal((5, DIMENSION)) for name in ("north", "south")}
     told = simulate(rows, spec(**PERSONS), persons=dict.fromkeys(rows, WHOSE)).statement
     assert (told.unit, told.rows_per_person) == (PrivacyUnit.PERSON_ADD_REMOVE, 2)
-    for part in ("one person been left out with all their rows", "used at most 2 rows", "under several names"):
+    for part in ("one person had been left out with all their rows", "used at most 2 rows", "under several names"):
         assert part in told.text
     replaced = spec(**PERSONS | {"unit": PrivacyUnit.PERSON_REPLACE_ONE})
     text = simulate(rows, replaced, persons=dict.fromkeys(rows, WHOSE)).statement.text
-    assert "all rows of one person been different" in text
+    assert "all rows of one person had been different" in text
     assert "each provider's number of persons" in text
 
 

@@ -84,15 +84,15 @@ def test_the_words_say_what_is_protected_and_up_to_which_change(unit: PrivacyUni
 def test_a_statement_promises_what_the_unit_is_and_no_row(unit: PrivacyUnit, federated: bool) -> None:
     spec = job(unit)
     text = PrivacyStatement.of(spec, catalogue.plan(spec), parties=2, fresh_noise=True, federated=federated).text
-    change = "one entry been different, by 2.5" if unit is PrivacyUnit.ENTRY else "by 2.5 in spectral norm"
+    change = "one entry had been different by at most 2.5" if unit is PrivacyUnit.ENTRY else "2.5 in spectral norm"
     for part in (unit.neighbours, change, "covers changes of at most 2.5", "prices of jobs add up"):
         assert part in text
     assert ("its own share of the matrix" in text) is federated
-    assert "row" not in text.replace("a whole row is not protected", "")
+    assert "row" not in text.replace("A whole row is not protected", "")
 
 
-def test_a_statement_about_rows_says_what_it_always_said() -> None:
+def test_a_statement_about_rows_names_the_row_its_length_and_the_unit() -> None:
     spec = job(PrivacyUnit.ROW_REPLACE_ONE)
     text = PrivacyStatement.of(spec, catalogue.plan(spec), parties=2).text
-    for part in ("had one row been different", "The unit is a row.", "shortened to Euclidean length 2.5"):
+    for part in ("one row had been different", "The unit is one row.", "clipped to Euclidean length 2.5"):
         assert part in text
