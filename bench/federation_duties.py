@@ -1,7 +1,7 @@
 """What no party of a job can leave undone, for ``federation_floor.py``: the sums of a job, and proof of its answers.
 
 A peer reads a query and checks it, draws noise, answers from its rows, hashes the answer, remembers the hash on a
-second path and signs it. The hub checks every signature, adds every answer up within its bounds, and makes the next
+head file and signs it. The hub checks every signature, adds every answer up within its bounds, and makes the next
 query of the sum. Each is one call of the library, in the order of the messages, and nothing else is done: no policy,
 no budget, no plan looked at, nothing told to anybody, nothing that could go on after a fault. What a federation takes
 beyond that is what could be saved at most.
@@ -39,7 +39,7 @@ class PeerDuties:
         rows = check_rows(case.shard(case.names.index(name)))
         self._shard = Shard(rows, NORM_BOUND, strategy=Strategy.for_plan(rows.dimension, self._plan, is_sparse=False))
         self._identity = Identity.load(folder / name)
-        self._second_path = HeadFile(folder / f"{name}.head")
+        self._head_file = HeadFile(folder / f"{name}.head")
         self._head = Head("floor", 0, "")
 
     def answer(self, position: int, planned: Sequence[bytes]) -> memoryview:
@@ -58,8 +58,8 @@ class PeerDuties:
         return content
 
     def vouch(self) -> None:
-        """Remember the answer on a second path, and sign it."""
-        self._second_path.write(self._head)
+        """Remember the answer on a head file, and sign it."""
+        self._head_file.write(self._head)
         issue(self._identity, self._head)
 
 

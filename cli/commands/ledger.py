@@ -151,7 +151,7 @@ def _verify(config: OwnSettings, *, as_json: AsJson = False) -> None:
     with files_in_words(head_path):
         problems = verify(path, head_path)
     well = not problems
-    facts = {"file": str(path), "second_path": str(head_path), "well": well, "problems": problems, "head": head}
+    facts = {"file": str(path), "head_file": str(head_path), "well": well, "problems": problems, "head": head}
     tell(facts, *map(printable, problems or [_all_well(head)]), as_json=as_json)
     if not well:
         raise typer.Exit(WRONG)

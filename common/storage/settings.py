@@ -96,7 +96,7 @@ class ProviderConfig:
     ``spans`` says of shares of a divided table which of its rows are this provider's own. ``row_entries`` says how many
     entries of a row count, at most.
 
-    Left out, the ledger is in a folder beside the settings, and its head, its second path, in the identity's folder.
+    Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
     """
 
     coordinator: Address

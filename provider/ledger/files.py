@@ -1,4 +1,4 @@
-"""The two small files beside a ledger: the hold that keeps it to one writer, and the second path, which has its head.
+"""The two small files beside a ledger: the hold that keeps it to one writer, and the head file, which has its head.
 
 The head file has two places, written in turn and synced each time: a crash can spoil the place being written and leaves
 the other. It holds no secret and needs no backup; it is there because backups of the ledger exist. Keep it on another
@@ -46,7 +46,7 @@ class Hold:
 
 
 class HeadFile:
-    """The second path, held by one ledger at a time."""
+    """The head file, held by one ledger at a time."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = _open_private(path)

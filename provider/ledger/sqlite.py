@@ -1,11 +1,11 @@
-"""The ledger that lasts: one SQLite file, one writer, and a second path that notices when the file goes back in time.
+"""The ledger that lasts: one SQLite file, one writer, and a head file that notices when the file goes back in time.
 
 A start replays every entry, so that no balance is believed that the chain does not give. It then holds the ledger
-against the second path, and later against what witnesses were told of it; where the ledger lacks what these remember,
+against the head file, and later against what witnesses were told of it; where the ledger lacks what these remember,
 it may have forgotten what was spent, and it quarantines itself: nothing is answered until an operator has said what
 counts as spent (``release``).
 
-The second path is written, and synced, after every commit that lets something be sent. A crash between the two leaves
+The head file is written, and synced, after every commit that lets something be sent. A crash between the two leaves
 it behind by what was never sent, which the next start accepts.
 """
 
@@ -37,7 +37,7 @@ from .rules import QUARANTINED, Books
 
 __all__ = ["SqliteLedger", "export", "read_books", "verify"]
 
-SECOND_PATH: Final = "The second path remembers"
+HEAD_FILE: Final = "The head file remembers"
 WITNESS: Final = "A receipt that was given with an answer tells of"
 
 
@@ -146,14 +146,14 @@ class SqliteLedger(Bookkeeper):
         return changed
 
     def _cover(self) -> None:
-        """Have the second path remember everything; in quarantine it keeps what it saw, as evidence."""
+        """Have the head file remember everything; in quarantine it keeps what it saw, as evidence."""
         head = self._books.head
         if self.quarantine is None and self._covered != head:
             try:
                 self._second.write(head)
             except OSError as problem:
                 raise LedgerError(
-                    "The provider's ledger cannot be remembered on its second path; nothing was answered.",
+                    "The provider's ledger cannot be remembered on its head file; nothing was answered.",
                     "Its operator has to look at that disk.",
                 ) from problem
             self._covered = head
@@ -217,14 +217,14 @@ def _without_collecting() -> Iterator[None]:
 
 
 def difference(
-    books: Books, remembered: Head | None, hash_at: Callable[[int], str | None], who: str = SECOND_PATH
+    books: Books, remembered: Head | None, hash_at: Callable[[int], str | None], who: str = HEAD_FILE
 ) -> str | None:
-    """Say what a second path, or somebody else, remembers that a ledger lacks; None if it lacks nothing."""
+    """Say what a head file, or somebody else, remembers that a ledger lacks; None if it lacks nothing."""
     head = books.head
     if remembered is None:
-        return "The second path remembers nothing of this ledger." if books.has_jobs else None
+        return "The head file remembers nothing of this ledger." if books.has_jobs else None
     if remembered == UNREADABLE:
-        return "The second path cannot be read."
+        return "The head file cannot be read."
     if remembered.ledger not in books.names:
         return f"{who} another ledger than this one."
     if remembered.entries > head.entries:

@@ -22,7 +22,7 @@ from .sqlite import difference
 LEDGER: Final = "ledger/ledger.db"
 """A provider's ledger beside its settings, where these name no other."""
 LEDGER_HEAD: Final = "ledger-head"
-"""The ledger's second path in the identity's folder, likewise: not where the ledger is, for one loss takes both."""
+"""The ledger's head file in the identity's folder, likewise: not where the ledger is, for one loss takes both."""
 SHORT: Final = 12
 """Letters of a name or a hash that tell it from others well enough for people; programs are given all."""
 NEVER: Final = 1 << 62
@@ -93,12 +93,12 @@ class Balance:
 
 
 def ledger_paths(settings: ProviderConfig, config: Path) -> tuple[Path, Path]:
-    """Say where a provider's ledger is, and its second path."""
+    """Say where a provider's ledger is, and its head file."""
     return settings.ledger or config.parent / LEDGER, settings.ledger_head or settings.identity / LEDGER_HEAD
 
 
 def look(config: Path) -> Looked:
-    """Read the ledger of a provider, and hold it against its second path as a start of the daemon does."""
+    """Read the ledger of a provider, and hold it against its head file as a start of the daemon does."""
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
     path, head_path = ledger_paths(settings, config)
@@ -115,7 +115,7 @@ def look(config: Path) -> Looked:
 
 
 def require_trusted(settings: ProviderConfig, config: Path) -> None:
-    """Refuse a ledger that is in quarantine, quickly; ``look`` also holds it against its second path."""
+    """Refuse a ledger that is in quarantine, quickly; ``look`` also holds it against its head file."""
     path, _ = ledger_paths(settings, config)
     with files_in_words(path), Database.readable(path) as database:
         reason = database.quarantine()

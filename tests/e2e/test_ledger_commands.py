@@ -331,7 +331,7 @@ def test_a_release_counts_everything_as_spent_and_says_so_for_good(here: Here, o
     assert told["signed_after"] == facts["signed_after"]
     assert f"only jobs signed after {facts['signed_after']} are answered." in here("budget", *OWN).out
     words = here("ledger", "show", *OWN).out
-    assert "quarantined: The second path remembers" in words
+    assert "quarantined: The head file remembers" in words
     assert "released: disk failed, ticket 12" in words
     assert "QUARANTINED" not in words
     assert here("ledger", "verify", *OWN).code == 0

@@ -1,4 +1,4 @@
-"""A ledger that is taken back together with its second path is noticed: the coordinator has what was signed of it."""
+"""A ledger that is taken back together with its head file is noticed: the coordinator has what was signed of it."""
 
 import asyncio
 import logging
@@ -85,7 +85,7 @@ async def refuses(running: Running) -> None:
         await job.result()
 
 
-def test_t12_ledger_and_second_path_restored_together_are_found_and_released_once(
+def test_t12_ledger_and_head_file_restored_together_are_found_and_released_once(
     town: Town, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -136,7 +136,7 @@ def test_t12_a_backup_from_after_a_release_is_found_as_well(town: Town, tmp_path
     asyncio.run(scenario())
 
 
-def test_t12_ledger_and_second_path_deleted_together_are_missed(town: Town, tmp_path: Path) -> None:
+def test_t12_ledger_and_head_file_deleted_together_are_missed(town: Town, tmp_path: Path) -> None:
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
         async with federation(town, names=[]) as running:

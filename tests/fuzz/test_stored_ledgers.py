@@ -59,7 +59,7 @@ def test_t36_an_entry_that_is_chained_and_makes_no_sense_is_refused_in_words(dat
 
 @cache
 def shut_ledger() -> tuple[bytes, bytes]:
-    """Give the bytes of a ledger that was used and shut, and of its second path."""
+    """Give the bytes of a ledger that was used and shut, and of its head file."""
     with quick_folder() as folder:
         place = Place(folder / "kept" / "ledger.db", folder / "second" / "head")
         with place.start() as ledger:
@@ -101,7 +101,7 @@ def test_t36_an_entry_that_is_nested_without_end_is_refused_in_words() -> None:
 
 
 def summed(value: Any) -> bytes:
-    """Write anything in a place of the second path, with its true checksum."""
+    """Write anything in a place of the head file, with its true checksum."""
     text = written(value).encode()
     return text + b" " + sha256(text).hexdigest().encode() + b"\n"
 
@@ -110,13 +110,13 @@ HEADS = altered({"turn": 3, "ledger": "one", "entries": 9, "hash": "0" * 64}) | 
 
 
 @st.composite
-def second_paths(draw: st.DrawFn) -> bytes:
+def head_files(draw: st.DrawFn) -> bytes:
     """Give two places, each with its true checksum over anything."""
     return b"".join(summed(value).ljust(PLACE_BYTES) for value in draw(st.lists(HEADS, max_size=2)))
 
 
-@given(st.binary(max_size=1100) | second_paths())
-def test_t36_a_damaged_second_path_remembers_a_head_or_is_unreadable(content: bytes) -> None:
+@given(st.binary(max_size=1100) | head_files())
+def test_t36_a_damaged_head_file_remembers_a_head_or_is_unreadable(content: bytes) -> None:
     with quick_folder() as folder:
         path = folder / "head"
         path.touch(0o600)

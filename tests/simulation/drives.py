@@ -1,6 +1,6 @@
 """A party's disk in a universe: files of SQLite's, of which a power cut leaves what was synced and some of the rest.
 
-The ledger, its second path and the journal are the real ones, over the recording disk of ``disks.py``. At any step of
+The ledger, its head file and the journal are the real ones, over the recording disk of ``disks.py``. At any step of
 any write the seed may have the power fail or the process die, and the disk refuse: full, or broken, once or for a
 while. What was written before a sync that failed may be lost for good, however well later syncs go.
 """

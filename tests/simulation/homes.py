@@ -95,7 +95,7 @@ class JournalInMemory(PassingJournal):
 
 
 class LedgerOnDisk:
-    """A ledger in a file, with its second path."""
+    """A ledger in a file, with its head file."""
 
     def __init__(self, home: Home) -> None:
         self._home = home

@@ -167,7 +167,7 @@ def is_found_out(town: Inhabitants, weather: Weather, **planted: Any) -> bool:
 
 @pytest.mark.parametrize("liar", ["north", "hub"])
 def test_a_disk_that_only_says_that_it_syncs_is_found_out(inhabitants: Inhabitants, liar: str) -> None:
-    """A provider's, with its ledger and its second path; and the coordinator's, with its journal."""
+    """A provider's, with its ledger and its head file; and the coordinator's, with its journal."""
     weather = replace(ILL, disks=1.0)
     assert not is_found_out(inhabitants, weather)
     assert is_found_out(inhabitants, weather, lying=frozenset({liar}))

@@ -3,7 +3,7 @@
 The parties are the real ones, down to the messages; only gRPC is replaced, by the connections of ``network.py``. One to
 three jobs of two analysts run at once, on budgets that may not do for all of them. Providers and the coordinator die
 at any step of what they keep, and come back with what is left of it. In about a quarter of all ill universes that is
-what ``drives.py`` leaves of the real ledgers, second paths and journal; in the others all of it lies in memory that
+what ``drives.py`` leaves of the real ledgers, head files and journal; in the others all of it lies in memory that
 outlasts processes, which is several times as fast. The same seed gives the same run.
 """
 

@@ -1,85 +1,96 @@
-"""The page on security and the tests agree: each threat has a row, and each row the tests that bear its number.
+"""The security page, its index and the tests agree: every threat and every fault is listed and has tests.
 
-What the page says of faults names tests that are there.
-
-``python tests/unit/test_security_page.py`` writes the tests' names into the page.
+``python tests/unit/test_security_page.py`` writes the index, ``docs/tests.md``, anew.
 """
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "security.md"
+INDEX = ROOT / "docs" / "tests.md"
 TESTS = ROOT / "tests"
+FAULTS = tomllib.loads((TESTS / "faults" / "faults.toml").read_text(encoding="utf-8"))["fault"]
 THREATS = [f"T{number:02d}" for number in range(1, 39)]
 WHO = {"a provider", "the coordinator", "a link", "a clock", "an identity", "an analyst", "software", "all"}
 """Whom faults happen to."""
+LONGEST_CELL = 100
 
-_ROW = re.compile(r"^\| (T\d\d) \| ([^|]+) \| ([^|]+) \| ([^|]*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (T\d\d) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 _NUMBERS = re.compile(r"(?<=_)t(\d\d)(?=_)")
 
 
-def rows() -> dict[str, tuple[str, str, str]]:
-    """Read the table: of each threat the attack, what stops it, and its tests."""
+def threats() -> dict[str, tuple[str, str]]:
+    """Read the table: the attack of each threat, and what stops it."""
     found = _ROW.findall(PAGE.read_text(encoding="utf-8"))
     assert len(found) == len({row[0] for row in found})
-    return {number: (attack.strip(), stopped.strip(), tests.strip()) for number, attack, stopped, tests in found}
+    return {number: (attack, stopped) for number, attack, stopped in found}
 
 
 def by_threat() -> dict[str, list[str]]:
-    """Find the tests that bear a threat's number, or several, and the files they stand in."""
+    """Find the tests whose names bear a threat's number, each with the file it stands in."""
     found = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_t"):
                 for number in _NUMBERS.findall(node.name):
-                    found[f"T{number}"].append(f"`{path.stem}.{node.name.removeprefix('test_')}`")
+                    found[f"T{number}"].append(f"{path.stem}.{node.name.removeprefix('test_')}")
     return {number: sorted(names) for number, names in found.items()}
 
 
-def test_every_threat_has_a_row() -> None:
-    assert list(rows()) == THREATS
-
-
-def test_every_row_names_the_tests_that_exist_and_no_other() -> None:
+def index() -> str:
+    """Write the index of tests: one list for each threat and each fault."""
     existing = by_threat()
-    assert set(existing) <= set(THREATS)
-    for number, (_, _, tests) in rows().items():
-        assert tests == ", ".join(existing.get(number, [])), f"{number}: run this file to write the names anew"
+    lines = [
+        "# Index of tests\n",
+        "`python tests/unit/test_security_page.py` writes this page, and a test checks it. Each entry is the",
+        "file of a test and its name, without `test_`. [Security](security.md) says what the threats and faults are.\n",
+        "## Threats\n",
+    ]
+    for number, (attack, _) in threats().items():
+        lines += [f"### {number}: {attack}\n", *(f"- `{name}`" for name in existing.get(number, [])), ""]
+    lines.append("## Faults\n")
+    for fault in FAULTS:
+        lines += [f"### {fault['who']}: {fault['what']}\n", f"When: {fault['when']}.\n"]
+        lines += [*(f"- `{name}`" for name in fault["tests"]), ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def test_every_threat_has_a_test() -> None:
-    for number, (_, _, tests) in rows().items():
-        assert tests, number
+def test_every_threat_has_a_row() -> None:
+    assert list(threats()) == THREATS
 
 
-def test_every_fault_names_tests_that_exist() -> None:
+def test_every_threat_has_a_test_and_no_test_bears_another_number() -> None:
+    assert sorted(by_threat()) == THREATS
+
+
+def test_the_index_is_current() -> None:
+    assert INDEX.read_text(encoding="utf-8") == index(), "run this file to write the index anew"
+
+
+def test_every_fault_has_a_row_and_names_tests_that_exist() -> None:
     faults = PAGE.read_text(encoding="utf-8").partition("## Faults")[2]
-    cells = [line.split("|")[1:-1] for line in faults.splitlines() if line.startswith("|")][2:]
+    rows = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in faults.splitlines() if line[:2] == "| "]
+    assert rows[1:] == [(fault["who"], fault["what"], fault["when"]) for fault in FAULTS]
+    assert {fault["who"] for fault in FAULTS} == WHO
     existing = {
-        f"`{path.stem}.{name}`"
+        f"{path.stem}.{name}"
         for path in TESTS.rglob("test_*.py")
         for name in re.findall(r"^def test_(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert {who.strip() for who, *_ in cells} == WHO
-    for who, fault, _, tests in cells:
-        named = set(tests.strip().split(", "))
-        assert named <= existing, (who, fault, named - existing)
+    for fault in FAULTS:
+        assert fault["tests"], fault
+        assert set(fault["tests"]) <= existing, set(fault["tests"]) - existing
 
 
-def write() -> None:
-    """Write the names into the page."""
-    existing = by_threat()
-    page = PAGE.read_text(encoding="utf-8")
-    for number, (attack, stopped, tests) in rows().items():
-        names = ", ".join(existing.get(number, []))
-        page = page.replace(
-            f"| {number} | {attack} | {stopped} | {tests} |", f"| {number} | {attack} | {stopped} | {names} |"
-        )
-    PAGE.write_text(page, encoding="utf-8")
+def test_a_cell_of_the_tables_of_threats_and_faults_is_short() -> None:
+    for line in PAGE.read_text(encoding="utf-8").partition("## Threats")[2].splitlines():
+        if line.startswith("|"):
+            assert max(len(cell.strip()) for cell in line.split("|")) <= LONGEST_CELL, line
 
 
 if __name__ == "__main__":
-    write()
+    INDEX.write_text(index(), encoding="utf-8")

@@ -137,7 +137,7 @@ def test_t12_an_operator_who_knows_better_counts_less_and_the_rest_can_be_used(p
 def test_t12_a_ledger_that_was_lost_altogether_cannot_begin_anew_unnoticed(used: Place) -> None:
     shutil.rmtree(used.path.parent)
     with used.start() as ledger:
-        assert ledger.quarantine == "The second path remembers another ledger than this one."
+        assert ledger.quarantine == "The head file remembers another ledger than this one."
         ledger.release("the disk is gone", {"cohort": BUDGET})
         with pytest.raises(BudgetExceededError):
             ledger.open(opening("new", units=1, slack_units=0, issued_at=SIGNED + YEAR), LIMITS)
@@ -160,15 +160,15 @@ def test_t12_a_ledger_that_went_another_way_after_a_backup_is_found(used: Place,
         assert "another entry" in ledger.quarantine
 
 
-def test_t12_a_second_path_that_is_gone_or_unreadable_is_found(used: Place) -> None:
+def test_t12_a_head_file_that_is_gone_or_unreadable_is_found(used: Place) -> None:
     used.head.write_bytes(b"x" * 2 * PLACE_BYTES)
     with used.start() as ledger:
-        assert ledger.quarantine == "The second path cannot be read."
+        assert ledger.quarantine == "The head file cannot be read."
         ledger.release("the file was overwritten, the ledger was not touched", {}, {"cohort": Price(0, 0)})
     used.start().shut()
     used.head.unlink()
     with used.start() as ledger:
-        assert ledger.quarantine == "The second path remembers nothing of this ledger."
+        assert ledger.quarantine == "The head file remembers nothing of this ledger."
 
 
 def test_nothing_is_released_that_was_not_quarantined(used: Place) -> None:
@@ -198,7 +198,7 @@ def test_a_head_that_was_being_written_when_the_power_failed_is_forgotten_and_th
 
 
 class Failing(HeadFile):
-    """A second path whose disk can break, and be mended."""
+    """A head file whose disk can break, and be mended."""
 
     broken = False
 
@@ -208,7 +208,7 @@ class Failing(HeadFile):
         super().write(head)
 
 
-def test_an_answer_is_not_sent_before_the_second_path_has_it(used: Place) -> None:
+def test_an_answer_is_not_sent_before_the_head_file_has_it(used: Place) -> None:
     made: list[Failing] = []
 
     def remember(path: Path) -> Failing:
@@ -217,9 +217,9 @@ def test_an_answer_is_not_sent_before_the_second_path_has_it(used: Place) -> Non
 
     with used.start(remember=remember) as ledger:
         made[0].broken = True
-        with pytest.raises(LedgerError, match="cannot be remembered on its second path"):
+        with pytest.raises(LedgerError, match="cannot be remembered on its head file"):
             respond(ledger, "job", 2)
-        with pytest.raises(LedgerError, match="cannot be remembered on its second path"):
+        with pytest.raises(LedgerError, match="cannot be remembered on its head file"):
             ledger.stored("job", 2)
         made[0].broken = False
         again = ledger.stored("job", 2)

@@ -1,4 +1,4 @@
-"""A ledger that others remember better than its second path does is noticed too, and released once for all."""
+"""A ledger that others remember better than its head file does is noticed too, and released once for all."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Place:
 
 @dataclass(frozen=True)
 class Backup:
-    """A ledger and its second path, of one moment."""
+    """A ledger and its head file, of one moment."""
 
     place: Place
     files: dict[Path, bytes]
@@ -49,7 +49,7 @@ def told_by(ledger: SqliteLedger) -> Head:
 
 @dataclass(frozen=True)
 class Lost:
-    """A ledger taken back together with its second path, and what was told of it before and since."""
+    """A ledger taken back together with its head file, and what was told of it before and since."""
 
     place: Place
     before: list[Head]
@@ -72,7 +72,7 @@ def lost(place: Place) -> Lost:
             respond(ledger, "other", position)
             since.append(told_by(ledger))
     backup.restore()
-    assert verify(place.path, place.head) == []  # the second path alone is deceived
+    assert verify(place.path, place.head) == []  # the head file alone is deceived
     return Lost(place, before, since)
 
 
@@ -80,7 +80,7 @@ def quarantines(place: Place) -> int:
     return [entry["kind"] for entry in export(place.path)].count("quarantined")
 
 
-def test_t12_a_ledger_taken_back_with_its_second_path_is_found_by_whoever_has_a_receipt(lost: Lost) -> None:
+def test_t12_a_ledger_taken_back_with_its_head_file_is_found_by_whoever_has_a_receipt(lost: Lost) -> None:
     with lost.place.start() as ledger:
         assert ledger.quarantine is None
         ledger.witnessed(lost.since[0])
@@ -124,7 +124,7 @@ def test_t12_a_copy_that_went_its_own_way_is_found_whichever_is_longer(lost: Los
         assert "another entry" in str(ledger.witnessed(lost.since[-1]))
 
 
-def test_t12_a_ledger_that_was_deleted_with_its_second_path_cannot_begin_anew_unnoticed(lost: Lost) -> None:
+def test_t12_a_ledger_that_was_deleted_with_its_head_file_cannot_begin_anew_unnoticed(lost: Lost) -> None:
     shutil.rmtree(lost.place.path.parent)
     lost.place.head.unlink()
     with lost.place.start() as ledger:
@@ -187,7 +187,7 @@ def test_t12_a_release_that_was_lost_with_what_followed_it_is_missed(lost: Lost)
         assert ledger.witnessed(newest) == f"{TELLS} another ledger than this one."
 
 
-def test_t12_what_the_second_path_found_and_an_operator_released_is_not_found_again_by_a_receipt(
+def test_t12_what_the_head_file_found_and_an_operator_released_is_not_found_again_by_a_receipt(
     place: Place,
 ) -> None:
     with place.start() as ledger:
@@ -197,22 +197,22 @@ def test_t12_what_the_second_path_found_and_an_operator_released_is_not_found_ag
         newest = told_by(ledger)
     place.restore(backup)
     with place.start() as ledger:
-        assert "second path" in str(ledger.quarantine)
+        assert "head file" in str(ledger.quarantine)
         ledger.release("counted by hand", {}, NOTHING)
         assert ledger.witnessed(newest) is None
         assert ledger.quarantine is None
 
 
-def test_t12_a_receipt_that_says_more_than_the_second_path_did_is_recorded_before_the_release(lost: Lost) -> None:
+def test_t12_a_receipt_that_says_more_than_the_head_file_did_is_recorded_before_the_release(lost: Lost) -> None:
     lost.place.head.unlink()
     with lost.place.start() as ledger:
-        assert "second path" in str(ledger.quarantine)
+        assert "head file" in str(ledger.quarantine)
         assert "went back" in str(ledger.witnessed(lost.since[-1]))
         ledger.release("counted by hand", {}, NOTHING)
         assert ledger.witnessed(lost.since[-1]) is None
 
 
-def test_t12_a_release_is_covered_by_the_second_path_under_its_new_name(lost: Lost) -> None:
+def test_t12_a_release_is_covered_by_the_head_file_under_its_new_name(lost: Lost) -> None:
     names = [lost.before[0].ledger]
     for number in (1, 2):
         with lost.place.start() as ledger:
@@ -226,7 +226,7 @@ def test_t12_a_release_is_covered_by_the_second_path_under_its_new_name(lost: Lo
 
 
 def test_nothing_is_told_that_a_power_cut_could_take_back(place: Place) -> None:
-    """A reservation that is not on the second path yet is not told of: a crash may leave the two apart by it."""
+    """A reservation that is not on the head file yet is not told of: a crash may leave the two apart by it."""
     with place.start() as ledger:
         ledger.open(opening(), LIMITS)
         opened = told_by(ledger)

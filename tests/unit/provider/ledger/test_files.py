@@ -10,11 +10,11 @@ from dpspca.provider.ledger.entries import Head, LedgerError
 from dpspca.provider.ledger.files import HeadFile, Hold, read_head
 
 
-def test_where_there_is_no_second_path_nothing_is_remembered(tmp_path: Path) -> None:
+def test_where_there_is_no_head_file_nothing_is_remembered(tmp_path: Path) -> None:
     assert read_head(tmp_path / "head") is None
 
 
-def test_what_the_second_path_was_told_is_read_while_it_is_in_use(tmp_path: Path) -> None:
+def test_what_the_head_file_was_told_is_read_while_it_is_in_use(tmp_path: Path) -> None:
     second, head = HeadFile(tmp_path / "head"), Head("one", 3, "0" * 64)
     second.write(head)
     assert read_head(tmp_path / "head") == head
@@ -34,7 +34,7 @@ def test_a_file_that_cannot_be_locked_is_not_taken_for_one_that_is_in_use(tmp_pa
         files._hold(gone, tmp_path / "lock", "another")
 
 
-def test_a_second_path_whose_words_are_whole_and_mean_nothing_cannot_be_read(tmp_path: Path) -> None:
+def test_a_head_file_whose_words_are_whole_and_mean_nothing_cannot_be_read(tmp_path: Path) -> None:
     """Its own hash holds, so that it was written so: with numbers where there are names."""
     (tmp_path / "head").write_bytes(files._place(1, Head(7, -3, None)))  # type: ignore[arg-type]
     assert read_head(tmp_path / "head") == files.UNREADABLE

@@ -209,14 +209,14 @@ def test_t13_a_second_ledger_on_the_same_file_is_refused_by_name(used: Place) ->
     used.start().shut()
 
 
-def test_t13_a_copy_of_the_ledger_with_the_same_second_path_is_refused(used: Place, tmp_path: Path) -> None:
+def test_t13_a_copy_of_the_ledger_with_the_same_head_file_is_refused(used: Place, tmp_path: Path) -> None:
     shutil.copytree(used.path.parent, tmp_path / "copy")
     with used.start(), pytest.raises(LedgerError, match="head is in use by another ledger"):
         SqliteLedger(tmp_path / "copy" / "ledger.sqlite", used.head)
 
 
 def test_t13_a_writer_that_got_past_every_lock_is_found_before_anything_is_promised(used: Place) -> None:
-    """The lock was deleted and the second path copied: two daemons hold one file. The later one goes on, alone."""
+    """The lock was deleted and the head file copied: two daemons hold one file. The later one goes on, alone."""
     with used.start() as first:
         used.path.with_name("ledger.sqlite.lock").unlink()
         shutil.copytree(used.head.parent, used.head.parent.with_name("third"))
