@@ -13,6 +13,7 @@ import numpy as np
 
 from dpspca.cli.app import app
 from dpspca.client.synthetic import SpikedModel, spiked_rows, unequal_shards
+from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.policy.suggestion import suggest
@@ -66,7 +67,7 @@ def main() -> None:
         np.save(PARTIES / name / "rows.npy", shard)
         with (PARTIES / name / "settings.toml").open("a", encoding="utf-8") as settings:
             settings.write('policy = "policy.toml"\n[data_sets]\ncohort = "rows.npy"\n')
-        (PARTIES / name / "policy.toml").write_text(suggest(JOB, "cohort", ["ada"]), encoding="utf-8")
+        (PARTIES / name / "policy.toml").write_text(suggest(catalogue.plan(JOB), "cohort", ["ada"]), encoding="utf-8")
     (PARTIES / "ada" / "job.json").write_text(JOB.to_json(), encoding="utf-8")
 
 
