@@ -76,7 +76,7 @@ class HubDuties:
 
     def begin(self) -> memoryview:
         """Give the content of the first query."""
-        self._method = catalogue.find(self._spec.method).run(self._spec)
+        self._method = catalogue.run(catalogue.plan(self._spec))
         self._position = 0
         return self._asked(next(self._method))
 

@@ -162,7 +162,7 @@ def _prepared_job(shards: Sequence[Shard], spec: JobSpec) -> Model:
         position, step = next(steps)
         return combine(spec, step, [responder.respond(position, query) for responder in responders])
 
-    return drive(catalogue.find(spec.method).run(spec), ask)
+    return drive(catalogue.run(catalogue.plan(spec)), ask)
 
 
 async def taking_turns(works: Mapping[str, Work], repeats: int) -> dict[str, list[list[float]]]:

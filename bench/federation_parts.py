@@ -26,6 +26,7 @@ from federation_parties import ANALYST, found, here, now
 
 from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.linalg import largest_rows, thin_qr
+from dpspca.common.plan import Plan
 from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.queries.base import Query
@@ -71,7 +72,7 @@ def _papers(case: Case, folder: Path) -> list[Part]:
     analyst, provider = Identity.load(folder / ANALYST), Identity.load(folder / case.names[0])
     revoked = load_revocations(folder / "revoked.pem", provider.authority_pem)
     signed = signing.sign(case.envelope(), analyst)
-    steps = dps_pca.plan(spec)
+    steps = dps_pca.steps_of(spec)
     return [
         Part("sign", signing.sign, lambda: signing.sign(case.envelope(), analyst)),
         Part(
@@ -79,11 +80,11 @@ def _papers(case: Case, folder: Path) -> list[Part]:
             signing.verify,
             lambda: signing.verify(signed, provider.authority_pem, me=provider.name, now=now(), revoked=revoked),
         ),
-        Part("plan", dps_pca.plan, lambda: dps_pca.plan(spec)),
+        Part("plan", dps_pca.steps_of, lambda: dps_pca.steps_of(spec)),
         Part(
             "privacy statement",
             PrivacyStatement.of.__func__,  # type: ignore[attr-defined]  # what the class method wraps
-            lambda: PrivacyStatement.of(spec, steps, parties=case.providers),
+            lambda: PrivacyStatement.of(Plan(spec, steps), parties=case.providers),
         ),
     ]
 
@@ -91,18 +92,18 @@ def _papers(case: Case, folder: Path) -> list[Part]:
 def _sums(case: Case) -> list[Part]:
     """Give what is done in every round, or for it."""
     spec, rows = case.spec, case.shard(0)
-    step = dps_pca.plan(spec)[1]
+    step = dps_pca.steps_of(spec)[1]
     basis = np.zeros((case.dimension, case.components))
     basis[: case.sparsity], _ = thin_qr(np.random.default_rng(0).standard_normal((case.sparsity, case.components)))
     query, noise = CovarianceProduct(basis), DiscreteGaussian.with_std_at_least(step.noise_std)
     checked = preparation.check_rows(rows)
-    strategy = Strategy.for_plan(case.dimension, dps_pca.plan(spec), is_sparse=False)
+    strategy = Strategy.for_plan(case.dimension, dps_pca.steps_of(spec), is_sparse=False)
     shard = Shard(checked, NORM_BOUND, strategy=strategy)
     answer = shard.evaluate(query)
     standing, rules = JobPosition(), gate.Gate(catalogue.plan(spec))
     streamed = moments.StreamedMoments(moments.DenseRows(integer_rows.integer_rows(rows, NORM_BOUND)))
     draw = Draw("bench", 0, 0, query.digest(), Purpose.NOISE)
-    announced, first = wire.announce(query), dps_pca.plan(spec)[0]
+    announced, first = wire.announce(query), dps_pca.steps_of(spec)[0]
     return [
         Part("prepare rows", integer_rows.integer_rows, lambda: integer_rows.integer_rows(rows, NORM_BOUND)),
         Part("Gram matrix", moments.StreamedMoments.gram, streamed.gram),

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dpspca.client.synthetic import SpikedModel, spiked_rows
-from dpspca.common.algorithms import dps_pca
+from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.accountant import usable_mu
@@ -117,7 +117,7 @@ def job(case: Case, budget: Budget, rounds: int | None = None, seed: int = 0) ->
 
 def error(spec: JobSpec, gram: FloatArray, truth: FloatArray) -> float:
     """Run the real algorithm on noisy float64 products."""
-    steps = iter(dps_pca.plan(spec))
+    steps = iter(dps_pca.steps_of(spec))
     generator = np.random.default_rng([spec.seed, 1])
 
     def ask(query: RowQuery) -> Aggregate:
@@ -125,7 +125,7 @@ def error(spec: JobSpec, gram: FloatArray, truth: FloatArray) -> float:
         noise = next(steps).noise_std * query.unit_value(spec.norm_bound)
         return Aggregate(gram @ basis + generator.normal(0.0, noise, basis.shape), noise, parties=1)
 
-    model = drive(dps_pca.run(spec), ask)
+    model = drive(dps_pca.run(catalogue.plan(spec)), ask)
     return subspace_distance(truth, model.components.T)
 
 

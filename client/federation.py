@@ -124,7 +124,7 @@ class AsyncJob:
         model = await asyncio.to_thread(_model, self.spec, content)
         # A job may end before every planned query was sent. A provider took part if it answered all that were sent.
         parties = sum(each.answered == last.answered for each in last.participants)
-        statement = PrivacyStatement.of(self.spec, self.plan, parties=parties, fresh_noise=True, federated=True)
+        statement = PrivacyStatement.of(self.plan, parties=parties, fresh_noise=True, federated=True)
         return with_warnings(self.plan, replace(model, statement=statement, feature_names=self.spec.schema.names))
 
     async def _content(self) -> bytearray:

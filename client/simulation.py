@@ -99,7 +99,7 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
         Responder(plan, _shard(rows, plan, chosen), MemoryLedger(), _entropy(seed), slot=number)
         for number, rows in enumerate(checked)
     ]
-    model = drive(catalogue.find(spec.method).run(spec), _Federation(plan, responders, watch))
+    model = drive(catalogue.run(plan), _Federation(plan, responders, watch))
     model = with_warnings(plan, _state(model, parties=len(tables), fresh_noise=seed is None))
     issue(model.statement)
     return model

@@ -1,12 +1,11 @@
 """The privacy statement: what is promised to whom, at what price and under which assumptions, in words and numbers."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
-from .plan import Step, events
-from .privacy import PrivacyUnit, compose, rounded_up
-from .spec import Accounting, Centering, JobSpec
+from .plan import Plan
+from .privacy import PrivacyUnit, rounded_up
+from .spec import Accounting, Centering
 
 __all__ = ["LARGE_DELTA", "PrivacyStatement", "rounded_up"]
 
@@ -121,33 +120,31 @@ class PrivacyStatement:
     """What a reader must know about this result before relying on it, one sentence each (``client/findings.py``)."""
 
     @classmethod
-    def of(
-        cls, spec: JobSpec, steps: Sequence[Step], *, parties: int, fresh_noise: bool = False, federated: bool = False
-    ) -> Self:
-        """Derive the statement from the plan alone, as anybody with the spec can.
+    def of(cls, plan: Plan, *, parties: int, fresh_noise: bool = False, federated: bool = False) -> Self:
+        """Derive the statement from the plan alone, as anybody with the signed job can.
 
         Only the caller knows whether the noise was fresh and where the rows were. The defaults assume the worse case.
         The caller cannot say whether every step is proven; the plan does.
         """
-        loss = compose(events(steps))
+        spec = plan.spec
         return cls(
             unit=spec.unit,
             epsilon=spec.budget.epsilon,
             delta=spec.budget.delta,
-            mu=loss.gdp_bound,
-            exact_epsilon=loss.epsilon(spec.budget.delta),
+            mu=plan.loss.gdp_bound,
+            exact_epsilon=plan.loss.epsilon(spec.budget.delta),
             accounting=spec.accounting,
             norm_bound=spec.norm_bound,
             mean_bound=spec.mean_bound if spec.centering is Centering.PRIVATE else None,
             centering=spec.centering,
             parties=parties,
-            answers=len(steps),
+            answers=len(plan),
             fresh_noise=fresh_noise,
-            proven=all(step.query.is_proven for step in steps),
+            proven=plan.is_proven,
             federated=federated,
-            gaussian=loss.is_gaussian,
+            gaussian=plan.loss.is_gaussian,
             rows_per_person=spec.rows_per_person,
-            caveat=" ".join(sorted({step.query.caveat for step in steps if step.query.caveat})),
+            caveat=" ".join(plan.caveats),
         )
 
     @property

@@ -59,7 +59,7 @@ def run_prepared(shards: Sequence[Shard], spec: JobSpec, noise_seed: int, bases:
         _note(query, bases)
         return combine(spec, step, [responder.respond(position, query) for responder in responders])
 
-    model = drive(catalogue.find(spec.method).run(spec), ask)
+    model = drive(catalogue.run(catalogue.plan(spec)), ask)
     stated = replace(model, statement=replace(model.statement, fresh_noise=False, federated=False))
     return with_warnings(catalogue.plan(spec), stated)
 
@@ -79,7 +79,7 @@ def float_outcome(sample: Sample, spec: JobSpec, noise_seed: int, noise_bound: f
         return Aggregate(product + generator.normal(0.0, noise, product.shape), noise, parties=1)
 
     start = time.process_time()
-    model = drive(catalogue.find(spec.method).run(spec), ask)
+    model = drive(catalogue.run(catalogue.plan(spec)), ask)
     return outcome(sample, [*bases, model.components.T], time.process_time() - start)
 
 

@@ -34,7 +34,7 @@ import numpy as np
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidAnswerError
-from dpspca.common.plan import Step, events
+from dpspca.common.plan import Plan, Step, events
 from dpspca.common.privacy import (
     ApproximateEvent,
     Draw,
@@ -151,20 +151,20 @@ def audit(  # noqa: PLR0913  # what is audited, and how
         "Leave it out, or audit a job over matrices with more columns than the span has rows in all.",
     )
     check_whole("the number of runs", runs, least=2, most=MOST_RUNS)
-    plan = catalogue.plan(job).steps
+    planned = catalogue.plan(job)
     check(
-        all(step.query.is_repeatable for step in plan),
+        all(step.query.is_repeatable for step in planned),
         f"{job.method} asks about what its own job drew, so that no run is like another.",
         "Audit another method; this one's noise has tests of its own.",
     )
-    numbers = 2 * runs * sum(math.prod(step.shape) for step in plan)
+    numbers = 2 * runs * sum(math.prod(step.shape) for step in planned)
     check(numbers <= MOST_NUMBERS, f"This audit would keep {numbers} numbers.", "Audit a smaller job, or run it less.")
     pair = [
-        Neighbour(name, data, _shard(data, job, runs * plan, span))
+        Neighbour(name, data, _shard(data, job, runs * planned.steps, span))
         for name, data in zip(NAMES, neighbours(job, span), strict=True)
     ]
-    queries = _queries(job, plan, opening(job, pair[0], "rehearsal"))
-    plan = tuple(step.fitted(query, job.unit) for step, query in zip(plan, queries, strict=True))
+    queries = _queries(planned, opening(job, pair[0], "rehearsal"))
+    plan = tuple(step.fitted(query, job.unit) for step, query in zip(planned, queries, strict=True))
     asked = {about.name: _Asked([[] for _ in plan], [[] for _ in plan]) for about in pair}
     for run in range(runs):
         for place, about in enumerate(SystemRandom().sample(pair, 2)):  # in turns, so that times can be compared
@@ -189,7 +189,7 @@ def _shard(data: FloatArray, spec: JobSpec, asked: Sequence[Step], span: Span | 
     return Shard(checked, spec.norm_bound, mean_bound=spec.mean_bound, strategy=strategy)
 
 
-def _queries(spec: JobSpec, plan: Sequence[Step], provider: Provider) -> list[RowQuery]:
+def _queries(plan: Plan, provider: Provider) -> list[RowQuery]:
     """Let the method ask one provider, and choose among its queries for each step: the last that is admitted.
 
     A coordinator may do so. What is asked last lies along the rows' axes, and so along the neighbours' difference.
@@ -197,12 +197,12 @@ def _queries(spec: JobSpec, plan: Sequence[Step], provider: Provider) -> list[Ro
     asked: list[RowQuery] = []
 
     def ask(query: RowQuery) -> Aggregate:
-        step = plan[len(asked)].fitted(query, spec.unit)
+        step = plan[len(asked)].fitted(query, plan.spec.unit)
         answer = _read(step, provider(len(asked), query)).reshape(step.shape)
         asked.append(query)
-        return combine(spec, step, [answer])
+        return combine(plan.spec, step, [answer])
 
-    drive(catalogue.find(spec.method).run(spec), ask)
+    drive(catalogue.run(plan), ask)
     return [next(query for query in reversed(asked) if step.admits(query)) for step in plan]
 
 

@@ -10,7 +10,7 @@ A baseline of Ge et al. (2018). Where it departs from the paper:
 
 import math
 
-from dpspca.common.plan import Intent, Step, price
+from dpspca.common.plan import Intent, Plan, Step, price
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import Covariance, CovarianceTriangle
 from dpspca.common.spec import Accounting, JobSpec
@@ -20,18 +20,19 @@ from .released_matrix import leading, matrix_of, model_of, release
 from .row_steps import ask_opening, known_options, opening
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query: what the opening needs, and the matrix."""
     known_options(spec, ())
     return price(spec, [*opening(spec), release(spec, _query(spec))], _published)
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Ask for the matrix, and take its leading eigenvectors."""
+    spec = plan.spec
     opened = yield from ask_opening(spec)
     released = yield _query(spec)(spec.schema.dimension, opened.center)
     components = leading(matrix_of(released, spec.schema.dimension), spec.components)
-    statement = PrivacyStatement.of(spec, plan(spec), parties=released.parties)
+    statement = PrivacyStatement.of(plan, parties=released.parties)
     return model_of(spec, statement, opened, released, components)
 
 

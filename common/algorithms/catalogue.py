@@ -34,15 +34,15 @@ LONGEST_NAME: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """``plan`` says what will be asked and at what price; ``run`` asks it.
+    """``steps_of`` lists what a job asks and at what price; ``run`` asks it.
 
-    The rest is for those who choose: what the algorithm can be told, what it can promise about whom, and how its noise
-    may follow from the budget; and whether all of it is ``gaussian`` whatever a job says, which words about policies go
-    by, and what counts for a job that a ledger may have lost. No price rests on it; ``plan`` refuses what is not so.
+    The rest helps to choose a method: its options, the units that it protects, and how its noise may follow from the
+    budget. ``gaussian`` says whether all noise is Gaussian for every job. Descriptions of policies use it, and so does
+    the count for a job that a ledger may have lost. No price depends on it; ``steps_of`` refuses what is not so.
     """
 
-    plan: Callable[[JobSpec], tuple[Step, ...]]
-    run: Callable[[JobSpec], Algorithm]
+    steps_of: Callable[[JobSpec], tuple[Step, ...]]
+    run: Callable[[Plan], Algorithm]
     summary: str
     options: tuple[Option, ...] = ()
     units: tuple[PrivacyUnit, ...] = tuple(unit for unit in PrivacyUnit if unit.is_row)
@@ -61,32 +61,32 @@ class Method:
 CATALOGUE: Final = MappingProxyType(
     {
         "dps-pca": Method(
-            dps_pca.plan,
+            dps_pca.steps_of,
             dps_pca.run,
             "truncated noisy power loop for sparse components (Ge et al. 2018)",
             options=declared(dps_pca.DpsPcaOptions),
             accounting=BOTH,
         ),
         "analyze-gauss": Method(
-            analyze_gauss.plan,
+            analyze_gauss.steps_of,
             analyze_gauss.run,
             "the whole covariance matrix at once, with Gaussian noise (Dwork et al. 2014)",
             accounting=BOTH,
         ),
         "mod-sulq": Method(
-            mod_sulq.plan,
+            mod_sulq.steps_of,
             mod_sulq.run,
             "the covariance matrix at once, with symmetric noise (Chaudhuri, Sarwate & Sinha 2012)",
             accounting=BOTH,
         ),
         "sulq": Method(
-            sulq.plan,
+            sulq.steps_of,
             sulq.run,
             "the covariance matrix at once, with noise on every entry that is not symmetric (Blum et al. 2005)",
             accounting=BOTH,
         ),
         "streaming-power": Method(
-            streaming_power.plan,
+            streaming_power.steps_of,
             streaming_power.run,
             "noisy power loop, each round over rows of its own (Hardt & Price 2014)",
             options=declared(streaming_power.StreamingPowerOptions),
@@ -94,7 +94,7 @@ CATALOGUE: Final = MappingProxyType(
             rows=streaming_power.rows_of,
         ),
         "noisy-power": Method(
-            noisy_power.plan,
+            noisy_power.steps_of,
             noisy_power.run,
             "noisy power loop, over rows or over shares of a symmetric matrix (Hardt & Price 2014)",
             options=declared(noisy_power.NoisyPowerOptions),
@@ -104,7 +104,7 @@ CATALOGUE: Final = MappingProxyType(
             published=(PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL),
         ),
         "power-iteration": Method(
-            power_iteration.plan,
+            power_iteration.steps_of,
             power_iteration.run,
             "noisy power iteration for one component after the other, over rows or a matrix (Hardt & Roth 2013)",
             options=declared(power_iteration.PowerIterationOptions),
@@ -113,14 +113,14 @@ CATALOGUE: Final = MappingProxyType(
             published=(PrivacyUnit.ENTRY,),
         ),
         "range-projection": Method(
-            range_projection.plan,
+            range_projection.steps_of,
             range_projection.run,
             "random directions that nobody chose, then one projection on what they span (Hardt & Roth 2012)",
             options=declared(range_projection.RangeProjectionOptions),
             units=(PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.PERSON_REPLACE_ONE),
         ),
         "output-perturbation": Method(
-            output_perturbation.plan,
+            output_perturbation.steps_of,
             output_perturbation.run,
             "local eigenvectors with noise that follows their smooth sensitivity (Gonen & Gilad-Bachrach 2017)",
             options=declared(output_perturbation.OutputPerturbationOptions),
@@ -128,7 +128,7 @@ CATALOGUE: Final = MappingProxyType(
             accounting=BOTH,
         ),
         "ppca": Method(
-            ppca.plan,
+            ppca.steps_of,
             ppca.run,
             "local subspaces drawn by the exponential mechanism (Chaudhuri, Sarwate & Sinha 2012)",
             options=declared(ppca.PpcaOptions),
@@ -157,6 +157,11 @@ def plan(spec: JobSpec) -> Plan:
     return _planned(spec.to_json())
 
 
+def run(plan: Plan) -> Algorithm:
+    """Run a planned job by its method."""
+    return find(plan.spec.method).run(plan)
+
+
 def rows_of(spec: JobSpec) -> int | None:
     """Say how many rows of each provider, from its first, a job is about; None if it is about all that there are.
 
@@ -175,7 +180,7 @@ def _planned(spec: str) -> Plan:
         f"{read.method} protects {' or '.join(entry.units)}, and not {read.unit}.",
         f"Choose a unit that it has, or one of: {_protecting(read.unit)}.",
     )
-    return Plan(read, entry.plan(read))
+    return Plan(read, entry.steps_of(read))
 
 
 def _protecting(unit: PrivacyUnit) -> str:

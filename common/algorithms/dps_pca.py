@@ -24,7 +24,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import largest_rows, thin_qr
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Intents, Series, Step, price, theorem_4_1
+from dpspca.common.plan import Intent, Intents, Plan, Series, Step, price, theorem_4_1
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
@@ -68,14 +68,15 @@ class DpsPcaOptions:
         return cls(kept, given_rounds(spec), start)
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query this job will ask, its noise and its price."""
     options = DpsPcaOptions.of(spec)
     return price(spec, [*opening(spec), *_rounds(spec, options), *closing(spec, options.sparsity)], theorem_4_1)
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Ask for the mean if it is wanted, turn the power loop, ask what was explained."""
+    spec = plan.spec
     options = DpsPcaOptions.of(spec)
     opened = yield from ask_opening(spec)
     basis = _start(spec, options)
@@ -84,7 +85,7 @@ def run(spec: JobSpec) -> Algorithm:
         product = yield CovarianceProduct(basis, opened.center)
         parties = product.parties
         basis = _orthonormal(product.values, options.sparsity)
-    statement = PrivacyStatement.of(spec, plan(spec), parties=parties)
+    statement = PrivacyStatement.of(plan, parties=parties)
     model = Model(basis.dense().T, statement, mean=opened.center, feature_names=spec.schema.names)
     return (yield from ask_closing(spec, basis, opened, model))
 

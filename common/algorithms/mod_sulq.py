@@ -15,7 +15,7 @@ mirrored below it, so that eigenvectors are real. Where it departs from the pape
 
 import math
 
-from dpspca.common.plan import Intent, Step, price
+from dpspca.common.plan import Intent, Plan, Step, price
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceTriangle
 from dpspca.common.spec import JobSpec
@@ -25,18 +25,19 @@ from .released_matrix import classical_std, leading, matrix_of, model_of, releas
 from .row_steps import ask_opening, known_options, opening
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query: what the opening needs, and the triangle."""
     known_options(spec, ())
     return price(spec, [*opening(spec), release(spec, CovarianceTriangle)], _published)
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Ask for the triangle, and take the leading eigenvectors of the matrix that it is half of."""
+    spec = plan.spec
     opened = yield from ask_opening(spec)
     released = yield CovarianceTriangle(spec.schema.dimension, opened.center)
     components = leading(matrix_of(released, spec.schema.dimension), spec.components)
-    statement = PrivacyStatement.of(spec, plan(spec), parties=released.parties)
+    statement = PrivacyStatement.of(plan, parties=released.parties)
     return model_of(spec, statement, opened, released, components)
 
 

@@ -36,7 +36,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Noise, Published, Series, Step, price
+from dpspca.common.plan import Intent, Noise, Plan, Published, Series, Step, price
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import Extent, RowSparse
@@ -85,15 +85,16 @@ class NoisyPowerOptions:
         return cls(columns, rounds, choice(Noise, "the noise", given.get("noise", Noise.GAUSSIAN)), bool(low_rank))
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query this job will ask, its noise and its price."""
     noise = NoisyPowerOptions.of(spec).noise
     last = closing(spec, spec.schema.dimension, noise) if spec.unit.is_row else []
     return price(spec, [*open_rows(spec, noise), _products(spec), *last], _published_for(spec))
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Turn the power loop, and make a model of its last product."""
+    spec = plan.spec
     options = NoisyPowerOptions.of(spec)
     opened = yield from ask_open(spec)
     basis = random_start(spec, columns_of(spec))
@@ -105,7 +106,7 @@ def run(spec: JobSpec) -> Algorithm:
     if options.low_rank:
         basis, _ = thin_qr(product.values)
         product = yield from ask_product(spec, basis, opened, _largest(spec, basis))
-    statement = PrivacyStatement.of(spec, plan(spec), parties=product.parties)
+    statement = PrivacyStatement.of(plan, parties=product.parties)
     components, eigenvalues = (
         _ritz(basis, basis.T @ product.values, spec.components)
         if options.low_rank

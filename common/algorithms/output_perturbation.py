@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final, Self
 
-from dpspca.common.plan import Step
+from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import ApproximateEvent, PureEvent, keeps, left_for, published_gaussian_constants
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import (
@@ -71,15 +71,15 @@ class OutputPerturbationOptions:
         return cls(choice(Privacy, "privacy", given.get("privacy", Privacy.PURE)))
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query: what the opening needs, the subspace, and what it explains."""
     options = OutputPerturbationOptions.of(spec)
     return plan_subspace(spec, _query(spec), _event(spec, options))
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Ask for the subspaces, and combine them."""
-    return run_subspace(spec, _query(spec), plan(spec))
+    return run_subspace(plan, _query(plan.spec))
 
 
 def _event(spec: JobSpec, options: OutputPerturbationOptions) -> PureEvent | ApproximateEvent:

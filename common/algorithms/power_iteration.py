@@ -44,7 +44,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs
-from dpspca.common.plan import Intent, Series, Step, price
+from dpspca.common.plan import Intent, Plan, Series, Step, price
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import EntryTotal, Extent, RowQuery, RowSparse
@@ -107,7 +107,7 @@ class PowerIterationOptions:
         return made
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query this job may ask, its noise and its price."""
     check_data(spec, spec.components)
     last = closing(spec, spec.schema.dimension) if spec.unit.is_row else []
@@ -115,15 +115,16 @@ def plan(spec: JobSpec) -> tuple[Step, ...]:
     return price(spec, [*open_rows(spec), *_total(spec), _products(spec), *last], published)
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Find one component after the other in what those before leave of A."""
+    spec = plan.spec
     opened = yield from ask_open(spec)
     options = PowerIterationOptions.of(spec)
     rounds = (yield from _private_rounds(spec)) if options.private_rounds else rounds_of(spec)
     loop = _Loop(spec, opened, rounds)
     for _ in range(spec.components):
         yield from loop.find_another()
-    statement = PrivacyStatement.of(spec, plan(spec), parties=loop.parties)
+    statement = PrivacyStatement.of(plan, parties=loop.parties)
     if not spec.unit.is_row and spec.explained_variance and len(set(loop.counted)) == 1:
         return matrix_model(spec, statement, *_ritz(loop))
     basis, _ = thin_qr(np.stack(loop.vectors, axis=1))

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final, Self
 
-from dpspca.common.plan import Step
+from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PureEvent
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import (
@@ -64,14 +64,14 @@ class PpcaOptions:
         return cls(choice(Sampler, "the sampler", given.get("sampler", Sampler.EXACT)))
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query: what the opening needs, the subspace, and what it explains."""
     return plan_subspace(spec, _query(spec, PpcaOptions.of(spec)), PureEvent(_epsilon(spec)))
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Ask for the subspaces, and combine them."""
-    return run_subspace(spec, _query(spec, PpcaOptions.of(spec)), plan(spec))
+    return run_subspace(plan, _query(plan.spec, PpcaOptions.of(plan.spec)))
 
 
 def _epsilon(spec: JobSpec) -> float:

@@ -56,7 +56,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.model import Model, fix_signs
-from dpspca.common.plan import Intent, Step, price
+from dpspca.common.plan import Intent, Plan, Step, price
 from dpspca.common.privacy import (
     DRAW_SLACK,
     MAX_ROWS,
@@ -123,15 +123,16 @@ class RangeProjectionOptions:
         return cls(oversampling, float(cut))  # type: ignore[arg-type]  # checked above
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query this job will ask, its noise and its price."""
     RangeProjectionOptions.of(spec)
     _check_fits(spec)
     return price(spec, [*opening(spec), *_rounds(spec), *closing(spec, spec.schema.dimension)])
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Agree on directions, sketch, look how large the sketch's entries are, project, ask what was explained."""
+    spec = plan.spec
     opened = yield from ask_opening(spec)
     dimension, columns, cut = spec.schema.dimension, columns_of(spec), RangeProjectionOptions.of(spec).cut
     committed = yield Commit()
@@ -145,7 +146,7 @@ def run(spec: JobSpec) -> Algorithm:
     rows = yield from _ask(Peaks(scaled), everybody)
     projected = yield from _ask(Projection(scaled, dimension, _reach(rows.values[:, -1], columns)), everybody)
     components = _leading(projected.values * largest, spec.components)
-    statement = PrivacyStatement.of(spec, plan(spec), parties=projected.parties)
+    statement = PrivacyStatement.of(plan, parties=projected.parties)
     model = Model(fix_signs(components), statement, feature_names=spec.schema.names)
     return (yield from ask_closing(spec, RowSparse.of(components.T), opened, model))
 

@@ -41,7 +41,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Step, price
+from dpspca.common.plan import Intent, Plan, Step, price
 from dpspca.common.privacy import MAX_ROWS, usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
@@ -84,14 +84,15 @@ class StreamingPowerOptions:
         return cls(given_columns(spec), given_rounds(spec), _given_block_rows(spec))
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query this job will ask, its noise and its price."""
     rows_of(spec)  # refused if no provider could have them
     return price(spec, [*opening(spec), *_rounds(spec), *closing(spec, spec.schema.dimension)])
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Ask for the mean if it is wanted, turn the power loop through the blocks, ask what was explained."""
+    spec = plan.spec
     opened = yield from ask_opening(spec)
     product, rounds, parties = random_start(spec, columns_of(spec)), rounds_of(spec), 1
     for block in range(1, rounds + 1):
@@ -99,7 +100,7 @@ def run(spec: JobSpec) -> Algorithm:
         answer = yield CovarianceProduct(basis, opened.center, block, rounds)
         product, parties = answer.values, answer.parties
     found = RowSparse.of(_leading(product, spec.components))
-    statement = PrivacyStatement.of(spec, plan(spec), parties=parties)
+    statement = PrivacyStatement.of(plan, parties=parties)
     model = Model(found.dense().T, statement, mean=opened.center, feature_names=spec.schema.names)
     return (yield from ask_closing(spec, found, opened, model))
 

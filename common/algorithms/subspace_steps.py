@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Final
 
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Noise, Step, price
+from dpspca.common.plan import Intent, Noise, Plan, Step, price
 from dpspca.common.privacy import ApproximateEvent, PureEvent, dither, round_down, rounded_up
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import MAX_DIMENSION, Extent, RowSparse, SubspaceQuery
@@ -47,12 +47,13 @@ def plan_subspace(spec: JobSpec, query: type[SubspaceQuery], event: PureEvent | 
     return price(spec, intents, _usual_scale)
 
 
-def run_subspace(spec: JobSpec, query: type[SubspaceQuery], steps: tuple[Step, ...]) -> Algorithm:
+def run_subspace(plan: Plan, query: type[SubspaceQuery]) -> Algorithm:
     """Ask for the subspaces, and take the leading eigenvectors of their sum."""
+    spec = plan.spec
     opened = yield from ask_opening(spec)
     released = yield query(spec.schema.dimension, opened.center, spec.components)
     components = leading(released.values, spec.components)
-    statement = PrivacyStatement.of(spec, steps, parties=released.parties)
+    statement = PrivacyStatement.of(plan, parties=released.parties)
     model = Model(components, statement, mean=opened.center, feature_names=spec.schema.names)
     return (yield from ask_closing(spec, RowSparse.of(components.T), opened, model))
 

@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.plan import Intent, Step, price
+from dpspca.common.plan import Intent, Plan, Step, price
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import Covariance
 from dpspca.common.spec import JobSpec
@@ -30,18 +30,19 @@ from .released_matrix import classical_std, leading, model_of, release
 from .row_steps import ask_opening, known_options, opening
 
 
-def plan(spec: JobSpec) -> tuple[Step, ...]:
+def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query: what the opening needs, and the square."""
     known_options(spec, ())
     return price(spec, [*opening(spec), release(spec, Covariance)], _published)
 
 
-def run(spec: JobSpec) -> Algorithm:
+def run(plan: Plan) -> Algorithm:
     """Ask for the square, and take its leading left singular vectors."""
+    spec = plan.spec
     opened = yield from ask_opening(spec)
     released = yield Covariance(spec.schema.dimension, opened.center)
     components = _by_variance(left_singular(released.values, spec.components), released.values)
-    statement = PrivacyStatement.of(spec, plan(spec), parties=released.parties)
+    statement = PrivacyStatement.of(plan, parties=released.parties)
     return model_of(spec, statement, opened, released, components)
 
 

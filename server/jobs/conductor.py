@@ -161,7 +161,7 @@ class Conductor:
 
     async def _drive(self) -> Model:
         """Keep long arithmetic off the event loop, and everything else on it."""
-        method = catalogue.find(self._spec.method).run(self._spec)
+        method = catalogue.run(self._plan)
         before: Sum | None = None
         following: OutgoingQuery | Model = await asyncio.to_thread(lambda: self._query(0, next(method)))
         while isinstance(following, OutgoingQuery):

@@ -35,7 +35,7 @@ def model_of(hall: Hall, sites: Sequence[str]) -> bytes:
         position, step = next(steps)
         return combine(PLAIN, step, [hall.ledgers[site].answers[hall.job.job_id, position] for site in sites])
 
-    return drive(catalogue.find(PLAIN.method).run(PLAIN), answer).to_bytes()
+    return drive(catalogue.run(catalogue.plan(PLAIN)), answer).to_bytes()
 
 
 @few

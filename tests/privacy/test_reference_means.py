@@ -70,7 +70,7 @@ def _fit(spec: JobSpec, shard: Shard) -> FloatArray:
         position, step = steps.pop(0)
         return combine(spec, step, [responder.respond(position, query)])
 
-    components: FloatArray = drive(catalogue.find(spec.method).run(spec), ask).components.T
+    components: FloatArray = drive(catalogue.run(catalogue.plan(spec)), ask).components.T
     return components
 
 

@@ -184,7 +184,7 @@ def test_no_planned_answer_moves_further_than_its_price(name: str, spec: JobSpec
     if any(step.query.is_private for step in plan):
         assert spec.rows_per_person == 1, name
         return
-    drive(catalogue.find(spec.method).run(spec), ask)
+    drive(catalogue.run(catalogue.plan(spec)), ask)
     assert len(asked) == len(plan)
 
 

@@ -124,7 +124,7 @@ def model_of(spec: JobSpec, answers: Sequence[Sequence[Integers]]) -> bytes:
         step, given = next(steps)
         return combine(spec, step, given)
 
-    return drive(catalogue.find(spec.method).run(spec), ask).to_bytes()
+    return drive(catalogue.run(catalogue.plan(spec)), ask).to_bytes()
 
 
 @cache

@@ -149,7 +149,7 @@ def _made_again(told: Told, ledgers: Mapping[str, Kept]) -> Model:
         stored = [ledgers[name].stored(told.name, position) for name in asked]
         return combine(told.spec, step, [answer for answer in stored if answer is not None])
 
-    return drive(catalogue.find(told.spec.method).run(told.spec), ask)
+    return drive(catalogue.run(catalogue.plan(told.spec)), ask)
 
 
 def _content(model: Model) -> list[bytes | None]:

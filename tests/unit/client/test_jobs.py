@@ -44,7 +44,7 @@ def test_a_job_that_runs_has_no_end() -> None:
 
 
 def test_spent_epsilon_grows_with_the_queries_up_to_the_price() -> None:
-    total = PrivacyStatement.of(spec(), catalogue.plan(spec()), parties=1).exact_epsilon
+    total = PrivacyStatement.of(catalogue.plan(spec()), parties=1).exact_epsilon
     prices = [catalogue.plan(spec()).epsilon_after(count) for count in range(len(catalogue.plan(spec())) + 1)]
     assert prices[0] == 0
     assert prices == sorted(prices)

@@ -93,7 +93,7 @@ def test_every_provider_draws_its_own_noise() -> None:
 
 
 def dps_start() -> FloatArray:
-    run = dps_pca.run(spec())
+    run = dps_pca.run(catalogue.plan(spec()))
     next(run)
     query = run.send(Aggregate(np.array([4000.0]), 0.0, 1))
     assert isinstance(query, CovarianceProduct)
@@ -151,14 +151,14 @@ def test_without_noise_it_is_the_truncated_power_method(seed: int) -> None:
         assert isinstance(query, CovarianceProduct)
         return Aggregate(gram @ query.basis, 0.0, 1)
 
-    start = next(dps_pca.run(job))
+    start = next(dps_pca.run(catalogue.plan(job)))
     assert isinstance(start, CovarianceProduct)
     expected = truncated_power_method(gram, start.basis, 6)
-    assert subspace_distance(drive(dps_pca.run(job), ask).components.T, expected) < 1e-9
+    assert subspace_distance(drive(dps_pca.run(catalogue.plan(job)), ask).components.T, expected) < 1e-9
 
 
 def first_two_bases(sparsity: int, product: FloatArray) -> list[CovarianceProduct]:
-    run = dps_pca.run(spec(explained_variance=False, options={"sparsity": sparsity, "rounds": 6}))
+    run = dps_pca.run(catalogue.plan(spec(explained_variance=False, options={"sparsity": sparsity, "rounds": 6})))
     queries = [next(run), run.send(Aggregate(product, 0.0, 1))]
     assert all(isinstance(query, CovarianceProduct) for query in queries)
     return queries  # type: ignore[return-value]
@@ -181,7 +181,7 @@ def test_a_zero_row_of_the_answer_leaves_the_next_basis(sparsity: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_larger_budgets_come_closer_to_the_non_private_method(seed: int) -> None:
     short = np.minimum(1, 15 / np.linalg.norm(ROWS, axis=1))[:, None] * ROWS
-    start = next(dps_pca.run(spec(seed=seed, explained_variance=False)))
+    start = next(dps_pca.run(catalogue.plan(spec(seed=seed, explained_variance=False))))
     assert isinstance(start, CovarianceProduct)
     limit = truncated_power_method(short.T @ short, start.basis, 6)
     distances = []
@@ -265,7 +265,7 @@ def test_every_method_runs_as_many_queries_as_it_plans() -> None:
         dimension = what.schema.dimension
         rows = np.random.default_rng(0).standard_normal((40 if what.unit.is_row else dimension, dimension))
         simulate([rows if what.unit.is_row else rows + rows.T], what, noise_seed=0, watch=seen.append)
-        assert len(seen) == len(entry.plan(what))
+        assert len(seen) == len(entry.steps_of(what))
         assert entry.summary
 
 

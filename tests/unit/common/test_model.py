@@ -26,7 +26,7 @@ SPEC = JobSpec(
     components=2,
     options={"sparsity": 4},
 )
-STATEMENT = PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=3, fresh_noise=True, federated=True)
+STATEMENT = PrivacyStatement.of(catalogue.plan(SPEC), parties=3, fresh_noise=True, federated=True)
 BASIS, _ = thin_qr(np.random.default_rng(0).standard_normal((6, 2)))
 MODEL = Model(
     components=BASIS.T,
@@ -176,7 +176,7 @@ def test_every_number_of_the_statement_can_be_had_as_json() -> None:
 
 def test_the_published_formula_is_priced_exactly_beside_its_claim() -> None:
     published = replace(SPEC, accounting="published", explained_variance=False)
-    statement = PrivacyStatement.of(published, catalogue.plan(published), parties=1)
+    statement = PrivacyStatement.of(catalogue.plan(published), parties=1)
     assert statement.exact_epsilon < statement.epsilon / 3
     assert "published formula" in statement.text
 
@@ -199,7 +199,7 @@ def test_the_statement_says_what_it_does_not_cover() -> None:
 
 
 def test_unsaid_a_result_is_not_for_release() -> None:
-    assert not PrivacyStatement.of(SPEC, catalogue.plan(SPEC), parties=1).releasable
+    assert not PrivacyStatement.of(catalogue.plan(SPEC), parties=1).releasable
 
 
 NAMES = tuple("abcdef")

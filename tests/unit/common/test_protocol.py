@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpspca.common.model import Model
-from dpspca.common.plan import price
+from dpspca.common.plan import Plan, price
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm, drive
 from dpspca.common.queries.base import RowQuery
@@ -21,7 +21,7 @@ SPEC = JobSpec(
     norm_bound=1.0,
     components=1,
 )
-STATEMENT = PrivacyStatement.of(SPEC, price(SPEC, []), parties=1)
+STATEMENT = PrivacyStatement.of(Plan(SPEC, price(SPEC, [])), parties=1)
 
 
 def two_queries(heard: list[float], closed: list[bool]) -> Algorithm:

@@ -11,7 +11,7 @@ from examples import EXAMPLES
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.ppca import Sampler
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Noise, Step, events, price
+from dpspca.common.plan import Intent, Noise, Plan, Step, events, price
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.events import PureEvent
 from dpspca.common.privacy.units import PrivacyUnit
@@ -40,7 +40,7 @@ def plan(*noises: Noise | PureEvent) -> tuple[Step, ...]:
 
 
 def statement(steps: tuple[Step, ...], spec: JobSpec = SPEC) -> PrivacyStatement:
-    return PrivacyStatement.of(spec, steps, parties=3)
+    return PrivacyStatement.of(Plan(spec, tuple(steps)), parties=3)
 
 
 def test_gaussian_noise_is_stated_as_exactly_mu_gaussian() -> None:
@@ -97,7 +97,7 @@ def test_several_rows_of_a_person_are_spoken_of_where_the_noise_was_sized_for_th
 
 def stated(sampler: str, *, fresh_noise: bool = True, **changes: Any) -> PrivacyStatement:
     spec = replace(SPEC, **({"method": "ppca", "options": {"sampler": sampler}, "components": 1} | changes))
-    return PrivacyStatement.of(spec, catalogue.plan(spec), parties=1, fresh_noise=fresh_noise)
+    return PrivacyStatement.of(catalogue.plan(spec), parties=1, fresh_noise=fresh_noise)
 
 
 def test_a_price_that_rests_on_more_is_stated_with_what_it_rests_on() -> None:
@@ -138,7 +138,7 @@ def test_every_plan_whose_price_is_proven_is_releasable_and_no_other() -> None:
     for name, examples in EXAMPLES.items():
         for spec in examples.jobs.values():
             steps = catalogue.plan(spec)
-            told = PrivacyStatement.of(spec, steps, parties=1, fresh_noise=True)
+            told = PrivacyStatement.of(Plan(spec, tuple(steps)), parties=1, fresh_noise=True)
             assert told.releasable == all(step.query.is_proven for step in steps), name
             assert told.text.startswith(told.caveat or "This result is") or not told.releasable
 

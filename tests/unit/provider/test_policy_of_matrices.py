@@ -83,7 +83,7 @@ def test_the_words_say_what_is_protected_and_up_to_which_change(unit: PrivacyUni
 @pytest.mark.parametrize("unit", MATRICES)
 def test_a_statement_promises_what_the_unit_is_and_no_row(unit: PrivacyUnit, federated: bool) -> None:
     spec = job(unit)
-    text = PrivacyStatement.of(spec, catalogue.plan(spec), parties=2, fresh_noise=True, federated=federated).text
+    text = PrivacyStatement.of(catalogue.plan(spec), parties=2, fresh_noise=True, federated=federated).text
     change = "one entry had been different by at most 2.5" if unit is PrivacyUnit.ENTRY else "2.5 in spectral norm"
     for part in (unit.neighbours, change, "covers changes of at most 2.5", "prices of jobs add up"):
         assert part in text
@@ -93,6 +93,6 @@ def test_a_statement_promises_what_the_unit_is_and_no_row(unit: PrivacyUnit, fed
 
 def test_a_statement_about_rows_names_the_row_its_length_and_the_unit() -> None:
     spec = job(PrivacyUnit.ROW_REPLACE_ONE)
-    text = PrivacyStatement.of(spec, catalogue.plan(spec), parties=2).text
+    text = PrivacyStatement.of(catalogue.plan(spec), parties=2).text
     for part in ("one row had been different", "The unit is one row.", "clipped to Euclidean length 2.5"):
         assert part in text

@@ -69,7 +69,7 @@ def test_options_are_read_off_the_fields_of_a_dataclass() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_catalogue_lists_the_options_that_the_algorithm_s_module_reads(name: str) -> None:
     entry = CATALOGUE[name]
-    module = vars(inspect.getmodule(entry.plan))
+    module = vars(inspect.getmodule(entry.steps_of))
     read = next(
         (each for title, each in module.items() if title.endswith("Options") and title != "MethodOptions"), None
     )
@@ -170,7 +170,7 @@ def test_the_queries_that_are_counted_beforehand_are_those_that_are_planned(
 
     queries = pricing.queries
     monkeypatch.setattr(pricing, "queries", count)
-    steps = [CATALOGUE[name].plan(spec) for spec in examples(name)]
+    steps = [CATALOGUE[name].steps_of(spec) for spec in examples(name)]
     assert counted == [len(each) for each in steps]
     assert all(len({step.name for step in each}) == len(each) for each in steps)
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpspca.common.algorithms import dps_pca
+from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.algorithms.row_steps import PartiesChangedError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
@@ -34,14 +34,14 @@ def spec(**changes: Any) -> JobSpec:
 
 def run(job: JobSpec, parties: dict[type[RowQuery], int]) -> Model:
     """Answer exactly; ``parties`` says of how many providers each kind of answer is."""
-    steps = iter(dps_pca.plan(job))
+    steps = iter(dps_pca.steps_of(job))
     shard = Shard(check_rows(ROWS), job.norm_bound, mean_bound=job.mean_bound)
 
     def ask(query: RowQuery) -> Aggregate:
         step = next(steps)
         return aggregate(job, step, shard.evaluate(query), parties.get(type(query), 3))
 
-    return drive(dps_pca.run(job), ask)
+    return drive(dps_pca.run(catalogue.plan(job)), ask)
 
 
 def test_of_the_same_providers_variances_are_told() -> None:

@@ -53,7 +53,7 @@ def test_the_promise_follows_from_the_events_and_the_ledger_s_price_is_that_of_t
     options: dict[str, str], unit: PrivacyUnit, accounting: Accounting, budget: Budget
 ) -> None:
     job = spec(options=options, unit=unit, accounting=accounting, budget=budget)
-    steps = output_perturbation.plan(job)
+    steps = output_perturbation.steps_of(job)
     listed = events(steps)
     assert compose(listed).delta(budget.epsilon) <= budget.delta
     *_, total = prices(steps)
@@ -64,7 +64,7 @@ def test_the_promise_follows_from_the_events_and_the_ledger_s_price_is_that_of_t
 def test_a_pure_job_spends_all_of_epsilon_and_of_delta_only_what_samplers_need(centering: Centering) -> None:
     bound = 1.0 if centering is Centering.PRIVATE else None
     job = spec(options=PURE, budget=Budget(2.0, 1e-30), centering=centering, mean_bound=bound)
-    listed = events(output_perturbation.plan(job))
+    listed = events(output_perturbation.steps_of(job))
     total = sum(event.epsilon for event in listed if isinstance(event, PureEvent | LaplaceEvent))
     assert len(listed) == sum(isinstance(event, PureEvent | LaplaceEvent) for event in listed)
     assert 2.0 * (1 - 1e-9) <= total <= 2.0
@@ -72,7 +72,7 @@ def test_a_pure_job_spends_all_of_epsilon_and_of_delta_only_what_samplers_need(c
 
 
 def test_an_approximate_release_s_delta_fills_the_budget_once_it_is_counted_as_slack() -> None:
-    (event,) = (event for event in events(output_perturbation.plan(spec())) if isinstance(event, ApproximateEvent))
+    (event,) = (event for event in events(output_perturbation.steps_of(spec())) if isinstance(event, ApproximateEvent))
     assert 0.99e-6 < event.delta * (1 + math.exp(2.0)) < 1e-6
 
 
@@ -124,7 +124,7 @@ def test_published_noise_that_does_not_keep_its_promise_is_refused() -> None:
     job = spec(schema=Schema(2), components=1, accounting=Accounting.PUBLISHED, budget=Budget(48.0, 0.5))
     assert not keeps(published_gaussian_constants(2, 45.0, 1e-22), 2, 45.0, 1e-22)
     with pytest.raises(InvalidParameterError, match="published noise"):
-        output_perturbation.plan(job)
+        output_perturbation.steps_of(job)
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_published_noise_that_does_not_keep_its_promise_is_refused() -> None:
 )
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidParameterError, match=named):
-        output_perturbation.plan(spec(**changes))
+        output_perturbation.steps_of(spec(**changes))

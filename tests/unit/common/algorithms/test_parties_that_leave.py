@@ -51,7 +51,7 @@ def fitted(job: JobSpec, shards: Sequence[Evaluator], leaving: int) -> Model:
         asked += 1
         return combine(job, step, [np.frombuffer(each, dtype="<i8").reshape(step.shape) for each in contents])
 
-    return drive(catalogue.find(job.method).run(job), ask)
+    return drive(catalogue.run(catalogue.plan(job)), ask)
 
 
 @pytest.mark.parametrize("job", OVER_ROWS)

@@ -38,7 +38,7 @@ def spec(**changes: Any) -> JobSpec:
 
 
 def released(job: JobSpec) -> float:
-    (event,) = (event for event in events(ppca.plan(job)) if isinstance(event, PureEvent))
+    (event,) = (event for event in events(ppca.steps_of(job)) if isinstance(event, PureEvent))
     return event.epsilon
 
 
@@ -48,7 +48,7 @@ def released(job: JobSpec) -> float:
 def test_the_promise_follows_from_the_events_and_the_ledger_s_price_is_that_of_the_events(
     options: dict[str, str], unit: PrivacyUnit, accounting: Accounting
 ) -> None:
-    steps = ppca.plan(spec(options=options, unit=unit, accounting=accounting))
+    steps = ppca.steps_of(spec(options=options, unit=unit, accounting=accounting))
     listed = events(steps)
     assert compose(listed).delta(1.0) <= 1e-30
     *_, total = prices(steps)
@@ -95,12 +95,12 @@ def test_the_published_exponent_is_half_of_epsilon_and_is_charged_what_it_costs(
         published = released(spec(unit=unit, explained_variance=False, accounting=Accounting.PUBLISHED))
         assert whole == pytest.approx(1.0)
         assert published == pytest.approx(cost)
-        query = ppca.plan(spec(unit=unit, explained_variance=False, accounting=Accounting.PUBLISHED))[-1].query
+        query = ppca.steps_of(spec(unit=unit, explained_variance=False, accounting=Accounting.PUBLISHED))[-1].query
         assert exponent(query(6), published) == pytest.approx(ROUNDING / 2)  # type: ignore[call-arg, arg-type]
 
 
 def test_a_chain_has_a_query_of_its_own_so_that_a_provider_knows_what_it_is_asked_for() -> None:
-    kinds = {step.query.kind for unit in UNITS for step in ppca.plan(spec(unit=unit, options=CHAIN))}
+    kinds = {step.query.kind for unit in UNITS for step in ppca.steps_of(spec(unit=unit, options=CHAIN))}
     assert {"walked-subspace", "weighted-walked-subspace"} < kinds
     assert "drawn-subspace" not in kinds
 
@@ -124,4 +124,4 @@ def test_a_private_mean_is_paid_for_out_of_epsilon() -> None:
 )
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidParameterError, match=named):
-        ppca.plan(spec(**changes))
+        ppca.steps_of(spec(**changes))

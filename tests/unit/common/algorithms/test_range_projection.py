@@ -196,7 +196,7 @@ def asking(what: JobSpec, rows: np.ndarray) -> list[RowQuery]:
         asked.append(query)
         return combine(what, step, [answer])
 
-    drive(catalogue.find(what.method).run(what), ask)
+    drive(catalogue.run(catalogue.plan(what)), ask)
     return asked
 
 
@@ -237,7 +237,7 @@ def test_a_provider_that_leaves_between_commitment_and_projection_ends_the_job_w
         return aggregate
 
     with pytest.raises(PartiesChangedError, match="left between"):
-        drive(catalogue.find(what.method).run(what), ask)
+        drive(catalogue.run(catalogue.plan(what)), ask)
     assert position == leaves + 1
 
 
@@ -247,7 +247,7 @@ def test_a_list_that_does_not_add_up_ends_the_job() -> None:
         return Aggregate(np.full(Commit.answer_shape(query.extent), 2.0**33), 0.0, 2)
 
     with pytest.raises(InvalidQueryError, match="two slots"):
-        drive(catalogue.find("range-projection").run(job(explained_variance=False)), ask)
+        drive(catalogue.run(catalogue.plan(job(explained_variance=False))), ask)
 
 
 # --- What it refuses --------------------------------------------------------------------------------------------------

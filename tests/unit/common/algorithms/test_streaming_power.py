@@ -209,7 +209,7 @@ def exactly(job: JobSpec, rows: FloatArray) -> tuple[FloatArray, list[RowQuery]]
         asked.append(query)
         return aggregate(job, step, shard.evaluate(query), 1)
 
-    return drive(streaming_power.run(job), ask).components.T, asked
+    return drive(streaming_power.run(catalogue.plan(job)), ask).components.T, asked
 
 
 def test_without_noise_it_is_the_paper_s_figure_2() -> None:

@@ -289,6 +289,6 @@ def test_an_epsilon_that_leaves_no_room_for_rounding_is_refused_and_the_least_on
 
 def test_the_statement_says_that_rounding_is_part_of_the_promise() -> None:
     spec = job(Budget(1.0, 1e-30))
-    text = PrivacyStatement.of(spec, catalogue.plan(spec), parties=1, fresh_noise=True).text
+    text = PrivacyStatement.of(catalogue.plan(spec), parties=1, fresh_noise=True).text
     assert "The promise allows for that" in text
     assert "ends where it would go on" not in text

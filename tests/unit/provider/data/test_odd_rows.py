@@ -198,7 +198,7 @@ def test_a_provider_with_so_few_rows_answers_whatever_it_is_asked(job: JobSpec, 
         asked += 1
         return combine(job, step, answers)
 
-    assert np.isfinite(drive(catalogue.find(job.method).run(job), ask).components).all()
+    assert np.isfinite(drive(catalogue.run(catalogue.plan(job)), ask).components).all()
 
 
 # --- Shares of a matrix -----------------------------------------------------------------------------------------------
