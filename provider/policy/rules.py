@@ -1,34 +1,36 @@
-"""What the steward of a provider's data sets allows: TOML, one table a data set. Pure: text in, rules out.
+"""What the steward of a provider's data sets allows: TOML, one table for each data set. Pure: text in, rules out.
 
-What is not allowed is refused: a data set without a table, an analyst who is not named, a value that is not listed. A
-table that cannot be read closes its own data set. A policy whose text is not TOML, or that says anything outside of the
-tables, allows nothing at all. ``faults`` says everything that is wrong.
+Everything that is not allowed is refused: a data set without a table, an analyst who is not named, a value that is not
+listed. A table that cannot be read closes its own data set. If the text is not TOML, or says anything outside the
+tables, the policy allows nothing. ``faults`` lists everything that is wrong.
 
 What the numbers mean:
 
 - ``lifetime`` is the promise: whatever all analysts together learn from this data set, in all jobs ever, is
-  (epsilon, delta)-differentially private for its ``unit``. Nothing refills it. What was spent stands in the ledger.
-- A budget is worth so many units of mu^2, and jobs add up in these units, whatever epsilon and delta each was signed
-  with. Epsilons alone cannot be compared: (0.5, 1e-2) costs nearly twice what (1, 1e-6) does. So a job is within
-  ``per_job`` if, and only if, the price of its plan fits into ``Filter.for_budget`` of it; where its noise is not
-  Gaussian, also if epsilon and delta, and what of delta goes to approximate mechanisms, are within ``per_job``'s own.
-- ``per_analyst`` shares the lifetime out. It is no promise of its own: analysts may tell each other what they learnt.
-- There is one ``unit`` a data set, since prices for two cannot be added: under replace-one the number of rows is given
-  away, and what was paid for that says nothing about whether a row is there at all.
-- ``rows_per_person`` is stated, never assumed: the most that one person has here. With m rows a person, m times the
-  sensitivity is due, so a job has to be signed for as many, or for more. It goes with units that are rows. Where the
-  unit is a person, the provider itself uses no more rows of each than a job was signed for, and noise is sized for
-  these: no promise rests on the number, and it keeps jobs from using fewer rows.
-- ``answer_interval`` is no rule for jobs: it says how far apart the moments are at which answers leave
-  (``schedule.py``). No answer changes by it, only what its time can tell.
-- ``minimum_parties`` is asked of the signed job, and of how many providers it is addressed to. The coordinator
-  carries it out; no provider's promise rests on it, for each adds all its noise itself.
-- ``norm_bound`` and ``mean_bound`` change no promise about rows either: noise grows with them. They keep an analyst
-  from spending the lifetime on rows cut to nothing, or drowned in noise.
-- For the units ``entry`` and ``spectral`` ``norm_bound`` is part of the promise: a job protects changes up to its
-  bound, so ``lifetime`` is about changes up to ``least``. An analyst who may choose a smaller one gets less noise.
-- ``approximate_delta``, in a budget, is the part of its delta that may go to mechanisms which are private only but for
-  a probability of their own. Gaussian noise needs none of it; without it, such jobs find no room.
+  (epsilon, delta)-differentially private for its ``unit``. Nothing refills it. The ledger records what was spent.
+- A budget is worth a number of units of mu^2, and jobs add up in these units, whatever epsilon and delta each was
+  signed with. Epsilons alone cannot be compared: (0.5, 1e-2) costs nearly twice what (1, 1e-6) does. So a job is
+  within ``per_job`` if, and only if, the price of its plan fits into ``Filter.for_budget`` of it. If its noise is not
+  Gaussian, it is also within ``per_job`` if its epsilon, its delta and the part of delta for approximate mechanisms
+  are.
+- ``per_analyst`` shares the lifetime out. It is no promise of its own, because analysts may tell each other what they
+  learned.
+- A data set has one ``unit``, because prices for two units cannot be added: under replace-one the number of rows is
+  public, and what was paid for that says nothing about whether a row is there at all.
+- ``rows_per_person`` is the most rows that one person has here. The steward states it; it is never assumed. With m rows
+  for each person the sensitivity is m times as large, so a job must be signed for m rows or more. This holds for units
+  of rows. For units of persons the provider itself uses no more rows of each person than the job says, and the noise
+  is sized for these. No promise then rests on the number; it keeps jobs from using fewer rows.
+- ``answer_interval`` is no rule for jobs. It says how far apart the moments are at which answers leave
+  (``schedule.py``). It changes no answer, only what the time of an answer can tell.
+- ``minimum_parties`` is held against the signed job, and against the number of providers that the job names. The
+  coordinator carries it out. No provider's promise rests on it, because each provider adds all of its noise itself.
+- ``norm_bound`` and ``mean_bound`` change no promise about rows, because noise grows with them. They keep an analyst
+  from spending the lifetime on rows that were clipped to almost nothing, or on noise.
+- For the units ``entry`` and ``spectral``, ``norm_bound`` is part of the promise: a job protects changes up to its
+  bound, so ``lifetime`` is about changes up to ``least``. An analyst who may choose a smaller bound gets less noise.
+- ``approximate_delta``, in a budget, is the part of its delta for mechanisms that are private except with a probability
+  of their own. Gaussian noise needs none of it. Without it, jobs with such mechanisms find no room.
 """
 
 import tomllib
@@ -64,12 +66,12 @@ from .values import (
 )
 
 MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer one nobody would wait for a job
-_ASK_STEWARD: Final = "It cost nothing here. {}, or ask the steward of the data to change it."
-_WITHIN: Final = "Ask within the rule"
+_ASK_STEWARD: Final = "The refusal cost nothing. {}, or ask the data steward to change the policy."
+_WITHIN: Final = "Change the job to what is allowed"
 
 
 class _Held(NamedTuple):
-    """A rule held against a job."""
+    """A rule, applied to a job."""
 
     rule: str
     holds: bool
@@ -79,12 +81,12 @@ class _Held(NamedTuple):
     """What an analyst may write instead."""
 
 
-_UNPROVEN: Final = _Held("unproven", False, "a mechanism whose price nobody can check", "those whose price is proven")
+_UNPROVEN: Final = _Held("unproven", False, "a mechanism without a proven price", "mechanisms with a proven price")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """What may be asked of one data set, by whom, and for how much. Made by ``Policy.parse``."""
+    """What may be asked of one data set, by whom and at what price. ``Policy.parse`` makes it."""
 
     data_set: str
     analysts: tuple[str, ...]
@@ -94,7 +96,7 @@ class Rules:
     centering: tuple[Centering, ...]
     explained_variance: bool
     columns: int | tuple[str, ...]
-    """At most so many, or none but these."""
+    """The largest number of columns, or the only columns allowed."""
     norm_bound: Range
     minimum_parties: int
     lifetime: Budget
@@ -102,25 +104,25 @@ class Rules:
     per_analyst: Budget | None = None
     mean_bound: Range | None = None
     accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
-    unproven: bool = False  # whether queries may be asked whose price rests on what nobody can check
+    unproven: bool = False  # whether queries without a proven price are allowed
     answer_interval: float | None = None  # in seconds; None for what follows from a job's plan (schedule.py)
     quotas: Quotas = field(default_factory=Quotas)  # no promise rests on these
 
     def __post_init__(self) -> None:
         found = list(self._contradictions())
-        check(not found, " ".join(found), "Change one of the two, each time.")
+        check(not found, " ".join(found), "Change one of the two.")
 
     def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
-        """Refuse a job that breaks a rule: say which, what was asked, and what is allowed.
+        """Refuse a job that breaks a rule. The error names the rule, what was asked and what is allowed.
 
-        ``audience`` are the providers that the job is addressed to. Whether the data set's budget still has room, the
-        ledger says. A stranger learns of no rule but that strangers are refused. Nothing here has seen a row.
+        ``audience`` are the providers that the job names. The ledger decides whether the budget still has room. An
+        analyst who is not in the policy learns of no other rule. Nothing here has seen a row.
         """
         for refusal in self.refusals(spec, analyst, audience):
             raise refusal
 
     def refusals(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> Iterator[RefusedError]:
-        """Give every rule that a job breaks."""
+        """Yield a refusal for every rule that a job breaks."""
         held = (self._held_against_analyst(analyst), *self._held_against(spec, audience))
         yield from (self._refusal(each) for each in held if not each.holds)
         yield from self._refusals_of_price(spec)
@@ -131,7 +133,7 @@ class Rules:
         return Price(filter_of(self.per_job).whole.units)
 
     def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
-        """Give the budgets of the data set and of this analyst, with nothing spent in them, or refuse a stranger."""
+        """Return the unspent budgets of the data set and of this analyst, or refuse an analyst who is not named."""
         held = self._held_against_analyst(analyst)
         if not held.holds:
             raise self._refusal(held)
@@ -144,23 +146,23 @@ class Rules:
 
     @property
     def promise(self) -> Promise:
-        """Which neighbours the lifetime is about: those that every job has to protect."""
+        """The neighbours that every job must protect, so that the lifetime's promise holds for them."""
         return Promise(str(self.unit), extent_of(self.unit, self.rows_per_person, self.least_bound))
 
     def unusable(self) -> dict[str, str]:
-        """Name the methods listed that no job within the other rules can use, each with a reason."""
+        """Name the listed methods that the other rules make unusable, each with the reason."""
         return unusable(self.methods, self.unit, self.accounting, self.centering, self.rows_per_person)
 
     def _contradictions(self) -> Iterator[str]:
-        """Find rules that cannot hold together, or of which one makes another pointless."""
+        """Find rules that contradict each other."""
         if (self.mean_bound is None) == (Centering.PRIVATE in self.centering):
-            yield "mean_bound goes with the centring 'private', and only one of the two is there."
+            yield "mean_bound and the centring 'private' need each other, and only one of them is given."
         if not self.unit.is_row and self.centering != (Centering.NONE,):
-            yield f"The unit {self.unit} is about a matrix, which has no rows to centre: centering must be none alone."
+            yield f'The unit {self.unit} is for a matrix, which has no rows to centre, so centering must be ["none"].'
         if not self.unit.is_row and self.rows_per_person > 1:
-            yield f"The unit {self.unit} protects no rows, and rows_per_person says how many a person has."
+            yield f"The unit {self.unit} protects no rows, so rows_per_person must be left out."
         elif len(unusable := self.unusable()) == len(set(self.methods)):
-            yield f"No job can use what methods lists. {' '.join(unusable.values())}"
+            yield f"No job can use any of the listed methods. {' '.join(unusable.values())}"
         named = (("per_job", self.per_job), ("per_analyst", self.per_analyst), ("lifetime", self.lifetime))
         caps = [(name, filter_of(budget)) for name, budget in named if budget]
         for (small, inner), (large, outer) in pairwise(caps):
@@ -170,7 +172,7 @@ class Rules:
     def _held_against_analyst(self, analyst: PartyName) -> _Held:
         named = analyst.role is Role.ANALYST and analyst.name in self.analysts
         return _Held(
-            "analysts", named, f"a job of {analyst.role} {analyst.name}", "jobs of the analysts whom the policy names"
+            "analysts", named, f"a job of {analyst.role} {analyst.name}", "jobs of the analysts that the policy names"
         )
 
     def _held_against(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
@@ -185,22 +187,22 @@ class Rules:
             yield _Held(rule, value in allowed, shortened(str(value)), ", ".join(allowed), only)
         explains = self.explained_variance or not spec.explained_variance
         without = "Write explained_variance = false (--no-explained-variance)"
-        yield _Held("explained_variance", explains, "what the components explain", "the components alone", without)
+        yield _Held("explained_variance", explains, "the explained variance", "components only", without)
         yield self._held_against_columns(spec.schema)
         yield _Held("norm_bound", spec.norm_bound in self.norm_bound, str(spec.norm_bound), str(self.norm_bound))
-        # Where no private mean is allowed, the rule on centring says so.
+        # If no private mean is allowed, the rule on centring says so.
         if spec.mean_bound is not None and self.mean_bound is not None:
             yield _Held("mean_bound", spec.mean_bound in self.mean_bound, str(spec.mean_bound), str(self.mean_bound))
         yield from self._held_against_parties(spec, audience)
 
     def _held_against_parties(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
-        """Ask for enough providers, twice: of those it is addressed to, and of those it may go on with."""
+        """Require enough providers among those that the job names, and among those that it may go on with."""
         least, rule = self.minimum_parties, "minimum_parties"
         for asked, parties, do in (
             ("for", len(set(audience)), f"Name {least} or more in providers (--provider), or none to ask all"),
             ("that goes on with", spec.minimum_parties, _written(rule, least)),
         ):
-            yield _Held(rule, parties >= least, f"a job {asked} {parties} provider(s)", f"{least} or more", do)
+            yield _Held(rule, parties >= least, f"a job {asked} {_providers(parties)}", f"{least} or more", do)
 
     def _held_against_rows_of_person(self, spec: JobSpec) -> _Held:
         return _Held(
@@ -219,7 +221,7 @@ class Rules:
         if schema.names is None:
             return _Held("columns", False, f"{schema.dimension} columns without their names", allowed)
         others = sorted(set(schema.names) - set(self.columns))
-        asked = f"{len(others)} other column(s), {', '.join(map(shortened, others[:1]))} for one"
+        asked = f"{len(others)} columns beyond these, for example {', '.join(map(shortened, others[:1]))}"
         return _Held("columns", not others, asked, allowed)
 
     def _refusals_of_price(self, spec: JobSpec) -> Iterator[RefusedError]:
@@ -235,10 +237,10 @@ class Rules:
             yield RefusedError(f"This job has no plan. {problem.what}", problem.remedy)
 
     def _covers_as_signed(self, plan: Plan) -> bool:
-        """Tell whether a job whose noise is not Gaussian was signed for no more than the cap, number by number.
+        """Tell whether a job with noise that is not Gaussian has an epsilon and a delta within those of ``per_job``.
 
-        In mu such a job costs more than its epsilon and delta suggest: the lifetime, which is the promise, is charged
-        with that. The cap is there to divide, and says nothing that the two numbers do not say.
+        In mu such a job costs more than its epsilon and delta suggest, and the lifetime, which is the promise, is
+        charged that much. ``per_job`` only shares the lifetime out, so comparing the two numbers is enough.
         """
         signed, cap = plan.spec.budget, self.per_job
         within = signed.epsilon <= cap.epsilon and signed.delta <= cap.delta and plan.failing <= aside(cap)
@@ -249,33 +251,33 @@ class Rules:
         return RefusedError(what, _ASK_STEWARD.format(held.do))
 
     def _by_rule(self, rule: str) -> str:
-        return f"The policy for '{self.data_set}' refuses this job by its rule '{rule}'."
+        return f"The policy for '{self.data_set}' refuses this job because of its rule '{rule}'."
 
 
 class UnreadablePolicyError(RefusedError):
-    """The policy, or a data set's table in it, cannot be read. Its steward has to mend it, and no analyst."""
+    """The policy, or a data set's table in it, cannot be read. Only its steward can mend it."""
 
     code = "policy-unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What one provider allows; without data sets, nothing."""
+    """What one provider allows. Without data sets it allows nothing."""
 
     data_sets: tuple[Rules, ...] = ()
     unreadable: frozenset[str] | None = frozenset()
-    """Data sets whose tables cannot be read; None if nothing of the policy can be."""
+    """Data sets whose tables cannot be read, or None if the whole policy cannot be read."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a policy, or say what is wrong with it first; ``faults`` says all."""
+        """Read a policy, or raise the first fault; ``faults`` lists all of them."""
         for fault in faults(text):
             raise fault
         return cls(tuple(_rules(name, table) for name, table in tomllib.loads(text)["data_sets"].items()))
 
     @classmethod
     def readable_part(cls, text: str) -> tuple[Self, list[InvalidParameterError]]:
-        """Read every table that can be read, and give what is wrong with the others, or with the whole."""
+        """Read every readable table, and return the faults of the others, or of the whole."""
         wrong = list(_faults_of_whole(text))
         if wrong:
             return cls(unreadable=None), wrong
@@ -289,18 +291,20 @@ class Policy:
         return cls(tuple(good), frozenset(bad)), wrong
 
     def rules(self, data_set: str) -> Rules:
-        """Give the rules of a data set; without any, everything is refused."""
+        """Return the rules of a data set. A data set without rules refuses everything."""
         for rules in self.data_sets:
             if rules.data_set == data_set:
                 return rules
         if self.unreadable is None or data_set in self.unreadable:
             raise UnreadablePolicyError(
-                f"The policy for the data set {shortened(data_set)} cannot be read at the moment; it is being mended.",
-                "Ask again later, or tell the steward of the data.",
+                f"The policy for the data set {shortened(data_set)} cannot be read at the moment, so every job is "
+                "refused.",
+                "Try again later, or tell the data steward.",
             )
         raise RefusedError(
-            f"No policy here says what may be asked of the data set {shortened(data_set)}, so nothing may.",
-            "Ask the steward of the data for a policy.",
+            f"This provider's policy has no table for the data set {shortened(data_set)}, so every job on it is "
+            "refused.",
+            "Ask the data steward to add one.",
         )
 
 
@@ -308,7 +312,7 @@ class Policy:
 
 
 def faults(text: str) -> Iterator[InvalidParameterError]:
-    """Give everything that is wrong with a policy, one fault a key."""
+    """Yield everything that is wrong with a policy, one fault for each key."""
     raw = yield from _faults_of_whole(text)
     tables = raw.get("data_sets")
     for name, table in tables.items() if isinstance(tables, dict) else ():
@@ -316,11 +320,11 @@ def faults(text: str) -> Iterator[InvalidParameterError]:
 
 
 def _faults_of_whole(text: str) -> Generator[InvalidParameterError, None, dict[str, Any]]:
-    """Give what is wrong outside of the tables, and return the whole as TOML has it."""
+    """Yield what is wrong outside the tables, and return the parsed TOML."""
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as problem:
-        yield InvalidParameterError(f"The policy is not valid TOML: {problem}.", "Mend that line.")
+        yield InvalidParameterError(f"The policy is not valid TOML: {problem}.", "Correct that line.")
         return {}
     yield from _caught("The policy", lambda: check_keys(raw, {"data_sets"}, {"data_sets"}))
     yield from _caught("The policy", lambda: check_table("data_sets", raw.get("data_sets", {})))
@@ -380,6 +384,10 @@ _READERS: Final[Mapping[str, Reader]] = {
     "quotas": partial(some_of, Quotas),
 }
 """Every key of a data set's table, and what reads it."""
+
+
+def _providers(count: int) -> str:
+    return "1 provider" if count == 1 else f"{count} providers"
 
 
 def _rows(count: int) -> str:

@@ -1,13 +1,16 @@
-"""The only way a number leaves: gate, reserve, draw the noise, evaluate, add, store, and only then hand over.
+"""The only way a number leaves a provider: gate, reserve, draw the noise, evaluate, add, store, and then hand over.
 
-Privacy rests on this order. The reservation precedes everything, so that a crash can lose an answer but never forget
-its price. The noise is drawn whole before the rows are looked at, so that its timing tells nothing about them. The
-answer is stored before it is handed over, so that the same query gets the same bytes again, never fresh noise:
-averaging re-asked answers yields nothing. An answer that was paid for and lost before it was stored never left, and so
-the query may be answered after all: of all answers that are ever made to it, one leaves.
+Privacy rests on this order:
 
-No noise exists before its query is known. A draw takes its words from fresh system randomness and from its full
-name: job, slot, position, query, purpose. So two copies of this process, say two virtual machines that were resumed
+- The reservation comes first, so a crash can lose an answer but never its price.
+- All noise is drawn before the rows are looked at, so the time of the draw tells nothing about them.
+- The answer is stored before it is handed over, so the same query gets the same bytes and never fresh noise. Averaging
+  repeated answers gains nothing.
+- An answer that was paid for and lost before it was stored never left. Its query may therefore be answered after all:
+  of all answers that are ever made to a query, one leaves.
+
+No noise exists before its query is known. A draw takes its words from fresh system randomness and from its full name:
+job, slot, position, query, purpose. So two copies of this process, for example two virtual machines that were resumed
 from one snapshot, never use the same noise for different queries (``provider/release/entropy.py``).
 """
 
@@ -41,26 +44,26 @@ from .gate import Gate
 
 
 class Evaluator(Protocol):
-    """Data that can be asked."""
+    """Data that can answer queries."""
 
     def check(self, spec: JobSpec) -> None:
-        """Refuse a job that these rows, as they were prepared, do not fit."""
+        """Refuse a job that does not fit these rows as they were prepared."""
         ...
 
     def evaluate(self, query: RowQuery) -> Integers:
-        """Answer exactly; what comes back must not leave without noise."""
+        """Answer exactly. The result must not leave without noise."""
         ...
 
     def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
-        """Answer a query that is a private mechanism by itself, at the price of the event."""
+        """Answer by a private mechanism, at the price of the event."""
         ...
 
 
 class Remembering(Protocol):
-    """One job's answers about data, of which later ones go with what was drawn for earlier ones."""
+    """Data during one job whose later answers use what was drawn for earlier ones."""
 
     def admit(self, query: RowQuery) -> None:
-        """Refuse a query that does not go with what was answered before; nothing has happened then."""
+        """Refuse a query that does not fit the earlier answers. A refusal changes nothing."""
         ...
 
     def evaluate(self, query: RowQuery) -> Integers:
@@ -68,31 +71,31 @@ class Remembering(Protocol):
         ...
 
     def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
-        """Answer a private mechanism, as an ``Evaluator`` does."""
+        """Answer by a private mechanism, as an ``Evaluator`` does."""
         ...
 
 
 @runtime_checkable
 class Sketchable(Protocol):
-    """Data that can be sketched as well."""
+    """Data that can also answer queries about a sketch."""
 
     def sketching(self, spec: JobSpec, slot: int) -> Remembering:
-        """Begin to answer a job's queries about a sketch, which build on each other."""
+        """Start a job's queries about a sketch. Each builds on the ones before."""
         ...
 
 
 @runtime_checkable
 class Spanned(Protocol):
-    """Data that have nothing to say in some rows of an answer."""
+    """Data that are always zero in some rows of an answer."""
 
     def silent(self, query: RowQuery) -> NDArray[np.bool_] | None:
-        """Mark the rows that are zero whatever the data are, and all their neighbours; None where there are none."""
+        """Mark the rows that are zero for these data and all their neighbours, or return None if there are none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An answer that was paid for, and is not to be handed out before it is stored."""
+    """An answer that was paid for. It must be stored before it is handed out."""
 
     position: int
     answer: Integers
@@ -103,16 +106,16 @@ class Responder:
     """Answers one job's queries over one shard, from any number of threads.
 
     The guarantee: for every coordinator, however it chooses its queries, all answers of a job together are
-    (epsilon, delta)-differentially private for the spec's unit and budget. Each answer is a release whose sensitivity
-    and noise come from the plan, which was held against the budget as a whole and fixes every event before the first
-    answer (``plan.price``); what was asked is always a beginning of it. Trusted: this process and its source of random
-    words.
+    (epsilon, delta)-differentially private for the job's unit and budget. The sensitivity and the noise of each answer
+    come from the plan. The plan was held against the budget as a whole, and fixes every event before the first answer
+    (``plan.price``); the queries of a job are always the first ones of its plan. Trusted: this process and its source
+    of random words.
 
-    Where data are ``Spanned`` no noise is added to silent rows. An answer is then the release of the other rows, beside
-    constants that are the same for neighbours. Neighbours differ in the other rows alone, and there by the whole of
-    their difference; so its length, in L2 as in L1, is what it was, and bounded by the same sensitivity, under the same
-    noise: the event, and the price, stay true. Noise fitted to a basis X is that of its two largest rows, whichever
-    these are; a change within a span moves by one own row of X and one of the columns, never by more.
+    If data are ``Spanned``, no noise is added to silent rows. An answer then consists of the release of the other rows
+    and of constants that are the same for neighbours. Neighbours differ in the other rows alone, so the length of their
+    difference, in L2 and in L1, is unchanged and bounded by the same sensitivity, under the same noise. The event and
+    the price stay true. Noise fitted to a basis X is that of its two largest rows, whichever these are; a change within
+    a span moves by one own row of X and one row of the columns, never by more.
     """
 
     def __init__(  # noqa: PLR0913  # a job, and all that it meets
@@ -125,9 +128,9 @@ class Responder:
         job: str | None = None,
         slot: int = 0,
     ) -> None:
-        """``job`` names what was signed; two jobs of the same content are two jobs. Unsigned, the content names it.
+        """``job`` names the signed job, so that equal contents can be two jobs. Without it, the content is the name.
 
-        ``slot`` is this provider's place in the job's audience, from 0 on. ``entropy`` makes the words for each draw.
+        ``slot`` is this provider's place in the job's audience, from 0. ``entropy`` makes the words for each draw.
         """
         spec = plan.spec
         shard.check(spec)
@@ -142,18 +145,18 @@ class Responder:
         self._turn = Lock()
 
     def respond(self, position: int, query: RowQuery) -> Integers:
-        """Answer, answer again with the same bytes, or refuse at no cost.
+        """Answer, repeat the same bytes, or refuse at no cost.
 
-        One query at a time: whoever lost a connection and asks again waits for the answer that is being made.
+        One query at a time: a requester that lost its connection and asks again waits for the answer in progress.
         """
         with self._turn:
             return self.keep(self.make(position, query))
 
     def make(self, position: int, query: RowQuery) -> "Made":
-        """Do all but the last step: pay, draw, evaluate and add; or find the answer that was given before.
+        """Pay, draw, evaluate and add, or find the earlier answer. Only storing is left.
 
-        A caller that holds answers back does so here, before they are stored: nothing that the ledger does then, and
-        nothing that it tells of itself, depends on when an answer was made.
+        A caller that delays answers does so between ``make`` and ``keep``, so that nothing that the ledger writes or
+        reports depends on when an answer was made.
         """
         digest = query.digest()
         while self._ledger.asked(self._job, position) is None:
@@ -161,13 +164,13 @@ class Responder:
             granted = self._gate.grant(position, query, before or JobPosition())
             if self._remembering and isinstance(query, SketchQuery):
                 self._remembering.admit(query)
-            # False: another responder on this ledger went ahead. Look again at what has become of the query.
+            # False: another responder on this ledger was faster. Look again at the state of the query.
             if self._ledger.reserve(self._job, granted.step.name, digest, before, granted.after):
                 return self._made(position, query, digest)
         return self._again(position, query, digest)
 
     def keep(self, made: "Made") -> Integers:
-        """Store an answer, and hand it out; should another have been stored meanwhile, that one is it."""
+        """Store an answer and return it. If another was stored in the meantime, return that one."""
         if made.is_stored:
             return made.answer
         try:
@@ -180,23 +183,24 @@ class Responder:
         return made.answer
 
     def _begin_to_remember(self, spec: JobSpec, slot: int) -> Remembering | None:
-        """Remember between answers only where the plan needs it; what is forgotten is never made anew."""
+        """Keep state between answers only if the plan needs it. Lost state is never made again."""
         if not any(issubclass(step.query, SketchQuery) for step in self._gate.plan):
             return None
         if not isinstance(self._shard, Sketchable):
-            raise InvalidQueryError("These data cannot be sketched.", "Ask it of rows.")
+            raise InvalidQueryError("A matrix cannot answer queries about a sketch.", "Use a data set of rows.")
         return self._shard.sketching(spec, slot)
 
     def _again(self, position: int, query: RowQuery, digest: str) -> "Made":
         if self._ledger.asked(self._job, position) != digest:
             raise RefusedError(
-                f"Query {position + 1} was already asked, with other content.", "A query can be asked once."
+                f"Query {position + 1} was already asked with other content.",
+                "Ask the same query again, or sign a new job.",
             )
         stored = self._ledger.stored(self._job, position)
         return self._made(position, query, digest) if stored is None else Made(position, stored, is_stored=True)
 
     def _made(self, position: int, query: RowQuery, digest: str) -> "Made":
-        """Make the answer to a query that was paid for."""
+        """Compute the answer to a query that was paid for."""
         step = self._gate.plan[position]
         asked = self._remembering if self._remembering and isinstance(query, SketchQuery) else self._shard
         purpose = Purpose.MECHANISM if step.query.is_private else Purpose.NOISE
@@ -207,14 +211,14 @@ class Responder:
         else:
             answer = self._noise(step.fitted(query, self._unit), draw)
             exact = asked.evaluate(query)
-            # Were the shapes to differ, one draw could be spread over many entries, and cancel in their differences.
+            # If the shapes differed, one draw could be broadcast over many entries and cancel in their differences.
             _require_form(step, exact)
             _keep_silent(answer, exact, asked.silent(query) if isinstance(asked, Spanned) else None)
             answer += exact
         return Made(position, answer)
 
     def _noise(self, step: Step, draw: Draw) -> Integers:
-        """Draw a step's noise, whole; no row has a part in it."""
+        """Draw all noise of a step. No row is looked at."""
         if step.event is None:
             return np.zeros(step.shape, dtype=np.int64)
         return _law(step).sample(math.prod(step.shape), self._entropy(draw)).reshape(step.shape)
@@ -228,18 +232,20 @@ def _law(step: Step) -> DiscreteGaussian | DiscreteLaplace:
         case LaplaceEvent(scale=scale):
             return DiscreteLaplace.with_scale_at_least(scale)
         case _:
-            raise InvalidAnswerError(f"No noise is known for '{step.name}'.", "Report this as a bug.")
+            raise InvalidAnswerError(f"There is no noise for the step '{step.name}'.", "Report this as a bug.")
 
 
 def _keep_silent(noise: Integers, exact: Integers, silent: NDArray[np.bool_] | None) -> None:
-    """Take the noise off silent rows, after it was drawn whole; refuse an answer that would show there."""
+    """Remove the noise from silent rows after all of it was drawn. Refuse an answer that is not zero there."""
     if silent is None:
         return
     if exact[silent].any():
-        raise InvalidAnswerError("The data gave an answer in rows that are not theirs.", "Report this as a bug.")
+        raise InvalidAnswerError(
+            "The answer is not zero in rows that are not this provider's own.", "Report this as a bug."
+        )
     noise[silent] = 0
 
 
 def _require_form(step: Step, answer: Integers) -> None:
     if answer.shape != step.shape or answer.dtype != np.int64:
-        raise InvalidAnswerError("The data gave an answer of another form than planned.", "Report this as a bug.")
+        raise InvalidAnswerError("The answer has another form than planned.", "Report this as a bug.")

@@ -73,7 +73,7 @@ def test_an_answer_that_is_ready_stays_here_if_the_policy_changed_meanwhile(brok
             await job.result()
             told_of = {each.name: each for each in (await job.status()).participants}
             assert told_of["site-1"].answered == 1
-            assert ("being mended" in told_of["site-1"].reason) == (broken == "nonsense")
+            assert ("cannot be read" in told_of["site-1"].reason) == (broken == "nonsense")
             assert ledger._books.data_sets["cohort"].spent.units == COSTS[1]  # it was made, and is paid for
 
     asyncio.run(scenario())

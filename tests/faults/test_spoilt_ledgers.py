@@ -25,7 +25,7 @@ QUERIES = (DENSE, SPARSE, SPARSE)
 IN_WORDS = "damaged|no ledger|cannot be (used|read|written)|chain breaks"
 REFUSALS = (
     "The provider's ledger (cannot be|is not as)|The answer was kept, and is damaged|"
-    "Query 2 was asked where number 1 is next"  # which could not be recorded
+    "Query 2 was asked, but query 1 is next"  # which could not be recorded
 )
 
 

@@ -167,7 +167,7 @@ def test_a_job_that_the_policy_refuses_is_refused_with_its_rule(here: Callable[.
     ended = here(*asking)
     assert ended.code == 1
     assert "The policy REFUSES it" in ended.out
-    assert "by its rule 'per_job'." in ended.out
+    assert "its rule 'per_job'." in ended.out
 
 
 def test_jobs_past_their_expiry_are_told_and_stand_in_nobodys_way(here: Callable[..., Ended], site: Site) -> None:

@@ -170,7 +170,7 @@ def test_a_policy_that_cannot_be_read_stops_a_job_only_until_it_is_mended(broken
     before = provider.account
     provider.write(broken)
     for position in (0, 1):
-        with pytest.raises(UnreadablePolicyError, match="is being mended"):
+        with pytest.raises(UnreadablePolicyError, match="cannot be read"):
             provider.answer(opened, position)
     with pytest.raises(UnreadablePolicyError):
         provider.docket.find(signed.job_id)

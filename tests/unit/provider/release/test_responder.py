@@ -161,7 +161,7 @@ def test_a_job_that_has_spent_other_than_its_plan_says_is_answered_nothing(spent
 @pytest.mark.parametrize("position", [1, 2])
 def test_t09_a_query_out_of_order_is_refused_and_costs_nothing(position: int) -> None:
     ledger = MemoryLedger()
-    with pytest.raises(RefusedError, match="number 1 is next"):
+    with pytest.raises(RefusedError, match="query 1 is next"):
         responder(ledger=ledger).respond(position, SPARSE)
     assert ledger.standing(spec().digest()) is None
 
