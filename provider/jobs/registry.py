@@ -251,7 +251,7 @@ class Docket:
         if decided is None:
             raise RefusedError(
                 "The policy did not allow the unit spectral on this data set when the provider started.",
-                "Its steward has to start the provider again.",
+                "The provider's operator must restart the provider.",
             )
         decided.require(rules.least_bound)
 
@@ -311,7 +311,7 @@ class Docket:
         """
         rows, spec = self._settings.data_sets.get(name), plan.spec
         if rows is None:
-            raise RefusedError("There is no such data set here.", "Ask for one that this provider offers.")
+            raise RefusedError("This provider has no such data set.", "Run `dpspca datasets` to list what is on offer.")
         # Before rows are left out or found ready: what is left must not show in a refusal, and of a matrix none may be.
         persons, uncut = (rows.persons, rows.uncut) if isinstance(rows, CheckedRows) else (None, None)
         require_unit(spec.unit, persons=persons is not None, cut=uncut is not None)
@@ -334,8 +334,8 @@ def _prepared(
         return _shard_of(held, spec, preparation.strategy)
     if limit is None:
         raise RefusedError(
-            "Rows of this data set still arrive, and this job is about all there will ever be.",
-            "Ask streaming-power with block_rows: how many rows of each provider a round is about.",
+            "Rows of this data set still arrive, but this job needs all rows at once.",
+            "Use method = streaming-power with block_rows: the number of rows of each provider in a round.",
         )
     return _shard_of(rows.first(limit), spec, preparation.strategy)
 

@@ -142,7 +142,7 @@ def admit(budget: Filter, taken: Iterable[Account | None], plan: Price, whose: s
         # A larger epsilon alone makes that part smaller.
         kept = ", in the part of its delta that is kept for noise as implemented"
         raise BudgetExceededError(
-            f"The budget of {whose} is smaller than what is spent and promised of it already"
+            f"The budget of {whose} is smaller than what is spent and reserved already"
             f"{kept if gone.units <= budget.whole.units else ''}.",
             "Ask for a larger budget.",
         ) from None

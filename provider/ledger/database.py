@@ -103,7 +103,7 @@ class Database:
         if not path.exists():
             files.create(path, b"")
         if path.stat().st_mode & 0o077:
-            raise LedgerError(f"Others can read {path}, or write it.", f"`chmod 600 {path}`.")
+            raise LedgerError(f"Other users can read or write {path}.", f"Run `chmod 600 {path}`.")
         with in_words(path):
             connection = connect(path)
             try:
@@ -191,7 +191,7 @@ class Database:
         with in_words(self._path):
             found = list(self._run("SELECT DISTINCT job, position FROM answers"))
         if not all(isinstance(job, str) and isinstance(position, int) for job, position in found):
-            raise LedgerError(f"{self._path} is damaged: a kept answer is of no query.", "Restore a backup of it.")
+            raise LedgerError(f"{self._path} is damaged: a kept answer belongs to no query.", "Restore a backup.")
         return found
 
     def drop(self, head: Head, jobs: Iterable[str]) -> None:
@@ -215,7 +215,7 @@ class Database:
         except sqlite3.Error as problem:
             _log.error("%s cannot be read: %s", self._path, problem)
             raise LedgerError(
-                "The provider's ledger cannot be read; nothing was answered.", "Its operator finds why in its log."
+                "The provider's ledger cannot be read, so nothing was answered.", "The provider's log says why."
             ) from problem
 
     def _run(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401  # what SQL takes
@@ -236,7 +236,7 @@ class Database:
                 raise
             _log.error("%s cannot be written: %s", self._path, problem)
             raise LedgerError(
-                "The provider's ledger cannot be written; nothing was answered.", "Its operator finds why in its log."
+                "The provider's ledger cannot be written, so nothing was answered.", "The provider's log says why."
             ) from problem
 
     def _require_head(self, head: Head) -> None:
@@ -244,8 +244,8 @@ class Database:
         if (rows[0] if rows else (0, GENESIS)) != (head.entries, head.hash):
             _log.error("%s: another process wrote it, or a write that failed came through.", self._path)
             raise LedgerError(
-                "The provider's ledger is not as this process left it; nothing was answered.",
-                "Its operator has to see that one daemon uses it, and to start that again.",
+                "Another process changed the provider's ledger, so nothing was answered.",
+                "The provider's operator must stop the other daemon and restart this one.",
             )
 
 
@@ -269,10 +269,10 @@ def in_words(path: Path) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as problem:
         raise LedgerError(
-            f"{path} cannot be used: {problem}.", "Look at the disk: its space, its health, its permissions."
+            f"{path} cannot be used: {problem}.", "Check the disk: free space, health, permissions."
         ) from problem
     except sqlite3.Error as problem:
-        raise LedgerError(f"{path} is damaged: {problem}.", "Restore a backup of it.") from problem
+        raise LedgerError(f"{path} is damaged: {problem}.", "Restore a backup.") from problem
 
 
 def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> None:
@@ -283,11 +283,12 @@ def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> 
         return
     if found != APPLICATION_ID or version < 1:
         raise LedgerError(
-            f"{path} is no ledger of this software.", "Name another file in the settings, or put back its newest copy."
+            f"{path} is not a ledger of this software.",
+            "Name another file in the settings, or restore its newest copy.",
         )
     if version > len(MIGRATIONS):
         raise LedgerError(
-            f"{path} is of version {version}; this software knows versions up to {len(MIGRATIONS)}.",
+            f"{path} has version {version}, but this software knows versions up to {len(MIGRATIONS)}.",
             "Use the software that wrote it, or a newer one.",
         )
 
@@ -303,8 +304,8 @@ def _settle(connection: Connection) -> None:
     synchronous = _number(connection, "PRAGMA synchronous")
     if mode != "wal" or synchronous != EXTRA:
         raise LedgerError(
-            f"SQLite cannot be made to sync what it writes (journal {mode}, synchronous {synchronous}).",
-            "Use a local disk, and SQLite as it is distributed.",
+            f"SQLite does not sync what it writes here (journal {mode}, synchronous {synchronous}).",
+            "Put the ledger on a local disk, and use a standard build of SQLite.",
         )
 
 

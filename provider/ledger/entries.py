@@ -274,7 +274,7 @@ class Entry:
             named = {_NAMED.get(key, key): value for key, value in parts.items()}
             return cls(number, at, stored_values.made(make, named), content, written_hash)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
-            raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup of it.") from problem
+            raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup.") from problem
 
     def to_dict(self) -> dict[str, Any]:
         """Give what is written, and its hash."""

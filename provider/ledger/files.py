@@ -101,7 +101,7 @@ def files_in_words(path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         raise LedgerError(
-            f"{path} cannot be used: {problem.strerror}.", "Look at the disk: its space, its health, its permissions."
+            f"{path} cannot be used: {problem.strerror}.", "Check the disk: free space, health, permissions."
         ) from problem
 
 
@@ -117,7 +117,8 @@ def _hold(descriptor: int, path: Path, holder: str) -> None:
         raise LedgerError(f"{path} cannot be locked: {problem.strerror}.", "Use a local disk.") from problem
     if not is_held:
         raise LedgerError(
-            f"{path} is in use by {holder or 'another process'}.", "Run one daemon on a ledger; stop the other first."
+            f"{path} is in use by {holder or 'another process'}.",
+            "Stop the other daemon first: a ledger has one daemon.",
         )
 
 

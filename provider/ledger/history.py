@@ -177,10 +177,10 @@ class Record:
         if entry.number != self.head.entries + 1 or entry.hash != link(self.head.hash, entry.content):
             raise LedgerError(
                 f"The ledger is not as it was written: its chain breaks at entry {self.head.entries + 1}.",
-                "Restore a backup of it.",
+                "Restore a backup.",
             )
         if not self._follows(entry.fact):
-            raise LedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup of it.")
+            raise LedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup.")
         self._take(entry)
         ledger = self.head.ledger
         if isinstance(entry.fact, Founded | Released):

@@ -99,21 +99,21 @@ def require_kept(data_set: str, kept: Promise | None, stated: Promise) -> None:
         return
     if kept.unit != stated.unit:
         raise RefusedError(
-            f"Jobs on the data set '{data_set}' protect {kept.unit}; this one would protect {stated.unit}.",
-            f"Sign a job of the unit {kept.unit}. A policy cannot change the unit of a data set after a job was asked "
-            "something: prices in two units do not add up.",
+            f"Earlier jobs on the data set '{data_set}' protect {kept.unit}. This job would protect {stated.unit}.",
+            f"Sign a job with unit = {kept.unit}. The unit of a data set cannot change after its first answer, because "
+            "prices in two units do not add up.",
         )
     if kept.certain >= stated.extent:
         return
     if kept.certain == UNKNOWN:
         raise RefusedError(
             f"The policy states that jobs on the data set '{data_set}' protect {stated}. What earlier jobs protected "
-            "was not recorded: an earlier version of this program wrote the ledger.",
-            "The provider's operator has to say it, with the daemon stopped: `dpspca ledger vouch --help`.",
+            "was not recorded, because version 0.1.0 wrote the ledger.",
+            "The provider's operator must stop the daemon and state it: see `dpspca ledger vouch --help`.",
         )
     raise RefusedError(
         f"The policy states that all jobs on the data set '{data_set}' together protect {stated}; jobs that count "
         f"against its budget protected {kept}, so what is spent would not cover that promise.",
-        f"The steward of the data has to set {kept.key} back to {kept.certain:g} or less in the policy. No job is "
+        f"The data steward must set {kept.key} back to {kept.certain:g} or less in the policy. No job is "
         "answered until then.",
     )

@@ -99,8 +99,8 @@ class Usage:
             most = getattr(quotas, quota)
             if needed > most:
                 raise QuotaError(
-                    f"This job is more than the quota {quota} = {most} of this provider allows. {said}",
-                    f"{remedy}, or ask the steward of the data to raise {quota} in the policy's quotas.",
+                    f"This job exceeds the provider's quota {quota} = {most}. {said}",
+                    f"{remedy}, or ask the data steward to raise {quota} in the policy's quotas.",
                 )
 
     def _needed(self, analyst: str, plan: JobSize, at: int) -> Iterator[tuple[str, int, str, str]]:

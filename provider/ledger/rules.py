@@ -84,11 +84,11 @@ class Books(Record):
         """Say what jobs on a data set protected of which an earlier version did not record it."""
         if not self._kept.lacks(data_set):
             raise LedgerError(
-                f"The ledger knows what every job on the data set '{data_set}' protected.",
-                "Nothing has to be said of it.",
+                f"The ledger records what every job on the data set '{data_set}' protected.",
+                "Nothing is missing, so there is nothing to state.",
             )
         if not reason.strip() or not 0 < protects < math.inf:
-            raise LedgerError("A reason and a positive number are needed.", "Give --reason and --protects.")
+            raise LedgerError("The reason is empty or the number is not positive.", "Give --reason and --protects.")
         return Vouched(data_set, protects, reason)
 
     def to_name(self, named: Named, *, anew: bool = False) -> Named | None:
@@ -117,7 +117,7 @@ class Books(Record):
         """Keep the one answer of a query that was paid for."""
         found = self._open_job(job)
         if not 0 <= position < len(found.queries) or found.queries[position].answer is not None:
-            raise RefusedError(f"No answer is awaited at query {position + 1}.", "Reserve first, and store once.")
+            raise RefusedError(f"Query {position + 1} waits for no answer.", "Reserve first, and store once.")
         return Stored(job, position, list(shape), size, digest)
 
     def to_close(self, job: str, state: str) -> Closed | None:
@@ -134,9 +134,9 @@ class Books(Record):
         if self._accounted is None:
             raise LedgerError("This ledger was never quarantined.", "There is nothing to release.")
         if not reason.strip():
-            raise LedgerError("A release needs a reason.", "Say why the ledger may be used, for whoever audits it.")
+            raise LedgerError("A release needs a reason.", "Give --reason: why the ledger may be used again.")
         if not all(NOTHING.is_within(price) for price in counted.values()):
-            raise LedgerError("Less than nothing cannot have been spent.", "Count what may have been spent, or 0.")
+            raise LedgerError("The amount is negative.", "Count what may have been spent, or 0.")
         whole = {name: self._rest(name, budget) for name, budget in budgets.items()}
         return Released(reason, {name: list(price.pair) for name, price in sorted({**whole, **counted}.items())})
 
@@ -150,8 +150,8 @@ class Books(Record):
         """Refuse while the ledger is quarantined."""
         if self.quarantine is not None:
             raise QuarantinedError(
-                "The ledger is quarantined: it may have forgotten what was spent.",
-                "The provider's operator has to say what counts as spent.",
+                "The ledger is in quarantine, because it may have forgotten what was spent.",
+                "The provider's operator must decide what counts as spent.",
             )
 
     def _require_accounted(self, opening: Opening) -> None:
@@ -160,13 +160,14 @@ class Books(Record):
             return
         if opening.data_set not in self._accounted:
             raise QuarantinedError(
-                f"After a quarantine nobody has said what of the data set '{opening.data_set}' counts as spent.",
-                "The provider's operator has to say it.",
+                f"Since a quarantine, nobody has decided what counts as spent for the data set '{opening.data_set}'.",
+                "The provider's operator must decide: see `dpspca ledger release --help`.",
             )
         if opening.issued_at <= self.signed_after:
             raise RefusedError(
-                "This job is older than the last quarantine, or hardly younger, and may have been answered.",
-                f"Sign it anew, {JOB_SKEW} seconds after the operator ended the quarantine at the earliest.",
+                "This job was signed before the end of the last quarantine, or just after it, and may have been "
+                "answered.",
+                f"Sign a new job at least {JOB_SKEW} seconds after the operator ended the quarantine.",
             )
 
     def _open_job(self, name: str) -> JobAccount:
@@ -190,7 +191,7 @@ class Books(Record):
 
 
 def _over(state: str) -> RefusedError:
-    return RefusedError(f"This job is over here ({state}); it is not answered again.", "Sign a new job.")
+    return RefusedError(f"This job has ended at this provider ({state}) and is not answered again.", "Sign a new job.")
 
 
 def _require_same(job: JobAccount, opening: Opening) -> None:
@@ -200,4 +201,6 @@ def _require_same(job: JobAccount, opening: Opening) -> None:
     if "data_digest" in changed:
         raise RefusedError("The data changed since this job was opened.", "Sign a new job.")
     if changed:
-        raise RefusedError(f"This job was opened with another {changed[0].replace('_', ' ')}.", "Sign a new job.")
+        raise RefusedError(
+            f"The {changed[0].replace('_', ' ')} of this job changed since it was opened.", "Sign a new job."
+        )

@@ -153,8 +153,8 @@ class SqliteLedger(Bookkeeper):
                 self._second.write(head)
             except OSError as problem:
                 raise LedgerError(
-                    "The provider's ledger cannot be remembered on its head file; nothing was answered.",
-                    "Its operator has to look at that disk.",
+                    "The provider cannot write its head file, so nothing was answered.",
+                    "The provider's operator must check that disk.",
                 ) from problem
             self._covered = head
 
@@ -201,7 +201,7 @@ class SqliteLedger(Bookkeeper):
     def _require_findable(self) -> None:
         """Refuse a file whose index lacks a job: that job could be admitted again, and answered with fresh noise."""
         if self._database.openings() != len(self._books.jobs):
-            raise LedgerError("The ledger is damaged: its index does not have all jobs.", "Restore a backup of it.")
+            raise LedgerError("The ledger is damaged: its index lacks some jobs.", "Restore a backup.")
 
 
 @contextmanager
@@ -235,7 +235,9 @@ def difference(
 
 
 def _answer_lost() -> LedgerError:
-    return LedgerError("The answer was kept, and is damaged.", "Start a new job; the operator can verify the ledger.")
+    return LedgerError(
+        "The stored answer is damaged.", "Sign a new job. The provider's operator can run `dpspca ledger verify`."
+    )
 
 
 # --- Reading beside a daemon that writes ------------------------------------------------------------------------------

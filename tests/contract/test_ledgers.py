@@ -150,7 +150,7 @@ def test_an_analyst_can_be_held_to_less_than_the_data_set_has(kept: Kept) -> Non
 
 def test_a_budget_can_be_raised_and_lowered_but_never_below_what_is_taken(kept: Kept) -> None:
     kept.ledger.open(opening("first"), LIMITS)
-    with pytest.raises(BudgetExceededError, match="smaller than what is spent and promised"):
+    with pytest.raises(BudgetExceededError, match="smaller than what is spent and reserved"):
         kept.ledger.open(opening("second"), Limits(Filter.for_budget(0.1, 1e-6)))
     assert kept.ledger.open(opening("first"), Limits(Filter.for_budget(0.1, 1e-6))) is None
     kept.ledger.open(opening("second", units=9 * PRICE), Limits(Filter.for_budget(2.0, 1e-5)))
@@ -169,9 +169,9 @@ def test_opening_again_goes_on_and_reserves_nothing_more(kept: Kept) -> None:
     ("changes", "reason"),
     [
         ({"data_digest": "e" * 64}, "data changed"),
-        ({"data_set": "another"}, "another data set"),
-        ({"analyst": "another"}, "another analyst"),
-        ({"units": 1}, "another units"),
+        ({"data_set": "another"}, "data set of this job changed"),
+        ({"analyst": "another"}, "analyst of this job changed"),
+        ({"units": 1}, "units of this job changed"),
     ],
 )
 def test_t16_a_job_whose_data_or_terms_changed_is_refused(kept: Kept, changes: dict[str, Any], reason: str) -> None:
@@ -211,10 +211,10 @@ def test_a_query_dearer_than_what_was_reserved_is_refused(kept: Kept) -> None:
 
 def test_an_answer_is_stored_once_and_only_where_it_was_paid_for(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
-    with pytest.raises(RefusedError, match="No answer is awaited"):
+    with pytest.raises(RefusedError, match="waits for no answer"):
         kept.ledger.store("job", 0, answer("job", 0))
     sent = respond(kept.ledger, "job", 0)
-    with pytest.raises(RefusedError, match="No answer is awaited"):
+    with pytest.raises(RefusedError, match="waits for no answer"):
         kept.ledger.store("job", 0, sent + 1)
     again = kept.ledger.stored("job", 0)
     assert again is not None
@@ -246,7 +246,7 @@ def test_an_answer_that_was_being_made_when_its_job_closed_is_refused(kept: Kept
     kept.ledger.open(opening(), LIMITS)
     assert reserve(kept.ledger, "job", 0)
     kept.ledger.close("job", "aborted")
-    with pytest.raises(RefusedError, match="over here \\(aborted\\)"):
+    with pytest.raises(RefusedError, match="at this provider \\(aborted\\)"):
         kept.ledger.store("job", 0, answer("job", 0))
     assert kept.ledger.stored("job", 0) is None
 
@@ -259,9 +259,9 @@ def test_closing_is_final_and_closing_again_changes_nothing(kept: Kept) -> None:
     before = kept.ledger.head()
     kept.ledger.close("job", "aborted")
     assert kept.ledger.head() == before
-    with pytest.raises(RefusedError, match="over here \\(done\\)"):
+    with pytest.raises(RefusedError, match="at this provider \\(done\\)"):
         kept.ledger.open(opening(), LIMITS)
-    with pytest.raises(RefusedError, match="over here \\(done\\)"):
+    with pytest.raises(RefusedError, match="at this provider \\(done\\)"):
         reserve(kept.ledger, "job", 1)
     assert kept.ledger.stored("job", 0) is None
 
@@ -273,7 +273,7 @@ def test_a_job_that_is_over_is_over_for_good_and_its_answers_are_given_no_more(k
     kept.ledger.expire(EXPIRY - 1)
     before = kept.ledger.head()
     for work in (lambda: kept.ledger.open(opening(), LIMITS), lambda: reserve(kept.ledger, "job", 1)):
-        with pytest.raises(RefusedError, match="over here \\(done\\)"):
+        with pytest.raises(RefusedError, match="at this provider \\(done\\)"):
             work()
     kept.ledger.close("job", "aborted")
     assert kept.ledger.head() == before
@@ -353,7 +353,7 @@ def test_a_job_that_ends_without_a_query_leaves_no_entry(kept: Kept) -> None:
         kept.ledger.open(opening(f"job {number}"), LIMITS)
         assert kept.taken() == (0, 3)
         kept.ledger.close(f"job {number}", "cancelled")
-    with pytest.raises(RefusedError, match="over here \\(cancelled\\)"):
+    with pytest.raises(RefusedError, match="at this provider \\(cancelled\\)"):
         kept.ledger.open(opening("job 7"), LIMITS)
     kept.ledger.open(opening("late"), LIMITS)
     kept.ledger.expire(EXPIRY)

@@ -392,7 +392,7 @@ def test_a_data_set_without_a_policy_stays_refused_until_it_is_spoken_of(here: H
     with (older.folder / "provider.toml").open("a") as file:
         file.write('trial = "trial.csv"\n')
     assert released(here, "--count", "cohort=nothing")["refused"] == ["trial"]
-    assert "nobody has said" in refused(here, "trial", older)
+    assert "nobody has decided" in refused(here, "trial", older)
     later = released(here, "--count", "trial=1,1e-6")
     assert (list(later["counted"]), later["refused"]) == (["trial"], [])
     again = here("ledger", "release", *OWN, "--reason", "again", "--yes")

@@ -40,7 +40,7 @@ def test_what_was_not_recorded_is_vouched_for_once_and_stays_in_the_ledger(here:
     last = here("ledger", "export", "--config", "provider.toml", "--json").facts["entries"][-1]
     assert (last["kind"], last["number"], last["reason"]) == ("vouched", facts["entry"], "three from the start")
     again = here(*VOUCH, "--data-set", "cohort", "--protects", "4", "--yes")
-    assert "knows what every job on the data set 'cohort' protected" in again.complaint
+    assert "records what every job on the data set 'cohort' protected" in again.complaint
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ async def require_same_or_over(work: Callable[[], Awaitable[Model]], last: int) 
         assert_undisturbed(model)
         return
     assert last >= QUERIES, reason
-    assert "This job is over here (done); it is not answered again." in reason
+    assert "has ended at this provider (done)" in reason
 
 
 def lose_journal(town: Town) -> None:

@@ -134,7 +134,7 @@ def go_on(ledger: SqliteLedger) -> None:
         try:
             standing = ledger.open(opening(name, **changes), LIMITS)
         except RefusedError as problem:
-            if "over here" not in problem.what:
+            if "has ended at this provider" not in problem.what:
                 raise
             continue
         for position in range(standing.reached if standing else 0, 3):

@@ -24,7 +24,7 @@ PAGE = 4096
 QUERIES = (DENSE, SPARSE, SPARSE)
 IN_WORDS = "damaged|no ledger|cannot be (used|read|written)|chain breaks"
 REFUSALS = (
-    "The provider's ledger (cannot be|is not as)|The answer was kept, and is damaged|"
+    "The provider's ledger cannot be|Another process changed|The stored answer is damaged|"
     "Query 2 was asked, but query 1 is next"  # which could not be recorded
 )
 

@@ -151,5 +151,5 @@ def test_a_smaller_spectral_bound_than_at_the_start_takes_a_new_start(before: st
     policy = [before]
     docket = Docket(replace(settings(town), policy=lambda: Policy.parse(policy[-1])))
     policy.append(spectral(1.0))
-    with pytest.raises(RefusedError, match="start the provider again"):
+    with pytest.raises(RefusedError, match="restart the provider"):
         docket.open(town.job(job(PrivacyUnit.SPECTRAL), ada, ["north"]))

@@ -129,7 +129,7 @@ def test_t12_an_operator_who_knows_better_counts_less_and_the_rest_can_be_used(p
         with pytest.raises(BudgetExceededError):
             ledger.open(replace(rest, units=rest.units + 1), LIMITS)
         assert ledger.open(rest, LIMITS) is None
-        with pytest.raises(RefusedError, match="older than the last quarantine"):
+        with pytest.raises(RefusedError, match="before the end of the last quarantine"):
             ledger.open(opening("lost"), LIMITS)
     place.start().shut()
 
@@ -217,9 +217,9 @@ def test_an_answer_is_not_sent_before_the_head_file_has_it(used: Place) -> None:
 
     with used.start(remember=remember) as ledger:
         made[0].broken = True
-        with pytest.raises(LedgerError, match="cannot be remembered on its head file"):
+        with pytest.raises(LedgerError, match="cannot write its head file"):
             respond(ledger, "job", 2)
-        with pytest.raises(LedgerError, match="cannot be remembered on its head file"):
+        with pytest.raises(LedgerError, match="cannot write its head file"):
             ledger.stored("job", 2)
         made[0].broken = False
         again = ledger.stored("job", 2)

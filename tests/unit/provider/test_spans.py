@@ -181,7 +181,7 @@ def test_an_answer_that_shows_outside_of_the_span_is_never_stored(unit: PrivacyU
     asked = Responder(catalogue.plan(spec), shard, ledger, repeatable_entropy(0))
     query = SymmetricProduct(BASIS) if unit is ENTRY else SpectralProduct(BASIS)
     for _ in range(2):
-        with pytest.raises(InvalidAnswerError, match="rows that are not theirs"):
+        with pytest.raises(InvalidAnswerError, match="not this provider's own"):
             asked.respond(0, query)
     assert ledger.asked(spec.digest(), 0) == query.digest()
     assert ledger.stored(spec.digest(), 0) is None

@@ -191,13 +191,13 @@ def test_a_lifetime_below_what_is_spent_leaves_nothing(here: Callable[..., Ended
     facts = told(here)
     assert (facts["left"]["mu"], facts["left"]["share"], facts["further_jobs"]) == (0.0, 0.0, 0)
     assert facts["spent"]["share"] > 1
-    assert "smaller than what is spent and promised of it already" in facts["refused"]
+    assert "smaller than what is spent and reserved already" in facts["refused"]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('unit = "row-add-remove"', 'unit = "row-replace-one"', "protect row-add-remove; this one would protect"),
+        ('unit = "row-add-remove"', 'unit = "row-replace-one"', "protect row-add-remove"),
         ("[data_sets.cohort]", "[data_sets.other]", "The policy has no table for this data set."),
     ],
 )

@@ -151,7 +151,7 @@ def test_a_ledger_that_began_with_rows_is_not_spent_from_for_persons(town: Town)
     told, ada = settings(town), town.identity(Role.ANALYST, "ada")
     Docket(told).open(town.job(replace(SPEC, unit=PrivacyUnit.ROW_ADD_REMOVE), ada, ["north"]))
     persons = replace(told, data_sets={"cohort": CheckedRows(ROWS, persons=np.arange(len(ROWS)))})
-    with pytest.raises(RefusedError, match="protect row-add-remove; this one would protect person-add-remove"):
+    with pytest.raises(RefusedError, match=r"row-add-remove.*person-add-remove"):
         Docket(persons).open(town.job(replace(SPEC, unit=PrivacyUnit.PERSON_ADD_REMOVE), ada, ["north"]))
 
 

@@ -81,7 +81,7 @@ def test_the_unit_stays_after_a_restart_and_so_does_the_extent(tmp_path: Path) -
     with place.start() as ledger:
         spend(ledger, MATRIX, 2)
     with place.start() as ledger:
-        with pytest.raises(RefusedError, match="protect entry; this one would protect spectral"):
+        with pytest.raises(RefusedError, match=r"entry.*spectral"):
             ledger.require_promise("cohort", Promise("spectral", 2))
         with pytest.raises(RefusedError, match=r"up to 3; .* up to 2"):
             ledger.require_promise("cohort", Promise(MATRIX, 3))
@@ -122,10 +122,10 @@ def test_of_a_matrix_an_operator_says_what_an_earlier_version_did_not_record(pla
         with pytest.raises(RefusedError, match=r"protect changes .* up to 2\. What earlier .*`dpspca ledger vouch"):
             ledger.require_promise("cohort", Promise(MATRIX, 2))
         for extent, reason in ((0.0, "why"), (-1.0, "why"), (float("inf"), "why"), (3.0, " ")):
-            with pytest.raises(LedgerError, match="reason and a positive number"):
+            with pytest.raises(LedgerError, match="--reason and --protects"):
                 ledger.vouch("cohort", extent, reason)
         ledger.vouch("cohort", 3.0, "the policy said so from the first day")
-        with pytest.raises(LedgerError, match="knows what every job"):
+        with pytest.raises(LedgerError, match="records what every job"):
             ledger.vouch("cohort", 4.0, "no, it was more")
     with place.start() as ledger:
         ledger.require_promise("cohort", Promise(MATRIX, 3))
@@ -136,7 +136,7 @@ def test_of_a_matrix_an_operator_says_what_an_earlier_version_did_not_record(pla
 def test_nobody_vouches_for_what_is_recorded(ledger: MemoryLedger) -> None:
     spend(ledger, MATRIX, 2)
     for data_set in ("cohort", "never asked"):
-        with pytest.raises(LedgerError, match="knows what every job"):
+        with pytest.raises(LedgerError, match="records what every job"):
             ledger.vouch(data_set, 5.0, "I would like more")
     forged = Entry.following(ledger.head(), 5, Vouched("cohort", 5.0, "by hand"))
     with pytest.raises(LedgerError, match="does not follow"):
