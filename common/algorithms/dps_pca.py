@@ -31,7 +31,7 @@ from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
 from dpspca.common.spec import JobSpec, check, check_whole, choice
 from dpspca.common.statement import PrivacyStatement
 
-from .options import told
+from .options import described
 from .row_steps import ask_closing, ask_opening, closing, given_rounds, known_options, opening, shares
 
 
@@ -47,12 +47,17 @@ class DpsPcaOptions:
     """What only this algorithm knows. ``rounds=None`` lets the budget decide."""
 
     sparsity: int = field(
-        metadata=told("How many features may take part, all components together; at most as many as there are.")
+        metadata=described(
+            "Number of columns that may take part, for all components together. At most the number of columns."
+        )
     )
-    rounds: int | None = field(default=None, metadata=told("Rounds; left out, the budget decides."))
+    rounds: int | None = field(default=None, metadata=described("Number of rounds. Default: by the budget."))
     start: Start = field(
         default=Start.DENSE,
-        metadata=told("Start from all features or, as published, from as many random ones as sparsity says."),
+        metadata=described(
+            "Start from all columns (dense) or, as in the paper, from as many random columns as sparsity says "
+            "(published)."
+        ),
     )
 
     @classmethod
@@ -60,7 +65,9 @@ class DpsPcaOptions:
         """Read and check the spec's options."""
         given = known_options(spec, [each.name for each in fields(cls)])
         check(
-            "sparsity" in given, "sparsity is not set.", "Say how many features may take part, all components together."
+            "sparsity" in given,
+            "sparsity is not set.",
+            "Set it to the number of columns that may take part, for all components together.",
         )
         name = "sparsity (from the number of components to that of columns)"
         kept = check_whole(name, given["sparsity"], least=spec.components, most=spec.schema.dimension)

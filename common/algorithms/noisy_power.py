@@ -43,7 +43,7 @@ from dpspca.common.queries import Extent, RowSparse
 from dpspca.common.spec import Accounting, JobSpec, check, choice
 from dpspca.common.statement import PrivacyStatement
 
-from .options import told
+from .options import described
 from .product_steps import (
     ask_open,
     ask_product,
@@ -62,12 +62,14 @@ class NoisyPowerOptions:
     """What only this algorithm knows, as it was given; ``columns_of`` and ``rounds_of`` decide what was left out."""
 
     columns: int | None = field(
-        default=None, metadata=told("Columns of the basis; left out, twice as many as components.")
+        default=None, metadata=described("Number of columns of the basis. Default: twice the number of components.")
     )
-    rounds: int | None = field(default=None, metadata=told("Rounds; left out, the budget decides."))
-    noise: Noise = field(default=Noise.GAUSSIAN, metadata=told("Laplace noise promises (epsilon, 0)."))
+    rounds: int | None = field(default=None, metadata=described("Number of rounds. Default: by the budget."))
+    noise: Noise = field(
+        default=Noise.GAUSSIAN, metadata=described("Law of the noise. Laplace noise promises (epsilon, 0).")
+    )
     low_rank: bool = field(
-        default=False, metadata=told("Ask for one more product, for an approximation of low rank of a matrix.")
+        default=False, metadata=described("Query one more product, for a low-rank approximation of a matrix.")
     )
 
     @classmethod

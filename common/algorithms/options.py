@@ -1,8 +1,8 @@
-"""What an algorithm can be told beyond a job's own keys, as its ``Options`` dataclass has it, for all to show.
+"""The options of a method beyond the job's own keys, as its ``Options`` dataclass declares them.
 
-The dataclass is the one place: the algorithm reads a spec by its fields, and the command line, the estimator and the
-documentation learn from the same fields what there is. A field that has a default may be left out; one whose type is
-an enumeration takes that enumeration's values. What the field is for stands in its metadata (``told``).
+The dataclass is the one place: the method reads a spec by its fields, and the command line, the estimator and the
+documentation list the same fields. A field with a default may be left out. A field whose type is an enumeration takes
+its values. The metadata (``described``) says what a field is for.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 from dpspca.common.spec import Scalar
 
-_TOLD: Final = "told"
+_DESCRIPTION: Final = "description"
 
 
 class Kind(StrEnum):
@@ -37,9 +37,9 @@ class Option:
     choices: tuple[str, ...] = ()
 
 
-def told(what: str) -> Mapping[str, str]:
+def described(what: str) -> Mapping[str, str]:
     """Make a field's metadata of one line that says what the option is for."""
-    return {_TOLD: what}
+    return {_DESCRIPTION: what}
 
 
 def declared(of: type) -> tuple[Option, ...]:
@@ -54,7 +54,7 @@ def _option(field: Field[Any], hint: Any) -> Option:  # noqa: ANN401  # whatever
     return Option(
         field.name,
         _kind(kind),
-        field.metadata.get(_TOLD, ""),
+        field.metadata.get(_DESCRIPTION, ""),
         None if field.default is MISSING else _plain(field.default),
         field.default is MISSING,
         choices,

@@ -41,7 +41,7 @@ from dpspca.common.queries import (
 )
 from dpspca.common.spec import Accounting, JobSpec, check, choice
 
-from .options import told
+from .options import described
 from .row_steps import known_options
 from .subspace_steps import delta_left, epsilon_left, plan_subspace, run_subspace
 
@@ -61,7 +61,10 @@ class OutputPerturbationOptions:
 
     privacy: Privacy = field(
         default=Privacy.PURE,
-        metadata=told("Purely private; or by Gaussian noise, private but for a probability of delta."),
+        metadata=described(
+            "Whether the mechanism promises (epsilon, 0) (pure), or uses Gaussian noise and part of delta "
+            "(approximate)."
+        ),
     )
 
     @classmethod

@@ -51,7 +51,7 @@ from dpspca.common.queries import EntryTotal, Extent, RowQuery, RowSparse
 from dpspca.common.spec import Accounting, JobSpec, Scalar, check
 from dpspca.common.statement import PrivacyStatement
 
-from .options import told
+from .options import described
 from .product_steps import (
     ask_open,
     ask_product,
@@ -79,19 +79,22 @@ class IncoherenceError(DpspcaError):
 class PowerIterationOptions:
     """What only this algorithm knows. ``rounds=None`` lets the budget decide; ``coherence`` is the paper's C."""
 
-    rounds: int | None = field(default=None, metadata=told("Rounds for a component; left out, the budget decides."))
+    rounds: int | None = field(
+        default=None, metadata=described("Number of rounds for each component. Default: by the budget.")
+    )
     coherence: float | None = field(
         default=None,
-        metadata=told(
-            "The paper's C, for the unit entry: from 1 (an iterate's entries are all of one size) to the number of "
-            "columns (it is a single entry). Noise grows with its root, and an iterate beyond it ends the job, where "
-            "what was asked stays paid for. A random start has about 2 ln(columns), so less mostly fails; "
-            "4 ln(columns) leaves room where no column stands out. Left out, noise fits every iterate and nothing "
-            "fails; published, 1, 2, 4, ... are tried."
+        metadata=described(
+            "The paper's C, for the unit entry: from 1 (all entries of an iterate have one size) to the number of "
+            "columns (an iterate is a single entry). Noise grows with its root. An iterate beyond it ends the job, "
+            "and what was answered stays paid for. A random start has about 2 ln(columns), so smaller values mostly "
+            "fail; 4 ln(columns) leaves room if no column stands out. Default: noise that fits every iterate, so "
+            "that nothing fails; with published accounting, 1, 2, 4, ... are tried."
         ),
     )
     private_rounds: bool = field(
-        default=False, metadata=told("Choose the rounds by a noisy sum of a matrix's entries; pays for 64.")
+        default=False,
+        metadata=described("Choose the rounds by a noisy sum of a matrix's entries. The job pays for 64 rounds."),
     )
 
     @classmethod

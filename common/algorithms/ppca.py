@@ -34,7 +34,7 @@ from dpspca.common.queries import (
 )
 from dpspca.common.spec import Accounting, JobSpec, choice
 
-from .options import told
+from .options import described
 from .row_steps import known_options
 from .subspace_steps import epsilon_left, plan_subspace, run_subspace
 
@@ -54,7 +54,7 @@ class PpcaOptions:
 
     sampler: Sampler = field(
         default=Sampler.EXACT,
-        metadata=told("Draw exactly; or as published by a Gibbs chain, whose results must not be released."),
+        metadata=described("Draw exactly, or as in the paper by a Gibbs chain, whose results must not be released."),
     )
 
     @classmethod

@@ -85,7 +85,7 @@ from dpspca.common.queries import (
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec, check, check_whole
 from dpspca.common.statement import PrivacyStatement
 
-from .options import told
+from .options import described
 from .row_steps import PartiesChangedError, ask_closing, ask_opening, closing, known_options, opening, shares
 
 SKETCH_PART: Final = 0.5
@@ -101,10 +101,11 @@ class RangeProjectionOptions:
     """What only this algorithm knows; ``columns_of`` decides what was left out."""
 
     oversampling: int | None = field(
-        default=None, metadata=told("Columns of the sketch beyond the components; left out, 16 if there are as many.")
+        default=None,
+        metadata=described("Columns of the sketch beyond the components. Default: 16, or as many as there are."),
     )
     cut: float = field(
-        default=1.0, metadata=told("Entries of the orthonormal sketch above this are pruned; at 1, none.")
+        default=1.0, metadata=described("Entries of the orthonormal sketch above this are pruned. At 1, none is.")
     )
 
     @classmethod

@@ -48,7 +48,7 @@ from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec, check, check_whole
 from dpspca.common.statement import PrivacyStatement
 
-from .options import told
+from .options import described
 from .row_steps import (
     ask_closing,
     ask_opening,
@@ -67,13 +67,15 @@ class StreamingPowerOptions:
     """What only this algorithm knows, as it was given; ``columns_of`` and ``rounds_of`` decide what was left out."""
 
     columns: int | None = field(
-        default=None, metadata=told("Columns of the basis; left out, twice as many as components.")
+        default=None, metadata=described("Number of columns of the basis. Default: twice the number of components.")
     )
-    rounds: int | None = field(default=None, metadata=told("Rounds, and blocks of rows; left out, the budget decides."))
+    rounds: int | None = field(
+        default=None, metadata=described("Number of rounds and of blocks of rows. Default: by the budget.")
+    )
     block_rows: int | None = field(
         default=None,
-        metadata=told(
-            "Rows of each provider in a block, which may still arrive while the job runs; left out, all are divided."
+        metadata=described(
+            "Rows of each provider in a block, which may still arrive while the job runs. Default: all rows, divided."
         ),
     )
 

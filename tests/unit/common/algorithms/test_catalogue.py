@@ -10,7 +10,7 @@ from examples import EXAMPLES
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE, Method
-from dpspca.common.algorithms.options import Kind, Option, declared, told
+from dpspca.common.algorithms.options import Kind, Option, declared, described
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.plan import Intents, pricing
 from dpspca.common.privacy.accountant import compose
@@ -63,7 +63,7 @@ def test_options_are_read_off_the_fields_of_a_dataclass() -> None:
         Option("loud", Kind.SWITCH, default=False),
         Option("decided", Kind.WHOLE),
     )
-    assert "for the test" in told("for the test").values()
+    assert "for the test" in described("for the test").values()
 
 
 @pytest.mark.parametrize("name", NAMES)
