@@ -106,7 +106,7 @@ class SpectralCheck:
         if least_bound < self.least_bound:
             raise RefusedError(
                 "The least norm_bound of the policy is smaller than when the provider started.",
-                "Its steward has to start the provider again.",
+                "The provider's operator must restart the provider.",
             )
         if not self.holds:
             raise RefusedError(

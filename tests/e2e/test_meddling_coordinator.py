@@ -172,7 +172,7 @@ def test_t31_whoever_is_asked_otherwise_than_the_others_answers_what_was_signed_
             answers = {name: (await stages[name].ask(job.to_bytes(), at, views[name])).answer for name in SITES}
             for name, other in zip(SITES, SITES[1:] + SITES[:1], strict=True):
                 refused = await stages[name].ask(job.to_bytes(), at, views[other])
-                assert "already asked, with other content" in refused.refusal.what
+                assert "already asked with other content" in refused.refusal.what
                 assert (await stages[name].ask(job.to_bytes(), at, views[name])).answer == answers[name]
             assert {reached(stage, job) for stage in stages.values()} == {at + 1}
         for stage in stages.values():

@@ -46,8 +46,8 @@ def test_what_was_not_recorded_is_vouched_for_once_and_stays_in_the_ledger(here:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--data-set", "cohort", "--protects", "0"), "positive number"),
-        (("--data-set", "cohort", "--protects", "nan"), "positive number"),
+        (("--data-set", "cohort", "--protects", "0"), "--protects"),
+        (("--data-set", "cohort", "--protects", "nan"), "--protects"),
         (("--data-set", "labs", "--protects", "3"), "'labs'"),
     ],
 )
