@@ -111,7 +111,8 @@ class SpectralCheck:
         if not self.holds:
             raise RefusedError(
                 "This matrix answers no job of the unit spectral: that was decided when the provider started.",
-                "Its steward has to set a larger least norm_bound in the policy, and start the provider again.",
+                "The data steward must set a larger least norm_bound in the policy, and the operator restart the "
+                "provider.",
             )
 
 
