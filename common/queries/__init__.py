@@ -1,6 +1,7 @@
 """Queries to providers: each with its value, its sensitivity and its checks."""
 
-from .base import Extent, RowQuery, RowSparse, SecondMomentQuery, round_up
+from .base import Announcement, Extent, Received, RowQuery, RowSparse, SecondMomentQuery, round_up
+from .content import basis_size
 from .matrix import (
     ENTRY_BITS,
     LARGEST_TOTAL,
@@ -25,7 +26,6 @@ from .rows import (
     SquaredColumns,
 )
 from .sketch import (
-    BODIED,
     MAP_BITS,
     MAX_COLUMNS,
     PROJECTION_SHIFT,
@@ -57,7 +57,6 @@ from .subspace import (
 )
 
 __all__ = [
-    "BODIED",
     "ENTRY_BITS",
     "LARGEST_TOTAL",
     "MAP_BITS",
@@ -70,6 +69,7 @@ __all__ = [
     "SUBSPACE_QUERIES",
     "TOTAL_SHIFT",
     "WEIGHT_BITS",
+    "Announcement",
     "BasisQuery",
     "CappedProduct",
     "ColumnSums",
@@ -90,6 +90,7 @@ __all__ = [
     "PerturbedSubspace",
     "Projection",
     "PublishedSubspace",
+    "Received",
     "Reveal",
     "RowQuery",
     "RowSparse",
@@ -105,6 +106,7 @@ __all__ = [
     "WeightedPerturbedSubspace",
     "WeightedPublishedSubspace",
     "WeightedWalkedSubspace",
+    "basis_size",
     "largest_entry",
     "round_up",
     "slots_of",

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy import MOMENT_BITS, PrivacyUnit, moment_unit
+
+Received: TypeAlias = bytes | memoryview
+"""A query's content, as it is sent or as it arrived."""
 
 ROW_UNITS = frozenset(unit for unit in PrivacyUnit if unit.is_row)
 
@@ -33,6 +36,17 @@ class Extent:
         """Tell whether a query of the other extent moves no further than one of this."""
         same = replace(other, nonzero_rows=self.nonzero_rows) == self
         return same and other.nonzero_rows <= self.nonzero_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What is said of a query before its content: enough to know how many bytes will follow."""
+
+    kind: str
+    extent: Extent
+    centred: bool = False
+    threshold: float = 0.0
+    power: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -143,6 +157,25 @@ class RowQuery(Query):
     @abstractmethod
     def extent(self) -> Extent:
         """Say how large this query is."""
+
+    @property
+    def announcement(self) -> Announcement:
+        """Say what is sent ahead of the content."""
+        return Announcement(self.kind, self.extent)
+
+    def content(self) -> Received:
+        """Write what the announcement does not say: nothing, for most queries."""
+        return b""
+
+    @classmethod
+    def content_size(cls, announced: Announcement) -> int:
+        """Count the bytes of the content before any of it is there."""
+        return 0
+
+    @classmethod
+    @abstractmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        """Make the query of what was sent, with every check; ``basis_hash`` is that of the basis, if there is one."""
 
     @classmethod
     @abstractmethod

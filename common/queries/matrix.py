@@ -21,16 +21,17 @@ more than what it is taken of, and not at all where that does not move.
 """
 
 import math
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import numpy as np
 
 from dpspca.common.arrays import FloatArray, finite_matrix, refuse
 from dpspca.common.privacy import BASIS_BITS, PrivacyUnit, basis_gain
 
-from .base import Extent, RowQuery, RowSparse, check_unit, round_up
+from .base import Announcement, Extent, Received, RowQuery, RowSparse, check_unit, round_up
+from .content import basis_size, read_basis, written
 from .rows import _check_orthonormal, _check_support
 
 ENTRY_BITS: Final = 30
@@ -75,6 +76,17 @@ class MatrixProduct(RowQuery):
     @property
     def extent(self) -> Extent:
         return self.kept.extent
+
+    def content(self) -> Received:
+        return written(self.kept)
+
+    @classmethod
+    def content_size(cls, announced: Announcement) -> int:
+        return basis_size(announced.extent)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(read_basis(announced, content, basis_hash))
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -153,6 +165,14 @@ class CappedProduct(SymmetricProduct):
         if np.abs(self.kept.rows).max() > self.largest * (1 + 2.0**-30) + 2.0**-30:
             refuse("An entry of the basis is larger than its bound.", "Send a bound that holds.")
 
+    @property
+    def announcement(self) -> Announcement:
+        return replace(super().announcement, threshold=self.largest)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(read_basis(announced, content, basis_hash), largest=announced.threshold)
+
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
@@ -230,6 +250,10 @@ class EntryTotal(RowQuery):
     @property
     def extent(self) -> Extent:
         return Extent(self.dimension)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(announced.extent.dimension)
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:

@@ -15,14 +15,24 @@ takes that from whoever asks:
 import math
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
 from dpspca.common.arrays import FloatArray, finite_matrix, optional_vector, refuse
 from dpspca.common.privacy import ORTHONORMALITY, ROW_BITS, PrivacyUnit, basis_gain, row_unit
 
-from .base import Extent, RowQuery, RowSparse, SecondMomentQuery, check_unit, quadratic
+from .base import (
+    Announcement,
+    Extent,
+    Received,
+    RowQuery,
+    RowSparse,
+    SecondMomentQuery,
+    check_unit,
+    quadratic,
+)
+from .content import basis_size, center_size, read_basis, read_center, written
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +49,10 @@ class Count(RowQuery):
     @property
     def extent(self) -> Extent:
         return Extent(0)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls()
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -80,6 +94,14 @@ class CountAbove(Count):
         if self.power not in {1, 2}:
             refuse("The power must be 1 (norm of the row) or 2 (norm of its squared entries).", "Send 1 or 2.")
 
+    @property
+    def announcement(self) -> Announcement:
+        return replace(super().announcement, threshold=self.threshold, power=self.power)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(announced.threshold, announced.power)
+
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
@@ -103,6 +125,10 @@ class ColumnSums(RowQuery):
     @property
     def extent(self) -> Extent:
         return Extent(self.dimension)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(announced.extent.dimension)
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -138,6 +164,21 @@ class ColumnsQuery(SecondMomentQuery):
     def extent(self) -> Extent:
         return Extent(self.dimension)
 
+    @property
+    def announcement(self) -> Announcement:
+        return replace(super().announcement, centred=self.center is not None)
+
+    def content(self) -> Received:
+        return written(None, self.center)
+
+    @classmethod
+    def content_size(cls, announced: Announcement) -> int:
+        return center_size(announced)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(announced.extent.dimension, read_center(announced, content))
+
 
 @dataclass(frozen=True, eq=False)
 class BasisQuery(SecondMomentQuery):
@@ -165,6 +206,21 @@ class BasisQuery(SecondMomentQuery):
     @property
     def extent(self) -> Extent:
         return self.kept.extent
+
+    @property
+    def announcement(self) -> Announcement:
+        return replace(super().announcement, centred=self.center is not None)
+
+    def content(self) -> Received:
+        return written(self.kept, self.center)
+
+    @classmethod
+    def content_size(cls, announced: Announcement) -> int:
+        return basis_size(announced.extent) + center_size(announced)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(read_basis(announced, content, basis_hash), read_center(announced, content))
 
     @classmethod
     def gain(cls, extent: Extent) -> float:
@@ -255,6 +311,11 @@ class CovarianceProduct(BasisQuery):
     @property
     def extent(self) -> Extent:
         return replace(super().extent, block=self.block, blocks=self.blocks)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        basis, center = read_basis(announced, content, basis_hash), read_center(announced, content)
+        return cls(basis, center, announced.extent.block, announced.extent.blocks)
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:

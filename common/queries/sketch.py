@@ -10,7 +10,6 @@ answered in that place of an array that is zero elsewhere.
 """
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -29,7 +28,7 @@ from dpspca.common.privacy import (
     stretch,
 )
 
-from .base import Extent, RowQuery, check_unit, round_up
+from .base import Announcement, Extent, Received, RowQuery, check_unit, round_up
 
 SLOTS: Final = MAX_PARTIES
 MAX_COLUMNS: Final = 256
@@ -55,8 +54,7 @@ def slots_of(told: FloatArray) -> Words:
 class SketchQuery(RowQuery):
     """A query that a provider answers with the help of what it kept from the job's earlier ones.
 
-    Unless it says otherwise it is free: it tells of random numbers, or of what a private sketch was made into. Its
-    content is ``body``, whose length follows from the extent.
+    Unless it says otherwise it is free: it tells of random numbers, or of what a private sketch was made into.
 
     How many rows there are must be public, for each has noise of its own. With one row of each person it is; which of
     somebody's rows that is may exchange the places of rows, and what is answered does not depend on their order.
@@ -80,21 +78,6 @@ class SketchQuery(RowQuery):
     def unit_value(cls, norm_bound: float) -> float:
         return 1.0
 
-    @property
-    def body(self) -> bytes:
-        """The content, as it is sent."""
-        return b""
-
-    @classmethod
-    def body_size(cls, extent: Extent) -> int:
-        """Bytes of the content of a query of this extent."""
-        return 0
-
-    @classmethod
-    @abstractmethod
-    def of_body(cls, extent: Extent, body: bytes | memoryview) -> Self:
-        """Read the query from its extent and its content."""
-
 
 @dataclass(frozen=True, eq=False)
 class Commit(SketchQuery):
@@ -111,7 +94,7 @@ class Commit(SketchQuery):
         return (SLOTS, NONCE_WORDS)
 
     @classmethod
-    def of_body(cls, extent: Extent, body: bytes | memoryview) -> Self:
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
         return cls()
 
 
@@ -137,17 +120,16 @@ class SlotsQuery(SketchQuery):
         """Give what stands in a slot."""
         return bytes(self.listed[slot].astype("<u4").data)
 
-    @property
-    def body(self) -> bytes:
+    def content(self) -> Received:
         return bytes(self.listed.astype("<u4").data)
 
     @classmethod
-    def body_size(cls, extent: Extent) -> int:
+    def content_size(cls, announced: Announcement) -> int:
         return 4 * SLOTS * NONCE_WORDS
 
     @classmethod
-    def _words_in(cls, body: bytes | memoryview) -> Words:
-        return np.frombuffer(body, dtype="<u4").astype(np.uint32).reshape(SLOTS, NONCE_WORDS)
+    def _words_in(cls, content: Received) -> Words:
+        return np.frombuffer(content, dtype="<u4").astype(np.uint32).reshape(SLOTS, NONCE_WORDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +156,8 @@ class Reveal(SlotsQuery):
         return (SLOTS, NONCE_WORDS)
 
     @classmethod
-    def of_body(cls, extent: Extent, body: bytes | memoryview) -> Self:
-        return cls(cls._words_in(body))
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(cls._words_in(content))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,8 +201,8 @@ class Sketch(SlotsQuery):
         return cls.sensitivity_of(unit, extent) * 2.0 ** (ROW_BITS + DIRECTION_BITS)
 
     @classmethod
-    def of_body(cls, extent: Extent, body: bytes | memoryview) -> Self:
-        return cls(cls._words_in(body), extent.dimension, extent.columns)
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(cls._words_in(content), announced.extent.dimension, announced.extent.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,18 +222,18 @@ class MapQuery(SketchQuery):
         """S."""
         return np.asarray(self.given, dtype=np.float64)
 
-    @property
-    def body(self) -> bytes:
+    def content(self) -> Received:
         return bytes(self.map.astype("<f8").data)
 
     @classmethod
-    def body_size(cls, extent: Extent) -> int:
-        return 8 * extent.columns**2
+    def content_size(cls, announced: Announcement) -> int:
+        return 8 * announced.extent.columns**2
 
     @classmethod
-    def _map_in(cls, extent: Extent, body: bytes | memoryview) -> FloatArray:
-        values = np.frombuffer(body, dtype="<f8", count=extent.columns**2)
-        return values.astype(np.float64).reshape(extent.columns, extent.columns)
+    def _map_in(cls, announced: Announcement, content: Received) -> FloatArray:
+        columns = announced.extent.columns
+        values = np.frombuffer(content, dtype="<f8", count=columns**2)
+        return values.astype(np.float64).reshape(columns, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,8 +258,8 @@ class Peaks(MapQuery):
         return 2.0**-WEIGHT_BITS
 
     @classmethod
-    def of_body(cls, extent: Extent, body: bytes | memoryview) -> Self:
-        return cls(cls._map_in(extent, body))
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(cls._map_in(announced, content))
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,18 +318,17 @@ class Projection(MapQuery):
     def unit_value(cls, norm_bound: float) -> float:
         return row_unit(norm_bound) * 2.0 ** (PROJECTION_SHIFT - WEIGHT_BITS)
 
-    @property
-    def body(self) -> bytes:
-        return super().body + np.array([self.reach], dtype="<f8").tobytes()
+    def content(self) -> Received:
+        return bytes(super().content()) + np.array([self.reach], dtype="<f8").tobytes()
 
     @classmethod
-    def body_size(cls, extent: Extent) -> int:
-        return super().body_size(extent) + 8
+    def content_size(cls, announced: Announcement) -> int:
+        return super().content_size(announced) + 8
 
     @classmethod
-    def of_body(cls, extent: Extent, body: bytes | memoryview) -> Self:
-        reach = float(np.frombuffer(body, dtype="<f8", offset=8 * extent.columns**2)[0])
-        return cls(cls._map_in(extent, body), extent.dimension, reach)
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        reach = float(np.frombuffer(content, dtype="<f8", offset=8 * announced.extent.columns**2)[0])
+        return cls(cls._map_in(announced, content), announced.extent.dimension, reach)
 
 
 def _projected(reach: float, extent: Extent) -> float:
@@ -356,5 +337,5 @@ def _projected(reach: float, extent: Extent) -> float:
     return round_up(round_up(reach) * 2.0 ** (ROW_BITS + 1 + WEIGHT_BITS - PROJECTION_SHIFT) + floors)
 
 
-BODIED: Final = (Commit, Reveal, Sketch, Peaks, Projection)
+SKETCH_QUERIES: Final = (Commit, Reveal, Sketch, Peaks, Projection)
 """All of them."""

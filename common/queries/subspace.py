@@ -17,12 +17,13 @@ names and the provider's own code keeps (``dpspca.provider.evaluate.mechanisms``
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from dpspca.common.arrays import refuse
 from dpspca.common.privacy import MOMENT_BITS, PrivacyUnit
 
-from .base import Extent, check_unit
+from .base import Announcement, Extent, Received, check_unit
+from .content import read_center
 from .rows import ColumnsQuery
 
 MAX_DIMENSION: Final = 2**11
@@ -59,6 +60,10 @@ class SubspaceQuery(ColumnsQuery):
     @property
     def extent(self) -> Extent:
         return Extent(self.dimension, self.columns)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+        return cls(announced.extent.dimension, read_center(announced, content), announced.extent.columns)
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:

@@ -5,102 +5,23 @@ short or out of order is refused when it shows, not when memory is gone. Numbers
 exactly one form: any other bytes are refused, so that no second message can hide in the first.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from hashlib import sha256
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
-from dpspca.common.arrays import FloatArray, Integers, refuse
+from dpspca.common.arrays import Integers, refuse
 from dpspca.common.errors import InvalidAnswerError
 from dpspca.common.names import shortened
 from dpspca.common.plan import Step
-from dpspca.common.queries import (
-    BODIED,
-    SUBSPACE_QUERIES,
-    BasisQuery,
-    CappedProduct,
-    ColumnsQuery,
-    ColumnSums,
-    CompressedCovariance,
-    Count,
-    CountAbove,
-    Covariance,
-    CovarianceProduct,
-    CovarianceTriangle,
-    EntryTotal,
-    Extent,
-    MatrixProduct,
-    RowQuery,
-    RowSparse,
-    SketchQuery,
-    SpectralProduct,
-    SquaredColumns,
-    SubspaceQuery,
-    SymmetricProduct,
-)
+from dpspca.common.queries import Announcement, RowQuery, basis_size
 
 FRAME: Final = 2**20
 
-Received: TypeAlias = bytes | memoryview
-
-_INDEX: Final = np.dtype("<u4")
-_REAL: Final = np.dtype("<f8")
+_INDEX_BYTES: Final = 4
+_REAL_BYTES: Final = 8
 _WHOLE: Final = np.dtype("<i8")
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """What is said of a query before its content: enough to know how many bytes will follow."""
-
-    kind: str
-    extent: Extent
-    centred: bool = False
-    threshold: float = 0.0
-    power: int = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of content."""
-        if self.kind in _BODIED:
-            return _BODIED[self.kind].body_size(self.extent)
-        return self.basis_size + (_REAL.itemsize * self.extent.dimension if self.centred else 0)
-
-    @property
-    def basis_size(self) -> int:
-        """Bytes of the basis, which comes first."""
-        row = _INDEX.itemsize + _REAL.itemsize * self.extent.columns
-        return row * self.extent.nonzero_rows if self.extent.columns else 0
-
-
-def announce(query: RowQuery) -> Announcement:
-    """Announce a query."""
-    centred = getattr(query, "center", None) is not None
-    if isinstance(query, CountAbove):
-        return Announcement(query.kind, query.extent, threshold=query.threshold, power=query.power)
-    if isinstance(query, CappedProduct):
-        return Announcement(query.kind, query.extent, threshold=query.largest)
-    return Announcement(query.kind, query.extent, centred)
-
-
-def content(query: RowQuery) -> Received:
-    """Write a query's content: the rows of its basis that are not zero, their indices first, then its centre."""
-    if isinstance(query, SketchQuery):
-        return query.body
-    parts: list[Any] = []
-    if isinstance(query, BasisQuery | MatrixProduct):
-        parts += [query.kept.support.astype(_INDEX), np.ascontiguousarray(query.kept.rows, dtype=_REAL)]
-    if isinstance(query, BasisQuery | ColumnsQuery) and query.center is not None:
-        parts.append(query.center.astype(_REAL, copy=False))
-    # In an array's memory, of which the system gives large pieces at once, where bytes get it page by page.
-    whole = np.empty(sum(part.nbytes for part in parts), dtype=np.uint8)
-    start = 0
-    for part in parts:
-        whole[start : start + part.nbytes] = part.reshape(-1).view(np.uint8)
-        start += part.nbytes
-    return whole.data
 
 
 def frames(whole: bytes | memoryview) -> Iterator[memoryview]:
@@ -119,43 +40,42 @@ class QueryReader:
         if not step.extent.covers(announced.extent):
             refuse(f"The query's extent {announced.extent} is not within {step.extent}.", "Follow the plan.")
         self._announced = announced
+        self._query = step.query
+        self._size = step.query.content_size(announced)
         # Reserved, not filled: the system gives memory a page at a time, as frames are written to it. The rows of a
         # basis start where their numbers lie evenly, so that they can be used in place.
-        shift = -_INDEX.itemsize * announced.extent.nonzero_rows % _REAL.itemsize
-        self._content = np.empty(shift + announced.size, dtype=np.uint8)[shift:]
+        shift = -_INDEX_BYTES * announced.extent.nonzero_rows % _REAL_BYTES
+        self._content = np.empty(shift + self._size, dtype=np.uint8)[shift:]
         self._received = 0
         self._basis_hash = sha256()
 
     @property
     def size(self) -> int:
         """Bytes of content that it has room for."""
-        return self._announced.size
+        return self._size
 
     @property
     def complete(self) -> bool:
         """Tell whether all content has come."""
-        return self._received == self._announced.size
+        return self._received == self._size
 
     def add(self, sequence: int, frame: bytes) -> None:
         """Take the next frame."""
         start = self._received
-        expected = min(FRAME, self._announced.size - start)
+        expected = min(FRAME, self._size - start)
         if sequence * FRAME != start or expected <= 0 or len(frame) != expected:
             refuse(f"Frame {sequence} of {len(frame)} bytes does not follow.", "Send full frames in order.")
         self._content[start : start + expected] = np.frombuffer(frame, dtype=np.uint8)
         # Hashing a large basis takes as long as receiving it; whoever waits for frames has the time.
-        self._basis_hash.update(frame[: max(0, self._announced.basis_size - start)])
+        self._basis_hash.update(frame[: max(0, basis_size(self._announced.extent) - start)])
         self._received += expected
 
     def query(self) -> RowQuery:
         """Give the query, checked as every query is."""
         if not self.complete:
-            refuse(f"{self._received} of {self._announced.size} bytes arrived.", "Send the query whole.")
-        if self._announced.kind in _BODIED:
-            made: RowQuery = _BODIED[self._announced.kind].of_body(self._announced.extent, self._content.data)
-        else:
-            made = _READERS[self._announced.kind](self._announced, self._content.data, self._basis_hash.hexdigest())
-        if announce(made) != self._announced:
+            refuse(f"{self._received} of {self._size} bytes arrived.", "Send the query whole.")
+        made = self._query.read(self._announced, self._content.data, self._basis_hash.hexdigest())
+        if made.announcement != self._announced:
             refuse("The announcement says more than its query.", "Announce it in its one form.")
         return made
 
@@ -207,60 +127,3 @@ class AnswerReader:
 def answer_content(answer: Integers) -> memoryview:
     """Write an answer: its own memory, where that has the form already."""
     return np.ascontiguousarray(answer, dtype=_WHOLE).data.cast("B")
-
-
-def _read_basis(announced: Announcement, received: Received, hashed: str = "") -> tuple[RowSparse, FloatArray | None]:
-    extent = announced.extent
-    rows = np.frombuffer(received, dtype=_INDEX, count=extent.nonzero_rows).astype(np.intp)
-    start = rows.size * _INDEX.itemsize
-    values = np.frombuffer(received, dtype=_REAL, count=rows.size * extent.columns, offset=start)
-    basis = np.require(values.reshape(rows.size, extent.columns), np.float64, "A")
-    return RowSparse(extent.dimension, rows, basis, hashed), _read_center(announced, received)
-
-
-def _read_center(announced: Announcement, received: Received) -> FloatArray | None:
-    if not announced.centred:
-        return None
-    size = _REAL.itemsize * announced.extent.dimension
-    return np.frombuffer(received[len(received) - size :], dtype=_REAL).astype(np.float64)
-
-
-_BODIED: Final[Mapping[str, type[SketchQuery]]] = MappingProxyType({each.kind: each for each in BODIED})
-"""Queries that know themselves how their content is written."""
-
-_Reader: TypeAlias = Callable[[Announcement, Received, str], RowQuery]
-
-
-def _reader_of(query: type[SubspaceQuery]) -> _Reader:
-    return lambda announced, received, _: query(
-        announced.extent.dimension, _read_center(announced, received), announced.extent.columns
-    )
-
-
-_READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
-    {
-        Count.kind: lambda _, __, ___: Count(),
-        CountAbove.kind: lambda announced, _, __: CountAbove(announced.threshold, announced.power),
-        ColumnSums.kind: lambda announced, _, __: ColumnSums(announced.extent.dimension),
-        Covariance.kind: lambda announced, received, _: Covariance(
-            announced.extent.dimension, _read_center(announced, received)
-        ),
-        CovarianceTriangle.kind: lambda announced, received, _: CovarianceTriangle(
-            announced.extent.dimension, _read_center(announced, received)
-        ),
-        SquaredColumns.kind: lambda announced, received, _: SquaredColumns(
-            announced.extent.dimension, _read_center(announced, received)
-        ),
-        CovarianceProduct.kind: lambda announced, *rest: CovarianceProduct(
-            *_read_basis(announced, *rest), announced.extent.block, announced.extent.blocks
-        ),
-        CompressedCovariance.kind: lambda *whole: CompressedCovariance(*_read_basis(*whole)),
-        SymmetricProduct.kind: lambda *whole: SymmetricProduct(_read_basis(*whole)[0]),
-        CappedProduct.kind: lambda announced, *rest: CappedProduct(
-            _read_basis(announced, *rest)[0], largest=announced.threshold
-        ),
-        SpectralProduct.kind: lambda *whole: SpectralProduct(_read_basis(*whole)[0]),
-        EntryTotal.kind: lambda announced, _, __: EntryTotal(announced.extent.dimension),
-    }
-    | {each.kind: _reader_of(each) for each in SUBSPACE_QUERIES}
-)

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from dpspca.common.errors import DpspcaError, NotTrustedError, RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import Role
-from dpspca.common.queries import Extent
+from dpspca.common.queries import Announcement, Extent
 from dpspca.common.transport import wire
 from dpspca.common.trust import SignedJob, new_challenge, peer_of, require_own, require_proof, require_role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -252,7 +252,7 @@ def _expected(ask: pb.Ask, job: OpenJob) -> _Query:
     if ask.position >= len(job.plan):
         raise RefusedError(f"This job has {len(job.plan)} queries.", "Sign a new job.")
     extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows, ask.block, ask.blocks)
-    announced = wire.Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
+    announced = Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
     return _Query(ask, job, wire.QueryReader(announced, job.plan[ask.position]))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from dpspca.common.plan import Step
-from dpspca.common.queries import RowQuery
+from dpspca.common.queries import Received, RowQuery
 from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
@@ -20,12 +20,12 @@ class OutgoingQuery:
     ask: pb.Ask
     step: Step
     digest: str
-    content: wire.Received
+    content: Received
     """What is sent in frames."""
 
     @classmethod
     def of(cls, signed: bytes, position: int, step: Step, query: RowQuery) -> Self:
-        announced, content = wire.announce(query), wire.content(query)
+        announced, content = query.announcement, query.content()
         short = len(content) <= SHORT_CONTENT
         extent = announced.extent
         ask = pb.Ask(

@@ -23,7 +23,6 @@ from town import now
 from dpspca.common.names import PartyName, Role
 from dpspca.common.queries.rows import Count, CovarianceProduct
 from dpspca.common.spec import JobSpec, Schema
-from dpspca.common.transport import wire
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.authority import Authority
 from dpspca.common.trust.connection_proof import prove
@@ -100,8 +99,8 @@ def test_t06_a_query_with_any_field_changed_is_refused_before_it_is_answered_and
                     assert said.HasField("refusal"), (position, name, value)
         announced = {"position": 0, "kind": DENSE.kind, "dimension": DIMENSION, "columns": 2}
         announced |= {"nonzero_rows": DENSE.extent.nonzero_rows, "signed_job": signed.to_bytes()}
-        for at in range(0, len(wire.content(DENSE)), 7):
-            content = bytearray(wire.content(DENSE))
+        for at in range(0, len(DENSE.content()), 7):
+            content = bytearray(DENSE.content())
             content[at] ^= 0x81
             assert (await stage.ask_in_bytes(bytes(content), **announced)).HasField("refusal"), at
         assert stage.ledger.standing(signed.job_id) == paid
@@ -163,7 +162,7 @@ def test_t35_an_announcement_beyond_the_plan_is_refused_before_its_frames(
 def test_t01_t03_a_basis_that_is_none_is_refused_and_the_daemon_lives_on(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job().to_bytes()
-        whole = bytes(wire.content(DENSE))
+        whole = bytes(DENSE.content())
         scaled = bytearray(whole)
         scaled[48:] = (np.frombuffer(whole[48:], "<f8") * 1000).tobytes()
         poisoned = bytearray(whole)

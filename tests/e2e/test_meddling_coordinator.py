@@ -24,7 +24,6 @@ from dpspca.common.names import Role
 from dpspca.common.plan import prices
 from dpspca.common.privacy import audit as audits
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.transport import wire
 from dpspca.common.trust.certificates import read_key
 from dpspca.common.trust.connection_proof import prove
 from dpspca.common.trust.identity import Identity
@@ -93,7 +92,7 @@ def test_t17_a_query_that_is_begun_under_one_job_and_ended_under_another_is_the_
         answer = (await stage.ask(second.to_bytes(), 0, DENSE)).answer
         announced = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
         await stage.say(ask=pb.Ask(signed_job=first.to_bytes(), **announced))
-        own = await stage.ask_in_bytes(wire.content(DENSE), signed_job=second.to_bytes(), **announced)
+        own = await stage.ask_in_bytes(DENSE.content(), signed_job=second.to_bytes(), **announced)
         assert own.answer == answer
         assert [reached(stage, job) for job in (first, second)] == [0, 1]
         other = CovarianceProduct(basis(7))
@@ -219,7 +218,7 @@ def test_t06_who_asks_to_take_part_in_the_midst_of_a_query_changes_neither(tmp_p
         ask = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
         await stage.say(ask=pb.Ask(signed_job=job.to_bytes(), **ask))
         assert (await stage.admit(other.to_bytes())).admitted.job == other.job_id
-        await stage.say(frame=pb.Frame(content=bytes(wire.content(DENSE))))
+        await stage.say(frame=pb.Frame(content=bytes(DENSE.content())))
         answer = (await stage.reply()).answer
         assert (answer.job, answer.position) == (job.job_id, 0)
         assert (reached(stage, job), reached(stage, other)) == (1, 0)
@@ -292,7 +291,7 @@ def test_t29_a_message_of_a_kind_that_is_not_known_is_not_answered_and_changes_n
             )
             await stage.meddler.outbound.put(pb.ToProvider(ask=longer))
             await stage.meddler.outbound.put(pb.ToProvider.FromString(unknown(number, b"before the frames")))
-            await stage.say(frame=pb.Frame(content=bytes(wire.content(DENSE))))
+            await stage.say(frame=pb.Frame(content=bytes(DENSE.content())))
             assert (await stage.reply()).answer == answer
         assert stage.meddler.inbound.empty()
         assert reached(stage, job) == 1

@@ -22,7 +22,6 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent, RowQuery
 from dpspca.common.queries.rows import BasisQuery, ColumnsQuery, ColumnSums, CountAbove
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
-from dpspca.common.transport import wire
 from dpspca.common.trust.connection_proof import CHALLENGE_BYTES, prove
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.receipts import issue
@@ -173,7 +172,7 @@ def ask(word: bytes, spec: JobSpec, position: int, turn: int = 0) -> pb.Ask:
     """Announce a query of a job's plan, with its content."""
     plan = catalogue.plan(spec)
     query = make_query(plan[min(position, len(plan) - 1)], turn)
-    announced = wire.announce(query)
+    announced = query.announcement
     extent: Extent = announced.extent
     return pb.Ask(
         signed_job=word,
@@ -185,7 +184,7 @@ def ask(word: bytes, spec: JobSpec, position: int, turn: int = 0) -> pb.Ask:
         centred=announced.centred,
         threshold=announced.threshold,
         power=announced.power,
-        content=bytes(wire.content(query)),
+        content=bytes(query.content()),
     )
 
 

@@ -90,7 +90,7 @@ def shard(*, empty: bool) -> Shard:
 
 def answering(over: Evaluator, query: RowQuery) -> float:
     """Measure what a provider spends on a query from its bytes to those of its answer, as its job's first."""
-    content, announced = bytes(wire.content(query)), wire.announce(query)
+    content, announced = bytes(query.content()), query.announcement
 
     def once() -> float:
         responder = Responder(catalogue.plan(SPEC), over, MemoryLedger(), system_entropy)

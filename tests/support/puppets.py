@@ -317,7 +317,7 @@ class Stage:
 
     async def ask(self, signed: bytes, position: int, query: RowQuery, **changes: Any) -> pb.FromProvider:
         """Send a query. ``changes`` replaces fields of its announcement."""
-        announced = wire.announce(query)
+        announced = query.announcement
         extent = announced.extent
         fields = {
             "position": position,
@@ -329,7 +329,7 @@ class Stage:
             "threshold": announced.threshold,
             "power": announced.power,
         } | changes
-        return await self.ask_in_bytes(wire.content(query), signed_job=signed, **fields)
+        return await self.ask_in_bytes(query.content(), signed_job=signed, **fields)
 
     async def ask_in_bytes(self, content: bytes | memoryview, **announced: Any) -> pb.FromProvider:
         """Send a query with arbitrary content."""

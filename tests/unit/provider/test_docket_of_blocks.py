@@ -115,7 +115,7 @@ def anybody() -> None:
 
 
 def how_many_rows(opened: OpenJob) -> wire.QueryReader:
-    return wire.QueryReader(wire.announce(Count()), opened.plan[0])
+    return wire.QueryReader(Count().announcement, opened.plan[0])
 
 
 def test_t33_who_may_ask_no_longer_once_its_turn_has_come_gets_no_answer_and_nothing_is_spent(

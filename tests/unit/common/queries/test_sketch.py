@@ -9,10 +9,10 @@ from dpspca.common.errors import InvalidParameterError, InvalidQueryError
 from dpspca.common.plan import Step
 from dpspca.common.privacy.directions import NONCE_WORDS
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries.base import Extent, RowQuery
+from dpspca.common.queries.base import Announcement, Extent, RowQuery
 from dpspca.common.queries.sketch import (
-    BODIED,
     MAX_COLUMNS,
+    SKETCH_QUERIES,
     SLOTS,
     Commit,
     Peaks,
@@ -38,22 +38,22 @@ QUERIES: list[SketchQuery] = [
 
 
 def arrived(query: RowQuery) -> RowQuery:
-    reader = wire.QueryReader(wire.announce(query), Step("a step", type(query), query.extent, None))
-    for sequence, frame in enumerate(wire.frames(wire.content(query))):
+    reader = wire.QueryReader(query.announcement, Step("a step", type(query), query.extent, None))
+    for sequence, frame in enumerate(wire.frames(query.content())):
         reader.add(sequence, bytes(frame))
     return reader.query()
 
 
 def test_every_query_about_a_sketch_is_tried_here() -> None:
-    assert {type(query) for query in QUERIES} == set(BODIED)
+    assert {type(query) for query in QUERIES} == set(SKETCH_QUERIES)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.kind)
 def test_a_query_arrives_bit_by_bit_as_it_was_sent_in_as_many_bytes_as_its_extent_says(query: SketchQuery) -> None:
     assert arrived(query) == query
-    announced = wire.announce(query)
-    assert len(wire.content(query)) == announced.size == type(query).body_size(query.extent)
-    assert wire.Announcement(query.kind, query.extent).size == announced.size
+    announced = query.announcement
+    assert announced == Announcement(query.kind, query.extent)
+    assert len(query.content()) == type(query).content_size(announced)
 
 
 def test_queries_of_other_content_are_other_queries() -> None:
@@ -139,7 +139,7 @@ def test_a_commitment_is_moved_by_no_row() -> None:
     assert Commit.sensitivity_of(REPLACE, Commit().extent) == 0
 
 
-@pytest.mark.parametrize("query", BODIED, ids=lambda query: query.kind)
+@pytest.mark.parametrize("query", SKETCH_QUERIES, ids=lambda query: query.kind)
 def test_under_a_unit_that_no_sketch_is_priced_for_none_is(query: type[SketchQuery]) -> None:
     with pytest.raises(InvalidParameterError):
         query.sensitivity_of(PrivacyUnit.ROW_ADD_REMOVE, Extent(40, 3))

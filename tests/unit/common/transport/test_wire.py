@@ -14,7 +14,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidAnswerError, InvalidQueryError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import Step
-from dpspca.common.queries.base import Extent, RowQuery
+from dpspca.common.queries.base import Announcement, Extent, RowQuery
 from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
@@ -41,8 +41,8 @@ def step_for(query: RowQuery) -> Step:
 
 
 def read(query: RowQuery, step: Step | None = None) -> RowQuery:
-    reader = wire.QueryReader(wire.announce(query), step or step_for(query))
-    for sequence, frame in enumerate(wire.frames(wire.content(query))):
+    reader = wire.QueryReader(query.announcement, step or step_for(query))
+    for sequence, frame in enumerate(wire.frames(query.content())):
         reader.add(sequence, bytes(frame))
     return reader.query()
 
@@ -64,7 +64,7 @@ QUERIES: list[RowQuery] = [
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.kind)
 def test_a_query_arrives_bit_by_bit_as_it_was_sent(query: RowQuery) -> None:
     assert read(query) == query
-    assert len(wire.content(query)) == wire.announce(query).size
+    assert len(query.content()) == type(query).content_size(query.announcement)
 
 
 @given(rows=st.integers(1, 30), data=st.data())
@@ -90,7 +90,7 @@ def test_the_rows_of_a_basis_are_used_where_they_arrived(kept: int, centred: boo
 
 def test_a_sparse_basis_costs_only_its_rows() -> None:
     query = CovarianceProduct(basis(100_000, 5, 50))
-    assert len(wire.content(query)) == 50 * (4 + 5 * 8)
+    assert len(query.content()) == 50 * (4 + 5 * 8)
 
 
 PRODUCT = CovarianceProduct(basis(40, 3, 5))
@@ -107,13 +107,13 @@ PRODUCT = CovarianceProduct(basis(40, 3, 5))
 )
 def test_what_the_plan_does_not_have_is_refused_before_a_frame_is_taken(step: Step) -> None:
     with pytest.raises(InvalidQueryError):
-        wire.QueryReader(wire.announce(PRODUCT), step)
+        wire.QueryReader(PRODUCT.announcement, step)
 
 
 @pytest.mark.parametrize("change", [-1, 1, 8, -140, 2**20])
 def test_t35_a_frame_of_another_length_is_refused(change: int) -> None:
-    whole = bytes(wire.content(PRODUCT))
-    reader = wire.QueryReader(wire.announce(PRODUCT), step_for(PRODUCT))
+    whole = bytes(PRODUCT.content())
+    reader = wire.QueryReader(PRODUCT.announcement, step_for(PRODUCT))
     frame = whole[:change] if change < 0 else whole + bytes(change)
     with pytest.raises(InvalidQueryError, match="does not follow"):
         reader.add(0, frame)
@@ -123,9 +123,9 @@ def test_t35_a_frame_of_another_length_is_refused(change: int) -> None:
 
 def test_frames_out_of_order_or_twice_are_refused() -> None:
     query = CovarianceProduct(basis(60_000, 4, 60_000))
-    parts = [bytes(frame) for frame in wire.frames(wire.content(query))]
+    parts = [bytes(frame) for frame in wire.frames(query.content())]
     assert len(parts) == 3
-    reader = wire.QueryReader(wire.announce(query), step_for(query))
+    reader = wire.QueryReader(query.announcement, step_for(query))
     with pytest.raises(InvalidQueryError):
         reader.add(1, parts[1])
     reader.add(0, parts[0])
@@ -140,20 +140,18 @@ def test_frames_out_of_order_or_twice_are_refused() -> None:
 
 @pytest.mark.parametrize("rows", [[1, 0, 2, 3, 4], [0, 0, 2, 3, 4], [0, 1, 2, 3, 40], [0, 1, 2, 3, 2**32 - 1]])
 def test_t34_rows_of_a_basis_have_one_order_only(rows: list[int]) -> None:
-    whole = np.array(rows, dtype="<u4").tobytes() + bytes(wire.content(PRODUCT))[20:]
-    reader = wire.QueryReader(wire.announce(PRODUCT), step_for(PRODUCT))
+    whole = np.array(rows, dtype="<u4").tobytes() + bytes(PRODUCT.content())[20:]
+    reader = wire.QueryReader(PRODUCT.announcement, step_for(PRODUCT))
     reader.add(0, whole)
     with pytest.raises(InvalidQueryError, match="ascending"):
         reader.query()
 
 
 def test_a_row_of_zeros_that_is_sent_all_the_same_is_refused() -> None:
-    whole = bytes(wire.content(CovarianceProduct(basis(40, 3, 4))))
+    whole = bytes(CovarianceProduct(basis(40, 3, 4)).content())
     padded = whole[:16] + np.uint32(40).tobytes() + whole[16:] + bytes(24)
     wider = Extent(41, 3, 5)
-    reader = wire.QueryReader(
-        wire.Announcement("covariance-product", wider), Step("a step", CovarianceProduct, wider, None)
-    )
+    reader = wire.QueryReader(Announcement("covariance-product", wider), Step("a step", CovarianceProduct, wider, None))
     reader.add(0, padded)
     with pytest.raises(InvalidQueryError, match="is zero"):
         reader.query()
@@ -161,14 +159,14 @@ def test_a_row_of_zeros_that_is_sent_all_the_same_is_refused() -> None:
 
 @given(noise=st.binary(min_size=140, max_size=140))
 def test_arbitrary_content_is_a_query_or_refused(noise: bytes) -> None:
-    reader = wire.QueryReader(wire.announce(PRODUCT), step_for(PRODUCT))
+    reader = wire.QueryReader(PRODUCT.announcement, step_for(PRODUCT))
     reader.add(0, noise)
     with pytest.raises(InvalidQueryError):
         reader.query()
 
 
 def test_t35_an_absurd_announcement_allocates_nothing() -> None:
-    absurd = wire.Announcement("covariance-product", Extent(2**32 - 1, 2**32 - 1, 2**32 - 1), centred=True)
+    absurd = Announcement("covariance-product", Extent(2**32 - 1, 2**32 - 1, 2**32 - 1), centred=True)
     tracemalloc.start()
     with pytest.raises(InvalidQueryError):
         wire.QueryReader(absurd, step_for(PRODUCT))
@@ -180,9 +178,7 @@ def test_t35_an_absurd_announcement_allocates_nothing() -> None:
 def test_a_query_takes_memory_only_as_its_frames_arrive() -> None:
     wide = Extent(2**24, 10, 2**24)
     before = resident()
-    reader = wire.QueryReader(
-        wire.Announcement("covariance-product", wide), Step("a step", CovarianceProduct, wide, None)
-    )
+    reader = wire.QueryReader(Announcement("covariance-product", wide), Step("a step", CovarianceProduct, wide, None))
     reader.add(0, bytes(wire.FRAME))
     assert resident() - before < 16 * 2**20  # of 1344 announced
 

@@ -21,7 +21,6 @@ from dpspca.common.privacy.keystream import Draw, Entropy, KeyStream, WordSource
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.transport import wire
 from dpspca.common.trust.connection_proof import prove
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.receipts import issue
@@ -99,11 +98,11 @@ class Table:
 
     async def ask(self, job: SignedJob, position: int = 0, query: CovarianceProduct = QUERY) -> None:
         """Ask in one message."""
-        await self.announce(job, position, query, bytes(wire.content(query)))
+        await self.announce(job, position, query, bytes(query.content()))
 
     async def announce(self, job: SignedJob, position: int, query: CovarianceProduct, content: bytes = b"") -> None:
         """Say what is asked; what is left of its content follows."""
-        announced = wire.announce(query)
+        announced = query.announcement
         extent = announced.extent
         ask = pb.Ask(
             signed_job=job.to_bytes(),
@@ -277,7 +276,7 @@ def test_an_analyst_who_was_revoked_since_is_answered_no_further(table: Table) -
     at(table, scene)
 
 
-WHOLE = pb.Frame(sequence=0, content=bytes(wire.content(QUERY)))
+WHOLE = pb.Frame(sequence=0, content=bytes(QUERY.content()))
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,9 @@ class Provider:
         return self.town.job(SPEC, self.ada, ["north"])
 
     def answer(self, job: OpenJob, position: int) -> bytes:
-        announced = wire.announce(FIRST)
+        announced = FIRST.announcement
         reader = wire.QueryReader(announced, job.plan[position])
-        reader.add(0, bytes(wire.content(FIRST)))
+        reader.add(0, bytes(FIRST.content()))
         content, _ = asyncio.run(job.answer(position, reader, lambda: None))
         return bytes(content)
 

@@ -178,8 +178,8 @@ def answered(told: ProviderSetup, job: SignedJob, data_set: str = "cohort") -> N
     """Answer a job's first query as a daemon does."""
 
     async def answer() -> None:
-        reader = wire.QueryReader(wire.announce(FIRST), opened.plan[0])
-        for sequence, frame in enumerate(wire.frames(wire.content(FIRST))):
+        reader = wire.QueryReader(FIRST.announcement, opened.plan[0])
+        for sequence, frame in enumerate(wire.frames(FIRST.content())):
             reader.add(sequence, bytes(frame))
         await opened.answer(0, reader, lambda: None)
 
@@ -221,8 +221,8 @@ class Slow(AnythingGoes):
 
 def reading(job: OpenJob) -> wire.QueryReader:
     """Read the first query whole, as it comes over the wire."""
-    reader = wire.QueryReader(wire.announce(FIRST), job.plan[0])
-    for sequence, frame in enumerate(wire.frames(wire.content(FIRST))):
+    reader = wire.QueryReader(FIRST.announcement, job.plan[0])
+    for sequence, frame in enumerate(wire.frames(FIRST.content())):
         reader.add(sequence, bytes(frame))
     return reader
 

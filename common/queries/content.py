@@ -1,0 +1,58 @@
+"""How a basis and a centre are written as bytes, and read back: the parts that several queries share.
+
+Numbers are little-endian. Each query has exactly one form, so that no second message can hide in the first.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+
+from .base import Announcement, Extent, Received, RowSparse
+
+INDEX: Final = np.dtype("<u4")
+REAL: Final = np.dtype("<f8")
+
+
+def basis_size(extent: Extent) -> int:
+    """Count the bytes of a basis, which comes first: the indices of its rows, then the rows."""
+    return (INDEX.itemsize + REAL.itemsize * extent.columns) * extent.nonzero_rows if extent.columns else 0
+
+
+def center_size(announced: Announcement) -> int:
+    """Count the bytes of a centre, which comes last."""
+    return REAL.itemsize * announced.extent.dimension if announced.centred else 0
+
+
+def written(basis: RowSparse | None, center: FloatArray | None = None) -> Received:
+    """Write the rows of a basis that are not zero, their indices first, then a centre."""
+    parts: list[Any] = []
+    if basis is not None:
+        parts += [basis.support.astype(INDEX), np.ascontiguousarray(basis.rows, dtype=REAL)]
+    if center is not None:
+        parts.append(center.astype(REAL, copy=False))
+    # In an array's memory, of which the system gives large pieces at once, where bytes get it page by page.
+    whole = np.empty(sum(part.nbytes for part in parts), dtype=np.uint8)
+    start = 0
+    for part in parts:
+        whole[start : start + part.nbytes] = part.reshape(-1).view(np.uint8)
+        start += part.nbytes
+    return whole.data
+
+
+def read_basis(announced: Announcement, content: Received, basis_hash: str) -> RowSparse:
+    """Read a basis where it lies; its hash was made while it arrived."""
+    extent = announced.extent
+    rows = np.frombuffer(content, dtype=INDEX, count=extent.nonzero_rows).astype(np.intp)
+    start = rows.size * INDEX.itemsize
+    values = np.frombuffer(content, dtype=REAL, count=rows.size * extent.columns, offset=start)
+    basis = np.require(values.reshape(rows.size, extent.columns), np.float64, "A")
+    return RowSparse(extent.dimension, rows, basis, basis_hash)
+
+
+def read_center(announced: Announcement, content: Received) -> FloatArray | None:
+    """Read a centre, if one was announced."""
+    if not announced.centred:
+        return None
+    return np.frombuffer(content[len(content) - center_size(announced) :], dtype=REAL).astype(np.float64)
