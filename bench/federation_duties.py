@@ -18,7 +18,7 @@ from federation_cases import NORM_BOUND, Case
 from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian
-from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.base import Announcement, RowQuery
 from dpspca.common.transport import wire
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.receipts import issue, require_own
@@ -45,7 +45,7 @@ class PeerDuties:
     def answer(self, position: int, planned: Sequence[bytes]) -> memoryview:
         """Answer the query at a position of the plan, noisily."""
         step = self._plan[position]
-        reader = wire.QueryReader(wire.Announcement(step.query.kind, step.extent), step)
+        reader = wire.QueryReader(Announcement(step.query.kind, step.extent), step)
         for sequence, frame in enumerate(planned):
             reader.add(sequence, frame)
         noise = DiscreteGaussian.with_std_at_least(step.noise_std)
@@ -97,4 +97,4 @@ class HubDuties:
     def _asked(self, query: RowQuery) -> memoryview:
         query.digest()
         self._total = np.zeros(self._plan[self._position].shape, dtype=np.int64)
-        return memoryview(wire.content(query))
+        return memoryview(query.content())

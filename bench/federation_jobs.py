@@ -21,9 +21,8 @@ from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model
 from dpspca.common.protocol import Aggregate, drive
-from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.base import Announcement, RowQuery
 from dpspca.common.spec import JobSpec
-from dpspca.common.transport import wire
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob, sign
 from dpspca.provider.data.preparation import check_rows
@@ -133,7 +132,7 @@ async def bare(running: Running, place: Placement) -> AsyncIterator[Floor]:
 def _sizes(running: Running) -> floor.Sizes:
     """Work out from the plan what the messages of a job weigh. The result is as large as an answer."""
     steps = catalogue.plan(running.case.spec)
-    queries = tuple(wire.Announcement(step.query.kind, step.extent).size for step in steps)
+    queries = tuple(step.query.content_size(Announcement(step.query.kind, step.extent)) for step in steps)
     answer = 8 * math.prod(steps[0].shape)
     return floor.Sizes(len(running.signed().to_bytes()), queries, answer, result=answer)
 

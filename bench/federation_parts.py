@@ -30,9 +30,9 @@ from dpspca.common.plan import Plan
 from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.queries.base import Query
+from dpspca.common.queries.content import read_basis
 from dpspca.common.queries.rows import BasisQuery, CovarianceProduct
 from dpspca.common.statement import PrivacyStatement
-from dpspca.common.transport import wire
 from dpspca.common.trust import signing
 from dpspca.common.trust.identity import Identity, load_revocations
 from dpspca.provider.data import preparation
@@ -103,7 +103,7 @@ def _sums(case: Case) -> list[Part]:
     standing, rules = JobPosition(), gate.Gate(catalogue.plan(spec))
     streamed = moments.StreamedMoments(moments.DenseRows(integer_rows.integer_rows(rows, NORM_BOUND)))
     draw = Draw("bench", 0, 0, query.digest(), Purpose.NOISE)
-    announced, first = wire.announce(query), dps_pca.steps_of(spec)[0]
+    announced, first = query.announcement, dps_pca.steps_of(spec)[0]
     return [
         Part("prepare rows", integer_rows.integer_rows, lambda: integer_rows.integer_rows(rows, NORM_BOUND)),
         Part("Gram matrix", moments.StreamedMoments.gram, streamed.gram),
@@ -112,8 +112,8 @@ def _sums(case: Case) -> list[Part]:
         Part("gate", gate.Gate.grant, lambda: rules.grant(0, query, standing)),
         Part("digest", Query.digest, query.digest),
         Part("check a basis", BasisQuery.__post_init__, lambda: CovarianceProduct(basis)),
-        Part("write a query", wire.content, lambda: wire.content(query)),
-        Part("read a query", wire._read_basis, lambda: wire._read_basis(announced, wire.content(query))),  # noqa: SLF001  # the check apart
+        Part("write a query", type(query).content, query.content),
+        Part("read a query", read_basis, lambda: read_basis(announced, query.content(), "")),  # the check apart
         Part("sum in units", rounds.aggregate, lambda: rounds.aggregate(spec, first, answer, 1)),
         Part("thin QR", thin_qr, lambda: thin_qr(answer.astype(np.float64))),
         Part("cut", largest_rows, lambda: largest_rows(answer.astype(np.float64), case.sparsity)),

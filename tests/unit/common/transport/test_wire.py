@@ -15,6 +15,7 @@ from dpspca.common.errors import InvalidAnswerError, InvalidQueryError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import Step
 from dpspca.common.queries.base import Announcement, Extent, RowQuery
+from dpspca.common.queries.matrix import CappedProduct, EntryTotal, SpectralProduct, SymmetricProduct
 from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
@@ -22,8 +23,11 @@ from dpspca.common.queries.rows import (
     CountAbove,
     Covariance,
     CovarianceProduct,
+    CovarianceTriangle,
     SquaredColumns,
 )
+from dpspca.common.queries.sketch import SKETCH_QUERIES
+from dpspca.common.queries.subspace import SUBSPACE_QUERIES
 from dpspca.common.transport import wire
 
 LARGEST = 2**56 - 1
@@ -58,7 +62,23 @@ QUERIES: list[RowQuery] = [
     CovarianceProduct(basis(40, 3, 40), np.linspace(-1, 1, 40)),
     CompressedCovariance(basis(40, 3, 5)),
     CovarianceProduct(basis(60_000, 4, 60_000), np.zeros(60_000)),
+    CovarianceProduct(basis(40, 3, 5), block=2, blocks=3),
+    CovarianceTriangle(3, np.arange(3.0)),
+    SymmetricProduct(basis(40, 3, 5)),
+    CappedProduct(basis(40, 3, 5), largest=1.0),
+    SpectralProduct(basis(40, 3, 5)),
+    EntryTotal(7),
+    *(query(3, center, 2) for query in SUBSPACE_QUERIES for center in (None, np.arange(3.0))),
 ]
+
+
+def kinds(base: type[RowQuery]) -> set[str]:
+    own = {base.kind} if "kind" in vars(base) and base.__module__.startswith("dpspca.") else set()
+    return own.union(*(kinds(each) for each in base.__subclasses__()))
+
+
+def test_every_kind_of_query_is_sent_here_or_among_the_tests_of_sketches() -> None:
+    assert {query.kind for query in QUERIES} | {each.kind for each in SKETCH_QUERIES} == kinds(RowQuery)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.kind)
