@@ -1,6 +1,6 @@
 """What programs keep on disk or must keep off it: private files, settings, core dumps."""
 
-from . import files, posix
+from . import files, posix, sqlite_file
 from .core_dumps import forbid_core_dumps
 from .files import PRIVATE, require_private_folder
 from .settings import (
@@ -38,4 +38,5 @@ __all__ = [
     "read_toml",
     "require_own",
     "require_private_folder",
+    "sqlite_file",
 ]

@@ -9,22 +9,16 @@ must still end where this process left it; another writer, however it got past t
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
-from urllib.parse import quote
 
-from dpspca.common.storage import files
+from dpspca.common.storage import files, sqlite_file
 
 from .entries import GENESIS, Entry, Fact, Head, LedgerError, Quarantined, Started
 
-APPLICATION_ID: Final = int.from_bytes(b"dpsl")
-EXTRA: Final = 3
-"""SQLite's number for it."""
+FILE: Final = sqlite_file.FileKind(int.from_bytes(b"dpsl"))
 PIECE_BYTES: Final = 1 << 20
-BUSY_SECONDS: Final = 10.0
-KEPT_LOG_BYTES: Final = 1 << 24
-"""To which the write-ahead log shrinks after a large answer."""
 
 LOST: Final = (
     "The provider makes it when it starts for the first time. If it is lost, put back the newest copy: what that lacks "
@@ -79,17 +73,6 @@ class Connection(Protocol):
 Connect: TypeAlias = Callable[[Path], Connection]
 
 
-def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    """Open a file that exists."""
-    return sqlite3.connect(
-        f"file:{quote(str(path))}?mode={mode}",
-        uri=True,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-
-
 class Database:
     """An open ledger file."""
 
@@ -122,7 +105,7 @@ class Database:
         if not path.exists():
             raise LedgerError(f"There is no ledger at {path}.", LOST)
         with in_words(path):
-            connection = connect(path, "ro")
+            connection = sqlite_file.connect(path, "ro")
             try:
                 _require_ledger(path, connection, new=False)
                 connection.execute("BEGIN")
@@ -225,15 +208,10 @@ class Database:
     def _transaction(self, head: Head) -> Iterator[None]:
         """Write all of it or nothing. What the disk said is for the log; whoever asked a query is told less."""
         try:
-            self._run("BEGIN IMMEDIATE")
-            self._require_head(head)
-            yield
-            self._run("COMMIT")
-        except BaseException as problem:
-            with suppress(sqlite3.Error):
-                self._run("ROLLBACK")
-            if not isinstance(problem, sqlite3.Error):
-                raise
+            with sqlite_file.transaction(self._run):
+                self._require_head(head)
+                yield
+        except sqlite3.Error as problem:
             _log.error("%s cannot be written: %s", self._path, problem)
             raise LedgerError(
                 "The provider's ledger cannot be written, so nothing was answered.", "The provider's log says why."
@@ -251,15 +229,10 @@ class Database:
 
 def migrate(connection: Connection, steps: Sequence[Sequence[str]] = MIGRATIONS) -> None:
     """Bring a ledger from whatever version it has to that of the last step, in one transaction."""
-    version = _number(connection, "PRAGMA user_version")
-    if version == len(steps):
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    for statement in (statement for step in steps[version:] for statement in step):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {len(steps)}")
-    connection.execute("COMMIT")
+    version = sqlite_file.number(connection, "PRAGMA user_version")
+    if version < len(steps):
+        with sqlite_file.transaction(connection.execute):
+            FILE.upgrade(connection.execute, version, steps)
 
 
 @contextmanager
@@ -277,11 +250,10 @@ def in_words(path: Path) -> Iterator[None]:
 
 def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> None:
     """Refuse a file that is not a ledger, or of a version that this software does not know. Nothing is changed."""
-    version = _number(connection, "PRAGMA user_version")
-    found = _number(connection, "PRAGMA application_id")
-    if new and not version and not found and not _number(connection, "SELECT count(*) FROM sqlite_master"):
+    version = FILE.version(connection)
+    if new and version == 0 and not sqlite_file.number(connection, "PRAGMA application_id"):
         return
-    if found != APPLICATION_ID or version < 1:
+    if not version or version < 1:
         raise LedgerError(
             f"{path} is not a ledger of this software.",
             "Name another file in the settings, or restore its newest copy.",
@@ -295,20 +267,9 @@ def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> 
 
 def _settle(connection: Connection) -> None:
     """See to it that what was written is on the disk, and refuse to start where that cannot be had."""
-    # EXTRA is FULL and the folder: or the journal that a new file begins with could come back after a power cut.
-    # What is deleted are answers, which may have left and so are no secret: to overwrite them takes ten times as long.
-    settings = "synchronous = EXTRA", "fullfsync = ON", "secure_delete = OFF", f"journal_size_limit = {KEPT_LOG_BYTES}"
-    for setting in settings:
-        list(connection.execute(f"PRAGMA {setting}"))
-    ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
-    synchronous = _number(connection, "PRAGMA synchronous")
-    if mode != "wal" or synchronous != EXTRA:
+    missing = sqlite_file.make_durable(connection)
+    if missing:
         raise LedgerError(
-            f"SQLite does not sync what it writes here (journal {mode}, synchronous {synchronous}).",
+            f"SQLite does not sync what it writes here ({missing}).",
             "Put the ledger on a local disk, and use a standard build of SQLite.",
         )
-
-
-def _number(connection: Connection, query: str) -> int:
-    ((number,),) = connection.execute(query)
-    return int(number)

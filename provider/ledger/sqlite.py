@@ -26,10 +26,10 @@ import numpy as np
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy import Filter, Price
-from dpspca.common.storage import files
+from dpspca.common.storage import files, sqlite_file
 
 from .accounts import QueryRecord
-from .database import Connect, Database, connect
+from .database import Connect, Database
 from .entries import Closed, Entry, Fact, Founded, Head, LedgerError, Quarantined, Reserved, Started
 from .files import UNREADABLE, HeadFile, Hold, files_in_words, read_head
 from .ledger import ANSWER, Bookkeeper, Clock, Kept
@@ -61,7 +61,7 @@ class SqliteLedger(Bookkeeper):
         head_path: Path,
         *,
         clock: Clock = time.time,
-        connect: Connect = connect,
+        connect: Connect = sqlite_file.connect,
         remember: Remember = HeadFile,
     ) -> None:
         super().__init__(clock, self._ended)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dpspca.common.errors import MissingExtraError
 
 from .contract import JournalError
-from .sql import Cursor, SqlJournal, not_held
+from .sql import Cursor, Migrations, SqlJournal, not_held
 
 if TYPE_CHECKING:
     import psycopg
@@ -83,10 +83,12 @@ class PostgresJournal(SqlJournal):
             raise JournalError("The journal's database holds other tables.", "Give the journal one of its own.")
         return 0
 
-    def _set_version(self, version: int) -> None:
+    def _upgrade(self, version: int, migrations: Migrations) -> None:
+        for statement in (statement for step in migrations[version:] for statement in step):
+            self._run(statement)
         self._run("CREATE TABLE IF NOT EXISTS journal (version INTEGER NOT NULL)")
         self._run("DELETE FROM journal")
-        self._run("INSERT INTO journal VALUES (?)", version)
+        self._run("INSERT INTO journal VALUES (?)", len(migrations))
         for table in ("sums", "models"):  # noise does not compress; to try costs more than to write
             self._run(f"ALTER TABLE {table} ALTER COLUMN content SET STORAGE EXTERNAL")
 

@@ -2,17 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from dpspca.common.arrays import Integers
+from dpspca.common.storage import sqlite_file
 from dpspca.common.transport import answer_content
 from dpspca.server.job import JobRecord, State
 
 from .contract import NO_RECEIPTS, PIECE, Asked, JournalError, Recorded, Sum, damaged, join, read_job, write_job
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+Migrations: TypeAlias = sqlite_file.Migrations
+
+MIGRATIONS: Final[Migrations] = (
     (
         """CREATE TABLE jobs (
             number BIGINT PRIMARY KEY,
@@ -59,6 +62,7 @@ class Cursor(Protocol):
     @property
     def rowcount(self) -> int: ...
     def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class SqlJournal(ABC):
@@ -77,8 +81,8 @@ class SqlJournal(ABC):
         """Give the version of the tables, 0 if there are none; refuse what is no journal."""
 
     @abstractmethod
-    def _set_version(self, version: int) -> None:
-        """Note the version of the tables."""
+    def _upgrade(self, version: int, migrations: Migrations) -> None:
+        """Take the steps that tables of this version lack, and note the new version."""
 
     def accept(self, job: JobRecord, signed: bytes) -> None:
         with self._transaction():
@@ -168,9 +172,7 @@ class SqlJournal(ABC):
             )
         if version < len(MIGRATIONS):
             with self._transaction():
-                for statement in (statement for step in MIGRATIONS[version:] for statement in step):
-                    self._run(statement)
-                self._set_version(len(MIGRATIONS))
+                self._upgrade(version, MIGRATIONS)
 
     def _restate(self, job: JobRecord, model_bytes: int = 0) -> None:
         """Write how a job stands, unless it is over or was never accepted."""
@@ -220,14 +222,8 @@ class SqlJournal(ABC):
         """Write all of it or nothing, and nothing at all without the hold."""
         if not self._held:
             raise not_held()
-        self._run(self.begin)
-        try:
+        with sqlite_file.transaction(self._run, self.begin):
             yield
-            self._run("COMMIT")
-        except BaseException:
-            with suppress(JournalError):
-                self._run("ROLLBACK")
-            raise
 
 
 def _cell(cell: Any, kind: Any) -> Any:  # noqa: ANN401  # whatever a damaged file holds

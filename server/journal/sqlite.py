@@ -7,25 +7,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Protocol, TypeAlias
-from urllib.parse import quote
 
-from dpspca.common.storage import files, posix
+from dpspca.common.storage import files, posix, sqlite_file
 from dpspca.server.job import JobRecord
 
 from .contract import NO_RECEIPTS, JournalError
-from .sql import Cursor, SqlJournal, not_held
+from .sql import Cursor, Migrations, SqlJournal, not_held
 
-APPLICATION_ID: Final = int.from_bytes(b"dpsj")
-KEPT_LOG_BYTES: Final = 1 << 24
-"""To which the write-ahead log shrinks after a large sum."""
+FILE: Final = sqlite_file.FileKind(int.from_bytes(b"dpsj"))
 CHECKPOINT_PAGES: Final = 256
 """Pages of the log after which it is written back; the library's own thousand would be twice the bytes above."""
 PAGE_BYTES: Final = 1 << 15
 """Of a new file: large sums are written twice as fast as in small pages, and small sums hardly slower."""
 LARGEST_PAGE_BYTES: Final = 1 << 16
 """Of a file that nobody syncs: a sum is one write for every page of it."""
-EXTRA: Final = 3
-"""What SQLite calls synchronous = EXTRA."""
 
 File: TypeAlias = tuple[int, int]
 """Which file it is, whatever it is called: its device and its inode, which is not given out anew while it is open."""
@@ -41,22 +36,15 @@ class Connection(Protocol):
 Connect: TypeAlias = Callable[[Path], Connection]
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open a file that exists."""
-    address = f"file:{quote(str(path))}?mode=rw"
-    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
-
-
 class _Tables(SqlJournal):
     begin = "BEGIN IMMEDIATE"
     _connection: Connection | None = None
     _where = "The journal"
 
     def _run(self, statement: str, *values: Any) -> Cursor:  # noqa: ANN401  # what SQL takes
-        if self._connection is None:
-            raise not_held()
+        connection = self._open_connection()
         with self._in_words():
-            return self._connection.execute(statement, values)
+            return connection.execute(statement, values)
 
     def _all(self, cursor: Cursor) -> list[Any]:
         with self._in_words():
@@ -73,20 +61,19 @@ class _Tables(SqlJournal):
             ) from problem
 
     def _version(self) -> int:
-        found, version, tables = (
-            self._number(query)
-            for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-        )
-        if found == APPLICATION_ID or not (found or version or tables):
-            return version
-        raise JournalError(f"{self._where} is no journal of a coordinator.", "Name the right file.")
+        with self._in_words():
+            version = FILE.version(self._open_connection())
+        if version is None:
+            raise JournalError(f"{self._where} is no journal of a coordinator.", "Name the right file.")
+        return version
 
-    def _set_version(self, version: int) -> None:
-        self._run(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._run(f"PRAGMA user_version = {version}")
+    def _upgrade(self, version: int, migrations: Migrations) -> None:
+        FILE.upgrade(self._run, version, migrations)
 
-    def _number(self, query: str) -> int:
-        return int(self._rows(query)[0][0])
+    def _open_connection(self) -> Connection:
+        if self._connection is None:
+            raise not_held()
+        return self._connection
 
     def close(self) -> None:
         self._held = False
@@ -106,7 +93,7 @@ class SqliteJournal(_Tables):
 
     heartbeat_seconds = 5.0
 
-    def __init__(self, path: Path, connect: Connect = connect) -> None:
+    def __init__(self, path: Path, connect: Connect = sqlite_file.connect) -> None:
         self._path = path
         self._connect = connect
         self._where = f"The journal {path}"
@@ -213,19 +200,14 @@ class SqliteJournal(_Tables):
         with self._in_words():
             self._connection = self._connect(self._path)
         self._version()  # before anything is written to what may be somebody else's file
-        # EXTRA is FULL and the folder: or the rollback journal that a new file begins with could come back after a
-        # power cut, and take back all that was written since.
-        self._run("PRAGMA synchronous = EXTRA").fetchall()
-        self._run(f"PRAGMA page_size = {PAGE_BYTES}")
-        mode = self._rows("PRAGMA journal_mode = WAL")[0][0]
-        for setting in (
-            "fullfsync = ON",
-            f"journal_size_limit = {KEPT_LOG_BYTES}",
-            f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
-        ):
-            self._run(f"PRAGMA {setting}").fetchall()
-        if mode != "wal" or self._number("PRAGMA synchronous") != EXTRA:
-            raise JournalError(f"{self._where} cannot be synced.", "Use a local disk, and SQLite as it is distributed.")
+        with self._in_words():
+            missing = sqlite_file.make_durable(
+                self._open_connection(), page_bytes=PAGE_BYTES, checkpoint_pages=CHECKPOINT_PAGES
+            )
+        if missing:
+            raise JournalError(
+                f"{self._where} cannot be synced ({missing}).", "Use a local disk, and SQLite as it is distributed."
+            )
         self._migrate()
         self._sign()
         self._opened = _file_at(self._path)

@@ -13,11 +13,12 @@ import numpy as np
 import psycopg
 import pytest
 
+from dpspca.common.storage.sqlite_file import EXTRA
 from dpspca.server.job import Event, JobRecord, Participant
 from dpspca.server.journal import sql
 from dpspca.server.journal.contract import PIECE, Asked, Journal, JournalError, Sum, read_job, write_job
 from dpspca.server.journal.postgres import PostgresJournal
-from dpspca.server.journal.sqlite import EXTRA, PassingJournal, SqliteJournal
+from dpspca.server.journal.sqlite import PassingJournal, SqliteJournal
 
 LARGE = np.random.default_rng(0).integers(-(2**56), 2**56, (250_000, 2))
 """More than three pieces."""
@@ -422,6 +423,6 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_what_sqlite_wrote_is_synced(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     assert journal.hold()
-    assert journal._number("PRAGMA synchronous") == EXTRA
+    assert journal._rows("PRAGMA synchronous") == [(EXTRA,)]
     assert journal._rows("PRAGMA journal_mode") == [("wal",)]
     journal.close()

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dpspca.common.storage.sqlite_file import connect
 from dpspca.server.job import Event, JobRecord
 from dpspca.server.journal.contract import JournalError
-from dpspca.server.journal.sqlite import Connection, SqliteJournal, connect
+from dpspca.server.journal.sqlite import Connection, SqliteJournal
 
 JOB = JobRecord("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5)
 OTHER = replace(JOB, name="b" * 64)

@@ -32,9 +32,10 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.storage.sqlite_file import connect
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.ledger.database import MIGRATIONS, connect, migrate
+from dpspca.provider.ledger.database import MIGRATIONS, migrate
 from dpspca.provider.ledger.entries import GENESIS, Entry, Head, Reserved, Stored, link
 from dpspca.provider.ledger.ledger import LedgerError, Opening
 from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_books, verify

@@ -1,0 +1,98 @@
+"""The rules for a file of SQLite's, the same for a provider's ledger and a coordinator's journal.
+
+A file is opened only if it exists, so that a wrong name makes no new one. What a transaction wrote is on the disk when
+it returns, or the program does not start. Tables are brought up to date by steps that are added and never changed.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import quote
+
+KEPT_LOG_BYTES: Final = 1 << 24
+"""To which the write-ahead log shrinks after a large write."""
+EXTRA: Final = 3
+"""SQLite's number for ``synchronous = EXTRA``."""
+BUSY_SECONDS: Final = 10.0
+
+Migrations: TypeAlias = Sequence[Sequence[str]]
+"""Step n makes version n of version n - 1; version 0 is an empty file. Steps are added, never changed."""
+
+
+class Connection(Protocol):
+    """The part of a connection that these rules need; it raises the errors of ``sqlite3``."""
+
+    def execute(self, sql: str, parameters: Any = ..., /) -> Iterable[Any]: ...  # noqa: ANN401  # what SQL takes
+
+
+Execute: TypeAlias = Callable[[str], object]
+
+
+def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
+    """Open a file that exists; transactions begin and end where the program says so."""
+    address = f"file:{quote(str(path))}?mode={mode}"
+    return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """What a program's files are known by: a number in their head."""
+
+    application_id: int
+
+    def version(self, connection: Connection) -> int | None:
+        """Give the version of a file's tables, 0 of an empty file; None if another program made it."""
+        found = number(connection, "PRAGMA application_id")
+        version = number(connection, "PRAGMA user_version")
+        if found == self.application_id:
+            return version
+        is_empty = not (found or version or number(connection, "SELECT count(*) FROM sqlite_master"))
+        return 0 if is_empty else None
+
+    def upgrade(self, execute: Execute, version: int, migrations: Migrations) -> None:
+        """Take the steps that a file of this version lacks, within the caller's transaction."""
+        for statement in (statement for step in migrations[version:] for statement in step):
+            execute(statement)
+        execute(f"PRAGMA application_id = {self.application_id}")
+        execute(f"PRAGMA user_version = {len(migrations)}")
+
+
+def number(connection: Connection, query: str) -> int:
+    """Ask for a single number."""
+    ((found,),) = connection.execute(query)
+    return int(found)
+
+
+def make_durable(connection: Connection, *, page_bytes: int = 0, checkpoint_pages: int = 0) -> str | None:
+    """Have every commit synced before it returns; say what SQLite has instead, if it cannot.
+
+    EXTRA is FULL and the folder: or the rollback journal that a new file begins with could come back after a power
+    cut, and take back all that was written since. What is deleted has left already or was never secret: to overwrite
+    it would take ten times as long.
+    """
+    list(connection.execute("PRAGMA synchronous = EXTRA"))
+    if page_bytes:
+        list(connection.execute(f"PRAGMA page_size = {page_bytes}"))
+    ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
+    for setting in ("fullfsync = ON", "secure_delete = OFF", f"journal_size_limit = {KEPT_LOG_BYTES}"):
+        list(connection.execute(f"PRAGMA {setting}"))
+    if checkpoint_pages:
+        list(connection.execute(f"PRAGMA wal_autocheckpoint = {checkpoint_pages}"))
+    synchronous = number(connection, "PRAGMA synchronous")
+    return None if (mode, synchronous) == ("wal", EXTRA) else f"journal {mode}, synchronous {synchronous}"
+
+
+@contextmanager
+def transaction(execute: Execute, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """Write all of it or nothing; an error of the way back never hides the one that came first."""
+    execute(begin)
+    try:
+        yield
+        execute("COMMIT")
+    except BaseException:
+        with suppress(Exception):
+            execute("ROLLBACK")
+        raise
