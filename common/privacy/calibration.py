@@ -101,8 +101,8 @@ def round_up(exact: Fraction) -> float:
 
 
 def round_down(exact: Fraction) -> float:
-    """Return the largest float that is not above a rational number."""
-    return -round_up(-exact)
+    """Return the largest float that is not above a rational number; for 0 it is 0, never -0."""
+    return 0.0 - round_up(-exact)
 
 
 def root_up(square: Fraction) -> float:

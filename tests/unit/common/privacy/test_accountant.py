@@ -260,6 +260,8 @@ def test_what_is_left_can_be_spent_to_the_last_unit() -> None:
     assert empty.remaining_mu < 1e-7
     full = empty.charge(Price(empty.whole.units - empty.spent.units))
     assert full.remaining_mu == 0
+    with pytest.raises(BudgetExceededError, match=r" mu = 0 is left"):
+        full.admit([GaussianEvent(0.2, 1)])
     assert full.admit([GaussianEvent(0, 1), PureEvent(0)]) == full
     with pytest.raises(BudgetExceededError, match="refused"):
         full.admit([GaussianEvent(1e-300, 1)])

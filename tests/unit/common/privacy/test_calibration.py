@@ -241,6 +241,11 @@ def test_the_root_of_a_square_is_exact(root: float) -> None:
     assert root_up(Fraction(root) ** 2) == root == root_down(Fraction(root) ** 2)
 
 
+def test_zero_rounds_down_to_zero_without_a_sign() -> None:
+    assert math.copysign(1, round_down(Fraction(0))) == 1
+    assert math.copysign(1, root_down(Fraction(0))) == 1
+
+
 def test_rounding_ends_at_infinity_upwards_and_at_the_largest_float_downwards() -> None:
     assert round_up(Fraction(10) ** 400) == math.inf
     assert math.isfinite(round_down(Fraction(10) ** 400))
