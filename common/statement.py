@@ -4,10 +4,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from .plan import Plan
-from .privacy import PrivacyUnit, rounded_up
+from .privacy import PrivacyUnit, format_up
 from .spec import Accounting, Centering
 
-__all__ = ["LARGE_DELTA", "PrivacyStatement", "rounded_up"]
+__all__ = ["LARGE_DELTA", "PrivacyStatement", "format_up"]
 
 NOT_FOR_RELEASE: Final = "NOT FOR RELEASE"
 
@@ -159,7 +159,7 @@ class PrivacyStatement:
             *([] if self.fresh_noise else ["the noise came from a fixed seed"]),
             *([] if self.proven else ["the price of its mechanism is not proven"]),
         ]
-        promise = f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})-differentially private, unit: {self.unit}"
+        promise = f"({format_up(self.epsilon)}, {format_up(self.delta)})-differentially private, unit: {self.unit}"
         if reasons:
             return f"{NOT_FOR_RELEASE}: {', and '.join(reasons)}; not shown to be {promise}"
         return f"With a caveat that the statement names: {promise}" if self.caveat else promise
@@ -189,7 +189,7 @@ class PrivacyStatement:
         return asdict(self) | {"warnings": list(self.warnings)} | derived
 
     def _promise(self) -> str:
-        epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta)
+        epsilon, delta = format_up(self.epsilon), format_up(self.delta)
         large = (
             f" A delta of {delta} is large: with that probability the promise may not hold at all."
             if self.delta > LARGE_DELTA
@@ -260,7 +260,7 @@ class PrivacyStatement:
         providers = "one provider" if self.parties == 1 else f"each of {self.parties} providers"
         answers = f"Price: {self.answers} answers from {providers}"
         published = self.accounting is Accounting.PUBLISHED
-        mu, epsilon = rounded_up(self.mu), rounded_up(self.exact_epsilon)
+        mu, epsilon = format_up(self.mu), format_up(self.exact_epsilon)
         if self.gaussian:
             rule = (
                 f"The noise follows the published formula; exact accounting prices it at epsilon {epsilon}."

@@ -18,7 +18,7 @@ from dpspca.client.clock import now
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price, round_down, round_up
 from dpspca.common.spec import Budget, check
-from dpspca.common.statement import rounded_up
+from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 from dpspca.provider.ledger import (
     EXPIRED,
@@ -228,7 +228,7 @@ def _balance_words(facts: dict[str, Any]) -> Iterator[str]:
     if whole is None:
         yield f"  Spent: mu {_up(facts['spent'])}. Reserved: mu {_up(facts['reserved'])}."
         return
-    yield f"  Lifetime: epsilon {rounded_up(whole['epsilon'])} at delta {rounded_up(whole['delta'])} (mu {_up(whole)})."
+    yield f"  Lifetime: epsilon {format_up(whole['epsilon'])} at delta {format_up(whole['delta'])} (mu {_up(whole)})."
     spent = facts["spent"]
     yield f"  Spent: mu {_up(spent)}, {_percent_up(spent)}. This is worth {_worth(spent['epsilon'], whole['delta'])}."
     if facts["written_off"]["units"]:
@@ -241,7 +241,7 @@ def _balance_words(facts: dict[str, Any]) -> Iterator[str]:
         )
     yield f"  Left: mu {_down(facts['left'])}, {_percent_down(facts['left'])}."
     largest = facts["largest_job"]
-    size = f"epsilon {rounded_up(largest['epsilon'])} at delta {rounded_up(largest['delta'])}"
+    size = f"epsilon {format_up(largest['epsilon'])} at delta {format_up(largest['delta'])}"
     yield f"  Room for {facts['further_jobs']} further jobs of the largest size allowed ({size})."
     yield from _analyst_words(facts)
 
@@ -281,14 +281,14 @@ def _cost_words(asked: dict[str, Any]) -> Iterator[str]:
 
 def _worth(epsilon: float | None, delta: float) -> str:
     return (
-        f"epsilon {rounded_up(epsilon, 4)} at delta {rounded_up(delta)}"
+        f"epsilon {format_up(epsilon, 4)} at delta {format_up(delta)}"
         if epsilon is not None
-        else f"no finite epsilon at delta {rounded_up(delta)}"
+        else f"no finite epsilon at delta {format_up(delta)}"
     )
 
 
 def _up(facts: dict[str, Any]) -> str:
-    return rounded_up(facts["mu"], 4)
+    return format_up(facts["mu"], 4)
 
 
 def _down(facts: dict[str, Any]) -> str:
@@ -296,7 +296,7 @@ def _down(facts: dict[str, Any]) -> str:
 
 
 def _percent_up(facts: dict[str, Any]) -> str:
-    return f"{rounded_up(round_up(100 * Fraction(facts['share'])), 3)} %"
+    return f"{format_up(round_up(100 * Fraction(facts['share'])), 3)} %"
 
 
 def _percent_down(facts: dict[str, Any]) -> str:
@@ -305,4 +305,4 @@ def _percent_down(facts: dict[str, Any]) -> str:
 
 def rounded_down(value: float, digits: int = 6) -> str:
     """Format a number in a few digits, rounded down: for numbers of which more is better."""
-    return rounded_up(-value, digits).removeprefix("-")
+    return format_up(-value, digits).removeprefix("-")

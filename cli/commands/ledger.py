@@ -15,7 +15,7 @@ from dpspca.cli.render import print_table, say, tell, to_json
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.privacy import Price
 from dpspca.common.spec import check
-from dpspca.common.statement import rounded_up
+from dpspca.common.statement import format_up
 from dpspca.common.storage import PRIVATE, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
 from dpspca.provider.ledger import (
@@ -105,8 +105,8 @@ def _job_row(job: dict[str, Any]) -> tuple[str, ...]:
         job["opened"][:DATE],
         job["state"],
         f"{job['answered']} of {job['asked']}",
-        f"{rounded_up(job['epsilon'])}, {rounded_up(job['delta'])}",
-        rounded_up(job["spent"]["mu"], 4),
+        f"{format_up(job['epsilon'])}, {format_up(job['delta'])}",
+        format_up(job["spent"]["mu"], 4),
     )
 
 
@@ -131,7 +131,7 @@ def _standing_words(looked: Looked, decisions: Sequence[dict[str, Any]]) -> Iter
     for each in decisions:
         yield f"{each['at']} {each['kind']}: {each['reason']}"
         for name, spent in each.get("counted", {}).items():
-            yield f"  {name}: mu {rounded_up(spent['mu'], 4)} counts as spent beyond the jobs listed."
+            yield f"  {name}: mu {format_up(spent['mu'], 4)} counts as spent beyond the jobs listed."
     if looked.doubt:
         yield (
             "QUARANTINED: no job is answered, because the ledger may have forgotten what was spent. "

@@ -17,7 +17,7 @@ from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.privacy import SLACK_UNIT, Price, PrivacyUnit
 from dpspca.common.spec import Budget, Centering, check
-from dpspca.common.statement import rounded_up
+from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 from dpspca.provider.ledger import Balance, Quotas
 from dpspca.provider.policy import Policy, Rules, faults, filter_of, suggest
@@ -214,7 +214,7 @@ def _budget_words(rules: Rules) -> Iterator[str]:
         f"one job, it is right in at most {job:.1%}. With all answers to all jobs there will ever be, it is right in "
         f"at most {all_jobs:.1%}. In other words, {_one(rules)} makes any conclusion from all these answers at most "
         f"{_factor(rules.lifetime)} times as likely, apart from an additional probability of "
-        f"{rounded_up(rules.lifetime.delta)}."
+        f"{format_up(rules.lifetime.delta)}."
     )
     yield (
         "  What the numbers do not cover: other data sets. For a person in several data sets, here or at other "
@@ -261,8 +261,8 @@ def _verdict(tried: dict[str, Any] | None) -> Iterator[str]:
         yield from (f"  {each['what']} {each['remedy']}" for each in tried["refusals"])
         return
     price, fitting = tried["price"], tried["such_jobs"]
-    epsilon = f"epsilon {rounded_up(price['epsilon'], 4)} at delta {rounded_up(price['delta'])}"
-    yield f"The job, {who}{where}, is allowed. It costs mu {rounded_up(price['mu'], 4)}, that is {epsilon}."
+    epsilon = f"epsilon {format_up(price['epsilon'], 4)} at delta {format_up(price['delta'])}"
+    yield f"The job, {who}{where}, is allowed. It costs mu {format_up(price['mu'], 4)}, that is {epsilon}."
     each = f", {fitting['per_analyst']} for each analyst" if fitting["per_analyst"] is not None else ""
     yield (
         f"  The data set's lifetime has room for {fitting['lifetime']} such jobs{each}, if nothing is spent yet. Only "
@@ -313,13 +313,13 @@ def _all_gaussian(rules: Rules) -> bool:
 
 
 def _amount(budget: Budget) -> str:
-    mu = rounded_up(filter_of(budget).whole.mu, 4)
-    return f"epsilon {rounded_up(budget.epsilon)} at delta {rounded_up(budget.delta)} (mu {mu})"
+    mu = format_up(filter_of(budget).whole.mu, 4)
+    return f"epsilon {format_up(budget.epsilon)} at delta {format_up(budget.delta)} (mu {mu})"
 
 
 def _factor(budget: Budget) -> str:
     value = math.exp(budget.epsilon)
-    return rounded_up(value, 3) if value < _LONG else f"{math.ceil(value):,}"
+    return format_up(value, 3) if value < _LONG else f"{math.ceil(value):,}"
 
 
 def _queries(rules: Rules) -> str:

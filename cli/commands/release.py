@@ -14,9 +14,9 @@ from dpspca.cli.arguments import AsJson, OwnSettings, job_flags
 from dpspca.cli.render import tell
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.privacy import DRAW_SLACK, SLACK_UNIT, TAIL, Filter, Price
+from dpspca.common.privacy import DRAW_SLACK, SLACK_UNIT, STRETCH_TAIL, Filter, Price
 from dpspca.common.spec import Budget, check
-from dpspca.common.statement import rounded_up
+from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 from dpspca.common.trust import JOB_SKEW
 from dpspca.provider.ledger import (
@@ -132,7 +132,7 @@ def count_of(given: str, name: str, text: str, allowed: Policy) -> Price:
     units = filter_of(Budget(epsilon, delta)).whole.units
     _require_gaussian(given, name, allowed)
     # Whatever the budget: how far the implemented noise of so many numbers may be off, and a sketch's tail.
-    return Price(units, ceil((MOST_DRAWS * Fraction(DRAW_SLACK) + Fraction(TAIL)) / SLACK_UNIT))
+    return Price(units, ceil((MOST_DRAWS * Fraction(DRAW_SLACK) + Fraction(STRETCH_TAIL)) / SLACK_UNIT))
 
 
 def _price_of(name: str, file: Path) -> Price:
@@ -171,8 +171,8 @@ def _words(looked: Looked, counted: Mapping[str, Price]) -> Iterator[str]:
     yield "Answers that it does not know of may have left. This will count as spent, beyond what the ledger shows:"
     for name, price in counted.items():
         shown = looked.books.data_sets.get(name, Account()).taken.mu
-        more = "nothing" if price.is_free else f"mu {rounded_up(price.mu, 4)}"
-        yield f"  {name}: {more}; the ledger shows mu {rounded_up(shown, 4)}."
+        more = "nothing" if price.is_free else f"mu {format_up(price.mu, 4)}"
+        yield f"  {name}: {more}; the ledger shows mu {format_up(shown, 4)}."
     yield (
         "If less counts than was spent, the promise to the people whose rows these are is broken. The decision is "
         "written into the ledger and cannot be taken back. Jobs that were signed before it are refused."

@@ -27,7 +27,7 @@ from dpspca.client.report import remarks, with_noise
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.statement import rounded_up
+from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 
 Show: TypeAlias = Callable[[JobProgress], None]
@@ -201,7 +201,7 @@ def print_plan(plan: dict[str, Any]) -> None:
             query["kind"],
             f"{query['numbers']:,}",
             f"{query['noise']} {query['noise_std']:.4g}" if query["noise_std"] else query["noise"],
-            rounded_up(query["mu"], 4),
+            format_up(query["mu"], 4),
             f"{query['share']:.1%}",
         )
     _print(table, *_notes(plan), _total(total), *plan["remarks"])
@@ -226,11 +226,9 @@ def _notes(plan: dict[str, Any]) -> Iterator[str]:
 
 def _total(total: dict[str, Any]) -> str:
     """Return a line about a plan's price. Noise that is not Gaussian has no exact mu, but is no worse than some mu."""
-    epsilon = (
-        f"epsilon = {rounded_up(total['epsilon'])} at delta = {rounded_up(total['delta'])} for each provider's data"
-    )
-    budget = f"the budget is epsilon = {rounded_up(total['budget_epsilon'])}."
-    mu = rounded_up(total["mu"])
+    epsilon = f"epsilon = {format_up(total['epsilon'])} at delta = {format_up(total['delta'])} for each provider's data"
+    budget = f"the budget is epsilon = {format_up(total['budget_epsilon'])}."
+    mu = format_up(total["mu"])
     if total["mu_is_exact"]:
         return f"Total: mu = {mu}, that is {epsilon}; {budget}"
     return f"Total: {epsilon}; {budget} Not all noise is Gaussian: added up with other jobs, it counts as mu = {mu}."
@@ -249,7 +247,7 @@ def _bar(console: Console) -> Progress:
 
 def _brief(now: JobProgress) -> str:
     return (
-        f"{now.answers} answers, {decimal(now.bytes_moved)}, ε {rounded_up(now.epsilon, 3)} of {rounded_up(now.budget)}"
+        f"{now.answers} answers, {decimal(now.bytes_moved)}, ε {format_up(now.epsilon, 3)} of {format_up(now.budget)}"
     )
 
 
@@ -260,7 +258,7 @@ def _full(now: JobProgress) -> str:
 
 def so_far(now: JobProgress) -> str:
     """Return the bytes transferred, epsilon spent and time taken by all answers so far."""
-    spent = f"epsilon {rounded_up(now.epsilon, 3)} of {rounded_up(now.budget)} spent"
+    spent = f"epsilon {format_up(now.epsilon, 3)} of {format_up(now.budget)} spent"
     return f"so far {decimal(now.bytes_moved)} transferred, {spent}, {now.seconds:.1f} s"
 
 

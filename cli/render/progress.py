@@ -18,7 +18,7 @@ from dpspca.client.jobs import JobStatus
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec, check
-from dpspca.common.statement import rounded_up
+from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 
 from . import output
@@ -92,7 +92,7 @@ def print_participants(facts: list[dict[str, Any]]) -> None:
                 each["name"],
                 str(each["asked"]),
                 str(each["answered"]),
-                rounded_up(each["epsilon_at_most"], 4),
+                format_up(each["epsilon_at_most"], 4),
                 each["reason"],
             )
             for each in facts

@@ -264,7 +264,7 @@ def _side(
 def _judges(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
     """List all tests; each waits for its level, which depends on how many they are."""
     if some.silent.size:
-        yield partial(audits.silent, "silence in the rows of others", np.concatenate([some.silent, others.silent]))
+        yield partial(audits.silence, "silence in the rows of others", np.concatenate([some.silent, others.silent]))
     noisy = [at for at, step in enumerate(plan) if step.event and not step.query.is_private]
     residuals = {at: np.vstack([_residuals(plan[at], side, at) for side in (some, others)]) for at in noisy}
     for at in noisy:
@@ -284,7 +284,7 @@ def _judges(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]
 
 def _judges_of_times(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
     for step, first, second in zip(plan, some.seconds, others.seconds, strict=True):
-        yield partial(audits.timed, f"time of the answer to '{step.name}'", np.array(first) > np.array(second))
+        yield partial(audits.answer_time, f"time of the answer to '{step.name}'", np.array(first) > np.array(second))
 
 
 def _residuals(step: Step, side: _Side, at: int) -> FloatArray:
@@ -305,7 +305,7 @@ def _judge_of_probabilities(step: Step, some: Integers, others: Integers) -> Jud
     learnt, unseen = ([part[start::2] @ line for part in (some, others)] for start in (0, 1))
     middle = _parting(*learnt)
     first, second = (part > middle for part in unseen)
-    return partial(audits.outdone, f"neighbours told apart by '{step.name}'", first, second, _claim(step.event))
+    return partial(audits.event, f"neighbours told apart by '{step.name}'", first, second, _claim(step.event))
 
 
 def _parting(some: FloatArray, others: FloatArray) -> float:
@@ -340,7 +340,7 @@ def _judges_of_relations(residuals: Sequence[FloatArray]) -> Iterator[Judge]:
     for name, found in pairs.items():
         some, others = (np.concatenate([pair[side].ravel() for pair in found] or [np.empty(0)]) for side in (0, 1))
         if some.size >= audits.FEWEST:
-            yield partial(audits.unrelated, name, some, others)
+            yield partial(audits.correlation, name, some, others)
 
 
 def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side, others: _Side) -> Iterator[Judge]:
@@ -354,7 +354,7 @@ def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side,
         moved = (one - other).astype(np.float64)
         length = float(np.linalg.norm(moved))
         first, second = ((side.given[at] - other) @ (moved / length) / std for side in (some, others))
-        yield partial(audits.told_apart, f"neighbours told apart by '{plan[at].name}'", first, second, _mu(event))
+        yield partial(audits.distance, f"neighbours told apart by '{plan[at].name}'", first, second, _mu(event))
         if std >= WIDE and moved.size > 1:
             angles += [audits.angles_as_normal(_residuals(plan[at], side, at), moved) for side in (some, others)]
         squared += (length / std) ** 2
@@ -362,7 +362,7 @@ def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side,
     if squared:
         first, second = (each / math.sqrt(squared) for each in total)
         allowed = compose(events(plan)).gdp_bound
-        yield partial(audits.told_apart, "neighbours told apart by all answers", first, second, allowed)
+        yield partial(audits.distance, "neighbours told apart by all answers", first, second, allowed)
     if angles:
         yield partial(audits.width, "angle of the noise to the line between the neighbours", np.concatenate(angles))
 

@@ -30,7 +30,7 @@ from dpspca.common.model import Model
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check_whole
-from dpspca.common.statement import rounded_up
+from dpspca.common.statement import format_up
 
 from .made_up import ANSWER_SECONDS, check_sparsity, largest_distance
 
@@ -192,7 +192,7 @@ class Panel:
         axes.tick_params(length=0, labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=9, loc="best", title="ancestry", markerscale=1.6)
-        budget = f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})"
+        budget = f"({format_up(self.epsilon)}, {format_up(self.delta)})"
         promise = f"components: {budget}-differentially private; scores: not protected, public"
         figure.supxlabel(promise, x=0.01, ha="left", fontsize=7.5, color="#666666")
         figure.savefig(path, format="png")

@@ -30,7 +30,13 @@ from enum import StrEnum
 from typing import Final, Self
 
 from dpspca.common.plan import Plan, Step
-from dpspca.common.privacy import ApproximateEvent, PureEvent, keeps, left_for, published_gaussian_constants
+from dpspca.common.privacy import (
+    ApproximateEvent,
+    PureEvent,
+    keeps_promise,
+    mechanism_event,
+    published_gaussian_constants,
+)
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import (
     PerturbedSubspace,
@@ -92,9 +98,9 @@ def _event(spec: JobSpec, options: OutputPerturbationOptions) -> PureEvent | App
     event = ApproximateEvent(epsilon, delta_left(spec))
     if spec.accounting is Accounting.PUBLISHED:
         entries = spec.schema.dimension * spec.components
-        constants, left = published_gaussian_constants(entries, event.epsilon, event.delta), left_for(event)
+        constants, left = published_gaussian_constants(entries, event.epsilon, event.delta), mechanism_event(event)
         check(
-            keeps(constants, entries, left.epsilon, left.delta),
+            keeps_promise(constants, entries, left.epsilon, left.delta),
             "The published noise was not shown to be private for this epsilon, this delta and so many numbers.",
             "Use exact accounting, or a smaller epsilon.",
         )

@@ -61,7 +61,7 @@ from dpspca.common.privacy import (
     DRAW_SLACK,
     MAX_ROWS,
     MAX_STD,
-    TAIL,
+    STRETCH_TAIL,
     ApproximateEvent,
     GaussianEvent,
     PrivacyUnit,
@@ -204,7 +204,7 @@ def _rounds(spec: JobSpec) -> list[Intent]:
 
 def unlucky(spec: JobSpec) -> float:
     """Bound the probability that Omega stretches a change further than was paid for, its sampler included."""
-    return TAIL + spec.schema.dimension * columns_of(spec) * DRAW_SLACK
+    return STRETCH_TAIL + spec.schema.dimension * columns_of(spec) * DRAW_SLACK
 
 
 def _sketched(spec: JobSpec, share: float) -> GaussianEvent:

@@ -19,7 +19,7 @@ from typing import Final
 
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Noise, Plan, Step, price
-from dpspca.common.privacy import ApproximateEvent, PureEvent, dither, round_down, rounded_up
+from dpspca.common.privacy import ApproximateEvent, PureEvent, dither, format_up, round_down
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import MAX_DIMENSION, Extent, RowSparse, SubspaceQuery
 from dpspca.common.spec import JobSpec, check
@@ -79,7 +79,7 @@ def _check_epsilon(spec: JobSpec, event: PureEvent | ApproximateEvent) -> None:
         event.epsilon >= least,
         f"An epsilon of {spec.budget.epsilon:g} leaves {event.epsilon:.3g} for the subspace, too little to hide how "
         "the computer rounds.",
-        f"Choose an epsilon that leaves at least {rounded_up(least, 3)}, fewer columns or fewer components.",
+        f"Choose an epsilon that leaves at least {format_up(least, 3)}, fewer columns or fewer components.",
     )
 
 

@@ -24,8 +24,8 @@ from dpspca.common.privacy import (
     calibrated_scale,
     calibrated_std,
     compose,
+    format_up,
     published_noise_multiplier,
-    rounded_up,
     usable_mu,
 )
 from dpspca.common.privacy import round_up as float_above
@@ -112,9 +112,9 @@ def _require_delta(cost: tuple[Event, ...], epsilon: float, delta: float, share:
     check(
         delta >= least,
         f"This job's plan costs more than its budget: its random draws, as implemented, are up to "
-        f"{rounded_up(loss.slack, 3)} from the ideal ones. At epsilon {epsilon:g} that takes a delta of "
-        f"{rounded_up(least, 3)}, where {delta:g} is given.",
-        f"Give a delta of {rounded_up(least, 3)} or more, or a smaller epsilon.",
+        f"{format_up(loss.slack, 3)} from the ideal ones. At epsilon {epsilon:g} that takes a delta of "
+        f"{format_up(least, 3)}, where {delta:g} is given.",
+        f"Give a delta of {format_up(least, 3)} or more, or a smaller epsilon.",
     )
 
 

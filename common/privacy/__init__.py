@@ -7,28 +7,28 @@ from .calibration import (
     MAX_EPSILON,
     MIN_DELTA,
     MIN_EPSILON,
+    format_up,
     published_noise_multiplier,
     root_down,
     round_down,
     round_up,
-    rounded_up,
 )
-from .continuous import cauchys, frame, normals, students, turn, uniforms
+from .continuous import cauchys, normals, random_frame, random_orthogonal, student_vector, uniforms
 from .costs import NOTHING, SLACK_UNIT, UNIT, Mixture, Price, cost_units, mu_of, slack_units
 from .directions import (
     DIRECTION_BITS,
-    NOBODY,
+    EMPTY_SLOT,
     NONCE_WORDS,
-    TAIL,
+    STRETCH_TAIL,
     Words,
     commitment,
     directions,
     directions_key,
     stretch,
 )
-from .dither import SHARE, hidden, left_for
+from .dither import ROUNDING_SHARE, mechanism_event, noisy_projection
 from .events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
-from .keystream import Draw, Entropy, KeyStream, Purpose, WordSource, keyed, repeatable_entropy
+from .keystream import Draw, Entropy, KeyStream, Purpose, WordSource, keyed_stream, repeatable_entropy
 from .lattice import (
     BASIS_BITS,
     MAX_PARTIES,
@@ -43,13 +43,14 @@ from .lattice import (
     row_unit,
 )
 from .noise import DRAW_SLACK, DiscreteGaussian, DiscreteLaplace, lattice_std
-from .smooth import Constants, keeps, published_gaussian_constants
+from .smooth import Constants, keeps_promise, published_gaussian_constants
 from .units import PrivacyUnit
 
 __all__ = [
     "BASIS_BITS",
     "DIRECTION_BITS",
     "DRAW_SLACK",
+    "EMPTY_SLOT",
     "MAX_EPSILON",
     "MAX_PARTIES",
     "MAX_ROWS",
@@ -58,15 +59,14 @@ __all__ = [
     "MIN_DELTA",
     "MIN_EPSILON",
     "MOMENT_BITS",
-    "NOBODY",
     "NONCE_WORDS",
     "NOTHING",
     "ORTHONORMALITY",
+    "ROUNDING_SHARE",
     "ROW_BITS",
-    "SHARE",
     "SLACK_SHARE",
     "SLACK_UNIT",
-    "TAIL",
+    "STRETCH_TAIL",
     "UNIT",
     "ApproximateEvent",
     "Constants",
@@ -101,28 +101,29 @@ __all__ = [
     "directions",
     "directions_key",
     "dither",
-    "frame",
+    "format_up",
     "hidden",
-    "keeps",
-    "keyed",
+    "keeps_promise",
+    "keyed_stream",
     "lattice_std",
-    "left_for",
+    "mechanism_event",
     "moment_unit",
     "mu_of",
+    "noisy_projection",
     "normals",
     "published_gaussian_constants",
     "published_noise_multiplier",
+    "random_frame",
+    "random_orthogonal",
     "repeatable_entropy",
     "root_down",
     "round_down",
     "round_up",
-    "rounded_up",
     "row_unit",
     "slack_units",
     "smooth",
     "stretch",
-    "students",
-    "turn",
+    "student_vector",
     "uniforms",
     "usable_mu",
 ]

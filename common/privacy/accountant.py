@@ -1,12 +1,11 @@
-"""What a list of releases costs, and whether it may still be afforded.
+"""What a list of releases costs, and whether it fits into a budget.
 
-Two answers. ``compose`` reports the privacy loss of a finished list of events as well as it is known. ``Filter``
-decides *before* a release, in exact integers, whether it fits into a budget; it is the only one of the two that may
-stand in front of data, because its rule stays valid when every next query depends on all earlier answers.
+``compose`` reports the best known bound on the privacy loss of a finished list of events. ``Filter`` decides *before* a
+release, in exact integers, whether it fits into a budget. Only ``Filter`` may guard data, because its rule stays valid
+when each query depends on all earlier answers.
 
-Promises: no number reported is below the true loss; admission never exceeds the budget by any amount; a refusal
-leaves everything as it was. The currency of both is mu^2 of Gaussian differential privacy in whole units of 2**-80,
-each event rounded up.
+Promises: no reported number is below the true loss; admitted releases never exceed the budget by any amount; a refusal
+changes nothing. Both count mu^2 of Gaussian differential privacy in whole units of 2**-80, each event rounded up.
 """
 
 import math
@@ -21,6 +20,7 @@ from dpspca.common.errors import BudgetExceededError, InvalidParameterError, Inv
 
 from .calibration import (
     check_budget,
+    format_up,
     gaussian_mu,
     least_epsilon,
     nonnegative,
@@ -29,7 +29,6 @@ from .calibration import (
     root_up,
     round_down,
     round_up,
-    rounded_up,
 )
 from .costs import NOTHING, SLACK_UNIT, UNIT, Mixture, Price, mu_of, worst_cases
 from .events import Event, checked_events
@@ -45,21 +44,21 @@ __all__ = [
 ]
 
 SLACK_SHARE: Final = Fraction(1, 2**20)
-"""Of every delta, the part kept back for the distance between the implemented noise and the ideal one."""
+"""The share of every delta that pays for the distance between implemented and ideal noise."""
 CALIBRATION_MARGIN: Final = Fraction(1, 2**40)
-"""Relative excess of a calibrated standard deviation, so that shares of a budget fit into it together."""
+"""Relative excess of a calibrated standard deviation, so that all shares of a budget fit into it together."""
 
 # --- Budgets that a filter grants -------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024, typed=True)  # every step of a plan asks for it
 def usable_mu(epsilon: float, delta: float) -> float:
-    """Return the mu that a filter for (epsilon, delta) can spend: the one at delta less the share kept for slack."""
+    """Return the mu that a filter for (epsilon, delta) can spend: the mu at delta minus the share kept for slack."""
     eps, dlt = check_budget(epsilon, delta)
     return gaussian_mu(eps, round_down(Fraction(dlt) * (1 - SLACK_SHARE)))
 
 
-@lru_cache(maxsize=1024, typed=True)  # the blocks of rows of a plan all ask for the same
+@lru_cache(maxsize=1024, typed=True)  # all blocks of rows of a plan ask for the same
 def calibrated_std(sensitivity: float, mu: float, share: float = 1.0) -> float:
     """Return the standard deviation for a release that takes a share of mu^2, for plans that fill a budget exactly.
 
@@ -69,7 +68,7 @@ def calibrated_std(sensitivity: float, mu: float, share: float = 1.0) -> float:
     """
     part = positive("share", share)
     if part > 1:
-        raise InvalidParameterError(f"share = {part} is more than the whole.", "Give a share in (0, 1].")
+        raise InvalidParameterError(f"share = {part} is more than 1.", "Give a share in (0, 1].")
     quotient = Fraction(positive("sensitivity", sensitivity)) / Fraction(positive("mu", mu))
     return round_up(Fraction(root_up(quotient**2 / Fraction(part))) * (1 + CALIBRATION_MARGIN))
 
@@ -93,20 +92,20 @@ def _slack_price(epsilon: float) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A budget of (epsilon, delta) and what of it has been spent; a value, never changed in place.
+    """A budget of (epsilon, delta) and how much of it is spent; a value, never changed in place.
 
     Contract: for every data set, every adversary that picks each next query and its noise from all earlier answers,
-    and every sequence of admissions, the transcript of what was admitted is (epsilon, delta)-DP.
+    and every sequence of admissions, the transcript of the admitted releases is (epsilon, delta)-DP.
 
     Reason: admitting while the sum of mu^2 stays within mu_budget^2 is a valid filter for mu_budget-GDP under full
     adaptivity (Smith & Thakurta 2022), and usable_mu-GDP is (epsilon, delta (1 - 2**-20))-DP. The other 2**-20 of
-    delta pays for the slack of the implemented noise: their sum is kept to at most that divided by 1 + e^epsilon.
+    delta pays for the slack of the implemented noise: the sum of slacks is at most that divided by 1 + e^epsilon.
 
-    ``aside`` is a further part of delta that is kept for slack: for mechanisms that are private but for a probability
-    of their own (``ApproximateEvent``), which no Gaussian budget pays for.
+    ``aside`` is a further part of delta kept for slack: for mechanisms that are private except with a probability of
+    their own (``ApproximateEvent``), which no Gaussian budget pays for.
 
     All comparisons are between integers. A plan made with ``calibrated_std`` for shares of ``usable_mu(epsilon,
-    delta)**2`` that sum to 1 is admitted whole; nothing that is dearer by as much as 2**-80 gets through.
+    delta)**2`` that sum to 1 is admitted whole; a plan that costs 2**-80 more is refused.
     """
 
     epsilon: float
@@ -118,7 +117,7 @@ class Filter:
         check_budget(self.epsilon, self.delta)
         if nonnegative("aside", self.aside) >= self.delta:
             raise InvalidParameterError(
-                f"aside = {self.aside} leaves nothing of delta = {self.delta}.", "Set a part of delta aside."
+                f"aside = {self.aside} is not below delta = {self.delta}.", "Set only a part of delta aside."
             )
         _check_units("spent.units", self.spent.units, self.whole.units)
         _check_units("spent.slack_units", self.spent.slack_units, self.whole.slack_units)
@@ -130,12 +129,12 @@ class Filter:
 
     @property
     def whole(self) -> Price:
-        """All that may be spent, of mu^2 and of slack, rounded down."""
+        """The whole budget, in units of mu^2 and of slack, rounded down."""
         return _whole(self.epsilon, self._gaussian_delta, self.aside)
 
     @property
     def left(self) -> Price:
-        """What may still be spent."""
+        """What is not spent yet."""
         return self.whole - self.spent
 
     @property
@@ -144,12 +143,12 @@ class Filter:
 
     @property
     def budget(self) -> float:
-        """The mu that the whole budget is worth, rounded down."""
+        """The mu of the whole budget, rounded down."""
         return root_down(self.whole.units * UNIT)
 
     @property
     def spent_mu_squared(self) -> Fraction:
-        """What has been spent, exactly."""
+        """The mu^2 that is spent, exactly."""
         return self.spent.units * UNIT
 
     @property
@@ -158,7 +157,7 @@ class Filter:
         return root_down(self.left.units * UNIT)
 
     def admit(self, events: Iterable[Event]) -> Self:
-        """Return the filter after spending on all the events, or raise ``BudgetExceededError``: then nothing happened.
+        """Return the filter after spending on all the events, or raise ``BudgetExceededError`` and change nothing.
 
         The events are admitted together or not at all.
         """
@@ -176,21 +175,21 @@ class Filter:
 
     def _refusal(self, units: int) -> BudgetExceededError:
         left = self.left.units
-        # The factor is printed a little too large, so that whoever copies it is not refused again.
+        # The factor is printed slightly too large, so that a request that uses it is not refused again.
         louder = f"noise {1.00001 * root_up(Fraction(units, left)):.6g} times larger, " if left else ""
         return BudgetExceededError(
             f"This asks for mu = {mu_of(units):.6g} where mu = {self.remaining_mu:.6g} is left of {self.budget:.6g} "
-            f"(epsilon = {self.epsilon:g}, delta = {self.delta:g}); it was refused and nothing happened.",
+            f"(epsilon = {self.epsilon:g}, delta = {self.delta:g}); it was refused and nothing was spent.",
             f"Ask for {louder}fewer releases, or a larger budget.",
         )
 
     def _slack_refusal(self, slack: int) -> BudgetExceededError:
         left = self.left.slack_units
         return BudgetExceededError(
-            f"The implemented noise is {float(slack * SLACK_UNIT):.3g} from its ideal in total variation, where "
-            f"{float(left * SLACK_UNIT):.3g} is left of the share of delta kept for that; nothing happened.",
-            "Ask for a purely private mechanism, or choose a smaller epsilon, a smaller delta of such a mechanism, "
-            "or a budget that sets more of its delta aside for them (approximate_delta, in a policy).",
+            f"The implemented noise is {float(slack * SLACK_UNIT):.3g} from ideal noise in total variation, but only "
+            f"{float(left * SLACK_UNIT):.3g} is left of the part of delta that pays for that; nothing was spent.",
+            "Ask for a purely private mechanism, a smaller epsilon, a smaller delta of that mechanism, or a budget "
+            "that sets more of its delta aside for such mechanisms (approximate_delta, in a policy).",
         )
 
 
@@ -198,10 +197,12 @@ def _check_units(name: str, units: object, limit: int | None = None) -> None:
     if isinstance(units, bool) or not isinstance(units, int):
         raise InvalidTypeError(f"{name} is of type {type(units).__name__}.", "Give a whole number of units.")
     if units < 0:
-        raise InvalidParameterError(f"{name} = {units} is negative.", "Privacy once spent never comes back.")
+        raise InvalidParameterError(
+            f"{name} = {units} is negative.", "Give 0 or more: what is spent is never returned."
+        )
     if limit is not None and units > limit:
         raise InvalidParameterError(
-            f"{name} = {units} is more than the {limit} of this budget.", "Look for what was released without a filter."
+            f"{name} = {units} is more than the {limit} of this budget.", "Find what was released without a filter."
         )
 
 
@@ -218,38 +219,38 @@ def _whole(epsilon: float, delta: float, aside: float) -> Price:
 def compose(events: Iterable[Event]) -> "PrivacyLoss":
     """Return the privacy loss of all the events together.
 
-    The queries may have been chosen adaptively, but how many there are, their sensitivities and their noise must have
-    been fixed beforehand. Where those too depended on answers, no report afterwards is a guarantee: only the budget of
-    the ``Filter`` that admitted them is. For Gaussian events alone the result is exact up to rounding, for mixtures it
-    is the best of several upper bounds.
+    The queries may have been chosen adaptively, but their number, sensitivities and noise must have been fixed
+    beforehand. If these depended on answers too, this report is not a guarantee; only the budget of the ``Filter`` that
+    admitted them is. For Gaussian events alone the result is exact up to rounding; for mixtures it is the best of
+    several upper bounds.
     """
     return PrivacyLoss(worst_cases(checked_events(events)))
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyLoss:
-    """The privacy curve of a composition: for each epsilon a delta, and back; every number rounded up."""
+    """The privacy curve of a composition: a delta for each epsilon and vice versa, each rounded up."""
 
     cases: tuple[Mixture, ...]
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether all noise was Gaussian, so that ``mu`` says everything but the slack."""
+        """Whether all noise was Gaussian, so that ``mu`` and the slack say everything."""
         return all(case.is_gaussian for case in self.cases)
 
     @property
     def mu(self) -> float | None:
-        """The composition is exactly mu-GDP (and ``slack``); ``None`` if not all noise was Gaussian."""
+        """The composition is exactly mu-GDP, up to ``slack``; ``None`` if not all noise was Gaussian."""
         return self.gdp_bound if self.is_gaussian else None
 
     @property
     def gdp_bound(self) -> float:
-        """A mu for which the composition of the ideal noise is mu-GDP in any case."""
+        """A mu for which the composition is mu-GDP with ideal noise, whatever the noise."""
         return mu_of(max(case.converted_units for case in self.cases))
 
     @property
     def slack(self) -> float:
-        """Total variation distance between the implemented and the ideal releases, at most."""
+        """Bound on the total variation distance between implemented and ideal releases."""
         return round_up(self._exact_slack)
 
     @property
@@ -267,18 +268,18 @@ class PrivacyLoss:
         return min(1.0, round_up(Fraction(self._ideal_delta(eps)) + self._slack_charge(eps)))
 
     def least_delta(self, epsilon: float) -> float:
-        """Return the part of ``delta`` that no noise makes smaller: what the distance from the ideal releases costs."""
+        """Return the part of ``delta`` that more noise cannot reduce: the cost of the distance from ideal releases."""
         return min(1.0, round_up(self._slack_charge(nonnegative("epsilon", epsilon))))
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon such that the implemented releases are (epsilon, delta)-DP; infinite if none is found.
 
-        The charge for slack grows with epsilon, so the equation is solved from below by repetition; it ends at an
-        epsilon whose own charge has been subtracted, which is what makes the answer valid.
+        The charge for slack grows with epsilon, so the equation is solved iteratively from below. The result is valid
+        because the charge at that same epsilon was subtracted.
         """
         return self._epsilon(nonnegative("delta", delta))
 
-    @lru_cache(maxsize=256)  # noqa: B019  # every statement of a job asks for the same; a loss is a few numbers
+    @lru_cache(maxsize=256)  # noqa: B019  # every statement of a job asks for the same
     def _epsilon(self, delta: float) -> float:
         budget, epsilon = Fraction(delta), 0.0
         for _ in range(100):
@@ -290,9 +291,9 @@ class PrivacyLoss:
         return math.inf
 
     def describe(self) -> str:
-        """Say in one line what was composed."""
+        """Describe the composed events in one line."""
         text = " or ".join(_describe_case(case) for case in self.cases)
-        return f"{text}; implemented noise within {rounded_up(self.slack, 3)} of ideal" if self.slack else text
+        return f"{text}; implemented noise within {format_up(self.slack, 3)} of ideal" if self.slack else text
 
     def _ideal_delta(self, epsilon: float) -> float:
         return max(case.delta(epsilon) for case in self.cases)
@@ -304,12 +305,12 @@ class PrivacyLoss:
 
 
 def _describe_case(case: Mixture) -> str:
-    parts = [f"Gaussian noise of mu = {rounded_up(mu_of(case.gaussian_units))}"] if case.gaussian_units else []
+    parts = [f"Gaussian noise of mu = {format_up(mu_of(case.gaussian_units))}"] if case.gaussian_units else []
     for name, epsilons in (("Laplace", [steps.epsilon for steps in case.laplace]), ("pure", case.pure)):
         parts += [f"{len(epsilons)} {name} event(s) of total epsilon = {_total(epsilons)}"] if epsilons else []
-    bound = "" if case.is_gaussian else f" (together at most mu = {rounded_up(mu_of(case.converted_units))})"
+    bound = "" if case.is_gaussian else f" (together at most mu = {format_up(mu_of(case.converted_units))})"
     return (" and ".join(parts) or "nothing that costs") + bound
 
 
 def _total(epsilons: Iterable[float]) -> str:
-    return rounded_up(round_up(sum(map(Fraction, epsilons), Fraction(0))))
+    return format_up(round_up(sum(map(Fraction, epsilons), Fraction(0))))

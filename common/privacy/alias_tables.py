@@ -1,21 +1,21 @@
-"""Exact alias tables: a random 32-bit word becomes an integer with a prescribed distribution, in one lookup.
+"""Exact alias tables: one lookup turns a random 32-bit word into an integer with a prescribed distribution.
 
 A table has 2^m cells, each split between its own integer and an alias (Walker 1977; built by a sweep as in Vose 1991).
 The low m bits of a word choose the cell; the other 32 - m bits, followed when needed by 160 further ones, are a
 number U that is compared with the cell's threshold.
 
-What is promised, for a distribution given by exact weights on -reach..reach:
+Promises, for a distribution given by exact weights on -reach..reach:
 
-* Integer weights. The weights are held in units of 2^-240 with an error of at most 2^31 units each (proved at each
-  function), the largest being at least 2^240, so 2^16 of them are wrong by at most 2^(31 + 16 - 240) = 2^-193 in
-  total variation. Rounding them to multiples of 2^-192 of their sum, the remainder given to zero, moves at most
-  2^16 units: 2^-176. ``TABLE_ERROR`` = 2^-175 bounds both together.
+* Integer weights. The weights are in units of 2^-240 with an error of at most 2^31 units each (proved at each
+  function), and the largest is at least 2^240 units, so 2^16 of them are wrong by at most 2^(31 + 16 - 240) = 2^-193
+  in total variation. Rounding them to multiples of 2^-192 of their sum, with the remainder added to zero's weight,
+  moves at most 2^16 units: 2^-176. ``TABLE_ERROR`` = 2^-175 bounds both together.
 * Exact lookup. All thresholds are integers over 2^(192 - m). If the first 32 - m bits of U differ from those of the
-  threshold they decide the comparison; if not (probability 2^-(32 - m), a tie), 160 fresh bits complete U to as many
-  bits as the threshold has. Either way the answer is the exact comparison, so a lookup follows the integer weights
-  with no further error at all.
+  threshold, they decide the comparison. If not (a tie, with probability 2^-(32 - m)), 160 fresh bits complete U to as
+  many bits as the threshold has. In both cases the comparison is exact, so a lookup follows the integer weights without
+  further error.
 
-The time of a lookup depends on the words alone (how many tie), which are independent of any data.
+The time of a lookup depends only on the words (on the number of ties), which are independent of any data.
 """
 
 from collections.abc import Sequence
@@ -35,16 +35,16 @@ TABLE_ERROR: Final = Fraction(1, 1 << 175)
 _POINT: Final = 240  # weights are built in units of 2^-240: eight of Python's 30-bit digits
 _WORD: Final = 32
 _TIE_WORDS: Final = 5
-_RESOLUTION: Final = _WORD * (1 + _TIE_WORDS)  # a distribution is held in units of 2^-192
+_RESOLUTION: Final = _WORD * (1 + _TIE_WORDS)  # weights of a table are in units of 2^-192
 _DIGITS: Final = Context(prec=100)  # decimal digits: 2^-240 needs 73
 
 
 def gaussian_weights(variance: Fraction, reach: int) -> list[int]:
     """Return exp(-x²/2v) for x = 0..reach in units of 2^-240.
 
-    The ratio of neighbours, exp(-(2x + 1)/2v), shrinks by exp(-1/v) a step. Constants are within 2 units; a step of
-    the ratio adds at most 3, so it is within 3x + 2; a step of the weight adds that and 1 for its own truncation,
-    hence weight x is within 1.5 x (x + 1) <= 2^31 units.
+    The ratio of adjacent weights, exp(-(2x + 1)/2v), shrinks by exp(-1/v) in each step. Constants are within 2 units; a
+    step of the ratio adds at most 3, so it is within 3x + 2; a step of the weight adds that and 1 for its own
+    truncation. Hence weight x is within 1.5 x (x + 1) <= 2^31 units.
     """
     ratio, shrink = scaled_exp(-1 / (2 * variance)), scaled_exp(-1 / variance)
     weights = [weight := 1 << _POINT]
@@ -56,7 +56,7 @@ def gaussian_weights(variance: Fraction, reach: int) -> list[int]:
 
 
 def geometric_weights(ratio: int, reach: int) -> list[int]:
-    """Return r^x for x = 0..reach in units of 2^-240, r being known within 2 units.
+    """Return r^x for x = 0..reach in units of 2^-240, where r is known within 2 units.
 
     A step adds at most 2 for the ratio and 1 for truncation, hence weight x is within 3x <= 2^17 units.
     """
@@ -70,8 +70,8 @@ def geometric_weights(ratio: int, reach: int) -> list[int]:
 def digit_difference_weights(ratio: int, base: int) -> list[int]:
     """Return P(d - d' = x), x = 0..base-1, up to a constant, for d, d' with P(d) proportional to r^d on 0..base-1.
 
-    In units of 2^-240 it is v_x = sum over j < base - x of r^(2j + x), found downwards from v_x = r^x + r v_{x+1}:
-    positive terms only, nothing cancels. A step adds 3x for r^x, 2 v_{x+1} <= 2 base for the ratio and 1 for
+    In units of 2^-240 it is v_x = sum over j < base - x of r^(2j + x), computed downwards by v_x = r^x + r v_{x+1}: all
+    terms are positive, so nothing cancels. A step adds 3x for r^x, 2 v_{x+1} <= 2 base for the ratio and 1 for
     truncation, hence each is within 5 base² + base <= 2^31 units for base <= 2^14.
     """
     powers = geometric_weights(ratio, base - 1)
@@ -90,10 +90,11 @@ def scaled_exp(exponent: Fraction) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AliasTable:
-    """A symmetric distribution on -reach..reach; see the module for what a lookup promises.
+    """A symmetric distribution on -reach..reach; the module docstring says what a lookup promises.
 
-    An entry holds what one access to memory should tell of a cell: above, the first 32 - m bits of its threshold, and
-    in the m bits below, its alias. ``remainders`` holds the threshold's last 160 bits, least significant word first.
+    An entry holds what a lookup reads of a cell in one memory access: in its upper 32 - m bits the first bits of the
+    threshold, in its lower m bits the alias. ``remainders`` holds the threshold's last 160 bits, least significant word
+    first.
     """
 
     reach: int
@@ -106,7 +107,7 @@ class AliasTable:
         """Return the table for weights of 0, ±1, ..., ±reach, each given once and none above that of zero."""
         reach = len(weights) - 1
         bits = max(1, (2 * reach).bit_length())
-        thresholds, aliases = _sweep(_whole(weights, 1 << bits), 1 << (_RESOLUTION - bits))
+        thresholds, aliases = _sweep(_scaled_weights(weights, 1 << bits), 1 << (_RESOLUTION - bits))
         split = _as_words(thresholds)
         entries = (split[:, _TIE_WORDS] << np.uint32(bits)) | np.array(aliases, np.uint32)
         table = cls(reach, bits, entries, split[:, :_TIE_WORDS].copy())
@@ -121,20 +122,20 @@ class AliasTable:
 
     @property
     def jumps(self) -> NDArray[np.int32]:
-        """How far every cell's alias is from it."""
+        """The distance from each cell to its alias."""
         jumps: NDArray[np.int32] = np.subtract(self.entries & self._low, np.arange(1 << self.bits), dtype=np.int32)
         return jumps
 
     @property
     def _low(self) -> np.uint32:
-        """The bits of a word that choose the cell."""
+        """A mask of the bits of a word that choose the cell."""
         return np.uint32((1 << self.bits) - 1)
 
     def look_up(self, source: WordSource, scratch: "Scratch") -> NDArray[np.uint32]:
         """Fill ``scratch.found`` with independent draws, each as the cell of its integer, ``reach`` above it.
 
-        A word that is below the threshold is below the whole entry, and above it above; so of word and entry the lesser
-        is the one whose last bits name the cell that was drawn.
+        A word below the threshold is below the whole entry, and a word above the threshold is above it. So the last
+        bits of the smaller of word and entry are the drawn cell.
         """
         words, cells, compared, found = source.words(len(scratch.cells)), scratch.cells, scratch.compared, scratch.found
         low = self._low
@@ -150,7 +151,7 @@ class AliasTable:
     def _settle(
         self, ties: NDArray[np.intp], cells: NDArray[np.intp], found: NDArray[np.uint32], source: WordSource
     ) -> None:
-        """Decide the ties by 160 fresh bits each."""
+        """Decide each tie with 160 fresh bits."""
         fresh = source.words(_TIE_WORDS * len(ties)).reshape(-1, _TIE_WORDS)
         for tie, bits in zip(ties, fresh, strict=True):
             cell = cells[tie]
@@ -169,10 +170,10 @@ class Scratch:
         self.values = np.empty(size, np.int64)
 
 
-def _whole(weights: Sequence[int], cells: int) -> list[int]:
-    """Spread symmetric weights over the cells as integers that add up to exactly 2^192.
+def _scaled_weights(weights: Sequence[int], cells: int) -> list[int]:
+    """Scale symmetric weights to integers that add up to exactly 2^192, one for each cell.
 
-    What rounding leaves goes to zero. The cell of x is reach + x; cells beyond the support get nothing.
+    The remainder of rounding is added to zero's weight. The cell of x is reach + x; cells beyond the support get 0.
     """
     total = 2 * sum(weights) - weights[0]
     half = [(weight << _RESOLUTION) // total for weight in weights]
@@ -182,11 +183,11 @@ def _whole(weights: Sequence[int], cells: int) -> list[int]:
 
 
 def _sweep(weights: Sequence[int], capacity: int) -> tuple[list[int], list[int]]:
-    """Return the share each cell keeps and the alias that has the rest, so that every cell holds ``capacity``.
+    """Return the share that each cell keeps and the alias that gets the rest, so that every cell holds ``capacity``.
 
-    Heavy cells take turns as donor. A donor fills light cells until it has given more than it can spare; what its own
-    cell then lacks comes from the next donor. As the weights add up to capacity times cells, the last donor's gifts
-    end exactly. A cell that needs no filling is written as keeping nothing and being its own alias.
+    Heavy cells take turns as donor. A donor fills light cells until it has given more than its surplus; the next donor
+    then fills the donor's own cell. The weights add up to capacity times cells, so the last donor ends with exactly
+    ``capacity``. A cell that needs no filling keeps 0 and is its own alias.
     """
     kept, aliases = list(weights), list(range(len(weights)))
     heavy = [cell for cell, weight in enumerate(weights) if weight >= capacity]

@@ -1,11 +1,11 @@
-"""How much noise a promise needs, and what a given noise promises: scalar functions, each with its theorem.
+"""How much noise a promise needs, and what given noise promises: scalar functions, each with its theorem.
 
-Everything here errs to the private side. A delta, an epsilon, a mu that is *spent* or a standard deviation is never
-below the exact real number; a mu that may be *granted* is never above it. Rational arithmetic rounds exactly;
-special functions carry the relative guard ``GUARD``, fifteen times their measured error.
+All functions err on the private side. A delta, an epsilon, a mu that is *spent* or a standard deviation is never below
+the exact real number; a mu that may be *granted* is never above it. Rational arithmetic rounds exactly; special
+functions get the relative allowance ``GUARD``, fifteen times their measured error.
 
-A mechanism is mu-GDP (Gaussian differentially private; Dong, Roth & Su 2022) if telling two neighbouring data sets
-apart from its output is at least as hard as telling N(0, 1) from N(mu, 1).
+A mechanism is mu-GDP (Gaussian differentially private; Dong, Roth & Su 2022) if distinguishing two neighbouring data
+sets by its output is at least as hard as distinguishing N(0, 1) from N(mu, 1).
 """
 
 import math
@@ -21,11 +21,11 @@ from scipy.special import erfcx, erfinv, ndtr, ndtri_exp
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 
 MAX_EPSILON: Final = 48.0
-"""A larger epsilon is no promise at all, and would multiply the slack of the noise by more than 2**69."""
+"""Largest epsilon: a larger one promises nothing, and multiplies the slack of the noise by more than 2**69."""
 MIN_EPSILON: Final = 1e-200
-"""A smaller epsilon of a plan could not be divided by, and its shares would be zero."""
+"""Smallest epsilon of a plan: dividing by a smaller one overflows, and its shares underflow to zero."""
 MIN_DELTA: Final = 1e-200
-"""A smaller budgeted delta could not be told from zero by the bookkeeping."""
+"""Smallest delta of a budget: the bookkeeping cannot distinguish a smaller one from zero."""
 GUARD: Final = 2.0**-36
 """Relative allowance for the rounding of special functions, 1.5e-11."""
 
@@ -34,11 +34,11 @@ _MAX_COMPUTED_MU: Final = 1e3
 _LEAST_REPORTED_DELTA: Final = 1e-300
 _LEAST_REPORTED_EPSILON: Final = 1e-300
 _FAR_TAIL: Final = 40.0  # the Gaussian density there is below 1e-347
-_NARROW: Final = 0.1  # below this mu the difference of two Mills ratios loses digits, its integral does not
+_NARROW: Final = 0.1  # below this mu the difference of two Mills ratios cancels; an integral is used instead
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
-# --- What counts as a number ------------------------------------------------------------------------------------------
+# --- Checks of numbers -----------------------------------------------------------------------------------------------
 
 
 def finite(name: str, value: object) -> float:
@@ -53,7 +53,7 @@ def finite(name: str, value: object) -> float:
 
 
 def nonnegative(name: str, value: object) -> float:
-    """Return ``value`` if it is a finite number and not below 0."""
+    """Return ``value`` if it is a finite number of at least 0."""
     number = finite(name, value)
     if number < 0:
         raise InvalidParameterError(f"{name} = {number} is negative.", "Give a number that is 0 or more.")
@@ -69,12 +69,12 @@ def positive(name: str, value: object) -> float:
 
 
 def check_budget(epsilon: object, delta: object) -> tuple[float, float]:
-    """Return (epsilon, delta) if they can be a promise: 0 < epsilon <= 48 and 1e-200 <= delta < 1."""
+    """Return (epsilon, delta) if 0 < epsilon <= 48 and 1e-200 <= delta < 1."""
     eps, dlt = positive("epsilon", epsilon), positive("delta", delta)
     if eps > MAX_EPSILON:
         raise InvalidParameterError(
-            f"epsilon = {eps} is above {MAX_EPSILON}, where the number is no promise at all.",
-            f"Ask for an epsilon of at most {MAX_EPSILON}; useful promises are below 10.",
+            f"epsilon = {eps} is above {MAX_EPSILON} and promises nothing.",
+            f"Ask for an epsilon of at most {MAX_EPSILON}; useful values are below 10.",
         )
     if dlt >= 1:
         raise InvalidParameterError(
@@ -82,8 +82,8 @@ def check_budget(epsilon: object, delta: object) -> tuple[float, float]:
         )
     if dlt < MIN_DELTA:
         raise InvalidParameterError(
-            f"delta = {dlt} is below {MIN_DELTA}, too small to keep books on.",
-            "Give a larger delta; 1e-30 is already beyond any practical doubt.",
+            f"delta = {dlt} is below {MIN_DELTA}, the smallest that can be accounted for.",
+            "Give a larger delta; 1e-30 is small enough for every practical purpose.",
         )
     return eps, dlt
 
@@ -120,7 +120,7 @@ def root_down(square: Fraction) -> float:
 
 
 def _root_shift(square: Fraction) -> int:
-    """Binary places to keep so that the integer root has more digits than a float."""
+    """Return how many binary places give the integer root more digits than a float has."""
     return max(0, 64 + (square.denominator.bit_length() - square.numerator.bit_length()) // 2 + 1)
 
 
@@ -129,8 +129,8 @@ def quotient_up(numerator: float, denominator: float) -> float:
     return round_up(Fraction(numerator) / Fraction(denominator))
 
 
-def rounded_up(value: float, digits: int = 6) -> str:
-    """Write a number of privacy in a few digits, never less than it is."""
+def format_up(value: float, digits: int = 6) -> str:
+    """Format a privacy parameter in a few digits, rounded up."""
     raised = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
     return f"{float(raised):.{digits}g}"
 
@@ -145,10 +145,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     the Gaussian mechanism with mu = sensitivity / std; Dong, Roth & Su (2022), Corollary 1, for every mu-GDP mechanism.
 
     With u = epsilon/mu - mu/2 and b = u + mu we have e^epsilon phi(b) = phi(u), so the two terms share a factor:
-    delta = phi(u) (R(u) - R(b)), R(x) = Phi(-x)/phi(x) being the Mills ratio. Nothing overflows. As R' = x R - 1,
-    for small mu the difference is taken as the integral of 1 - x R(x) over [u, b], which does not cancel.
+    delta = phi(u) (R(u) - R(b)), where R(x) = Phi(-x)/phi(x) is the Mills ratio. Nothing overflows. As R' = x R - 1,
+    for small mu the difference is computed as the integral of 1 - x R(x) over [u, b], which does not cancel.
 
-    The accuracy holds for mu <= 1e3; beyond, the answer is 1. Deltas below 1e-300 are reported as 1e-300.
+    The accuracy holds for mu <= 1e3; for larger mu the result is 1. Deltas below 1e-300 are reported as 1e-300.
     """
     eps = min(nonnegative("epsilon", epsilon), _MAX_COMPUTED_EPSILON)
     mu = nonnegative("mu", mu)
@@ -188,9 +188,8 @@ def _mills_ratio(x: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which mu-GDP implies (epsilon, delta)-DP, never too large.
 
-    The inverse of ``gaussian_delta`` in mu, where it increases: what is returned has been checked to satisfy
-    ``gaussian_delta(epsilon, mu) <= delta``, and that function is never below the truth.
-    At (1, 1e-6) it is 0.2367.
+    It inverts ``gaussian_delta``, which increases in mu. The returned mu was checked to satisfy
+    ``gaussian_delta(epsilon, mu) <= delta``, and that function is never too small. At (1, 1e-6) it is 0.2367.
     """
     eps, dlt = check_budget(epsilon, delta)
     # delta(0) = 2 Phi(mu/2) - 1 < 0.4 mu, hence mu = delta is always private enough.
@@ -198,15 +197,15 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Return the least epsilon for which mu-GDP implies (epsilon, delta)-DP, never too small; infinite if none is.
+    """Return the least epsilon for which mu-GDP implies (epsilon, delta)-DP, never too small; infinite if none does.
 
-    Here delta may be 0, for which only mu = 0 has a finite answer.
+    Here delta may be 0; then only mu = 0 has a finite result.
     """
     return least_epsilon(lambda epsilon: gaussian_delta(epsilon, mu), delta)
 
 
 def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
-    """Return the least epsilon at which a decreasing privacy curve is not above delta; infinite if none is found."""
+    """Return the least epsilon at which a decreasing privacy curve is at most delta; infinite if none is found."""
     dlt = nonnegative("delta", delta)
     if delta_at(0.0) <= dlt:
         return 0.0
@@ -218,7 +217,7 @@ def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
 
 
 def _last_that_holds(condition: Callable[[float], bool], *, holds_at: float, fails_at: float) -> float:
-    """Bisect the logarithm down to neighbouring floats; only a point at which the condition held is returned."""
+    """Bisect the logarithm down to adjacent floats; return a point at which the condition was checked to hold."""
     best, good, bad = holds_at, math.log(holds_at), math.log(fails_at)
     while (middle := (good + bad) / 2) not in {good, bad}:
         if condition(math.exp(middle)):
@@ -239,8 +238,8 @@ def pure_mu(epsilon: float) -> float:
     Proof. The trade-off curve of (epsilon, 0)-DP is f(a) = max(0, 1 - e^epsilon a, e^-epsilon (1 - a)): two straight
     lines that meet on the diagonal at a* = 1/(1 + e^epsilon) = f(a*). The curve of mu-GDP is
     G(a) = Phi(Phi^-1(1 - a) - mu); it meets the diagonal at Phi(-mu/2), which is a* for the mu above. G is convex with
-    G(0) = 1 and G(1) = 0, so it lies below its chords (0, 1)-(a*, a*) and (a*, a*)-(1, 0), which are f. A mechanism
-    whose trade-off curve is above f is therefore above G. No smaller mu will do, since G(a*) would exceed f(a*).
+    G(0) = 1 and G(1) = 0, so it lies below its chords (0, 1)-(a*, a*) and (a*, a*)-(1, 0), which are f. So a trade-off
+    curve above f is above G. A smaller mu does not suffice, because then G(a*) would exceed f(a*).
     """
     eps = nonnegative("epsilon", epsilon)
     if eps < 1:  # Phi^-1(1/2 + t/2) = sqrt(2) erfinv(t), t = tanh(epsilon/2), keeps the digits of a small epsilon
@@ -255,8 +254,8 @@ def published_noise_multiplier(rounds: int, epsilon: float, delta: float) -> flo
     """Return nu = (2T/epsilon) sqrt(2 ln(2T/delta)), Theorem 4.1 of Ge, Wang, Wang & Liu (2018), rounded up.
 
     T-fold basic composition; the noise on a provider's sum has standard deviation nu C^2 for rows of norm at most C.
-    It exists to reproduce that paper: at T = 10, epsilon = 1, delta = 1e-6 it is 6.1 times the noise that exact
-    accounting asks for under replace-one, sqrt(2) sqrt(T) C^2 / gaussian_mu(epsilon, delta).
+    It serves to reproduce that paper: at T = 10, epsilon = 1, delta = 1e-6 it is 6.1 times the noise that exact
+    accounting requires under replace-one, sqrt(2) sqrt(T) C^2 / gaussian_mu(epsilon, delta).
     """
     eps, dlt = check_budget(epsilon, delta)
     _check_rounds(rounds)
@@ -264,9 +263,9 @@ def published_noise_multiplier(rounds: int, epsilon: float, delta: float) -> flo
 
 
 def published_claim(rounds: int, epsilon: float, delta: float) -> tuple[float, float]:
-    """Return the (epsilon, delta) that the published accounting claims after all rounds: exactly what was put in.
+    """Return the (epsilon, delta) that the published accounting claims after all rounds: the ones it was given.
 
-    The claim is the paper's, made by basic composition; ``accountant.compose`` says what the same noise truly costs.
+    The paper claims it by basic composition; ``accountant.compose`` says what the same noise really costs.
     """
     _check_rounds(rounds)
     return check_budget(epsilon, delta)

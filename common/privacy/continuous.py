@@ -1,20 +1,19 @@
-"""Real-valued random numbers from random words: uniform, normal, Cauchy, and directions and turns that favour none.
+"""Real-valued random numbers from random words: uniform, normal, Cauchy, Student's t, and Haar-random matrices.
 
 Only mechanisms that have no integer noise draw from here (``dpspca.provider.evaluate.mechanisms``). Every number is a
-rounded value of the ideal one, also far out in the tails, so that no outcome is out of reach that a neighbour could
-give:
+rounded value of the ideal one, even far out in the tails, so that all outcomes that a neighbour could give can occur:
 
 - A uniform number is the midpoint of one of 2^62 equal cells of (0, 1). In the lowest 2^10 of 2^22 parts, where a cell
-  would be wide beside the number itself, 192 further bits divide it. So it is within a relative 2^-50 of the ideal
-  number in its cell, down to 2^-204; the ideal one is below that with probability 2^-204 = ``UNREACHED``.
-- A normal number is found from its distance to zero where that is likely to be small, from the tail beyond it where
-  not, by a fair coin: either way from the end at which the uniform number is exact. It is within a relative 2^-47 of
-  the ideal one, up to 16 deviations away. So is a Cauchy number, up to 2^204 away.
+  would be wide compared with the number itself, 192 further bits divide it. So it is within a relative 2^-50 of the
+  ideal number in its cell, down to 2^-204; the ideal one is below that with probability 2^-204 = ``UNREACHED``.
+- A fair coin decides whether a normal number is computed from its distance to zero or from the tail beyond it: each
+  time from the end at which the uniform number is accurate. It is within a relative 2^-47 of the ideal one, up to 16
+  standard deviations from zero. So is a Cauchy number, up to 2^204 from zero.
 
-These bounds allow for the special functions being wrong in their last places (``tests/unit`` measures them in 60
-digits). What rounding does to a guarantee is the subject of ``privacy.dither``.
+These bounds allow for errors of the special functions in their last places (``tests/unit`` measures them in 60 digits).
+``privacy.dither`` says what rounding does to a guarantee.
 
-The number of words that a draw takes depends on its size and, in about one number of 4,096 that needs further bits, on
+The number of words that a draw takes depends on its size and, for about one number in 4,096 that needs further bits, on
 the random words; never on data.
 """
 
@@ -31,7 +30,7 @@ from dpspca.common.linalg import thin_qr
 from .keystream import WordSource
 
 UNREACHED: Final = 2.0**-204
-"""Probability below which a uniform number has fewer correct places, and what is drawn from it too."""
+"""A uniform number below this, and what is computed from it, has fewer correct places; also its probability."""
 
 _COINS: Final = 2
 _LOW_BITS: Final = 32 - _COINS
@@ -41,15 +40,15 @@ _FINE_WORDS: Final = 6
 
 
 def uniforms(count: int, source: WordSource) -> FloatArray:
-    """Draw from the midpoints of cells of (0, 1), which are the finer the closer to zero; two words each, or eight.
+    """Draw midpoints of cells of (0, 1), which are finer close to zero; each takes two words or eight.
 
-    A midpoint that is no float becomes the nearest one. The last ones would become 1, and stay below.
+    A midpoint that is not a float becomes the nearest float, but never 1.
     """
     return _uniforms_and_coins(count, source)[0]
 
 
 def _uniforms_and_coins(count: int, source: WordSource) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Draw uniform numbers, and for each two fair coins of +1 and -1 from the bits that are left of its words."""
+    """Draw uniform numbers, and for each two fair coins of +1 and -1 from the remaining bits of its words."""
     words = source.words(2 * count)
     high, low = words[0::2], words[1::2]
     inside = np.full(count, 0.5)
@@ -69,8 +68,8 @@ def _coin(words: NDArray[np.uint32], bit: int) -> FloatArray:
 def normals(count: int, source: WordSource) -> FloatArray:
     """Draw standard normal numbers: a sign, and a distance from zero by the inverse of its distribution function.
 
-    |Z| is below z with probability v = erf(z / sqrt(2)). For v = u/2 it is sqrt(2) erfinv(u/2), and for v = 1 - u/2
-    the tail beyond it on one side is u/4; either half of (0, 1) has an even chance.
+    |Z| is below z with probability v = erf(z / sqrt(2)). For v = u/2, z is sqrt(2) erfinv(u/2); for v = 1 - u/2, the
+    tail beyond z on one side is u/4. A fair coin chooses between these two halves of (0, 1).
     """
     drawn, sign, half = _uniforms_and_coins(count, source)
     near, far = half > 0, half < 0
@@ -87,22 +86,22 @@ def cauchys(count: int, source: WordSource) -> FloatArray:
     return cauchy
 
 
-def students(count: int, source: WordSource) -> FloatArray:
-    """Draw a vector of Student's t with as many degrees of freedom as entries, the same in every direction.
+def student_vector(count: int, source: WordSource) -> FloatArray:
+    """Draw a spherical vector of Student's t with as many degrees of freedom as entries.
 
-    Its density is proportional to (1 + ||z||^2 / D)^(-D) for D entries: D normal numbers, divided by the root of the
-    mean square of D others.
+    Its density is proportional to (1 + ||z||^2 / D)^(-D) for D entries: D normal numbers, divided by the root mean
+    square of D others.
     """
     drawn = normals(2 * count, source)
     spread = math.sqrt(float(np.square(drawn[count:]).mean()))
     return drawn[:count] / spread
 
 
-def turn(columns: int, source: WordSource) -> FloatArray:
+def random_orthogonal(columns: int, source: WordSource) -> FloatArray:
     """Draw an orthogonal matrix uniformly (by Haar's measure), as a product of reflections (Stewart 1980).
 
-    Each takes an axis of the space that is left to a uniform direction in it, with a sign that is fair. The directions
-    are drawn afresh, and not found by factoring a matrix: no near-singular one multiplies the rounding errors.
+    Each reflection maps an axis of the remaining space to a uniform direction in it, with a fair sign. Each direction
+    is drawn anew instead of factoring a matrix, so that no near-singular matrix multiplies the rounding errors.
     """
     drawn = normals(columns * columns, source).reshape(columns, columns)
     turned = np.eye(columns)
@@ -116,6 +115,6 @@ def turn(columns: int, source: WordSource) -> FloatArray:
     return turned
 
 
-def frame(rows: int, columns: int, source: WordSource) -> FloatArray:
-    """Draw orthonormal columns uniformly: any rotation of the space, or of the columns, leaves their law as it is."""
+def random_frame(rows: int, columns: int, source: WordSource) -> FloatArray:
+    """Draw orthonormal columns uniformly: their law does not change if the space or the columns are rotated."""
     return thin_qr(normals(rows * columns, source).reshape(rows, columns))[0]

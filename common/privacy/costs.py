@@ -1,8 +1,8 @@
-"""What events cost together: in whole units, for decisions, and as a mixture of noises, for reports.
+"""What events cost together: in whole units for decisions, and as a mixture of noises for reports.
 
-Promises: a cost is never below the true one, in either currency. The currency of decisions is mu^2 of Gaussian
-differential privacy in units of 2**-80, each event rounded up; distances of implemented noise from ideal noise are
-counted in units of 2**-256. ``Mixture`` bounds the privacy curve where noise was not Gaussian alone.
+Promises: a cost is never below the true one. Decisions count mu^2 of Gaussian differential privacy in units of 2**-80,
+each event rounded up, and distances of implemented from ideal noise in units of 2**-256. ``Mixture`` bounds the privacy
+curve if not all noise was Gaussian.
 """
 
 import math
@@ -22,11 +22,11 @@ from .calibration import gaussian_delta, pure_mu, root_up, round_down
 from .events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent, checked_events
 
 UNIT: Final = Fraction(1, 2**80)
-"""One unit of mu^2: sums stay small integers that any store can hold as text."""
+"""One unit of mu^2, small enough that rounding up does not matter; sums are stored as text."""
 SLACK_UNIT: Final = Fraction(1, 2**256)
 """One unit of total variation distance."""
 _REMEMBERED: Final = 1024
-"""Events whose exact costs are not worked out again: the rounds of a job are mostly one event."""
+"""How many events' exact costs are cached: most rounds of a job have the same event."""
 
 
 # --- Costs in whole units ---------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def cost_units(events: Iterable[Event]) -> int:
 
     Gaussian events cost (sensitivity/std)^2, an exact rational of the floats in them. Pure, approximate and Laplace
     events cost the square of ``pure_mu``. GDP composes by adding squares (Dong, Roth & Su 2022, Corollary 2). A
-    parallel event costs what its dearest group costs.
+    parallel event costs what its most expensive group costs.
     """
     return sum(_event_units(event) for event in checked_events(events))
 
@@ -45,15 +45,15 @@ def cost_units(events: Iterable[Event]) -> int:
 def slack_units(events: Iterable[Event]) -> int:
     """Return the total variation distance between all implemented noise and its ideal, in units, rounded up.
 
-    Distances add under (adaptive) composition: couple each step, and the transcripts differ with probability at most
-    the sum. Of parallel groups only the one that holds the differing row needs to be replaced by its ideal.
+    Distances add under (adaptive) composition: if each step is coupled, the transcripts differ with probability at most
+    the sum. Of parallel groups only the one with the differing row needs to be replaced by its ideal.
     """
     return sum(_event_slack_units(event) for event in checked_events(events))
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What answers cost together, or how much a budget allows: whole units of mu^2, and of slack."""
+    """What answers cost together, or what a budget allows, in whole units of mu^2 and of slack."""
 
     units: int = 0
     slack_units: int = 0
@@ -74,15 +74,15 @@ class Price:
         return Price(self.units * times, self.slack_units * times)
 
     def at_least(self, other: "Price") -> "Price":
-        """Return the larger of either unit."""
+        """Return the larger units of mu^2 and the larger units of slack of both prices."""
         return Price(max(self.units, other.units), max(self.slack_units, other.slack_units))
 
     def is_within(self, room: "Price") -> bool:
-        """Whether neither unit is more than another price has."""
+        """Whether neither unit exceeds that of ``room``."""
         return self.units <= room.units and self.slack_units <= room.slack_units
 
     def times_in(self, room: "Price") -> int:
-        """Return how many such prices fit into what is left of a budget: the one place that counts jobs."""
+        """Return how many such prices fit into the rest of a budget; 0 for a free price."""
         pairs = (room.units, self.units), (room.slack_units, self.slack_units)
         return max(0, min((left // price for left, price in pairs if price), default=0))
 
@@ -98,7 +98,7 @@ class Price:
 
     @property
     def mu(self) -> float:
-        """The mu that the units are worth, rounded up."""
+        """The mu of the units of mu^2, rounded up."""
         return mu_of(self.units)
 
 
@@ -133,7 +133,7 @@ def _event_slack_units(event: Event) -> int:
 
 @lru_cache(maxsize=1024)
 def mu_of(units: int) -> float:
-    """Return the mu that so many units of mu^2 are worth, rounded up."""
+    """Return the mu of this many units of mu^2, rounded up."""
     return min(root_up(units * UNIT), sys.float_info.max)
 
 
@@ -141,7 +141,7 @@ def mu_of(units: int) -> float:
 
 
 class Steps(NamedTuple):
-    """A Laplace event: neighbouring answers are ``number`` steps apart, which cost ``epsilon`` together."""
+    """A Laplace event: neighbouring answers are at most ``number`` steps apart, which cost ``epsilon`` together."""
 
     epsilon: float
     number: int
@@ -149,7 +149,7 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The events that one row may meet: Gaussian noise summed up, Laplace events by their steps, pure by epsilon."""
+    """The events that one row may affect: summed Gaussian noise, the steps of Laplace events, epsilons of pure ones."""
 
     gaussian_units: int = 0
     laplace: tuple[Steps, ...] = ()
@@ -158,27 +158,27 @@ class Mixture:
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether there is nothing in it but Gaussian noise."""
+        """Whether it has only Gaussian noise."""
         return not (self.laplace or self.pure)
 
     @property
     def converted_units(self) -> int:
-        """The units of mu^2 when every pure event is taken for the Gaussian one it is no worse than."""
+        """The units of mu^2 if each other event is replaced by a Gaussian event that is at least as bad."""
         return self.gaussian_units + cost_units(PureEvent(epsilon) for epsilon in self.epsilons)
 
     @property
     def epsilons(self) -> tuple[float, ...]:
-        """What each event costs that is not Gaussian, taken as a pure one."""
+        """The epsilon of each event that is not Gaussian."""
         return tuple(steps.epsilon for steps in self.laplace) + self.pure
 
     @property
-    def span(self) -> float:
-        """A privacy loss that the ideal noise all but never exceeds: the pure parts, and ten deviations of the rest."""
+    def loss_range(self) -> float:
+        """A privacy loss that ideal noise almost never exceeds: all epsilons plus ten deviations of Gaussian noise."""
         mu = mu_of(self.gaussian_units)
         return sum(self.epsilons) + mu * mu / 2 + 10 * mu
 
-    def joined(self, other: "Mixture") -> "Mixture":
-        """Return the mixture of both, one after the other."""
+    def followed_by(self, other: "Mixture") -> "Mixture":
+        """Return the mixture of both, composed."""
         return Mixture(
             self.gaussian_units + other.gaussian_units,
             tuple(sorted(self.laplace + other.laplace)),
@@ -187,14 +187,14 @@ class Mixture:
         )
 
     def delta(self, epsilon: float) -> float:
-        """Bound the delta at this epsilon for ideal noise: exactly for Gaussian noise, else by the least of three."""
+        """Bound delta at this epsilon for ideal noise: exactly if all is Gaussian, else by the best of three."""
         if self.is_gaussian:
             return gaussian_delta(epsilon, mu_of(self.gaussian_units))
         converted = gaussian_delta(epsilon, mu_of(self.converted_units))
         return min(converted, self._delta_by_adding(epsilon), _delta_by_distribution(self, epsilon))
 
     def _delta_by_adding(self, epsilon: float) -> float:
-        """Compose (sum of epsilons, 0) with the Gaussian part by the basic theorem; exactly 0 for pure events alone."""
+        """Compose (sum of epsilons, 0) with the Gaussian part by basic composition; 0 without Gaussian noise."""
         left = Fraction(epsilon) - sum(map(Fraction, self.epsilons))
         return 1.0 if left < 0 else gaussian_delta(round_down(left), mu_of(self.gaussian_units))
 
@@ -203,18 +203,18 @@ _MOST_CASES: Final = 8
 
 
 def worst_cases(events: tuple[Event, ...]) -> tuple[Mixture, ...]:
-    """Return mixtures such that every single row meets no more than one of them.
+    """Return mixtures such that each row affects the events of at most one of them.
 
     The differing row is in one group of each parallel event, so the loss is that of *some* choice of groups and at
-    most the maximum over choices. Mixtures are not ordered, so all undominated choices are kept while they are few;
-    after that a parallel event is replaced by the Gaussian event that no group of it exceeds (``pure_mu``).
+    most the maximum over choices. Mixtures are not totally ordered, so all undominated choices are kept while they are
+    few. After that, a parallel event is replaced by a Gaussian event that bounds all its groups (``pure_mu``).
     """
     cases: tuple[Mixture, ...] = (Mixture(),)
     for event in events:
         options = _options(event)
         if len(cases) * len(options) > _MOST_CASES:
             options = (_gaussian_bound(options),)
-        cases = _undominated(case.joined(option) for case in cases for option in options)
+        cases = _undominated(case.followed_by(option) for case in cases for option in options)
     return cases
 
 
@@ -254,26 +254,26 @@ def _gaussian_bound(cases: tuple[Mixture, ...]) -> Mixture:
 _GRID_STEPS: Final = 2**15
 _MOST_ATOMS: Final = 2**15
 _LARGEST_SPAN: Final = 500.0  # the exponential of larger losses would overflow
-_GRID_GUARD: Final = 2.0**-36  # relative: rounding of parameters and of grid points
-_MASS_GUARD: Final = 2.0**-40  # absolute, per convolution: rounding of the Fourier transforms
+_GRID_GUARD: Final = 2.0**-36  # relative, for the rounding of parameters and grid points
+_MASS_GUARD: Final = 2.0**-40  # absolute, per convolution, for the rounding of the Fourier transforms
 
 
 def _delta_by_distribution(mixture: Mixture, epsilon: float) -> float:
     """Read delta off the composed privacy loss distribution, with an allowance for floating point.
 
-    Its estimates are pessimistic in exact arithmetic (Doroshenko et al. 2022); the allowances make up for the grid
-    points and the Fourier transforms being rounded. Each family has the worst pair of its sensitivity:
+    The estimates are pessimistic in exact arithmetic (Doroshenko et al. 2022); the allowances cover the rounding of
+    grid points and Fourier transforms. Each family is represented by the worst pair for its sensitivity:
 
     - Gaussian: one shift by mu, see ``GaussianEvent``.
-    - Pure: randomised response, which every (epsilon, 0)-DP mechanism can be simulated from (Kairouz et al. 2015).
+    - Pure: randomised response, from which every (epsilon, 0)-DP mechanism can be simulated (Kairouz et al. 2015).
     - n steps that are (epsilon/n, 0)-DP each (``LaplaceEvent.steps``): discrete Laplace noise on one integer that
-      shifts by n, P(x) proportional to q^|x|, q = e^(-epsilon/n). Reason: if a test is right by accident with
-      probability a, a step raises that to at most g(a) = min(a/q, 1 - q (1 - a)), and n steps to g(g(...g(a))), for g
-      increases. The tests X >= m of that noise reach it: P(X >= m) = q^m/(1 + q) for m >= 1 and 1 - q^(1 - m)/(1 + q)
+      shifts by n, P(x) proportional to q^|x|, q = e^(-epsilon/n). Reason: if a test has false positive rate a, a step
+      raises its rate to at most g(a) = min(a/q, 1 - q (1 - a)), and n steps to g(g(...g(a))), because g increases. The
+      tests X >= m of that noise reach it: P(X >= m) = q^m/(1 + q) for m >= 1 and 1 - q^(1 - m)/(1 + q)
       for m <= 0, so that g(P(X >= m)) = P(X >= m - 1) for every m, and g is linear in between. With n = 1 this is
       randomised response; as n grows it falls to the curve of continuous Laplace noise, 1 - e^((e - epsilon)/2).
     """
-    span = mixture.span
+    span = mixture.loss_range
     if span > _LARGEST_SPAN:
         return 1.0
     distribution = _distribution(replace(mixture, slack_units=0))
@@ -283,12 +283,12 @@ def _delta_by_distribution(mixture: Mixture, epsilon: float) -> float:
 
 @lru_cache(maxsize=32)
 def _distribution(mixture: Mixture) -> Any:  # noqa: ANN401 -- dp_accounting publishes no types
-    """Compose the distributions on a common grid; remembered, because a curve is read at many points."""
-    # Imported here because it takes a second, which those who use Gaussian noise alone need not wait.
+    """Compose the distributions on a common grid; cached, because a curve is read at many points."""
+    # Imported here because it takes a second, which jobs with only Gaussian noise save.
     from dp_accounting.pld import pld_pmf  # noqa: PLC0415
     from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415
 
-    step = mixture.span / _GRID_STEPS
+    step = mixture.loss_range / _GRID_STEPS
     result = pld.identity(value_discretization_interval=step)
     if mixture.gaussian_units:
         std = 1 / mu_of(mixture.gaussian_units)
@@ -300,7 +300,7 @@ def _distribution(mixture: Mixture) -> Any:  # noqa: ANN401 -- dp_accounting pub
 
 
 class _Atoms(NamedTuple):
-    """Probabilities of privacy losses, each spread over ``loss`` plus or minus ``spread`` and ``loss`` on average."""
+    """Probabilities of privacy losses, each spread over ``loss`` plus or minus ``spread`` with mean ``loss``."""
 
     mass: FloatArray
     loss: FloatArray
@@ -308,12 +308,12 @@ class _Atoms(NamedTuple):
 
 
 def _atoms(steps: Steps) -> _Atoms:
-    """Give the privacy losses of discrete Laplace noise on an integer that shifts by n, where it did not.
+    """Return the privacy losses of discrete Laplace noise against the same noise shifted by n, under the former.
 
     The loss at x is (n - 2x) epsilon/n for 0 <= x <= n, with probability 1/(1 + q) for all x <= 0 together,
-    q^n/(1 + q) for all x >= n, and (1 - q) q^x/(1 + q) between. If there are many, u neighbours are taken together:
-    their masses add up to q^x (1 - q^u)/(1 + q) from x on, and to as much times e^-loss over the shifted noise, with
-    ``loss`` the middle of theirs.
+    q^n/(1 + q) for all x >= n, and (1 - q) q^x/(1 + q) between. If there are many, u adjacent ones are merged: their
+    masses add up to q^x (1 - q^u)/(1 + q) from x on, and to that times e^-loss under the shifted noise, where ``loss``
+    is the middle of theirs.
     """
     each = steps.epsilon / steps.number
     together = -(-steps.number // _MOST_ATOMS)
@@ -331,9 +331,9 @@ def _atoms(steps: Steps) -> _Atoms:
 
 
 def _on_grid(atoms: _Atoms, step: float) -> dict[int, float]:
-    """Move each atom to the grid points around it, keeping its probability and its probability over the neighbour.
+    """Move each atom to the grid points around it, preserving its probability under both data sets.
 
-    That is connecting the dots (Doroshenko et al. 2022): on either point lies more than is lost between, since
+    This is "connecting the dots" (Doroshenko et al. 2022). It never lowers delta, because
     max(0, 1 - e^(epsilon - loss)) is convex in e^-loss.
     """
     lower = np.floor((atoms.loss - atoms.spread) / step)

@@ -1,37 +1,37 @@
 """What rounding does to a mechanism that computes in floating point, and the integer noise that hides it.
 
-A mechanism that draws real numbers is private by a theorem about real numbers. What a computer gives instead is one of
-finitely many results, and which of them can occur depends on the rows: however small the rounding errors are, a set
-of results may be possible over one data set and impossible over its neighbour. So the result itself is not released.
-Discrete Gaussian noise, many times as wide as the rounding errors can be, is added to it first (``hidden``).
+A mechanism that draws real numbers is private by a theorem about real numbers. A computer returns one of finitely many
+results instead, and the rows decide which of them can occur: however small the rounding errors are, a set of results
+may be possible over one data set and impossible over its neighbour. So the result itself is not released. First,
+``noisy_projection`` adds discrete Gaussian noise to it that is many times as wide as the rounding errors can be.
 
-Model. The mechanism computes a symmetric matrix G of norm at most one, from random words and the rows. From the same
-words, completed by infinitely many further bits, exact arithmetic would have made G*, which is private. ``drift``
-bounds ||G - G*||_F, except for an event of probability ``MISSED`` at most: that a number was drawn from beyond where
-they have all their places (``continuous.UNREACHED``: 2^35 numbers are expected at most), or that none of the proposals
-for an axis was accepted (below 2^-189 an axis, see ``provider.bingham``).
+Model. The mechanism computes a symmetric matrix G of norm at most one, from random words and the rows. Exact arithmetic
+with the same words, followed by infinitely many further bits, would have computed G*, which is private. ``drift``
+bounds ||G - G*||_F, except for an event of probability at most ``MISS_PROBABILITY``: that a number was drawn from the
+range where it has fewer correct places (``continuous.UNREACHED``; at most 2^35 numbers are expected), or that all
+proposals for an axis were rejected (below 2^-189 for each axis, see ``provider.evaluate.bingham``).
 
-Theorem. Let s = ``SHARE`` epsilon / 4, and let the noise have deviation ``DEVIATIONS`` drift / s. If G* is (e, p)-
-private, then G plus the noise is (e + 2s, e^s p + (1 + e^epsilon) ``slack``)-private. Proof. G* plus the noise is
-(e, p)-private, as post-processing. Given the words, G and G* are at most ``drift`` apart, so that with the same noise
-on either they are (s, q)-close with q = ``gaussian_delta(s, s / DEVIATIONS)`` < 2^-165, in either direction (lemma in
-``privacy.noise``); and so are their mixtures over all words. Three such steps, from G to G* over the one data set, to
-G* over its neighbour, and to G over that, make P(G in S) <= e^s (e^e (e^s P'(G in S) + q) + p) + q. What the sampler
-and ``MISSED`` add is a distance of either from such a G: it is slack.
+Theorem. Let s = ``ROUNDING_SHARE`` epsilon / 4, and let the noise have standard deviation ``DEVIATIONS`` drift / s. If
+G* is (e, p)-private, then G plus the noise is (e + 2s, e^s p + (1 + e^epsilon) ``slack``)-private. Proof. G* plus the
+noise is (e, p)-private, as post-processing. Given the words, G and G* are at most ``drift`` apart. So with the same
+noise on either they are (s, q)-close in both directions, with q = ``gaussian_delta(s, s / DEVIATIONS)`` < 2^-165 (lemma
+in ``privacy.noise``), and so are their mixtures over all words. Three such steps, from G to G* over one data set, to G*
+over its neighbour, and to G over that, give P(G in S) <= e^s (e^e (e^s P'(G in S) + q) + p) + q. The sampler's error
+and ``MISS_PROBABILITY`` are a distance of either result from such a G: they are slack.
 
-The drift. A frame V that LAPACK computes is within sqrt(k) d 2^-50 of orthonormal columns (its bound, the modest
-constant taken for 8 d), and these are the eigenvectors of a matrix close to the rows' (``smooth.smooth_bound``). Random
-directions and normal numbers are within a relative 2^-46 (``continuous``), k reflections within k 2^-45, and a product
-of matrices within d 2^-52. A frame plus noise, A = V R + s Z, is thus within d 2^-45 (sqrt(k) + ||s Z||) of the exact
-one, and A / max(sqrt(k), ||A||) within six times d 2^-45; its square, A A^T, within twice that: below d 2^-41. Of k
-axes drawn one after the other each is within d 2^-46 of an exact draw given the ones before it, and k reflections add
+The drift. A frame V that LAPACK computes is within sqrt(k) d 2^-50 of orthonormal columns (its bound, with its modest
+constant taken as 8 d), and these are the eigenvectors of a matrix close to that of the rows (``smooth.smooth_bound``).
+Random directions and normal numbers are within a relative 2^-46 (``continuous``), k reflections within k 2^-45, and a
+product of matrices within d 2^-52. So a frame plus noise, A = V R + s Z, is within d 2^-45 (sqrt(k) + ||s Z||) of the
+exact one, and A / max(sqrt(k), ||A||) within six times d 2^-45; its square, A A^T, within twice that: below d 2^-41. Of
+k axes drawn one after the other each is within d 2^-46 of an exact draw given the ones before it, and k reflections add
 k d 2^-46. So both are within d k 2^-41.
 
-A Bingham draw also decides whether to accept a proposal, by a comparison that is off by a relative 2^-42 k in all;
-and what an axis is drawn for follows the rounded ones before it, which changes a density by less than epsilon 2^-13.
-Such factors are losses of privacy, not drift. A mechanism is run with what ``left_for`` leaves it, an epsilon smaller
-by ``SHARE``. The theorem takes 2s, which is one half of the difference; the other half pays for these factors and for
-rounded eigenvalues. That is why no epsilon below ``least_epsilon`` can be asked for.
+A Bingham draw also accepts or rejects a proposal by a comparison that is off by a relative 2^-42 k in all; and the
+density of an axis depends on the rounded axes before it, which changes it by less than a relative epsilon 2^-13. Such
+factors are privacy losses, not drift. A mechanism runs with the budget that ``mechanism_event`` returns: an epsilon
+that is smaller by ``ROUNDING_SHARE``. The theorem takes 2s, half of the difference. The other half pays for these
+factors and for rounded eigenvalues. That is why nobody can ask for an epsilon below ``least_epsilon``.
 
 Trusted: LAPACK's published error bounds, and those of the special functions, which tests measure in 60 digits.
 """
@@ -52,51 +52,52 @@ from .keystream import WordSource
 from .noise import DRAW_SLACK, DiscreteGaussian, lattice_std
 
 PLACES: Final = 50
-"""Binary places that are kept of numbers of at most one, when they become integers."""
-SHARE: Final = 2.0**-8
-"""Of epsilon, what a mechanism leaves to what is said here."""
+"""Binary places kept when numbers of at most one become integers."""
+ROUNDING_SHARE: Final = 2.0**-8
+"""Share of epsilon that pays for rounding; the mechanism itself uses the rest."""
 DEVIATIONS: Final = 15
-"""The noise's deviation, in drifts, is this over the epsilon that hiding the drift may cost."""
-MISSED: Final = Fraction(1, 2**160)
+"""Standard deviation of the noise, in drifts, times the epsilon that hiding the drift may cost."""
+MISS_PROBABILITY: Final = Fraction(1, 2**160)
+"""Bound on the probability that ``drift`` does not bound the rounding error."""
 
 _PER_ENTRY: Final = 2.0**-41
 _LEAST: Final = 2.0**-27
 
 
 def drift(dimension: int, columns: int) -> float:
-    """Bound how far rounding takes the square of a frame of so many columns, in Frobenius norm."""
+    """Bound how far rounding moves the square V V^T of a frame with this many columns, in Frobenius norm."""
     return dimension * columns * _PER_ENTRY
 
 
 def least_epsilon(dimension: int, columns: int) -> float:
-    """Give the smallest epsilon for which the noise is not wider than what it is added to."""
+    """Return the smallest epsilon for which the noise is not wider than the matrix that it is added to."""
     return dimension * columns * _LEAST
 
 
 def deviation(dimension: int, columns: int, epsilon: float) -> float:
-    """Give the standard deviation of the noise that hides the drift, for a mechanism that costs this epsilon."""
-    return DEVIATIONS * drift(dimension, columns) / (epsilon * SHARE / 4)
+    """Return the standard deviation of the noise that hides the drift, for a mechanism that costs this epsilon."""
+    return DEVIATIONS * drift(dimension, columns) / (epsilon * ROUNDING_SHARE / 4)
 
 
-def left_for(event: ApproximateEvent) -> ApproximateEvent:
-    """Give the epsilon and the delta that a mechanism may use itself, so that with its rounding it costs the event."""
-    inside = math.exp(-event.epsilon * SHARE / 4) * (1 - 2.0**-40)
-    return replace(event, epsilon=event.epsilon * (1 - SHARE), delta=event.delta * inside)
+def mechanism_event(event: ApproximateEvent) -> ApproximateEvent:
+    """Return the epsilon and delta that the mechanism itself may use, so that with its rounding it costs the event."""
+    inside = math.exp(-event.epsilon * ROUNDING_SHARE / 4) * (1 - 2.0**-40)
+    return replace(event, epsilon=event.epsilon * (1 - ROUNDING_SHARE), delta=event.delta * inside)
 
 
 def slack(dimension: int) -> float:
-    """Bound the distance of what is released from what the theorem above says of it: for every entry that is drawn.
+    """Bound the total variation distance of a release from one for which the theorem above holds exactly.
 
-    And for what was missed on either side and for q, which are four times 2^-160 at most.
+    It is ``DRAW_SLACK`` for each entry drawn; misses on either side, and q, add at most four times 2^-160.
     """
     drawn = dimension * (dimension + 1) // 2
-    return round_up(drawn * Fraction(DRAW_SLACK) + 4 * MISSED)
+    return round_up(drawn * Fraction(DRAW_SLACK) + 4 * MISS_PROBABILITY)
 
 
-def hidden(frame: FloatArray, epsilon: float, words: WordSource) -> NDArray[np.int64]:
-    """Give the square of a frame, of norm one at most, in units of 2^-50, with noise that hides how it was rounded.
+def noisy_projection(frame: FloatArray, epsilon: float, words: WordSource) -> NDArray[np.int64]:
+    """Return V V^T of a frame V scaled to norm at most one, in units of 2^-50, plus noise that hides its rounding.
 
-    The noise is drawn for the upper triangle, where a difference is at most as large as in the whole matrix.
+    Noise is drawn for the upper triangle, where a difference is at most as large as in the whole matrix.
     """
     dimension, columns = frame.shape
     scaled = frame / max(math.sqrt(columns), float(np.linalg.norm(frame)))

@@ -1,9 +1,8 @@
-"""The public integer grid on which every answer lives.
+"""The public integer grid on which every answer lies.
 
-Rows, bases and answers are integers at scales fixed here once, the same for every party. That buys three things:
-sums are exact, whatever the order of rows, the number of threads or the linear-algebra library; the low bits of an
-answer carry nothing about rounding (the attack of Mironov 2012 has nothing to look at); and secure aggregation can
-later add masks without touching an algorithm.
+Rows, bases and answers are integers at scales that are fixed here for every party. So sums are exact, whatever the
+order of rows, the number of threads or the linear-algebra library; the low bits of an answer disclose nothing about
+rounding (which Mironov's attack of 2012 needs); and secure aggregation can later add masks without changing a method.
 
 Scales, with C the bound on a row's Euclidean norm:
 
@@ -15,8 +14,8 @@ basis               2^-20                                    column norm about 2
 second moments      C^2 / 2^30                               2^30 a row
 ==================  =======================================  ==============================
 
-A second-moment answer is *defined* as the floor of the exact integer sum. It does not depend on how a provider
-computes it (streamed rows, sparse rows, a cached Gram matrix): all ways give the same bits.
+A second-moment answer is *defined* as the floor of the exact integer sum. However a provider computes it (from streamed
+rows, sparse rows, or a cached Gram matrix), it gets the same bits.
 """
 
 import math
@@ -27,19 +26,19 @@ BASIS_BITS: Final = 20
 MOMENT_BITS: Final = 30
 
 MAX_ROWS: Final = 2**24
-"""Rows one provider may hold: 2^24 rows of 2^30 units fill 2^54."""
+"""Most rows of one provider: 2^24 rows of 2^30 units reach 2^54."""
 
 MAX_PARTIES: Final = 128
-"""Providers in one sum: 128 answers below 2^56 stay below 2^63."""
+"""Most providers in one sum: 128 answers below 2^56 stay below 2^63."""
 
 MAX_STD: Final = 2.0**50
-"""Largest noise, in units: its tails, cut within 20 standard deviations, stay below 2^55."""
+"""Largest standard deviation of noise, in units: its tails, cut within 20 of these, stay below 2^55."""
 
 MAX_SCALE: Final = 2.0**48
-"""Largest scale of Laplace noise, in units: its longer tails, cut within 116 scales, stay below 2^55 as well."""
+"""Largest scale of Laplace noise, in units: its longer tails, cut within 116 scales, stay below 2^55 too."""
 
 ORTHONORMALITY: Final = 2.0**-26
-"""How far Q^T Q may be from the identity, in Frobenius norm, before a basis is refused; priced into ``basis_gain``."""
+"""Largest distance of Q^T Q from the identity, in Frobenius norm, at which a basis is accepted; see ``basis_gain``."""
 
 
 def basis_gain(nonzero_rows: int, columns: int) -> float:
@@ -47,7 +46,7 @@ def basis_gain(nonzero_rows: int, columns: int) -> float:
 
     Rounding moves each of the (nonzero_rows x columns) entries by at most half a unit, hence the spectral norm by at
     most sqrt(nonzero_rows x columns) / 2 units; zero rows stay zero. The tolerance of the orthonormality check adds
-    at most its half, for sqrt(1 + t) <= 1 + t/2. The last summand covers the floating-point arithmetic of this line.
+    at most half of itself, as sqrt(1 + t) <= 1 + t/2. The last summand covers the floating-point errors of this line.
     """
     rounding = math.sqrt(nonzero_rows * columns) / 2 / 2**BASIS_BITS
     return 1 + rounding + ORTHONORMALITY / 2 + 2.0**-40

@@ -1,7 +1,7 @@
 """Integer noise: discrete Gaussian and discrete Laplace draws, provably close to their ideal distributions.
 
-Every draw is within total variation ``DRAW_SLACK`` = 2^-160 of the ideal, given uniform random words, at any scale
-in 5 to 25 nanoseconds. Write rho_s(x) = exp(-x²/2s²); the discrete Gaussian D(s) has P(x) proportional to
+Given uniform random words, every draw is within total variation ``DRAW_SLACK`` = 2^-160 of the ideal. At any scale it
+takes 5 to 25 nanoseconds. Write rho_s(x) = exp(-x²/2s²); the discrete Gaussian D(s) has P(x) proportional to
 rho_s(x) on the integers.
 
 Poisson summation. For every real t, sum over integers x of rho_s(x - t) = sqrt(2 pi) s (1 + 2 sum over k >= 1 of
@@ -12,19 +12,19 @@ distance from p is at most e/(1 - e): half the mean of |d - mean d|/(1 + mean d)
 Wide Gaussians are sums (Peikert 2010; Micciancio & Walter 2017). With X ~ D(s_0), Y ~ D(s_1) independent and c an
 integer, complete the square: P(X + cY = z) is proportional to rho_s(z) times the sum over y of rho_t(y - m(z)), where
 s² = s_0² + c² s_1², 1/t² = c²/s_0² + 1/s_1². By the above X + cY is within e(t)/(1 - e(t)) of D(s). Here s_0 = 2048,
-and c <= 835, s_1 >= 700 give t >= 2.45 and a distance below 2^-169. Y is made the same way until it fits one alias
-table. The variances add up to the one asked for exactly, as rational numbers.
+and c <= 835, s_1 >= 700 give t >= 2.45 and a distance below 2^-169. Y is split in the same way until it fits one alias
+table. As rational numbers, the variances add up exactly to the requested one.
 
 Wide Laplace draws are exact sums. A geometric G with ratio q satisfies P(G = d + B g) proportional to q^d q^(Bg) for
-0 <= d < B: last digit and rest are independent, the rest geometric with ratio q^B. Discrete Laplace is the
+0 <= d < B: last digit and rest are independent, and the rest is geometric with ratio q^B. Discrete Laplace is the
 difference of two such G, hence (d - d') + B times a discrete Laplace with ratio q^B; each d - d' is one lookup.
 
 Tails. One table covers 15 s of a Gaussian: P(|x| > n) <= 2 integral from n of rho_s / (sqrt(2 pi) s) <= 2 phi(15)/15 <
 2^-166. It covers 116 b of a Laplace: P(|x| >= n) = 2 q^n/(1 + q) <= 2 exp(-116) < 2^-166.
 
-Slack. At most 6 tables, each cut and rounded (2^-175, see ``tables``), and 5 sums: 6 (2^-166 + 2^-175) + 5 2^-169,
-and e(2.6) < 2^-191 for the lemma below: less than 2^-160 in all. Distances add along the sums since X + cY is a
-function of independent parts. A vector of n draws is within n times that.
+Slack. At most 6 tables, each cut and rounded (2^-175, see ``alias_tables``), and 5 sums: 6 (2^-166 + 2^-175) + 5
+2^-169, and e(2.6) < 2^-191 for the lemma below: less than 2^-160 in all. Distances add along the sums because X + cY is
+a function of independent parts. A vector of n draws is within n times that.
 
 Lemma (discrete Gaussian noise is post-processing of continuous Gaussian noise). Let f be an integer. Draw T = f +
 N(0, s_c²), then Z from the discrete Gaussian on the integers centred at T with parameter s_r: P(z | T = t) =
@@ -34,8 +34,8 @@ within 2^-191 of f + D(s) if s_r = 2.6. Releasing f + D(s) is therefore, up to t
 releasing f + N(0, s_c²), coordinate by coordinate: mu-GDP with mu = sensitivity/s_c exactly. ``lattice_std`` turns s_c
 into s.
 
-All draws are made in whole batches, before any data are seen. Their time depends on the count and, in about one lookup
-in 65,000 that needs further words to be decided, on the random words; never on data.
+All draws are made in whole batches, before any data are read. Their time depends on the count and, for about one lookup
+in 65,000 that needs further words, on the random words; never on data.
 """
 
 import math
@@ -62,11 +62,11 @@ from .alias_tables import (
 from .keystream import WordSource
 
 DRAW_SLACK: Final = 2.0**-160
-"""No draw is further than this from its ideal distribution, the lemma above included, in total variation."""
+"""Bound on the total variation distance of a draw from its ideal distribution, including the lemma above."""
 
 SMALLEST_SCALE: Final = 2.0**-3
 LARGEST_STD: Final = 2.0**55
-LARGEST_LAPLACE_SCALE: Final = 2.0**52  # with its longer tails also below 2^60: sums of eight draws fit 64 bits
+LARGEST_LAPLACE_SCALE: Final = 2.0**52  # its longer tails stay below 2^60, so sums of eight draws fit 64 bits
 LATTICE_ROUNDING_STD: Final = Fraction(13, 5)  # the s_r of the lemma
 
 _BATCH: Final = 1 << 15  # words at a time: buffers and one table share a second-level cache
@@ -79,7 +79,7 @@ _BASE_VARIANCE: Final = Fraction(2048) ** 2
 _LARGEST_STRIDE: Final = 835
 
 _LAPLACE_TAIL: Final = 116  # a table covers this many scales
-_LAPLACE_REACH: Final = LARGEST_REACH // 2  # half the cells: a new scale means new tables at every level
+_LAPLACE_REACH: Final = LARGEST_REACH // 2  # half the cells, because a new scale needs new tables at every level
 _LARGEST_TABLE_SCALE: Final = _LAPLACE_REACH // _LAPLACE_TAIL
 
 
@@ -102,7 +102,7 @@ class DiscreteGaussian:
 
     @classmethod
     def with_std_at_least(cls, std: float) -> Self:
-        """Return noise whose parameter ``std`` is not below the one asked for; in fact it equals it."""
+        """Return noise whose parameter ``std`` is at least the requested one; in fact it equals it."""
         return cls(float(std))
 
     def sample(self, count: int, source: WordSource) -> NDArray[np.int64]:
@@ -121,7 +121,7 @@ class DiscreteLaplace:
 
     @classmethod
     def with_scale_at_least(cls, scale: float) -> Self:
-        """Return noise whose ``scale`` is not below the one asked for; in fact it equals it."""
+        """Return noise whose ``scale`` is at least the requested one; in fact it equals it."""
         return cls(float(scale))
 
     def sample(self, count: int, source: WordSource) -> NDArray[np.int64]:
@@ -137,7 +137,7 @@ def lattice_std(continuous_std: float) -> float:
     """
     if not 0 <= continuous_std < math.inf:
         raise InvalidParameterError(
-            f"A standard deviation cannot be {continuous_std}.", "Pass a finite number that is not negative."
+            f"A standard deviation cannot be {continuous_std}.", "Give a finite number of at least 0."
         )
     variance = Fraction(continuous_std) ** 2 + LATTICE_ROUNDING_STD**2
     std = math.nextafter(math.hypot(continuous_std, float(LATTICE_ROUNDING_STD)), 0.0)
@@ -172,7 +172,7 @@ def _gaussian_terms(std: float) -> list[_Term]:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _gaussian_parts(std: float) -> tuple[tuple[Fraction, int], ...]:
-    """Split a variance into those of the terms, each with its multiplier; together they add up exactly."""
+    """Split a variance into the variances of the terms, each with its multiplier; they add up exactly."""
     parts, multiplier, variance = [], 1, Fraction(std) ** 2
     while variance > _LARGEST_TABLE_VARIANCE:
         parts.append((_BASE_VARIANCE, multiplier))
@@ -191,7 +191,7 @@ def _gaussian_table(variance: Fraction) -> AliasTable:
 def _laplace_terms(scale: Fraction) -> list[_Term]:
     """Return independent terms that add up to a discrete Laplace of the scale, exactly.
 
-    The base is the least with which the fewest digits do: small tables are quick to make and to read.
+    The base is the least that needs the fewest digits, because small tables are fast to build and to read.
     """
     digits = 0
     while scale > _LARGEST_TABLE_SCALE * (_LAPLACE_REACH + 1) ** digits:
@@ -212,7 +212,7 @@ def _laplace_table(scale: Fraction) -> AliasTable:
 
 
 def _root_above(value: Fraction, degree: int) -> int:
-    """Return the least positive integer whose power is not below ``value``."""
+    """Return the least positive integer whose power is at least ``value``."""
     root = max(1, math.floor(math.pow(value, 1 / degree)) - 1)
     while root**degree < value:
         root += 1

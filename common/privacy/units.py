@@ -1,4 +1,4 @@
-"""Which two data sets count as neighbours.
+"""Which two data sets are neighbours.
 
 Epsilon and delta mean nothing without a unit, so the unit is always an argument and never has a default. The same
 query has different sensitivities under different units (often sqrt(2) times more for replace-one than add/remove).
@@ -19,17 +19,17 @@ class PrivacyUnit(StrEnum):
 
     @property
     def neighbours(self) -> str:
-        """Which two data sets the guarantee makes hard to tell apart, in one sentence."""
+        """A sentence that defines neighbouring data sets for this unit."""
         return _NEIGHBOURS[self]
 
     @property
     def is_row(self) -> bool:
-        """Whether the data are rows, so that the guarantee protects one whole row or all rows of a person."""
+        """Whether the data are rows, so that the guarantee protects one row or all rows of a person."""
         return self.is_add_remove or self.is_replace_one
 
     @property
     def is_person(self) -> bool:
-        """Whether the guarantee protects a person with all their rows. The provider must know whose each row is."""
+        """Whether the guarantee protects all rows of a person. The provider must know the person of each row."""
         return self in {PrivacyUnit.PERSON_REPLACE_ONE, PrivacyUnit.PERSON_ADD_REMOVE}
 
     @property

@@ -2,10 +2,10 @@
 
 S is the provider's own X^T X, exact in integers, in units of C^2: the sum of x x^T over rows with ||x|| <= 1. Each
 mechanism keeps what its event says, for the unit of its query: in real arithmetic and with ideal random numbers by
-the theorem at its function, for an epsilon that is smaller by ``dither.SHARE``; and as computed, because integer noise
-hides every rounding error before anything leaves (``dpspca.common.privacy.dither``). Trusted: this process, its source
-of random words, and the error bounds of its linear-algebra library. What is released is the projection on the leading
-eigenvectors of that noisy square, rounded to the public lattice: post-processing.
+the theorem at its function, for an epsilon that is smaller by ``dither.ROUNDING_SHARE``; and as computed, because
+integer noise hides every rounding error before anything leaves (``dpspca.common.privacy.dither``). Trusted: this
+process, its source of random words, and the error bounds of its linear-algebra library. What is released is the
+projection on the leading eigenvectors of that noisy square, rounded to the public lattice: post-processing.
 """
 
 import math
@@ -17,28 +17,28 @@ from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidQueryError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy import (
+    ROUNDING_SHARE,
     ROW_BITS,
-    SHARE,
     ApproximateEvent,
     Constants,
     Event,
     PureEvent,
     WordSource,
     cauchys,
-    frame,
-    hidden,
-    left_for,
+    mechanism_event,
+    noisy_projection,
     normals,
+    random_frame,
+    random_orthogonal,
     smooth,
-    students,
-    turn,
+    student_vector,
 )
 from dpspca.common.queries import PROJECTION_BITS, DrawnSubspace, PerturbedSubspace, SubspaceQuery, WalkedSubspace
 
 from .bingham import draw_axis
 from .one_thread import one_thread
 
-ROUNDING: Final = 1 - SHARE
+ROUNDING: Final = 1 - ROUNDING_SHARE
 """What is used of epsilon. Eigenvalues are off by up to 2^-15 (``privacy.smooth``), so an exponent may be larger than
 it should by a part of about 1e-4; that, and all other rounding, is paid for by the rest (``privacy.dither``)."""
 BURN_IN: Final = 50
@@ -56,7 +56,7 @@ def release_subspace(
     if not isinstance(event, ApproximateEvent | PureEvent):
         raise InvalidQueryError(f"No mechanism answers '{query.kind}' at such a price.", "Report this as a bug.")
     with one_thread:
-        noisy = hidden(_subspace(query, event, square, words), event.epsilon, words)
+        noisy = noisy_projection(_subspace(query, event, square, words), event.epsilon, words)
         basis = np.linalg.eigh(noisy.astype(np.float64))[1][:, -query.columns :]
         projection: Integers = np.rint(basis @ basis.T * 2.0**PROJECTION_BITS).astype(np.int64)
     return projection * rows if query.weighted else projection
@@ -97,7 +97,7 @@ def perturbed(
     gap = float(values[-columns] - values[-columns - 1]) if angles else 0.0
     constants = _constants(query, event, entries)
     scale = smooth.smooth_bound(gap, query.step, angles, constants.beta) / constants.alpha
-    turned = vectors[:, -columns:] @ turn(columns, words)
+    turned = vectors[:, -columns:] @ random_orthogonal(columns, words)
     noise = scale * _noise(query, event, entries, words)
     return turned + noise.reshape(dimension, columns)
 
@@ -105,10 +105,11 @@ def perturbed(
 def _constants(query: PerturbedSubspace, event: ApproximateEvent | PureEvent, entries: int) -> Constants:
     """Give the constants for what rounding leaves of the event; a paper's own are for all of it, and keep to less.
 
-    The plan has held the published Gaussian ones against ``dither.left_for``; the Cauchy ones cost a third of epsilon.
+    The plan has checked the published Gaussian ones for ``dither.mechanism_event``; the Cauchy ones cost a third of
+    epsilon.
     """
     if isinstance(event, ApproximateEvent):
-        left = left_for(event)
+        left = mechanism_event(event)
         if query.published:
             return smooth.published_gaussian_constants(entries, event.epsilon, event.delta)
         return smooth.gaussian_constants(entries, left.epsilon, left.delta)
@@ -123,7 +124,7 @@ def _noise(
 ) -> FloatArray:
     if isinstance(event, ApproximateEvent):
         return normals(entries, words)
-    return cauchys(entries, words) if query.published else students(entries, words)
+    return cauchys(entries, words) if query.published else student_vector(entries, words)
 
 
 # --- The exponential mechanism ----------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def walked(weight: FloatArray, columns: int, words: WordSource) -> FloatArray:
     single axis is exact as well. Of more axes the chain's law TENDS to density exp(tr(V^T weight V)), of which alone
     the price is true: there is no guarantee for the law after any number of sweeps, nor for the time.
     """
-    state = frame(len(weight), columns, words)
+    state = random_frame(len(weight), columns, words)
     for _ in range(BURN_IN if columns > 1 else 1):
         for place in range(columns):
             others = np.delete(state, place, axis=1)

@@ -21,8 +21,8 @@ nonce and Y are the only random numbers that are kept from one query to the next
 - A copy that was made after ``Commit`` has the same nonce. Who sees it in one copy's ``Reveal`` can choose the other
   nonces for the second copy, and so try one Omega after the other. For each nonce that is tried, the key is uniform and
   independent of the rows (a random oracle), so each Omega stretches v further than was paid for with a probability of
-  at most ``directions.TAIL`` = 2^-100. With T tries the second copy's promise holds but for T 2^-100, on top of delta:
-  below 1e-12 for T = 2^60. No more is promised.
+  at most ``directions.STRETCH_TAIL`` = 2^-100. With T tries the second copy's promise holds but for T 2^-100, on top of
+  delta: below 1e-12 for T = 2^60. No more is promised.
 - Two copies with different lists ask different queries, so the noise of their Y is unrelated (``entropy.py``). Each Y
   is a release of its own, at the price of a release.
 - A copy that was made after ``Sketch`` has the same Y. Nothing that is made of Y costs anything, and the noise on a
@@ -42,7 +42,7 @@ from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidQueryError, RefusedError
 from dpspca.common.privacy import (
     DIRECTION_BITS,
-    NOBODY,
+    EMPTY_SLOT,
     NONCE_WORDS,
     ROW_BITS,
     DiscreteGaussian,
@@ -154,7 +154,7 @@ class Sketching:
             raise RefusedError("This provider's nonce is not in the list.", "Send what providers revealed.")
         for slot in range(SLOTS):
             shown, fixed = query.entry(slot), commitments[slot].astype("<u4").tobytes()
-            opened = shown if fixed == NOBODY else commitment(self._job, slot, shown)
+            opened = shown if fixed == EMPTY_SLOT else commitment(self._job, slot, shown)
             if opened != fixed:
                 raise RefusedError(
                     f"What stands in place {slot + 1} is not what was committed to there.",

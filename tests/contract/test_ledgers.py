@@ -120,7 +120,7 @@ def test_all_jobs_of_all_analysts_share_the_budget_of_a_data_set(kept: Kept) -> 
     before = kept.ledger.head()
     with pytest.raises(BudgetExceededError, match=r"the data set 'cohort'.*is left of") as caught:
         kept.ledger.open(opening("one too many", analyst="analyst 4"), LIMITS)
-    assert "nothing happened" in caught.value.what
+    assert "nothing was spent" in caught.value.what
     assert kept.ledger.head() == before
     assert kept.taken() == (0, 9)
     kept.ledger.open(opening("elsewhere", data_set="another cohort"), LIMITS)

@@ -21,7 +21,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.plan import events
 from dpspca.common.privacy.costs import cost_units, slack_units
-from dpspca.common.privacy.keystream import Draw, KeyStream, keyed
+from dpspca.common.privacy.keystream import Draw, KeyStream, keyed_stream
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.conversation import QUEUE, Conversation
 from dpspca.provider.data.preparation import check_rows
@@ -128,7 +128,7 @@ class Desk:
 
     def _entropy(self, draw: Draw) -> KeyStream:
         self._draws += 1
-        return keyed(self._draws.to_bytes(32), draw)
+        return keyed_stream(self._draws.to_bytes(32), draw)
 
 
 def _running() -> bool:

@@ -25,7 +25,7 @@ from dpspca.common.privacy import audit as audits
 from dpspca.common.privacy import continuous
 from dpspca.common.privacy.audit import Finding, Kind
 from dpspca.common.privacy.events import GaussianEvent
-from dpspca.common.privacy.keystream import Draw, KeyStream, keyed
+from dpspca.common.privacy.keystream import Draw, KeyStream, keyed_stream
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from dpspca.common.queries import rows
 from dpspca.common.queries.base import RowQuery
@@ -100,14 +100,14 @@ def test_times_that_tell_neighbours_apart_are_found_and_others_are_not(share: fl
     """False alarm 1e-6 at a share that is allowed. A share of 0.95 is missed in 100 pairs with probability 4e-9."""
     longer = np.random.default_rng(int(100 * share)).random(100) < share
     for told in (longer, ~longer):
-        finding = audits.timed("time", told, 1e-6)
+        finding = audits.answer_time("time", told, 1e-6)
         assert finding.passed is not found
         assert finding.catches is not None
         assert 0.8 < finding.catches < 0.95
 
 
 def test_a_few_pairs_convict_nobody_and_say_so() -> None:
-    finding = audits.timed("time", np.ones(20, dtype=np.bool_), 1e-6)
+    finding = audits.answer_time("time", np.ones(20, dtype=np.bool_), 1e-6)
     assert finding.passed
     assert finding.catches is None
 
@@ -215,7 +215,9 @@ def test_noise_drawn_once_for_a_job_is_caught() -> None:
 
 
 def test_noise_that_every_job_shares_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auditing, "system_entropy", lambda draw: keyed(bytes(32), replace(draw, job="every job")))
+    monkeypatch.setattr(
+        auditing, "system_entropy", lambda draw: keyed_stream(bytes(32), replace(draw, job="every job"))
+    )
     assert Kind.RELATION in failed(audit(job()))
 
 
@@ -261,9 +263,9 @@ TESTS: dict[str, Callable[[np.ndarray, np.ndarray, float], Finding]] = {
     "angles": lambda some, _, level: audits.width(
         "", audits.angles_as_normal(some.reshape(-1, 8), np.arange(8.0)), level
     ),
-    "unrelated": lambda some, others, level: audits.unrelated("", some, others, level),
-    "told apart": lambda some, others, level: audits.told_apart("", some[:200], others[:200] + 1.0, 1.0, level),
-    "outdone": lambda some, others, level: audits.outdone("", some > 0.25, others > 0.25, (0.0, 0.0), level),
+    "unrelated": lambda some, others, level: audits.correlation("", some, others, level),
+    "told apart": lambda some, others, level: audits.distance("", some[:200], others[:200] + 1.0, 1.0, level),
+    "outdone": lambda some, others, level: audits.event("", some > 0.25, others > 0.25, (0.0, 0.0), level),
     "width of Laplace noise": lambda some, _, level: audits.width("", laplace_residuals(some, 3.0), level),
     "shape of Laplace noise": lambda some, _, level: audits.shape("", laplace_residuals(some, 0.4), level),
 }
@@ -298,10 +300,10 @@ def test_what_a_test_of_width_says_it_catches_is_caught_that_often(draws: int, l
 def test_what_a_test_of_distance_says_it_catches_is_caught_that_often() -> None:
     """Of 400, 396 are expected: fewer than 384 with probability below 1e-6."""
     rng = np.random.default_rng(9)
-    catches = audits.told_apart("", np.zeros(100), np.zeros(100), 2.0, 5e-8).catches
+    catches = audits.distance("", np.zeros(100), np.zeros(100), 2.0, 5e-8).catches
     assert catches is not None
     pairs = rng.standard_normal((400, 2, 100))
-    caught = sum(not audits.told_apart("", some + catches, others, 2.0, 5e-8).passed for some, others in pairs)
+    caught = sum(not audits.distance("", some + catches, others, 2.0, 5e-8).passed for some, others in pairs)
     assert caught >= 384
 
 
@@ -313,17 +315,17 @@ def test_a_set_that_is_likelier_than_claimed_is_found_whichever_neighbour_and_si
     """Nine tenths against a half: e^0.59 of the set and e^1.61 of its complement."""
     pair = [np.arange(2000) % 10 < 9, np.arange(2000) % 2 < 1]
     some, others = [part != turned for part in (reversed(pair) if swapped else pair)]
-    assert not audits.outdone("", some, others, (1.0, 0.0), 1e-6).passed
-    assert audits.outdone("", some, others, (1.0, 0.35), 1e-6).passed
-    assert audits.outdone("", some, others, (1.7, 0.0), 1e-6).passed
+    assert not audits.event("", some, others, (1.0, 0.0), 1e-6).passed
+    assert audits.event("", some, others, (1.0, 0.35), 1e-6).passed
+    assert audits.event("", some, others, (1.7, 0.0), 1e-6).passed
 
 
 def test_a_claim_that_so_few_answers_cannot_refute_is_above_what_the_finding_says_it_catches() -> None:
     perfect = np.ones(50, bool), np.zeros(50, bool)
-    catches = audits.outdone("", *perfect, (1.0, 0.0), 1e-6).catches
+    catches = audits.event("", *perfect, (1.0, 0.0), 1e-6).catches
     assert catches is not None
-    assert not audits.outdone("", *perfect, (catches - 1e-6, 0.0), 1e-6).passed
-    assert audits.outdone("", *perfect, (catches + 1e-6, 0.0), 1e-6).passed
+    assert not audits.event("", *perfect, (catches - 1e-6, 0.0), 1e-6).passed
+    assert audits.event("", *perfect, (catches + 1e-6, 0.0), 1e-6).passed
 
 
 def test_laplace_noise_half_as_wide_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from patience import PATIENCE
 from dpspca import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
-from dpspca.common.privacy.keystream import Draw, Purpose, keyed
+from dpspca.common.privacy.keystream import Draw, Purpose, keyed_stream
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.spec import JobSpec
 
@@ -72,14 +72,14 @@ OTHERS = [
 @pytest.mark.parametrize("other", OTHERS, ids=repr)
 def test_draws_of_different_names_are_unrelated_though_the_system_repeats(other: Draw) -> None:
     law = DiscreteGaussian(1000.0)
-    first, second, again = (law.sample(10_000, keyed(bytes(32), draw)) for draw in (NAMED, other, NAMED))
+    first, second, again = (law.sample(10_000, keyed_stream(bytes(32), draw)) for draw in (NAMED, other, NAMED))
     require_unrelated(first, second)
     assert (first == again).all()
 
 
 def test_draws_of_one_name_are_unrelated_where_the_system_s_bytes_differ() -> None:
     law = DiscreteGaussian(1000.0)
-    first, second = (law.sample(10_000, keyed(bytes([number] * 32), NAMED)) for number in (0, 1))
+    first, second = (law.sample(10_000, keyed_stream(bytes([number] * 32), NAMED)) for number in (0, 1))
     require_unrelated(first, second)
 
 

@@ -90,8 +90,8 @@ def test_the_noise_on_a_sketch_is_as_planned_and_new_in_every_entry_and_every_jo
     noise = residuals(1.0, event())
     assert audits.width("", noise, LEVEL).passed
     assert audits.shape("", noise.ravel(), LEVEL).passed
-    assert audits.unrelated("", noise[:, 1:].ravel(), noise[:, :-1].ravel(), LEVEL).passed
-    assert audits.unrelated("", noise[1:].ravel(), noise[:-1].ravel(), LEVEL).passed
+    assert audits.correlation("", noise[:, 1:].ravel(), noise[:, :-1].ravel(), LEVEL).passed
+    assert audits.correlation("", noise[1:].ravel(), noise[:-1].ravel(), LEVEL).passed
 
 
 def test_noise_three_percent_narrow_on_a_sketch_would_be_found() -> None:
@@ -109,7 +109,7 @@ def test_whoever_saw_the_sketch_itself_could_tell_a_row_from_its_opposite_no_bet
             line = omega[0] / np.linalg.norm(omega[0])
             along.append(float(sketch[0] @ line) / lattice_std(event().std))
         apart.append(np.array(along))
-    found = audits.told_apart("", *apart, event().mu, LEVEL)
+    found = audits.distance("", *apart, event().mu, LEVEL)
     assert found.passed
     assert found.measured > 0.1 * found.planned  # there is something to be seen
 

@@ -123,7 +123,7 @@ events: st.SearchStrategy[Event] = singles | groups.map(lambda listed: ParallelE
 )
 def test_no_reported_price_is_below_the_exact_one(listed: list[Event], split: int, at: float) -> None:
     loss = compose(listed)
-    epsilon = at * sum(case.span for case in loss.cases) / len(loss.cases)
+    epsilon = at * sum(case.loss_range for case in loss.cases) / len(loss.cases)
     truth = worst(listed, split, epsilon)
     assert loss.delta(epsilon) >= truth * (1 - mpmath.mpf(10) ** -14)
     # A mu stands for the ideal noise; what fails is paid for beside it.

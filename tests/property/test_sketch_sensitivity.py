@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpspca.common.privacy.directions import DIRECTION_BITS, TAIL, directions, stretch
+from dpspca.common.privacy.directions import DIRECTION_BITS, STRETCH_TAIL, directions, stretch
 from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent
@@ -53,7 +53,7 @@ def test_directions_stretch_a_change_that_was_there_before_no_more_often_than_is
 
 
 @pytest.mark.parametrize("columns", [1, 2, 8, 40, MAX_COLUMNS])
-@pytest.mark.parametrize(("tail", "most"), [(0.01, 1.4), (1e-9, 1.13), (TAIL, 1.05)])
+@pytest.mark.parametrize(("tail", "most"), [(0.01, 1.4), (1e-9, 1.13), (STRETCH_TAIL, 1.05)])
 def test_the_stretch_is_above_the_quantile_of_chi_square_and_not_by_much(
     columns: int, tail: float, most: float
 ) -> None:

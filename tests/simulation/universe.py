@@ -32,7 +32,7 @@ from weather import Weather
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import PartyName
-from dpspca.common.privacy.keystream import Draw, KeyStream, keyed
+from dpspca.common.privacy.keystream import Draw, KeyStream, keyed_stream
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.revocations import RevocationList
 from dpspca.common.trust.signing import SignedJob
@@ -276,7 +276,7 @@ class Universe:
 
         A job has another name in each process, which must not show in what happens.
         """
-        return keyed(self.chance.randbytes(32), replace(draw, job="a job"))
+        return keyed_stream(self.chance.randbytes(32), replace(draw, job="a job"))
 
     async def _coordinate(self, life: Life) -> None:
         roster, door = Roster(), Door(self)

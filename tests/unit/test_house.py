@@ -62,7 +62,7 @@ def test_t21_no_release_path_uses_a_generator_that_is_not_cryptographic() -> Non
 LIBRARY = ("common", "provider", "server", "client", "cli")
 MAKERS = {
     "os.urandom(": {"provider/release/entropy.py"},
-    "keyed(": {"common/privacy/keystream.py", "provider/release/entropy.py"},
+    "keyed_stream(": {"common/privacy/keystream.py", "provider/release/entropy.py"},
     "KeyStream(": {"common/privacy/keystream.py", "common/privacy/directions.py"},
     "KeyStream.repeatable(": {"common/privacy/keystream.py"},
     "repeatable_entropy(": {"common/privacy/keystream.py", "client/simulation.py"},

@@ -16,7 +16,7 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement, rounded_up
+from dpspca.common.statement import PrivacyStatement, format_up
 
 SPEC = JobSpec(
     schema=Schema(6),
@@ -183,7 +183,7 @@ def test_the_published_formula_is_priced_exactly_beside_its_claim() -> None:
 
 @given(st.floats(1e-300, 1e6))
 def test_a_printed_number_of_privacy_is_never_less_than_it_is(value: float) -> None:
-    assert value <= float(rounded_up(value)) <= value * 1.00002
+    assert value <= float(format_up(value)) <= value * 1.00002
 
 
 def test_a_large_delta_is_called_large() -> None:

@@ -18,7 +18,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent
 from dpspca.common.queries.rows import ColumnSums, Count
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
-from dpspca.common.statement import NOT_FOR_RELEASE, PrivacyStatement, rounded_up
+from dpspca.common.statement import NOT_FOR_RELEASE, PrivacyStatement, format_up
 
 SPEC = JobSpec(
     schema=Schema(4), unit=PrivacyUnit.ROW_ADD_REMOVE, budget=Budget(1.0, 1e-6), norm_bound=1.0, components=2
@@ -64,8 +64,8 @@ def test_noise_that_is_not_gaussian_is_never_called_so_and_its_mu_is_called_a_bo
     assert loss.mu is None
     assert "-Gaussian differentially private" not in stated.text
     assert "Gaussian accounting" not in stated.text
-    assert f"at most mu = {rounded_up(loss.gdp_bound)}" in stated.text
-    assert f"epsilon {rounded_up(loss.epsilon(1e-6))} at this delta" in stated.text
+    assert f"at most mu = {format_up(loss.gdp_bound)}" in stated.text
+    assert f"epsilon {format_up(loss.epsilon(1e-6))} at this delta" in stated.text
     assert loss.epsilon(1e-6) <= SPEC.budget.epsilon
 
 
@@ -73,10 +73,10 @@ def test_published_noise_is_stated_with_what_accounting_makes_of_it() -> None:
     spec = JobSpec.from_json(SPEC.to_json().replace('"exact"', '"published"'))
     assert spec.accounting is Accounting.PUBLISHED
     gaussian = statement(plan(Noise.GAUSSIAN), spec)
-    assert f"exact accounting prices it at epsilon {rounded_up(gaussian.exact_epsilon)}." in gaussian.text
+    assert f"exact accounting prices it at epsilon {format_up(gaussian.exact_epsilon)}." in gaussian.text
     mixed = statement(plan(Noise.LAPLACE), spec)
     assert "follows the published formula" in mixed.text
-    assert f"epsilon {rounded_up(mixed.exact_epsilon)}" in mixed.text
+    assert f"epsilon {format_up(mixed.exact_epsilon)}" in mixed.text
 
 
 def test_whether_noise_is_gaussian_is_stored_with_a_model_and_assumed_of_models_stored_before() -> None:

@@ -248,7 +248,7 @@ def test_admission_returns_a_new_filter_and_leaves_the_old_one() -> None:
 
 def test_a_refusal_says_what_was_asked_what_is_left_and_what_to_do() -> None:
     after = Filter.for_budget(1.0, 1e-6).admit([GaussianEvent(0.2, 1)])
-    with pytest.raises(BudgetExceededError, match=r"mu = 0\.2 where mu = 0\.12660.* left.*nothing happened") as caught:
+    with pytest.raises(BudgetExceededError, match=r"mu = 0\.2 where mu = 0\.12660.* left.*nothing was spent") as caught:
         after.admit([GaussianEvent(0.2, 1)])
     assert "1.5797" in caught.value.remedy
     assert after.admit([GaussianEvent(0.12, 1)]).spent.units > after.spent.units

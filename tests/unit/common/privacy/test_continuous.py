@@ -50,7 +50,7 @@ def test_numbers_follow_their_law(draw: Callable[[int, WordSource], NDArray[np.f
 def test_a_student_vector_follows_its_law_in_any_direction_and_in_length(entries: int) -> None:
     """An entry is Student's t; so is any projection; the mean square of the entries is Fisher's F."""
     words = KeyStream.repeatable(2, "student")
-    drawn = np.stack([continuous.students(entries, words) for _ in range(10_000)])
+    drawn = np.stack([continuous.student_vector(entries, words) for _ in range(10_000)])
     assert stats.kstest(drawn[:, 0], "t", (entries,)).pvalue > ALARM
     assert stats.kstest(drawn.sum(axis=1) / math.sqrt(entries), "t", (entries,)).pvalue > ALARM
     assert stats.kstest(np.square(drawn).mean(axis=1), "f", (entries, entries)).pvalue > ALARM
@@ -73,8 +73,8 @@ def test_a_uniform_number_uses_all_of_its_53_bits() -> None:
 def test_how_many_words_are_taken_depends_on_the_size_alone() -> None:
     for draw, expected in [
         (lambda words: continuous.uniforms(5, words), 10),
-        (lambda words: continuous.students(5, words), 20),
-        (lambda words: continuous.turn(3, words), 18),
+        (lambda words: continuous.student_vector(5, words), 20),
+        (lambda words: continuous.random_orthogonal(3, words), 18),
     ]:
         words = Counting()
         draw(words)
@@ -84,7 +84,7 @@ def test_how_many_words_are_taken_depends_on_the_size_alone() -> None:
 def test_a_turn_is_orthogonal_and_any_direction_is_as_likely_for_it_reflections_too() -> None:
     """The first entry of a uniform unit vector in three dimensions is uniform itself."""
     words = KeyStream.repeatable(5, "turn")
-    turns = np.stack([continuous.turn(3, words) for _ in range(4000)])
+    turns = np.stack([continuous.random_orthogonal(3, words) for _ in range(4000)])
     assert np.abs(turns @ turns.transpose(0, 2, 1) - np.eye(3)).max() < 1e-14
     for row, column in [(0, 0), (1, 2), (2, 2)]:
         assert stats.kstest(turns[:, row, column], "uniform", (-1, 2)).pvalue > ALARM

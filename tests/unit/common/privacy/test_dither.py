@@ -197,9 +197,9 @@ def test_the_noise_hides_the_drift_for_a_quarter_of_what_is_left_of_epsilon(
     dimension: int, columns: int, epsilon: float
 ) -> None:
     width = dither.deviation(dimension, columns, epsilon)
-    spent = epsilon * dither.SHARE / 4
+    spent = epsilon * dither.ROUNDING_SHARE / 4
     assert gaussian_delta(spent, dither.drift(dimension, columns) / width) < 2.0**-165
-    left = dither.left_for(ApproximateEvent(epsilon, 1e-6))
+    left = dither.mechanism_event(ApproximateEvent(epsilon, 1e-6))
     assert left.epsilon + 2 * spent < epsilon
     assert math.exp(spent) * left.delta < 1e-6
     assert dither.deviation(dimension, columns, dither.least_epsilon(dimension, columns)) < 1
@@ -211,7 +211,7 @@ def test_what_is_missed_is_part_of_the_slack() -> None:
         proposals = 2 * dimension * math.ceil(bingham.TRIES * math.sqrt(dimension)) * (dimension + 1)
         failing = dimension * math.exp(-bingham.ROUNDS * bingham.TRIES * 0.002)
         missed = Fraction(proposals * continuous.UNREACHED) + Fraction(failing)
-        assert missed <= dither.MISSED
+        assert missed <= dither.MISS_PROBABILITY
         drawn = Fraction(DRAW_SLACK) * dimension * (dimension + 1) / 2
         assert Fraction(dither.slack(dimension)) >= drawn + 2 * missed + Fraction(2.0**-165)
         assert dither.slack(dimension) < 1e-41  # as the statement says
@@ -221,7 +221,7 @@ def test_the_noise_is_in_what_is_released(monkeypatch: pytest.MonkeyPatch) -> No
     """The same draw of the mechanism is released differently each time, and by more than its drift."""
     frame = np.eye(4)[:, :1]
     monkeypatch.setattr(mechanisms, "_subspace", lambda *_: frame)
-    squares = [dither.hidden(frame, 1.0, KeyStream.repeatable(seed, "")) for seed in range(200)]
+    squares = [dither.noisy_projection(frame, 1.0, KeyStream.repeatable(seed, "")) for seed in range(200)]
     off = np.stack([square[np.triu_indices(4)] for square in squares])
     expected = dither.deviation(4, 1, 1.0) * 2**dither.PLACES
     # 2,000 draws: the deviation is known to 1.6 %, so that 9 % are 5.6 deviations, a false alarm below 1e-7.

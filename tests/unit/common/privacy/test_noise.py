@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy import alias_tables, noise
 from dpspca.common.privacy.alias_tables import TABLE_ERROR, AliasTable, Scratch
-from dpspca.common.privacy.keystream import Draw, KeyStream, Purpose, keyed, repeatable_entropy
+from dpspca.common.privacy.keystream import Draw, KeyStream, Purpose, keyed_stream, repeatable_entropy
 from dpspca.common.privacy.noise import DRAW_SLACK, DiscreteGaussian, DiscreteLaplace, lattice_std
 
 mp: Any = mpmath.mp.clone()  # a context of our own: its precision is nobody else's
@@ -117,7 +117,7 @@ def test_the_key_of_a_draw_is_hmac_of_its_name_each_field_after_its_length() -> 
     message = b"dpspca draw\0" + b"".join(struct.pack(">Q", len(each)) + each for each in fields)
     expected = KeyStream(hmac.new(b"r" * 32, message, sha256).digest()).words(9)
     draw = Draw("a job", 1, 2, "a query", Purpose.NOISE)
-    assert np.array_equal(keyed(b"r" * 32, draw).words(9), expected)
+    assert np.array_equal(keyed_stream(b"r" * 32, draw).words(9), expected)
 
 
 def test_a_seed_repeats_the_words_of_a_draw_and_of_no_other() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from dpspca.common.privacy import smooth
-from dpspca.common.privacy.smooth import Constants, keeps, smooth_bound, subspace_distance_bound
+from dpspca.common.privacy.smooth import Constants, keeps_promise, smooth_bound, subspace_distance_bound
 
 betas = st.floats(1e-4, 2.0)
 gaps = st.floats(0.0, 300.0)
@@ -57,7 +57,7 @@ def test_gaussian_noise_keeps_what_its_constants_promise(epsilon: float, delta: 
         smooth.gaussian_constants(1, epsilon, delta),
         smooth.published_gaussian_constants(1, epsilon, delta),
     ):
-        assert keeps(constants, 1, epsilon, delta)
+        assert keeps_promise(constants, 1, epsilon, delta)
         for change in (constants.beta, -constants.beta, 0.0):
             scale = math.exp(change)
             shift = constants.alpha * min(1.0, scale)
@@ -123,11 +123,11 @@ def test_published_cauchy_noise_costs_a_third_of_what_it_is_sold_for() -> None:
 def test_published_constants_that_promise_too_much_are_found_out() -> None:
     """With a large epsilon the change of scale alone loses more; and noise half as wide never is enough."""
     large = smooth.published_gaussian_constants(1, 40.0, 0.5)
-    assert not keeps(large, 1, 40.0, 0.5)
+    assert not keeps_promise(large, 1, 40.0, 0.5)
     good = smooth.gaussian_constants(60, 1.0, 1e-6)
-    assert keeps(good, 60, 1.0, 1e-6)
-    assert not keeps(Constants(2 * good.alpha, good.beta), 60, 1.0, 1e-6)
-    assert not keeps(Constants(good.alpha, 3 * good.beta), 60, 1.0, 1e-6)
+    assert keeps_promise(good, 60, 1.0, 1e-6)
+    assert not keeps_promise(Constants(2 * good.alpha, good.beta), 60, 1.0, 1e-6)
+    assert not keeps_promise(Constants(good.alpha, 3 * good.beta), 60, 1.0, 1e-6)
 
 
 def test_exact_constants_give_less_noise_than_the_published_ones() -> None:

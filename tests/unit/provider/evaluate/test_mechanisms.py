@@ -107,7 +107,7 @@ def told_apart(some: np.ndarray, others: np.ndarray, claim: tuple[float, float])
     counts = [np.histogram(part[::2], edges)[0] for part in (some, others)]
     likelier = counts[0] > math.exp(claim[0]) * counts[1]
     inside = [likelier[np.clip(np.digitize(part[1::2], edges) - 1, 0, 23)] for part in (some, others)]
-    return audit.outdone("", *inside, claim, ALARM).probability
+    return audit.event("", *inside, claim, ALARM).probability
 
 
 NEIGHBOURS: list[tuple[SubspaceQuery, NDArray[np.int64]]] = [

@@ -15,7 +15,7 @@ from dpspca.common.privacy.costs import slack_units
 from dpspca.common.privacy.directions import (
     DIRECTION_BITS,
     NONCE_WORDS,
-    TAIL,
+    STRETCH_TAIL,
     Words,
     commitment,
     directions,
@@ -297,8 +297,8 @@ def test_copies_of_a_provider_sketch_other_directions_with_unrelated_noise() -> 
 
 
 def test_whoever_knows_a_nonce_in_time_finds_no_unlucky_directions_in_2_to_the_60_tries() -> None:
-    """As it may where a provider was copied: each try is unlucky with probability ``TAIL``, whatever is looked for."""
-    assert 2.0**60 * TAIL < 1e-12
+    """As it may if a provider was copied: each try is unlucky with probability ``STRETCH_TAIL``, whatever is sought."""
+    assert 2.0**60 * STRETCH_TAIL < 1e-12
 
 
 # --- What it costs ----------------------------------------------------------------------------------------------------

@@ -80,7 +80,10 @@ def test_threads_draw_unrelated_words() -> None:
 
 def test_t21_there_is_no_way_to_set_a_seed() -> None:
     assert list(inspect.signature(system_entropy).parameters) == ["draw"]
-    assert {name for name, value in vars(entropy).items() if inspect.isfunction(value)} == {"system_entropy", "keyed"}
+    assert {name for name, value in vars(entropy).items() if inspect.isfunction(value)} == {
+        "system_entropy",
+        "keyed_stream",
+    }
 
 
 def test_each_draw_reads_256_fresh_bits_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import Price
-from dpspca.common.privacy.keystream import Draw, KeyStream, Purpose, keyed, repeatable_entropy
+from dpspca.common.privacy.keystream import Draw, KeyStream, Purpose, keyed_stream, repeatable_entropy
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
@@ -208,7 +208,7 @@ def test_t22_price_and_noise_come_before_the_rows_are_looked_at_and_the_record_b
 
     def watched(draw: Draw) -> KeyStream:
         ledger.steps.append("randomness")
-        return WatchedWords(keyed(bytes(32), draw).words(8).tobytes())
+        return WatchedWords(keyed_stream(bytes(32), draw).words(8).tobytes())
 
     Responder(catalogue.plan(spec()), Watched(), ledger, watched).respond(0, DENSE)
     assert ledger.steps[:3] == ["reserve", "randomness", "noise"]
@@ -268,7 +268,7 @@ def test_each_answer_has_its_own_draw_named_in_full() -> None:
 
     def noted(draw: Draw) -> KeyStream:
         named.append(draw)
-        return keyed(bytes(32), draw)
+        return keyed_stream(bytes(32), draw)
 
     ledger = MemoryLedger()
     queries = [CovarianceProduct(np.eye(DIMENSION, 2)), SPARSE, SPARSE]
@@ -278,7 +278,7 @@ def test_each_answer_has_its_own_draw_named_in_full() -> None:
     assert named == [Draw("this job", 3, at, each.digest(), Purpose.NOISE) for at, each in enumerate(queries)]
     for step, draw, answer in zip(catalogue.plan(spec()), named, made, strict=True):
         law = DiscreteGaussian.with_std_at_least(step.noise_std)
-        assert (answer.ravel() == law.sample(answer.size, keyed(bytes(32), draw))).all()
+        assert (answer.ravel() == law.sample(answer.size, keyed_stream(bytes(32), draw))).all()
     assert (again == made[1]).all()
 
 
@@ -297,14 +297,14 @@ def test_an_answer_that_was_lost_is_made_again_with_noise_of_its_own() -> None:
         def evaluate(self, query: RowQuery) -> Integers:
             return super().evaluate(query) + 5
 
-    ledger, streams = Full(), [keyed(bytes([seed] * 32), A_DRAW) for seed in (0, 1)]
+    ledger, streams = Full(), [keyed_stream(bytes([seed] * 32), A_DRAW) for seed in (0, 1)]
     left = iter(streams)
     asked = Responder(catalogue.plan(spec()), Fives(DIMENSION), ledger, lambda _: next(left))
     with pytest.raises(LedgerError):
         asked.respond(0, DENSE)
     ledger.full = False
     law = DiscreteGaussian.with_std_at_least(catalogue.plan(spec())[0].noise_std)
-    expected = law.sample(2 * DIMENSION, keyed(bytes([1] * 32), A_DRAW))
+    expected = law.sample(2 * DIMENSION, keyed_stream(bytes([1] * 32), A_DRAW))
     assert (asked.respond(0, DENSE).ravel() - 5 == expected).all()
 
 
