@@ -21,7 +21,7 @@ from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.queries.base import Announcement, RowQuery
 from dpspca.common.transport import wire
 from dpspca.common.trust.identity import Identity
-from dpspca.common.trust.receipts import issue, require_own
+from dpspca.common.trust.receipts import sign_receipt, verify_receipt
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.files import HeadFile
@@ -60,7 +60,7 @@ class PeerDuties:
     def vouch(self) -> None:
         """Remember the answer on a head file, and sign it."""
         self._head_file.write(self._head)
-        issue(self._identity, self._head)
+        sign_receipt(self._identity, self._head)
 
 
 class HubDuties:
@@ -72,7 +72,7 @@ class HubDuties:
         self._plan = catalogue.plan(self._spec)
         signer = Identity.load(folder / case.names[0])
         self._signer, self._authority = signer.name, signer.authority_pem
-        self._receipt = issue(signer, Head("floor", 0, ""))
+        self._receipt = sign_receipt(signer, Head("floor", 0, ""))
 
     def begin(self) -> memoryview:
         """Give the content of the first query."""
@@ -82,7 +82,7 @@ class HubDuties:
 
     def reader(self) -> wire.AnswerReader:
         """Give what adds one peer's answer to the sum."""
-        require_own(self._receipt, self._signer, self._authority)
+        verify_receipt(self._receipt, self._signer, self._authority)
         return wire.AnswerReader(self._total, LARGEST_ANSWER)
 
     def advance(self) -> memoryview:

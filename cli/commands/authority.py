@@ -19,7 +19,7 @@ from dpspca.common.trust import (
     IDENTITY_FILE,
     MAX_PEM_BYTES,
     PARTY_DAYS,
-    REQUEST,
+    REQUEST_HEADER,
     Authority,
     Identity,
     IndexEntry,
@@ -88,7 +88,7 @@ def _sign(  # noqa: PLR0913  # a command's flags are its parameters
 
     with reading(request, "a request from `dpspca identity request`"):
         content = _short(request)
-        if REQUEST not in content:
+        if REQUEST_HEADER not in content:
             raise ValueError
     before = authority.list()
     whole = _write(out, lambda: authority.sign(content, days=days, expected=name) + authority.certificate_pem)

@@ -1,12 +1,12 @@
-"""Who a party is, and whom to believe: identities, certificates, signatures, revocation."""
+"""Identities, certificates, signatures and revocation: who a party is, and whether it is trusted."""
 
 from . import identity
 from .authority import PARTY_DAYS, Authority, IndexEntry
 from .certificates import MAX_PEM_BYTES, federation_of, read_authority, read_certificate
-from .connection_proof import new_challenge, prove, require_proof
+from .connection_proof import new_challenge, sign_challenge, verify_challenge
 from .identity import IDENTITY_FILE, CurrentIdentity, CurrentRevocations, Identity, load_revocations
-from .receipts import MAX_RECEIPT_BYTES, issue, require_own
-from .renewal_requests import REQUEST
+from .receipts import MAX_RECEIPT_BYTES, sign_receipt, verify_receipt
+from .renewal_requests import REQUEST_HEADER
 from .revocations import RevocationList, holder_of, peer_of, require_role
 from .signing import (
     JOB_SKEW,
@@ -14,7 +14,7 @@ from .signing import (
     MAX_JOB_LIFE,
     JobEnvelope,
     SignedJob,
-    require_still,
+    require_still_valid,
     sign,
     signer_of,
     verify,
@@ -28,7 +28,7 @@ __all__ = [
     "MAX_PEM_BYTES",
     "MAX_RECEIPT_BYTES",
     "PARTY_DAYS",
-    "REQUEST",
+    "REQUEST_HEADER",
     "Authority",
     "CurrentIdentity",
     "CurrentRevocations",
@@ -40,18 +40,18 @@ __all__ = [
     "federation_of",
     "holder_of",
     "identity",
-    "issue",
     "load_revocations",
     "new_challenge",
     "peer_of",
-    "prove",
     "read_authority",
     "read_certificate",
-    "require_own",
-    "require_proof",
     "require_role",
-    "require_still",
+    "require_still_valid",
     "sign",
+    "sign_challenge",
+    "sign_receipt",
     "signer_of",
     "verify",
+    "verify_challenge",
+    "verify_receipt",
 ]

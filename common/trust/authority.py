@@ -1,17 +1,19 @@
-"""The federation's authority: a folder on the operator's own machine, which needs no network and offers no service.
+"""The federation's authority: a folder on the operator's own machine. It needs no network and offers no service.
 
-It holds four files. ``authority.pem`` is its certificate, to be handed to every party by a way they trust;
-``authority-key.pem`` never leaves; ``index.jsonl`` records, one line an act and never rewritten, what was issued,
-revoked and published; ``revoked.pem`` is the newest revocation list, to be handed to every party again and again.
-An act is recorded, on disk, before its result is shown: the index may name a certificate that nobody received, but
-there is none that it does not name.
+It holds four files. ``authority.pem`` is its certificate; every party must receive it by a way that the party trusts.
+``authority-key.pem`` is its key and never leaves the folder. ``index.jsonl`` is an append-only log of what was issued,
+revoked and published. ``revoked.pem`` is the newest revocation list; every party needs each new one. An act is recorded
+on disk before its result is shown. So the index may name a certificate that nobody received, but it names every
+certificate that exists.
 
-From a request the authority takes a name and a key, nothing more, and it takes each once. A key has one certificate:
-signed again, the same request gets the same as long as that holds, since the index has it, so that one lost on its way
-is not lost; once it has run out, the key gets nothing. A name that has a certificate, run out or not, gets another only
-where the key of the newest vouches for that (``renewals.py``), or where the operator has revoked all it had. So whoever
-asks in another's name gets nothing, be it with a key that the party gave up long ago, and one party does not become
-two. An act holds a lock on the index, whoever else acts: of many that would enrol under one name at once, one does.
+The authority takes only a name and a key from a request, and certifies each once:
+- A key gets one certificate. If the same request is signed again while that certificate is valid, the authority returns
+  the same certificate, so one that was lost on its way can be fetched again. After it expires, the key gets no other.
+- A name that has a certificate, expired or not, gets another only if the key of its newest certificate signed the
+  request (``renewal_requests.py``), or if the operator has revoked all of its certificates. So nobody can enrol in
+  another party's name, not even with a key that the party has replaced, and one party cannot become two.
+
+Each act holds a lock on the index: if many requests for one name arrive at once, one of them is certified.
 """
 
 import json
@@ -58,7 +60,7 @@ LIST_FILE: Final = "revoked.pem"
 
 
 class Reason(StrEnum):
-    """Why a certificate no longer counts, in the words of the standard (RFC 5280)."""
+    """Why a certificate was revoked, in the terms of RFC 5280."""
 
     KEY_COMPROMISE = "keyCompromise"
     AFFILIATION_CHANGED = "affiliationChanged"
@@ -76,14 +78,14 @@ class IndexEntry:
     since: datetime
     until: datetime
     certificate: str = field(default="", repr=False)
-    """Empty where an earlier version wrote the index."""
+    """Empty if an earlier version wrote the entry."""
     revoked: datetime | None = None
     reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """An authority's folder, opened."""
+    """An open authority folder."""
 
     folder: Path
     _issuer: Issuer = field(repr=False)
@@ -91,11 +93,11 @@ class Authority:
 
     @classmethod
     def init(cls, folder: Path, federation: str, clock: Clock) -> Self:
-        """Set up a new authority in a folder that does not exist, or is empty."""
+        """Set up a new authority in a folder that does not exist or is empty."""
         issuer = Issuer.new(federation, clock(), AUTHORITY_LIFE)
         files.make_private_folder(folder)
         if any(folder.iterdir()):
-            raise UnsafeFileError(f"{folder} is not empty.", "An authority is never overwritten: choose a new folder.")
+            raise UnsafeFileError(f"{folder} is not empty.", "Choose a new folder: an authority is never overwritten.")
         files.create(folder / KEY_FILE, key_pem(issuer.key))
         files.create(folder / INDEX_FILE, b"")
         made = cls(folder, issuer, clock)
@@ -112,28 +114,30 @@ class Authority:
 
     @property
     def federation(self) -> str:
-        """The federation it speaks for."""
+        """The federation whose parties it certifies."""
         return federation_of(self._issuer.certificate)
 
     @property
     def certificate_pem(self) -> bytes:
-        """What every party must receive by a way it trusts."""
+        """The authority's certificate. Every party must receive it by a way that the party trusts."""
         return self._issuer.certificate.public_bytes(Encoding.PEM)
 
     def sign(self, request_pem: bytes, *, days: int = PARTY_DAYS, expected: PartyName | None = None) -> bytes:
-        """Certify the key in a request, once. With ``expected``, a request for any other name is refused.
+        """Certify the key in a request, once. If ``expected`` is given, refuse a request for any other name.
 
-        A request that was signed before gets the certificate of then; once that has run out, it gets nothing.
+        A request that was signed before gets the same certificate again. After that has expired, it gets none.
         """
         asked = renewal_requests.read(request_pem)
         party = asked.party
         require_trust(
-            expected in (None, party), f"The request is for {party}, not for {expected}.", "Ask who sent it, and why."
+            expected in (None, party),
+            f"The request is for {party}, not for {expected}.",
+            "Find out who sent it, and why.",
         )
-        with self._alone():
-            if before := self._signed_before(asked):
+        with self._locked_index():
+            if before := self._certificate_of_key(asked):
                 return before.encode()
-            self._require_free(asked)
+            self._require_free_name(asked)
             made = write_party(self._issuer, party, asked.key, self._clock(), timedelta(days=days))
             since, until = made.not_valid_before_utc.isoformat(), made.not_valid_after_utc.isoformat()
             serial, pem = f"{made.serial_number:x}", made.public_bytes(Encoding.PEM)
@@ -143,20 +147,20 @@ class Authority:
         return pem
 
     def list(self) -> tuple[IndexEntry, ...]:
-        """Every certificate issued so far, in order."""
+        """List every certificate issued so far, in order of issue."""
         return tuple(self._state()[0].values())
 
     def revoke(self, which: PartyName | str, reason: Reason = Reason.KEY_COMPROMISE) -> tuple[IndexEntry, ...]:
-        """Revoke one certificate by its serial number as listed, or by its name all that a party has left.
+        """Revoke one certificate, given its serial number, or all certificates of a party, given its name.
 
-        The new list counts for a party once it has that list: hand out ``revoked.pem`` at once.
+        A party refuses the revoked certificates only after it installs the new ``revoked.pem``: hand it out at once.
         """
-        with self._alone():
+        with self._locked_index():
             entries = [each for each in self.list() if not each.revoked and str(which) in (each.serial, each.name.uri)]
             if not entries:
                 raise InvalidParameterError(
-                    f"There is nothing to revoke under {str(which)!r:.120}.",
-                    "Give a serial number or a whole name as `dpspca ca list` shows it; what is revoked stays revoked.",
+                    f"No certificate that is not revoked yet matches {str(which)!r:.120}.",
+                    "Give a serial number or a full name as `dpspca ca list` shows it.",
                 )
             for entry in entries:
                 self._record("revoked", serial=entry.serial, reason=Reason(reason).value)
@@ -165,10 +169,12 @@ class Authority:
         return tuple(each for each in self.list() if each.serial in serials)
 
     def revocation_list(self, *, days: int = LIST_DAYS) -> bytes:
-        """Sign a fresh list, with the next number and ``days`` to run, and keep it as ``revoked.pem``."""
+        """Sign a new revocation list, with the next number and valid for ``days``, and store it as ``revoked.pem``."""
         if not 1 <= days <= AUTHORITY_LIFE.days:
-            raise InvalidParameterError(f"A list was asked for a life of {days} days.", "Give at least one.")
-        with self._alone():
+            raise InvalidParameterError(
+                f"A revocation list cannot be valid for {days} days.", f"Give 1 to {AUTHORITY_LIFE.days} days."
+            )
+        with self._locked_index():
             return self._publish(days)
 
     def _publish(self, days: int) -> bytes:
@@ -183,39 +189,39 @@ class Authority:
         files.replace(self.folder / LIST_FILE, pem, files.PUBLIC)
         return pem
 
-    def _alone(self) -> AbstractContextManager[None]:
+    def _locked_index(self) -> AbstractContextManager[None]:
         return files.alone(self.folder / INDEX_FILE)
 
-    def _signed_before(self, asked: renewal_requests.Request) -> str | None:
-        """Find the certificate of a key, while it holds; refuse a key that is spoken for, or has had its time."""
+    def _certificate_of_key(self, asked: renewal_requests.Request) -> str | None:
+        """Return the valid certificate of a key, or None. Refuse a key if its certificate is another's or expired."""
         known = next((each for each in self.list() if each.certificate and _is_for(asked.key, each)), None)
         if known is None:
             return None
         require_trust(
             known.name == asked.party and not known.revoked,
-            f"This key was certified before, for {known.name}, with serial number {known.serial}"
+            f"This key was already certified for {known.name}, with serial number {known.serial}"
             f"{', which was revoked' if known.revoked else ''}.",
-            "Have the party make a new key, with `dpspca identity request` in a new folder.",
+            "Ask the party to make a new key with `dpspca identity request` in a new folder.",
         )
         if known.until <= self._clock():
-            raise _run_out(known)
+            raise _expired(known)
         return known.certificate
 
-    def _require_free(self, asked: renewal_requests.Request) -> None:
-        """Refuse a name that is taken by somebody who does not vouch for this."""
+    def _require_free_name(self, asked: renewal_requests.Request) -> None:
+        """Refuse a name that is enrolled, unless the key of its newest certificate vouches for this request."""
         taken = [each for each in self.list() if each.name == asked.party and not each.revoked]
         require_trust(
-            not taken or self._vouched(asked, taken[-1]),
-            f"{asked.party} is enrolled, with serial number {taken[-1].serial if taken else None}, and the key of that "
-            "certificate does not vouch for this request.",
-            "To renew it, the party runs `dpspca identity renew`. If it has lost its key, make sure who is asking, and "
-            "withdraw what it had with `dpspca ca revoke`.",
+            not taken or self._has_vouched(taken[-1], asked),
+            f"{asked.party} is already enrolled, with serial number {taken[-1].serial if taken else None}, and the "
+            "key of that certificate did not sign this request.",
+            "To renew, the party runs `dpspca identity renew`. If it has lost its key, check who is asking, then "
+            f"revoke its certificates with `dpspca ca revoke {asked.party}`.",
         )
 
-    def _vouched(self, asked: renewal_requests.Request, newest: IndexEntry) -> bool:
-        """Tell whether the request brings the word of the newest certificate that the party has of ours.
+    def _has_vouched(self, newest: IndexEntry, asked: renewal_requests.Request) -> bool:
+        """Whether the key of the party's newest certificate vouches for the request.
 
-        Those before it do not count: their keys were given up, and nobody guards them any more.
+        Older certificates do not count: the party has replaced their keys and may no longer guard them.
         """
         if asked.former is None or name_in(asked.former, self._issuer.certificate) != asked.party:
             return False
@@ -226,20 +232,20 @@ class Authority:
         files.append(self.folder / INDEX_FILE, json.dumps(line).encode() + b"\n")
 
     def _state(self) -> tuple[dict[str, IndexEntry], int]:
-        """Read the index from its start: the certificates, and the number of the last list."""
+        """Read the whole index: the certificates, and the number of the newest revocation list."""
         try:
             return self._replay()
         except (ValueError, KeyError, TypeError):
             raise UnsafeFileError(
-                f"{INDEX_FILE} is not as the authority wrote it.",
-                "Restore it from a backup; if only its last line is cut short, remove that line. One that is whole is "
-                "followed by a line end.",
+                f"{INDEX_FILE} is damaged.",
+                "Restore it from a backup. If only its last line is cut short, remove that line. A complete last line "
+                "ends with a line break.",
             ) from None
 
     def _replay(self) -> tuple[dict[str, IndexEntry], int]:
         entries: dict[str, IndexEntry] = {}
         number = 0
-        for line in self._acts():
+        for line in self._lines():
             match line:
                 case {"act": "issued", "serial": serial, "name": name, "since": since, "until": until}:
                     pem = str(line.get("certificate", ""))
@@ -252,9 +258,9 @@ class Authority:
                     raise ValueError
         return entries, number
 
-    def _acts(self) -> Iterator[Any]:
+    def _lines(self) -> Iterator[Any]:
         content = files.read(self.folder / INDEX_FILE, private=True)
-        if content and not content.endswith(b"\n"):  # the next act would be written into the same line
+        if content and not content.endswith(b"\n"):  # the next act would be appended to the same line
             raise ValueError
         for line in content.splitlines():
             yield json.loads(line)
@@ -268,15 +274,15 @@ def _is_for(key: PublicKey, entry: IndexEntry) -> bool:
     return same_key(key, public_key_of(read_certificate(entry.certificate.encode())))
 
 
-def _run_out(entry: IndexEntry) -> NotNowError:
-    """Say that a request had its certificate, and how the party comes by one that is in force.
+def _expired(entry: IndexEntry) -> NotNowError:
+    """Explain that the certificate for this request has expired, and how the party gets a new one.
 
-    Its key vouches for another, which only whoever has the certificate can ask for; who never got it begins anew.
+    A party that has the certificate can renew with its key. A party that never received it must enrol again.
     """
     return NotNowError(
-        f"This request was signed before: the certificate of {entry.name} with serial number {entry.serial} ended at "
+        f"This request was signed before: the certificate of {entry.name} with serial number {entry.serial} expired at "
         f"{entry.until:%Y-%m-%d %H:%M} UTC, and its key gets no other.",
-        "If the party has installed it, or a later one, have it ask with `dpspca identity renew`, which counts after "
-        "the end too. If it never got it, make sure who is asking, withdraw what it had with "
-        f"`dpspca ca revoke {entry.name}`, and have it begin anew with `dpspca identity request` in a new folder.",
+        "If the party has installed that certificate or a later one, ask it to run `dpspca identity renew`, which "
+        "works after expiry too. If the party never received one, check who is asking, revoke its certificates with "
+        f"`dpspca ca revoke {entry.name}`, and ask it to run `dpspca identity request` in a new folder.",
     )

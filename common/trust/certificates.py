@@ -1,11 +1,10 @@
-"""What a certificate of this federation looks like: written and read by the same few lines, so that both must agree.
+"""The two forms of certificates, the authority's own and a party's. The same code defines how each is written and read.
 
-There are two forms, the authority's own and a party's. Reading is by comparison: a certificate is accepted only if
-its extensions are, one for one, those that the authority writes for that name and key. So there is exactly one URI
-among its names, from which alone the role is read; nothing unknown is ever skipped over. Keys are ECDSA on P-256
-with SHA-256 throughout: what TLS 1.3 libraries of every make accept.
+A certificate is accepted only if its extensions equal those that the authority would write for that name and key. So
+it holds exactly one URI, which alone states the role, and no unknown extension is ever skipped. All keys are ECDSA on
+P-256 with SHA-256, which every TLS 1.3 library accepts.
 
-Pure: no file is touched and the time is an argument.
+Pure: it opens no file, and the time is an argument.
 """
 
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey
 PublicKey: TypeAlias = ec.EllipticCurvePublicKey
 
 CLOCK_SKEW: Final = timedelta(minutes=5)
-"""How far two parties' clocks may be apart."""
+"""The most that two parties' clocks may differ."""
 MAX_LIFE: Final = timedelta(days=90)
 MAX_PEM_BYTES: Final = 1 << 16
 
@@ -44,12 +43,12 @@ _ASK: Final = "Ask the federation's operator for a new certificate."
 _UNREADABLE: Final = (
     ValueError,
     TypeError,
-    KeyError,  # older versions, at a kind of text that they do not know
+    KeyError,  # older versions of the library, for a text encoding that they do not know
     UnsupportedAlgorithm,
     x509.DuplicateExtension,
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
-    CryptographyDeprecationWarning,  # where warnings are errors: a form that the library still reads, but not for long
+    CryptographyDeprecationWarning,  # if warnings are errors: the library will soon refuse this form
 )
 
 
@@ -67,56 +66,60 @@ def read_key(pem: bytes) -> PrivateKey:
     """Read a private key."""
     with readable("The key"):
         key = load_pem_private_key(pem, None)
-    require_trust(isinstance(key, PrivateKey), "The key is not of the kind used here.", "Make keys with `dpspca`.")
+    require_trust(
+        isinstance(key, PrivateKey),
+        "The private key is not an elliptic-curve key.",
+        "Make keys with `dpspca identity request`.",
+    )
     assert isinstance(key, PrivateKey)
     public_key_of(key)
     return key
 
 
 def public_key_of(holder: PrivateKey | x509.Certificate | x509.CertificateSigningRequest) -> PublicKey:
-    """Take the public key out; any but P-256 is refused."""
+    """Return the public key. Refuse any curve but P-256."""
     with readable("The public key"):
         key = holder.public_key()
     good = isinstance(key, PublicKey) and isinstance(key.curve, ec.SECP256R1)
-    require_trust(good, "The key is not an ECDSA key on the curve P-256.", "Make keys with `dpspca`.")
+    require_trust(good, "The key is not an ECDSA key on the curve P-256.", "Make keys with `dpspca identity request`.")
     assert isinstance(key, PublicKey)
     return key
 
 
 def same_key(one: PublicKey, other: PublicKey) -> bool:
-    """Tell whether two public keys are one."""
+    """Whether two public keys are equal."""
     first, second = (key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint) for key in (one, other))
     return first == second
 
 
 def whole_second(moment: datetime) -> datetime:
-    """Round a time down to what a certificate can hold; a time without a zone is refused."""
+    """Round a time down to whole seconds, as certificates hold it. Refuse a time without a time zone."""
     if moment.utcoffset() is None:
-        raise InvalidTypeError("A time was given without its time zone.", "Give an aware datetime, in UTC.")
+        raise InvalidTypeError(f"The time {moment} has no time zone.", "Give an aware datetime, in UTC.")
     return moment.replace(microsecond=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """What makes an authority: its certificate and its key."""
+    """An authority's certificate and private key."""
 
     certificate: x509.Certificate
     key: PrivateKey = field(repr=False)
 
     @classmethod
     def new(cls, federation: str, now: datetime, life: timedelta) -> Self:
-        """Make a key and certify it by itself."""
+        """Make a key and a self-signed certificate for it."""
         key = new_key()
         name = _common_name(check_name("the federation", federation))
         draft = _draft(name, key.public_key(), now, life).issuer_name(name)
-        return cls(_signed(draft, _authority_extensions(key.public_key()), key), key)
+        return cls(_sign(draft, _authority_extensions(key.public_key()), key), key)
 
     @classmethod
     def read(cls, certificate_pem: bytes, key_pem: bytes) -> Self:
-        """Read both, and refuse a pair that does not belong together."""
+        """Read both. Refuse them if the certificate is for another key."""
         certificate, key = read_authority(certificate_pem), read_key(key_pem)
         fits = same_key(key.public_key(), public_key_of(certificate))
-        require_trust(fits, "The authority's key is not its certificate's.", "Restore both from one backup.")
+        require_trust(fits, "The authority's certificate is for another key.", "Restore both from one backup.")
         return cls(certificate, key)
 
 
@@ -125,42 +128,55 @@ def write_party(
 ) -> x509.Certificate:
     """Certify that a public key belongs to a party."""
     federation = federation_of(issuer.certificate)
-    require_trust(party.federation == federation, f"{party} is not of the federation {federation}.", "Ask its own.")
+    require_trust(
+        party.federation == federation,
+        f"{party} is not in the federation {federation}.",
+        "Ask the authority of its federation.",
+    )
     if not timedelta() < life <= MAX_LIFE:
         raise InvalidParameterError(
-            f"A certificate was asked for a life of {life.days} days.", f"Give 1 to {MAX_LIFE.days} days."
+            f"A certificate cannot be valid for {life.days} days.", f"Give 1 to {MAX_LIFE.days} days."
         )
     if now + life > issuer.certificate.not_valid_after_utc:
-        raise InvalidParameterError("The authority ends before the certificate would.", "Set up a new authority.")
+        raise InvalidParameterError(
+            f"The authority's certificate expires earlier, at {issuer.certificate.not_valid_after_utc}.",
+            "Ask for fewer days, or set up a new authority.",
+        )
     draft = _draft(_common_name(party.name), public, now, life).issuer_name(issuer.certificate.subject)
-    return _signed(draft, _party_extensions(party, public, issuer.key.public_key()), issuer.key)
+    return _sign(draft, _party_extensions(party, public, issuer.key.public_key()), issuer.key)
 
 
 def write_request(key: PrivateKey, party: PartyName) -> bytes:
-    """Ask for a certificate: a name, a key, and proof of holding it. Nothing else is asked for, or would be given."""
+    """Write a request for a certificate: a name, a public key, and a signature with that key."""
     names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(party.uri)])
     builder = x509.CertificateSigningRequestBuilder().subject_name(_common_name(party.name))
     return builder.add_extension(names, critical=False).sign(key, SHA256()).public_bytes(Encoding.PEM)
 
 
 def read_request(pem: bytes) -> tuple[PartyName, PublicKey]:
-    """Take the two things a request may ask for, its name and its key; a request for anything more is refused."""
+    """Read a request's name and key. Refuse a request for anything more."""
     remedy = "Make a new one with `dpspca identity request`."
     with readable("The request"):
-        require_trust(len(pem) <= MAX_PEM_BYTES, "The request is too long to be one.", remedy)
+        require_trust(
+            len(pem) <= MAX_PEM_BYTES,
+            f"The request is {len(pem)} bytes long; at most {MAX_PEM_BYTES} are allowed.",
+            remedy,
+        )
         request = x509.load_pem_x509_csr(pem)
         extensions = [each.value for each in request.extensions]
         signed = request.is_signature_valid
-    require_trust(signed, "The request is not signed by the key it brings.", remedy)
+    require_trust(signed, "The request is not signed with the key that it contains.", remedy)
     only = extensions[0] if len(extensions) == 1 else None
     require_trust(isinstance(only, x509.SubjectAlternativeName), "The request asks for more than a name.", remedy)
     assert isinstance(only, x509.SubjectAlternativeName)
-    require_trust(len(list(only)) == 1, "The request asks for several names, or for none.", remedy)
-    return _named(only), public_key_of(request)
+    require_trust(
+        len(list(only)) == 1, f"The request asks for {len(list(only))} names; there must be exactly one.", remedy
+    )
+    return _party_named_in(only), public_key_of(request)
 
 
 def read_authority(pem: bytes) -> x509.Certificate:
-    """Read an authority's own certificate. That it is the *right* one is for whoever keeps the file to know."""
+    """Read an authority's own certificate. The caller must know that it is the right authority's."""
     authority = read_certificate(pem, "The authority's certificate")
     _require_issued(authority, authority)
     good = extensions_of(authority) == _authority_extensions(public_key_of(authority))
@@ -170,7 +186,7 @@ def read_authority(pem: bytes) -> x509.Certificate:
 
 
 def federation_of(authority: x509.Certificate) -> str:
-    """Say which federation an authority speaks for."""
+    """Return the federation whose parties an authority certifies."""
     with readable("The authority's certificate"):
         names = authority.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         return check_name("the federation", names[0].value if len(names) == 1 else None)
@@ -179,33 +195,41 @@ def federation_of(authority: x509.Certificate) -> str:
 def read_certificate(pem: bytes, what: str = "The certificate") -> x509.Certificate:
     """Read exactly one certificate."""
     with readable(what):
-        require_trust(len(pem) <= MAX_PEM_BYTES, f"{what} is too long to be one.", _ASK)
+        require_trust(
+            len(pem) <= MAX_PEM_BYTES, f"{what} is {len(pem)} bytes long; at most {MAX_PEM_BYTES} are allowed.", _ASK
+        )
         certificates = x509.load_pem_x509_certificates(pem)
-    require_trust(len(certificates) == 1, f"{what} is not alone: there are {len(certificates)}.", "Give one.")
+    require_trust(
+        len(certificates) == 1, f"{what} must be one PEM block; there are {len(certificates)}.", "Give exactly one."
+    )
     return certificates[0]
 
 
 def name_in(certificate: x509.Certificate, authority: x509.Certificate) -> PartyName:
-    """Say whose certificate this is, if the authority issued it in just this form; time is not looked at."""
+    """Return the party of a certificate that the authority issued in exactly this form. Its dates are not checked."""
     _require_issued(certificate, authority)
     extensions = extensions_of(certificate)
     names = next((value for value, _ in extensions if isinstance(value, x509.SubjectAlternativeName)), None)
-    party = _named(names)
+    party = _party_named_in(names)
     federation = federation_of(authority)
-    require_trust(party.federation == federation, f"{party} is not of the federation {federation}.", _ASK)
+    require_trust(party.federation == federation, f"{party} is not in the federation {federation}.", _ASK)
     expected = _party_extensions(party, public_key_of(certificate), public_key_of(authority))
     good = extensions == expected
-    require_trust(good, f"The certificate for {party} does not have the form that its role fixes.", _ASK)
+    require_trust(
+        good, f"The certificate for {party} does not have the form that the authority writes for its role.", _ASK
+    )
     return party
 
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Turn every way in which the library finds bytes unreadable into one refusal."""
+    """Turn every error with which the library rejects unreadable bytes into one refusal."""
     try:
         yield
     except _UNREADABLE:
-        raise NotTrustedError(f"{what} cannot be read.", "Compare the file with the one that was issued.") from None
+        raise NotTrustedError(
+            f"{what} cannot be read.", "Compare the file with the original that was issued."
+        ) from None
 
 
 def _require_issued(certificate: x509.Certificate, authority: x509.Certificate) -> None:
@@ -217,10 +241,12 @@ def _require_issued(certificate: x509.Certificate, authority: x509.Certificate) 
     require_trust(not weak, "The certificate is not signed with SHA-256.", _ASK)
 
 
-def _named(names: x509.SubjectAlternativeName | None) -> PartyName:
-    """Read the one URI; a certificate with no URI, or with two, could be taken for two parties."""
+def _party_named_in(names: x509.SubjectAlternativeName | None) -> PartyName:
+    """Read the one URI. A certificate without a URI names no party, and one with two could name two."""
     uris = [name.value for name in names or () if isinstance(name, x509.UniformResourceIdentifier)]
-    require_trust(len(uris) == 1, f"There are {len(uris)} URIs among the names; there must be exactly one.", _ASK)
+    require_trust(
+        len(uris) == 1, f"The certificate or request holds {len(uris)} URIs; there must be exactly one.", _ASK
+    )
     try:
         return PartyName.parse(uris[0])
     except InvalidParameterError:
@@ -228,7 +254,7 @@ def _named(names: x509.SubjectAlternativeName | None) -> PartyName:
 
 
 def extensions_of(signed: x509.Certificate | x509.CertificateRevocationList) -> Extensions:
-    """List the extensions, each with whether a reader must understand it."""
+    """List the extensions, each with whether it is critical."""
     with readable("The certificate or list"):
         return [(each.value, each.critical) for each in signed.extensions]
 
@@ -236,7 +262,7 @@ def extensions_of(signed: x509.Certificate | x509.CertificateRevocationList) -> 
 def _party_extensions(party: PartyName, public: PublicKey, issuer: PublicKey) -> Extensions:
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(party.uri)]
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
-    if party.role is Role.COORDINATOR:  # the only one that others connect to
+    if party.role is Role.COORDINATOR:  # the only role that others connect to
         names.append(x509.DNSName(COORDINATOR_HOST))
         usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
     return [
@@ -258,7 +284,7 @@ def _authority_extensions(public: PublicKey) -> Extensions:
 
 
 def _key_usage(*, signs_data: bool) -> x509.KeyUsage:
-    """Either sign data (a party), or certificates and revocation lists (the authority); never both."""
+    """Allow a key either to sign data (a party) or to sign certificates and lists (the authority), never both."""
     return x509.KeyUsage(
         digital_signature=signs_data,
         key_cert_sign=not signs_data,
@@ -287,7 +313,7 @@ def _draft(subject: x509.Name, public: PublicKey, now: datetime, life: timedelta
     )
 
 
-def _signed(draft: x509.CertificateBuilder, extensions: Extensions, key: PrivateKey) -> x509.Certificate:
+def _sign(draft: x509.CertificateBuilder, extensions: Extensions, key: PrivateKey) -> x509.Certificate:
     for extension, critical in extensions:
         draft = draft.add_extension(extension, critical=critical)
     return draft.sign(key, SHA256())

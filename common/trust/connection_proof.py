@@ -1,9 +1,9 @@
-"""How a coordinator proves, inside a connection, that its certificate still counts.
+"""A challenge by which a coordinator proves to a connected provider which certificate it holds.
 
-gRPC's client holds a server to its authority and its name, and tells nobody which certificate was shown: one that was
-revoked would be taken for good until it runs out. So a provider sends a challenge with its greeting, and the
-coordinator signs it. The signature is over the provider's name too, and is given only to the provider that is
-connected: a revoked coordinator between the two cannot borrow it, for it lacks that provider's key.
+gRPC's client checks a server's authority and name, but does not reveal the certificate, so a provider could not notice
+that it was revoked. The provider therefore sends a challenge with its greeting, and the coordinator signs it. The
+signature also covers the provider's name, and the coordinator gives it only to that provider over its own connection.
+So a revoked coordinator between the two cannot obtain it: it lacks that provider's key.
 """
 
 import secrets
@@ -24,28 +24,31 @@ _PURPOSE: Final = b"dpspca proof of a coordinator, version 1\0"
 
 
 def new_challenge() -> bytes:
-    """Draw what nobody has signed before."""
+    """Draw random bytes that nobody has signed before."""
     return secrets.token_bytes(CHALLENGE_BYTES)
 
 
-def prove(identity: Signer, challenge: bytes, provider: PartyName) -> bytes:
-    """Sign the challenge of the provider that is connected."""
+def sign_challenge(identity: Signer, challenge: bytes, provider: PartyName) -> bytes:
+    """Sign the challenge of the connected provider."""
     if len(challenge) != CHALLENGE_BYTES:
-        raise RefusedError(f"A challenge has {CHALLENGE_BYTES} bytes.", "Use a matching version.")
-    return read_key(identity.key_pem).sign(_signed(challenge, provider), ec.ECDSA(SHA256()))
+        raise RefusedError(
+            f"The challenge has {len(challenge)} bytes, not {CHALLENGE_BYTES}.",
+            "Use the coordinator's version of dpspca.",
+        )
+    return read_key(identity.key_pem).sign(_signed_bytes(challenge, provider), ec.ECDSA(SHA256()))
 
 
-def require_proof(certificate_pem: bytes, signature: bytes, challenge: bytes, provider: PartyName) -> None:
-    """Refuse whoever does not hold the key of the certificate it shows; whose that is, ``trust.peer_of`` says."""
+def verify_challenge(certificate_pem: bytes, signature: bytes, challenge: bytes, provider: PartyName) -> None:
+    """Refuse a coordinator that lacks the key of the certificate it shows. ``peer_of`` says whose certificate it is."""
     key = public_key_of(read_certificate(certificate_pem))
     try:
-        key.verify(signature, _signed(challenge, provider), ec.ECDSA(SHA256()))
+        key.verify(signature, _signed_bytes(challenge, provider), ec.ECDSA(SHA256()))
     except (InvalidSignature, ValueError):
         raise NotTrustedError(
             "The coordinator does not hold the key of the certificate it shows.", "Ask the federation's operator."
         ) from None
 
 
-def _signed(challenge: bytes, provider: PartyName) -> bytes:
-    """Write what is signed; the challenge's length is fixed, so that the name's beginning is too."""
+def _signed_bytes(challenge: bytes, provider: PartyName) -> bytes:
+    """Return the bytes that are signed. The challenge has a fixed length, so the name begins at a fixed place."""
     return _PURPOSE + challenge + provider.uri.encode()

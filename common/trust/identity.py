@@ -1,11 +1,12 @@
-"""A party's identity on disk: a key made here that never leaves, a certificate, and the authority it trusts.
+"""A party's identity on disk: its private key, its certificate, and the certificate of the authority it trusts.
 
-All three live in one private file, ``identity.pem``, replaced in one step: there is no moment, and no crash, between
-a new key and its certificate. A new key waits in ``waiting.pem``, with the request for it, until its certificate is
-installed, so a renewal disturbs nothing until it is complete. The authority, once installed, is never exchanged.
+All three are in one private file, ``identity.pem``, which is replaced in one step, so that a crash cannot separate a
+new key from its certificate. The key is made in this folder and never leaves it. A new key and the request for it are
+kept in ``waiting.pem`` until the certificate is installed; until then the old identity stays in use. A renewal cannot
+change the authority.
 
-A daemon asks ``CurrentIdentity`` and ``CurrentRevocations`` each time it needs one: both read again when, and only
-when, their file has changed, so renewal and revocation need no restart.
+A daemon asks ``CurrentIdentity`` and ``CurrentRevocations`` each time it needs one. Both read their file again only if
+it has changed, so renewal and revocation need no restart.
 """
 
 import re
@@ -42,8 +43,8 @@ LIST_FILE: Final = "revoked.pem"
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----\n[A-Za-z0-9+/=\n]+-----END \1-----\n")
 _IDENTITY: Final = [b"PRIVATE KEY", b"CERTIFICATE", b"CERTIFICATE"]
 _WAITING: Final = [b"PRIVATE KEY", b"CERTIFICATE REQUEST"]
-_AGAIN: Final = "Ask for a certificate anew with `dpspca identity request`, in a new folder."
-_RESTORE: Final = "Restore it from a backup, or move it away and begin anew with `dpspca identity request`."
+_AGAIN: Final = "Ask for a new certificate with `dpspca identity request`, in a new folder."
+_RESTORE: Final = "Restore it from a backup, or move it away and start again with `dpspca identity request`."
 _REQUEST: Final = "Make one with `dpspca identity request`, and have it signed."
 _RENEW: Final = "To renew the certificate, make one with `dpspca identity renew`, and have it signed."
 _INSTALL: Final = "Install what the operator signed with `dpspca identity install`."
@@ -51,7 +52,7 @@ _INSTALL: Final = "Install what the operator signed with `dpspca identity instal
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this party is, and what proves it."""
+    """A party's name, and the key and certificates that prove it."""
 
     name: PartyName
     key_pem: bytes = field(repr=False)
@@ -61,7 +62,7 @@ class Identity:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read an identity; a file that others can read, or whose parts do not belong together, is refused."""
+        """Read an identity. Refuse a file that others can read, or whose parts do not belong together."""
         files.require_private_folder(folder)
         if files.stamp(folder / IDENTITY_FILE) is None:
             waits = files.stamp(folder / WAITING_FILE) is not None
@@ -70,7 +71,7 @@ class Identity:
 
     @classmethod
     def of(cls, key_pem: bytes, certificate_pem: bytes, authority_pem: bytes) -> Self:
-        """Put an identity together, if its parts fit. Whether it is in force now is for its peers to judge."""
+        """Build an identity if its parts belong together. Whether it is valid now is checked by other parties."""
         certificate = read_certificate(certificate_pem)
         name = name_in(certificate, read_authority(authority_pem))
         fits = same_key(read_key(key_pem).public_key(), public_key_of(certificate))
@@ -80,27 +81,30 @@ class Identity:
 
 
 def request(folder: Path, name: PartyName) -> bytes:
-    """Make a key for a new party, and the request to hand to the operator; nothing is overwritten.
+    """Make a key for a new party, and return the request for the operator. Nothing is overwritten.
 
-    While a key waits for its certificate, it is asked for again: what was sent may be lost.
+    If a key already waits for its certificate, return the same request again.
     """
     files.make_private_folder(folder)
     if files.stamp(folder / IDENTITY_FILE) is not None:
-        raise UnsafeFileError(f"{folder} holds an identity.", "Renew that one, or choose another folder.")
+        raise UnsafeFileError(
+            f"{folder} already holds an identity.", "Renew it with `dpspca identity renew`, or choose another folder."
+        )
     return _make_request(folder, name)
 
 
 def renew_request(folder: Path) -> bytes:
-    """Make a new key for the party whose identity is here, which stays in use until the answer is installed.
+    """Make a new key for the party in this folder, and return the renewal request for the operator.
 
-    The key that it has so far vouches for the new one: nobody else can have a certificate in its name.
+    The current key signs the request, so that nobody else can renew in the party's name. The current identity stays in
+    use until the new certificate is installed.
     """
     current = Identity.load(folder)
     return write_renewal(_make_request(folder, current.name), current.certificate_pem, current.key_pem)
 
 
 def install(folder: Path, certificate_pem: bytes, authority_pem: bytes) -> Identity:
-    """Take the certificate for the key that waits here: what was asked for, from the authority trusted so far."""
+    """Install the certificate for the waiting key, if it is for the requested name and from the same authority."""
     files.require_private_folder(folder)
     if files.stamp(folder / WAITING_FILE) is None:
         there = files.stamp(folder / IDENTITY_FILE) is not None
@@ -111,14 +115,18 @@ def install(folder: Path, certificate_pem: bytes, authority_pem: bytes) -> Ident
     require_trust(made.name == asked, f"The certificate is for {made.name}, not for {asked}.", "Ask the operator.")
     if files.stamp(folder / IDENTITY_FILE) is not None:
         same = Identity.load(folder).authority_pem == made.authority_pem
-        require_trust(same, "This is another authority than before.", "Enrol in a new folder if that is meant.")
+        require_trust(
+            same,
+            "The certificate is from another authority than before.",
+            "To join another federation, use a new folder.",
+        )
     files.replace(folder / IDENTITY_FILE, made.key_pem + made.certificate_pem + made.authority_pem)
     (folder / WAITING_FILE).unlink()
     return made
 
 
 def install_revocations(folder: Path, pem: bytes, authority_pem: bytes) -> RevocationList:
-    """Take a revocation list: the authority's, and not older than the one that is here."""
+    """Install a revocation list that the authority signed and that is not older than the installed one."""
     listed = RevocationList.read(pem, authority_pem)
     path = folder / LIST_FILE
     if files.stamp(path) is not None:
@@ -136,42 +144,42 @@ def load_revocations(path: Path, authority_pem: bytes) -> RevocationList:
 
 
 class CurrentIdentity:
-    """A party's identity, as it is on disk now. Safe to ask from many threads: what it keeps is replaced whole."""
+    """A party's identity, as it is on disk now. Thread-safe: the cached value is replaced in one assignment."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._kept = (files.stamp(folder / IDENTITY_FILE), Identity.load(folder))
+        self._cached = (files.stamp(folder / IDENTITY_FILE), Identity.load(folder))
 
     def get(self) -> Identity:
         """Return the identity, read again if the file has changed."""
-        stamp, identity = self._kept
+        stamp, identity = self._cached
         now = files.stamp(self._folder / IDENTITY_FILE)
         if now != stamp:
             identity = Identity.load(self._folder)
-            self._kept = (now, identity)
+            self._cached = (now, identity)
         return identity
 
 
 class CurrentRevocations:
-    """The revocation list, as it is on disk now; it never goes back, and a file that has gone bad is an error.
+    """The revocation list, as it is on disk now. An older list or an unreadable file is an error.
 
-    Safe to ask from many threads: what it keeps is replaced whole.
+    Thread-safe: the cached value is replaced in one assignment.
     """
 
     def __init__(self, path: Path, authority_pem: bytes) -> None:
         self._path = path
         self._authority_pem = authority_pem
-        self._kept = (files.stamp(path), load_revocations(path, authority_pem))
+        self._cached = (files.stamp(path), load_revocations(path, authority_pem))
 
     def get(self) -> RevocationList:
         """Return the list, read again if the file has changed."""
-        stamp, listed = self._kept
+        stamp, listed = self._cached
         now = files.stamp(self._path)
         if now != stamp:
             found = load_revocations(self._path, self._authority_pem)
             found.require_succession(listed)
             listed = found
-            self._kept = (now, found)
+            self._cached = (now, found)
         return listed
 
 
@@ -180,7 +188,7 @@ def _make_request(folder: Path, name: PartyName) -> bytes:
         _, asked = _read_blocks(folder / WAITING_FILE, _WAITING)
         waits, _ = read_request(asked)
         if waits != name:
-            raise UnsafeFileError(f"A key of {waits} waits in {folder} for its certificate.", "Choose another folder.")
+            raise UnsafeFileError(f"{folder} already holds a request for {waits}.", "Choose another folder.")
         return asked
     key = new_key()
     pem = write_request(key, name)
@@ -189,14 +197,14 @@ def _make_request(folder: Path, name: PartyName) -> bytes:
 
 
 def _read_blocks(path: Path, labels: list[bytes]) -> list[bytes]:
-    """Take a private file apart into exactly these blocks."""
+    """Split a private file into its PEM blocks, which must have exactly these labels."""
     content = files.read(path, private=True)
     blocks = list(_BLOCK.finditer(content))
     whole = [block[1] for block in blocks] == labels and b"".join(block[0] for block in blocks) == content
-    require_trust(whole, f"{path} does not hold what belongs there.", _RESTORE)
+    require_trust(whole, f"{path} does not hold the expected PEM blocks.", _RESTORE)
     return [block[0] for block in blocks]
 
 
 def _canonical(pem: bytes) -> bytes:
-    """Write a certificate the one way, whatever spaces or line ends it was sent with."""
+    """Return a certificate in its canonical PEM form, whatever spaces or line ends it was sent with."""
     return read_certificate(pem).public_bytes(Encoding.PEM)

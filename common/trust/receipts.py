@@ -1,8 +1,9 @@
-"""What a provider signs of its ledger with every answer, for others to keep: a ledger that went back in time lacks it.
+"""Receipts: a provider signs with every answer how far its ledger has come, and others keep the receipts.
 
-A receipt says which ledger, how many entries, and the hash of the last. It counts for as long as the ledger is used,
-and so no date is looked at: keys are renewed and withdrawn, and what was signed with them stays true. Whoever else has
-a provider's key can have its ledger doubted, which stops its answers and gives nothing away.
+A ledger that went back in time lacks entries that a receipt proves. A receipt names the ledger, its number of entries
+and the hash of the last one. It stays valid for as long as the ledger is used, whether its certificate was renewed,
+expired or revoked: what was signed stays true. So a thief of a provider's key can put its ledger into quarantine, which
+stops its answers and gives no data away.
 """
 
 from functools import lru_cache
@@ -21,14 +22,14 @@ from .revocations import holder_of
 from .signing import Signer
 
 MAX_RECEIPT_BYTES: Final = 1 << 13
-"""Several times what one takes."""
+"""Several times the size of a receipt."""
 _PURPOSE: Final = b"dpspca receipt of a ledger, version 1\0"
 _WHOLE_BYTES: Final = 8
 _METHOD: Final = ec.ECDSA(SHA256())
-_IGNORE: Final = "Nothing need be done: it is ignored."
+_IGNORE: Final = "The receipt is ignored; there is nothing to do."
 
 
-class Headed(Protocol):
+class LedgerHead(Protocol):
     """How far a ledger has come."""
 
     @property
@@ -39,9 +40,9 @@ class Headed(Protocol):
     def hash(self) -> str: ...
 
 
-def issue(identity: Signer, head: Headed) -> pb.Receipt:
-    """Sign how far our ledger has come."""
-    signature = _key(identity.key_pem).sign(_signed(identity.name, head), _METHOD)
+def sign_receipt(identity: Signer, head: LedgerHead) -> pb.Receipt:
+    """Sign how far this provider's ledger has come."""
+    signature = _key(identity.key_pem).sign(_signed_bytes(identity.name, head), _METHOD)
     return pb.Receipt(
         ledger=head.ledger,
         entries=head.entries,
@@ -51,25 +52,29 @@ def issue(identity: Signer, head: Headed) -> pb.Receipt:
     )
 
 
-def require_own(receipt: pb.Receipt, provider: PartyName, authority_pem: bytes) -> None:
-    """Refuse a receipt that this very provider has not signed, whenever that was."""
+def verify_receipt(receipt: pb.Receipt, provider: PartyName, authority_pem: bytes) -> None:
+    """Refuse a receipt that this provider did not sign, at any time."""
     size = receipt.ByteSize()
-    require_trust(size <= MAX_RECEIPT_BYTES, f"The receipt is {size} bytes long, which none is.", _IGNORE)
+    require_trust(
+        size <= MAX_RECEIPT_BYTES,
+        f"The receipt is {size} bytes long; at most {MAX_RECEIPT_BYTES} are allowed.",
+        _IGNORE,
+    )
     party, key = holder_of(receipt.certificate, authority_pem)
-    require_trust(party == provider, f"The receipt is of {party}, not of {provider}.", _IGNORE)
+    require_trust(party == provider, f"The receipt was signed by {party}, not by {provider}.", _IGNORE)
     try:
-        key.verify(receipt.signature, _signed(provider, receipt), _METHOD)
+        key.verify(receipt.signature, _signed_bytes(provider, receipt), _METHOD)
     except (InvalidSignature, ValueError):
-        raise NotTrustedError(f"The receipt was not signed by {provider}.", _IGNORE) from None
+        raise NotTrustedError(f"The receipt's signature is not {provider}'s.", _IGNORE) from None
 
 
 @lru_cache(1)
 def _key(pem: bytes) -> PrivateKey:
-    """Read our key once, not for every answer: that takes as long as to sign. A renewed one is read anew."""
+    """Parse the key and cache it, because parsing takes as long as signing. A renewed key has another PEM."""
     return read_key(pem)
 
 
-def _signed(provider: PartyName, head: Headed) -> bytes:
-    """Write what is signed, each part with its length before it: no two receipts have the same text."""
+def _signed_bytes(provider: PartyName, head: LedgerHead) -> bytes:
+    """Return the bytes that are signed: each part after its length, so that no two receipts have the same bytes."""
     parts = (provider.uri.encode(), head.ledger.encode(), head.entries.to_bytes(_WHOLE_BYTES), head.hash.encode())
     return _PURPOSE + b"".join(len(part).to_bytes(_WHOLE_BYTES) + part for part in parts)

@@ -1,9 +1,8 @@
-"""What a party hands to the operator: a request, and for a renewal the word of the key that it has so far.
+"""The request that a party sends to the operator. A renewal request is also signed with the party's current key.
 
-A name is enrolled once, and a key is certified once: see ``Authority.sign``. So that a party can have a new key all
-the same, and nobody else can have one in its name, it signs the request for the new key with the old one too. The
-renewal is the request, the old certificate and that signature, one block of PEM each; the old key never leaves its
-folder.
+A name is enrolled once, and a key is certified once: see ``Authority.sign``. To renew, a party signs the request for
+its new key with its current key too, so that nobody else can get a certificate in its name. A renewal consists of the
+request, the current certificate and that signature, one PEM block each. The current key never leaves its folder.
 """
 
 import base64
@@ -27,18 +26,18 @@ _BEGIN, _END = b"-----BEGIN DPSPCA RENEWAL-----\n", b"-----END DPSPCA RENEWAL---
 _RENEWAL: Final = re.compile(
     rb"(?P<request>.*?)(?P<former>-----BEGIN CERTIFICATE-----.*?)"
     + _BEGIN
-    + rb"(?P<word>[A-Za-z0-9+/=\n]+)"
+    + rb"(?P<signature>[A-Za-z0-9+/=\n]+)"
     + _END
     + rb"\s*",
     re.DOTALL,
 )
-REQUEST: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
+REQUEST_HEADER: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 _REMEDY: Final = "Make a new one with `dpspca identity renew`."
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for: a name, a key, and the certificate whose holder vouches for both, if one does."""
+    """A name and a key to certify and, for a renewal, the certificate whose key signed the request."""
 
     party: PartyName
     key: PublicKey
@@ -46,33 +45,41 @@ class Request:
 
 
 def write_renewal(request_pem: bytes, certificate_pem: bytes, key_pem: bytes) -> bytes:
-    """Vouch for a request with the key of a certificate that is held already."""
-    word = read_key(key_pem).sign(_signed(request_pem), ec.ECDSA(SHA256()))
-    return request_pem + certificate_pem + _BEGIN + base64.encodebytes(word) + _END
+    """Sign a request with the key of the party's current certificate."""
+    signature = read_key(key_pem).sign(_signed_bytes(request_pem), ec.ECDSA(SHA256()))
+    return request_pem + certificate_pem + _BEGIN + base64.encodebytes(signature) + _END
 
 
 def read(pem: bytes) -> Request:
-    """Take apart what a party has sent; a renewal for which the old key does not vouch is refused.
+    """Read what a party has sent. Refuse a renewal that the key of its former certificate did not sign.
 
-    Who issued the old certificate is for the authority to judge.
+    The caller must check who issued the former certificate.
     """
-    require_trust(len(pem) <= MAX_PEM_BYTES, "The request is too long to be one.", _REMEDY)
-    require_trust(pem.count(REQUEST) < 2, "There is more than one request.", "Give one at a time.")  # noqa: PLR2004
+    require_trust(
+        len(pem) <= MAX_PEM_BYTES,
+        f"The request is {len(pem)} bytes long; at most {MAX_PEM_BYTES} are allowed.",
+        _REMEDY,
+    )
+    require_trust(pem.count(REQUEST_HEADER) < 2, "The file holds more than one request.", "Give one at a time.")  # noqa: PLR2004
     renewal = _RENEWAL.fullmatch(pem.replace(b"\r\n", b"\n") + b"\n")
     if not renewal:
         damaged = _BEGIN.strip() in pem or _END.strip() in pem
-        require_trust(not damaged, "The renewal was damaged on its way, or something was added.", "Have it sent again.")
+        require_trust(
+            not damaged, "The renewal is damaged, or something was added to it.", "Ask the party to send it again."
+        )
         return Request(*read_request(pem), None)
     party, key = read_request(renewal["request"])
     former = read_certificate(renewal["former"])
     try:
-        public_key_of(former).verify(base64.b64decode(renewal["word"]), _signed(renewal["request"]), ec.ECDSA(SHA256()))
+        public_key_of(former).verify(
+            base64.b64decode(renewal["signature"]), _signed_bytes(renewal["request"]), ec.ECDSA(SHA256())
+        )
     except (InvalidSignature, ValueError):
-        raise NotTrustedError("The old key does not vouch for the renewal.", _REMEDY) from None
+        raise NotTrustedError("The key of the former certificate did not sign this renewal.", _REMEDY) from None
     return Request(party, key, former)
 
 
-def _signed(request_pem: bytes) -> bytes:
-    """Write what the old key signs: all of the request, in its one binary form."""
+def _signed_bytes(request_pem: bytes) -> bytes:
+    """Return the bytes that the former key signs: the whole request in DER."""
     with readable("The request"):
         return _PURPOSE + x509.load_pem_x509_csr(request_pem).public_bytes(Encoding.DER)

@@ -1,10 +1,11 @@
-"""Whom to believe: the party behind a certificate, and the list of certificates that no longer count.
+"""Which party a certificate belongs to, and the list of revoked certificates.
 
-``peer_of`` is the one door through which a stranger becomes a party, for connections and for signed jobs alike. It
-asks, in this order: did this federation's authority issue it, in just the form it issues; is it in force now; is it
-not revoked, by a list that is itself in force. No list, or a list past its date, means nobody is believed.
+``peer_of`` is the only check that turns a certificate into a trusted party, for connections and for signed jobs. It
+checks in this order: this federation's authority issued the certificate, in exactly the form that it writes; the
+certificate is valid now; a revocation list that is valid now does not name it. If there is no list, or if the list has
+expired, nobody is trusted.
 
-Pure: no file is touched and the time is an argument.
+Pure: it opens no file, and the time is an argument.
 """
 
 from collections.abc import Iterable
@@ -37,18 +38,18 @@ from .certificates import (
 
 MAX_LIST_BYTES: Final = 1 << 24
 MAX_REMEMBERED: Final = 1024
-"""Certificates of which it is remembered that the authority issued them."""
-Span: TypeAlias = tuple[datetime, datetime]
-"""From when, and until when."""
+"""Number of certificates whose check against the authority is cached."""
+Validity: TypeAlias = tuple[datetime, datetime]
+"""Start and end of a validity period."""
 _FETCH: Final = "Install the operator's newest revocation list."
 
 
 @dataclass(frozen=True, slots=True)
 class RevocationList:
-    """Certificates withdrawn before their end, as their authority signed it. Lists count upwards."""
+    """A signed list of the certificates that the authority has revoked. Each new list has a higher number."""
 
     authority: bytes = field(repr=False)
-    """Fingerprint of the authority's certificate: a list says nothing about another federation's parties."""
+    """Fingerprint of the authority's certificate: a list says nothing about the parties of another federation."""
     number: int
     issued_at: datetime
     next_update: datetime
@@ -59,10 +60,14 @@ class RevocationList:
         """Read a list and verify that the authority signed it."""
         authority = read_authority(authority_pem)
         with readable("The revocation list"):
-            require_trust(len(pem) <= MAX_LIST_BYTES, "The revocation list is too long.", _FETCH)
+            require_trust(
+                len(pem) <= MAX_LIST_BYTES,
+                f"The revocation list is {len(pem)} bytes long; at most {MAX_LIST_BYTES} are allowed.",
+                _FETCH,
+            )
             listed = x509.load_pem_x509_crl(pem)
             signed = _signed_by(listed, authority)
-        require_trust(signed, "The revocation list is not the authority's.", _FETCH)
+        require_trust(signed, "This federation's authority did not sign the revocation list.", _FETCH)
         extensions = extensions_of(listed)
         number = next((each.crl_number for each, _ in extensions if isinstance(each, x509.CRLNumber)), 0)
         end = listed.next_update_utc
@@ -73,23 +78,23 @@ class RevocationList:
         return cls(authority.fingerprint(SHA256()), number, listed.last_update_utc, end, serials)
 
     def newer_than(self, other: "RevocationList") -> bool:
-        """Tell whether this list supersedes another: of the same authority, with a higher number."""
+        """Whether this list is of the same authority as another and has a higher number."""
         return self.authority == other.authority and self.number > other.number
 
     def require_succession(self, seen: "RevocationList") -> None:
-        """Refuse to go back to an older list, which would bring revoked parties back to life."""
+        """Refuse to go back to an older list, which would trust revoked certificates again."""
         require_trust(
             self == seen or self.newer_than(seen),
-            f"The revocation list is number {self.number}; number {seen.number} was seen before.",
+            f"The revocation list has number {self.number}, but number {seen.number} was installed before.",
             _FETCH,
         )
 
     def require_current(self, now: datetime) -> None:
-        """Refuse to judge by a list whose successor is due."""
+        """Refuse a list that is not valid now."""
         if not self.issued_at <= whole_second(now) < self.next_update:
             raise NotNowError(
-                f"The revocation list holds from {self.issued_at} to {self.next_update}.",
-                "Ask the operator for a fresh one, and check the clock.",
+                f"The revocation list is valid from {self.issued_at} to {self.next_update}; it is {now} now.",
+                "Install the operator's newest revocation list, or correct the clock.",
             )
 
 
@@ -116,14 +121,16 @@ def write_revocations(
 
 
 def peer_of(certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked: RevocationList) -> PartyName:
-    """Say who holds this certificate, or refuse."""
+    """Return the party that holds this certificate, or refuse it if it is not valid now."""
     known = _issued(certificate_pem, authority_pem)
     party, (since, until) = known.party, known.in_force
     _require_in_force(known.authority_in_force, now, "The authority's certificate")
     _require_in_force(known.in_force, now, f"The certificate of {party}")
+    days = (until - since).days
     short = until - since <= MAX_LIFE + CLOCK_SKEW
-    require_trust(short, f"The certificate of {party} lives too long.", "Have it renewed.")
-    require_trust(revoked.authority == known.authority, "The revocation list at hand is another authority's.", _FETCH)
+    problem = f"The certificate of {party} is valid for {days} days; at most {MAX_LIFE.days} are allowed."
+    require_trust(short, problem, "Renew it.")
+    require_trust(revoked.authority == known.authority, "The installed revocation list is another authority's.", _FETCH)
     revoked.require_current(now)
     free = known.serial not in revoked.serials
     require_trust(free, f"The certificate of {party} was revoked.", "Ask the federation's operator why.")
@@ -131,48 +138,48 @@ def peer_of(certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked
 
 
 def holder_of(certificate_pem: bytes, authority_pem: bytes) -> tuple[PartyName, PublicKey]:
-    """Say to whom the authority issued a certificate, and over which key; whether it still counts is not looked at."""
+    """Return the party and the key of a certificate that the authority issued, whether or not it is valid now."""
     known = _issued(certificate_pem, authority_pem)
     return known.party, known.key
 
 
 @dataclass(frozen=True, slots=True)
 class _Issued:
-    """What a certificate says that the authority issued, taken out of it."""
+    """The contents of a certificate that the authority issued."""
 
     party: PartyName
     key: PublicKey
     serial: int
-    in_force: Span
+    in_force: Validity
     authority: bytes
     """Fingerprint of the authority's certificate."""
-    authority_in_force: Span
+    authority_in_force: Validity
 
 
 @lru_cache(MAX_REMEMBERED)
 def _issued(certificate_pem: bytes, authority_pem: bytes) -> _Issued:
-    """Verify what never changes, who issued a certificate and to whom, once: the same parties are judged often."""
+    """Check who issued a certificate and to whom. This never changes, and is cached because parties connect often."""
     authority = read_authority(authority_pem)
     certificate = read_certificate(certificate_pem)
     return _Issued(
         party=name_in(certificate, authority),
         key=public_key_of(certificate),
         serial=certificate.serial_number,
-        in_force=_span(certificate),
+        in_force=_validity(certificate),
         authority=authority.fingerprint(SHA256()),
-        authority_in_force=_span(authority),
+        authority_in_force=_validity(authority),
     )
 
 
-def _span(certificate: x509.Certificate) -> Span:
+def _validity(certificate: x509.Certificate) -> Validity:
     return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
 def require_role(party: PartyName, *allowed: Role) -> None:
-    """Refuse a party whose role is not on the list; an empty list refuses everybody."""
+    """Refuse a party whose role is not allowed. If no role is allowed, refuse every party."""
     if party.role not in allowed:
-        only = " or ".join(allowed) or "nobody"
-        raise WrongRoleError(f"{party} is no {only}.", "Use the identity that was issued for this purpose.")
+        needed = " or ".join(allowed) or "none"
+        raise WrongRoleError(f"{party} does not have the role {needed}.", "Use an identity with this role.")
 
 
 def _list_extensions(number: int, issuer: PublicKey) -> Extensions:
@@ -182,10 +189,12 @@ def _list_extensions(number: int, issuer: PublicKey) -> Extensions:
     ]
 
 
-def _require_in_force(span: Span, now: datetime, what: str) -> None:
-    since, until = span
+def _require_in_force(validity: Validity, now: datetime, what: str) -> None:
+    since, until = validity
     if not since <= whole_second(now) < until:
-        raise NotNowError(f"{what} holds from {since} to {until}.", "Renew it, or correct the clock.")
+        raise NotNowError(
+            f"{what} is valid from {since} to {until}; it is {now} now.", "Renew it, or correct the clock."
+        )
 
 
 def _signed_by(listed: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:

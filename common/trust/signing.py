@@ -1,10 +1,10 @@
-"""A job as an analyst signs it, and as a provider believes it without believing whoever carried it.
+"""Signed jobs: an analyst signs a job, and a provider verifies it without trusting the coordinator that carried it.
 
-An envelope holds the exact bytes of the job, whose it is, and whom, where and when it is for. It is written in one way
-only: a prefix that no other signed thing begins with, then every field with its length before it. The signature covers
-those bytes; a reader accepts them only if writing what it read gives the same bytes again. So no two readers can
-take one signed text for two jobs, nothing can be added that is not signed, and the hash of the bytes names the job:
-whoever remembers the hashes it has served knows a replay when it sees one.
+An envelope holds the exact bytes of the job spec, the analyst, the audience, the data set and the period of validity.
+It has one canonical form: a prefix that no other signed message has, then each field after its length. The signature
+covers these bytes. A reader accepts them only if writing the envelope that it read gives the same bytes. So two readers
+cannot read one signed text as two jobs, nothing unsigned can be added, and the hash of the bytes identifies the job. A
+provider that remembers the hashes it has served recognises a replay.
 
 Pure, except that a new envelope draws its nonce from the operating system.
 """
@@ -30,7 +30,7 @@ from dpspca.common.errors import (
     NotTrustedError,
     WrongAudienceError,
 )
-from dpspca.common.names import PartyName, Role, check_name
+from dpspca.common.names import PartyName, Role, check_name, shortened
 from dpspca.common.privacy import MAX_PARTIES
 
 from .certificates import name_in, public_key_of, read_authority, read_certificate, read_key
@@ -40,11 +40,11 @@ MAX_SPEC_BYTES: Final = 1 << 21
 MAX_JOB_BYTES: Final = MAX_SPEC_BYTES + (1 << 17)
 MAX_JOB_LIFE: Final = 7 * 86_400
 JOB_SKEW: Final = 300
-"""Seconds by which the analyst's clock may be ahead of a provider's."""
+"""The most seconds by which the analyst's clock may be ahead of a provider's."""
 NONCE_BYTES: Final = 16
 
 _ENVELOPE: Final = b"dpspca signed job, version 2\0"
-_EARLIER: Final = b"dpspca signed job, version 1\0"
+_ENVELOPE_1: Final = b"dpspca signed job, version 1\0"
 _CARRIER: Final = b"dpspca job with its signature, version 1\0"
 _LENGTH_BYTES: Final = 4
 _TIME_BYTES: Final = 8
@@ -65,10 +65,10 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnvelope:
-    """A job, and whose it is, to whom, about what and until when it speaks. ``audience`` is sorted, each once.
+    """A job spec with its analyst, audience, data set and period of validity. ``audience`` is sorted, without repeats.
 
-    The analyst is named in what is signed, and not by the signature alone: nobody else can sign the same bytes, and so
-    make the job his own at a provider that has not seen it yet.
+    The signed bytes name the analyst. Otherwise another analyst could sign the same bytes and claim the job at a
+    provider that has not seen it yet.
     """
 
     spec: bytes = field(repr=False)
@@ -79,11 +79,13 @@ class JobEnvelope:
     expires_at: int
     nonce: str
     analyst: str = ""
-    """Nobody, until somebody signs it."""
+    """Empty until an analyst signs it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.spec, bytes) or not isinstance(self.audience, tuple):
-            raise InvalidTypeError("A job is bytes, and its audience a tuple of names.", "Give these.")
+            raise InvalidTypeError(
+                "The job spec is not bytes, or the audience is not a tuple.", "Give bytes and a tuple of names."
+            )
         check_name("the federation", self.federation)
         check_name("the data set", self.data_set)
         if self.analyst:
@@ -91,41 +93,47 @@ class JobEnvelope:
         for name in self.audience:
             check_name("a provider in the audience", name)
         _check(
-            0 < len(self.spec) <= MAX_SPEC_BYTES, f"The job is {len(self.spec)} bytes long.", "Send a job that fits."
+            0 < len(self.spec) <= MAX_SPEC_BYTES,
+            f"The job spec is {len(self.spec)} bytes long.",
+            f"Send 1 to {MAX_SPEC_BYTES} bytes.",
         )
         _check(
             0 < len(self.audience) <= MAX_PARTIES,
             f"The job names {len(self.audience)} providers.",
-            f"Name between 1 and {MAX_PARTIES}: the sums of so many answers are bounded.",
+            f"Name 1 to {MAX_PARTIES}, so that the sums of their answers stay in range.",
         )
         in_order = self.audience == tuple(sorted(set(self.audience)))
-        _check(in_order, "The audience is not in order, or names a provider twice.", "Sort it.")
+        _check(in_order, "The audience is not sorted, or names a provider twice.", "Sort it and remove repeats.")
         self._check_times()
         try:
             fresh = bytes.fromhex(self.nonce).hex() == self.nonce and len(self.nonce) == 2 * NONCE_BYTES
         except (ValueError, TypeError):
             fresh = False
-        _check(fresh, "The nonce is not 16 bytes in lower-case hexadecimal.", "Draw one with `draw`.")
+        _check(
+            fresh, f"The nonce is not {NONCE_BYTES} bytes in lower-case hexadecimal.", "Make the envelope with `draw`."
+        )
 
     def _check_times(self) -> None:
         for moment in (self.issued_at, self.expires_at):
             if isinstance(moment, bool) or not isinstance(moment, int):
-                raise InvalidTypeError("A time is not a whole number.", "Give seconds since 1970, in UTC.")
+                raise InvalidTypeError(
+                    f"The time {shortened(moment)} is not a whole number.", "Give seconds since 1970, in UTC."
+                )
         _check(
             0 <= self.issued_at < self.expires_at <= self.issued_at + MAX_JOB_LIFE < 1 << 40,
-            f"The job holds from {self.issued_at} to {self.expires_at}.",
-            f"Let it expire after its issue, by at most {MAX_JOB_LIFE // 86_400} days.",
+            f"The job is valid from {self.issued_at} to {self.expires_at}.",
+            f"It must expire after its issue, and at most {MAX_JOB_LIFE // 86_400} days later.",
         )
 
     @classmethod
     def draw(
         cls, spec: bytes, audience: Collection[PartyName], data_set: str, *, now: datetime, life: timedelta
     ) -> Self:
-        """Make an envelope for these providers that differs from every other, in force from now on."""
+        """Make an envelope for these providers, valid from now on, with a fresh nonce."""
         federations = {party.federation for party in audience}
         providers = {party.name for party in audience if party.role is Role.PROVIDER}
         proper = len(federations) == 1 and len(providers) == len(set(audience))
-        _check(proper, "The audience is not one or more providers of one federation.", "Name such providers.")
+        _check(proper, "The audience must be one or more providers of one federation.", "Name such providers.")
         issued = int(now.timestamp())
         return cls(
             spec=spec,
@@ -138,7 +146,7 @@ class JobEnvelope:
         )
 
     def to_bytes(self) -> bytes:
-        """Write the one form: what is signed."""
+        """Return the canonical form: the bytes that are signed."""
         return _ENVELOPE + _join(
             self.spec,
             self.federation.encode(),
@@ -152,7 +160,7 @@ class JobEnvelope:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read that form; any other bytes are refused, even if their meaning could be guessed."""
+        """Read the canonical form. Refuse any other bytes, even if their meaning could be guessed."""
         fields = _split(content, _ENVELOPE, MAX_JOB_BYTES, _ENVELOPE_FIELDS)
         spec, federation, audience, data_set, issued, expires, nonce, analyst = fields
         try:
@@ -167,15 +175,15 @@ class JobEnvelope:
                 analyst=analyst.decode("ascii"),
             )
         except (DpspcaError, ValueError) as problem:
-            raise MalformedJobError(f"The signed job is not in order: {str(problem)[:200]}", _SEND) from None
+            raise MalformedJobError(f"The signed job is not valid: {str(problem)[:200]}", _SEND) from None
         if made.to_bytes() != content:
-            raise MalformedJobError("The signed job is not written in its one form.", _SEND)
+            raise MalformedJobError("The signed job is not in its canonical form.", _SEND)
         return made
 
 
 @dataclass(frozen=True, slots=True)
 class SignedJob:
-    """An envelope's bytes, the analyst's signature over them, and the analyst's certificate. Not yet believed."""
+    """An envelope's bytes, the analyst's signature over them, and the analyst's certificate. Not yet verified."""
 
     payload: bytes = field(repr=False)
     signature: bytes = field(repr=False)
@@ -183,27 +191,30 @@ class SignedJob:
 
     @property
     def job_id(self) -> str:
-        """The job's name: the hash of what was signed. The same job shown again has the same name."""
+        """The hash of the signed bytes. The same job always has the same ID."""
         return sha256(self.payload).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Write it, to be sent or kept."""
+        """Return the bytes to send or store."""
         return _CARRIER + _join(self.payload, self.signature, self.certificate_pem)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Take the three parts out again; whether they are true is for ``verify`` to say."""
+        """Read the three parts. ``verify`` checks them."""
         payload, signature, certificate = _split(content, _CARRIER, MAX_JOB_BYTES, 3)
         return cls(payload, signature, certificate)
 
 
 def sign(envelope: JobEnvelope, identity: Signer) -> SignedJob:
-    """Sign a job as an analyst of its federation, whose it is from then on."""
+    """Sign a job as an analyst of its federation. The signed envelope names this analyst."""
     require_role(identity.name, Role.ANALYST)
     if identity.name.federation != envelope.federation:
-        raise WrongAudienceError("The job is for another federation than its analyst's.", "Sign with that identity.")
+        raise WrongAudienceError(
+            f"The job is for the federation {envelope.federation}, but the identity is {identity.name}.",
+            "Sign with an identity of that federation.",
+        )
     if envelope.analyst not in {"", identity.name.name}:
-        raise NotTrustedError(f"The job is {envelope.analyst}'s, not yours.", "Sign one of your own.")
+        raise NotTrustedError(f"The job belongs to {envelope.analyst}, not to you.", "Sign your own jobs only.")
     payload = replace(envelope, analyst=identity.name.name).to_bytes()
     signature = read_key(identity.key_pem).sign(payload, ec.ECDSA(SHA256()))
     return SignedJob(payload, signature, identity.certificate_pem)
@@ -212,31 +223,31 @@ def sign(envelope: JobEnvelope, identity: Signer) -> SignedJob:
 def verify(
     signed: SignedJob, authority_pem: bytes, *, me: PartyName, now: datetime, revoked: RevocationList
 ) -> tuple[JobEnvelope, PartyName]:
-    """Believe a job, and say who signed it; or refuse.
+    """Verify a job, and return its envelope and the analyst who signed it. Raise if it is not valid for ``me`` now.
 
-    Nothing in the payload is looked at before its signature holds. That a job is not served twice is for the ledger,
-    which remembers each ``job_id`` until the job has expired.
+    The payload is not parsed before its signature is verified. The ledger prevents that a job is served twice: it
+    remembers each ``job_id`` until the job has expired.
     """
     analyst = peer_of(signed.certificate_pem, authority_pem, now, revoked)
     require_role(analyst, Role.ANALYST)
     _require_signature(signed)
     envelope = JobEnvelope.from_bytes(signed.payload)
-    _require_meant_for(me, analyst, envelope)
+    _require_addressed_to(me, analyst, envelope)
     _require_in_force(envelope, int(now.timestamp()))
     return envelope, analyst
 
 
 def signer_of(signed: SignedJob, authority_pem: bytes) -> PartyName:
-    """Say who signed a job, whenever that was: for an analyst who is shown a job as his own."""
+    """Return who signed a job, at any time. An analyst checks with it that a job is theirs."""
     analyst = name_in(read_certificate(signed.certificate_pem), read_authority(authority_pem))
     _require_signature(signed)
     return analyst
 
 
-def require_still(
+def require_still_valid(
     signed: SignedJob, envelope: JobEnvelope, authority_pem: bytes, *, now: datetime, revoked: RevocationList
 ) -> None:
-    """Refuse a job that was believed before, and is to be no longer: it ran out, or its analyst did."""
+    """Refuse a job, verified before, that has expired or whose analyst's certificate is no longer valid."""
     peer_of(signed.certificate_pem, authority_pem, now, revoked)
     _require_in_force(envelope, int(now.timestamp()))
 
@@ -244,26 +255,30 @@ def require_still(
 def _require_signature(signed: SignedJob) -> None:
     certificate = read_certificate(signed.certificate_pem)
     if certificate.public_bytes(Encoding.PEM) != signed.certificate_pem:
-        raise NotTrustedError("The signer's certificate is not written in its one form.", _SEND)
+        raise NotTrustedError("The signer's certificate is not in its canonical form.", _SEND)
     try:
         public_key_of(certificate).verify(signed.signature, signed.payload, ec.ECDSA(SHA256()))
     except (InvalidSignature, ValueError):
-        raise NotTrustedError("The signature is not the analyst's over these bytes.", _SEND) from None
+        raise NotTrustedError("The signature over the job is not the analyst's.", _SEND) from None
 
 
-def _require_meant_for(me: PartyName, analyst: PartyName, envelope: JobEnvelope) -> None:
+def _require_addressed_to(me: PartyName, analyst: PartyName, envelope: JobEnvelope) -> None:
     if not me.federation == envelope.federation == analyst.federation:
-        raise WrongAudienceError(f"The job is for the federation {envelope.federation}.", "Send it there.")
+        raise WrongAudienceError(
+            f"The job is for the federation {envelope.federation}, not {me.federation}.", "Send it there."
+        )
     if envelope.analyst != analyst.name:
-        raise NotTrustedError(f"The job is not that of {analyst.name}, who signed it.", _SEND)
+        raise NotTrustedError(f"The job was signed by {analyst.name}, but it names another analyst.", _SEND)
     if me.role is Role.PROVIDER and me.name not in envelope.audience:
-        raise WrongAudienceError(f"The job does not name {me.name} among its providers.", "Ask for one that does.")
+        raise WrongAudienceError(
+            f"The job does not name {me.name} among its providers.", "Ask the analyst to sign a job that does."
+        )
 
 
 def _require_in_force(envelope: JobEnvelope, now: int) -> None:
     if not envelope.issued_at - JOB_SKEW <= now < envelope.expires_at:
         raise NotNowError(
-            f"The job holds from {envelope.issued_at} to {envelope.expires_at}; it is {now} here.",
+            f"The job is valid from {envelope.issued_at} to {envelope.expires_at}; it is {now} now.",
             "Sign a new one, or correct the clock.",
         )
 
@@ -278,26 +293,27 @@ def _join(*parts: bytes) -> bytes:
 
 
 def _parts(content: bytes, most: int) -> list[bytes]:
-    """Take apart what ``_join`` put together; a bomb of tiny parts ends at the first too many."""
+    """Split what ``_join`` wrote. Stop at the first part beyond ``most``, in case there are millions of tiny ones."""
     parts: list[bytes] = []
     start = 0
     while start < len(content):
         begin = start + _LENGTH_BYTES
         end = begin + int.from_bytes(content[start:begin])
         if end > len(content) or begin > len(content) or len(parts) == most:
-            raise MalformedJobError("The signed job is cut short, or has too many parts.", _SEND)
+            raise MalformedJobError(f"The signed job is cut short, or has more than {most} parts.", _SEND)
         parts.append(content[begin:end])
         start = end
     return parts
 
 
 def _split(content: bytes, prefix: bytes, most: int, count: int) -> list[bytes]:
-    if content.startswith(_EARLIER):
+    if content.startswith(_ENVELOPE_1):
         raise MalformedJobError(
-            "This job was signed for an earlier version of dpspca.", "Fetch its result with that, and sign a new one."
+            "This job was signed for an earlier version of dpspca.",
+            "Fetch its result with that version, and sign a new job.",
         )
     if len(content) > most or not content.startswith(prefix):
-        raise MalformedJobError("These bytes are no signed job of this version, or too many.", _SEND)
+        raise MalformedJobError(f"These bytes are not a signed job of this version, or more than {most} bytes.", _SEND)
     parts = _parts(content[len(prefix) :], count)
     if len(parts) != count:
         raise MalformedJobError(f"The signed job has {len(parts)} parts, not {count}.", _SEND)

@@ -17,7 +17,7 @@ from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import Role
 from dpspca.common.queries import Announcement, Extent
 from dpspca.common.transport import wire
-from dpspca.common.trust import SignedJob, new_challenge, peer_of, require_own, require_proof, require_role
+from dpspca.common.trust import SignedJob, new_challenge, peer_of, require_role, verify_challenge, verify_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.jobs import Docket, OpenJob, ProviderSetup
 from dpspca.provider.ledger import WAY_OUT, Head
@@ -133,7 +133,7 @@ class Conversation:
         """Come in, and hear what the coordinator was told of our ledger before anything is answered."""
         self._coordinator = welcome
         self._judge()
-        require_proof(welcome.certificate, welcome.proof, self._challenge, self._settings.identity().name)
+        verify_challenge(welcome.certificate, welcome.proof, self._challenge, self._settings.identity().name)
         if welcome.HasField("receipt"):
             await asyncio.to_thread(self._heed, welcome.receipt)
         self._patience = MISSED * min(max(1, welcome.heartbeat_seconds), SLOWEST_HEARTBEAT)
@@ -144,7 +144,7 @@ class Conversation:
         """Hold our ledger against a receipt of ours; what we have not signed changes nothing, whoever shows it."""
         me = self._settings.identity()
         try:
-            require_own(receipt, me.name, me.authority_pem)
+            verify_receipt(receipt, me.name, me.authority_pem)
         except DpspcaError as problem:
             _log.warning("A receipt that is shown is not ours: %s", problem, extra=_ITS_DOING)
             return

@@ -20,7 +20,7 @@ from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import Filter, PrivacyUnit
 from dpspca.common.spec import JobSpec
-from dpspca.common.trust import JobEnvelope, RevocationList, SignedJob, require_still
+from dpspca.common.trust import JobEnvelope, RevocationList, SignedJob, require_still_valid
 from dpspca.provider.ledger import Ledger, Limits, Promise, Quotas
 from dpspca.provider.policy import UnreadablePolicyError
 
@@ -127,7 +127,7 @@ class Permission:
         """Refuse a job that is to be believed no longer, or that the policy of this moment does not allow."""
         sources = self._sources
         now, revoked = sources.clock(), sources.revocations()
-        require_still(self._signed, self._envelope, sources.authority_pem, now=now, revoked=revoked)
+        require_still_valid(self._signed, self._envelope, sources.authority_pem, now=now, revoked=revoked)
         if self._withdrawn:
             raise self._withdrawn.with_traceback(None)
         if self._has_changed():

@@ -25,7 +25,7 @@ from dpspca.common.names import PartyName
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import Entropy, PrivacyUnit
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, JobSpec
-from dpspca.common.trust import Identity, JobEnvelope, RevocationList, SignedJob, issue, verify
+from dpspca.common.trust import Identity, JobEnvelope, RevocationList, SignedJob, sign_receipt, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.data import (
     Arrivals,
@@ -280,7 +280,7 @@ class Docket:
     def _receipt(self) -> pb.Receipt | None:
         """Sign how far the ledger has come, if others are to know."""
         head = self._settings.ledger.attested()
-        return issue(self._settings.identity(), head) if head else None
+        return sign_receipt(self._settings.identity(), head) if head else None
 
     def _opening(self, signed: SignedJob, envelope: JobEnvelope, plan: Plan, analyst: PartyName) -> Opening:
         """Write down what is admitted, and at what price."""

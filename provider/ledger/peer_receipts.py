@@ -18,7 +18,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.storage import files
-from dpspca.common.trust import MAX_RECEIPT_BYTES, require_own
+from dpspca.common.trust import MAX_RECEIPT_BYTES, verify_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 MOST_PEERS: Final = 128
@@ -122,7 +122,7 @@ def _is_short(held: pb.HeldReceipt) -> bool:
 def _is_true(held: pb.HeldReceipt, me: PartyName, authority_pem: bytes) -> bool:
     """Tell whether the provider that a receipt is about has signed it."""
     try:
-        require_own(held.receipt, PartyName(me.federation, Role.PROVIDER, held.provider), authority_pem)
+        verify_receipt(held.receipt, PartyName(me.federation, Role.PROVIDER, held.provider), authority_pem)
     except DpspcaError as problem:
         _log.warning("A receipt of another provider's is not kept: %s", problem, extra=about(THE_COORDINATOR))
         return False

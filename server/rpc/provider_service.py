@@ -17,7 +17,7 @@ from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.spec import Schema
 from dpspca.common.storage import MAX_DATA_SETS
 from dpspca.common.transport import rpc
-from dpspca.common.trust import Identity, prove, require_own
+from dpspca.common.trust import Identity, sign_challenge, verify_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.server.jobs import Link, Roster
@@ -99,7 +99,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         for each in held:
             try:
                 witnessed = PartyName(name.federation, Role.PROVIDER, each.provider)
-                await asyncio.to_thread(require_own, each.receipt, witnessed, self._door.authority_pem)
+                await asyncio.to_thread(verify_receipt, each.receipt, witnessed, self._door.authority_pem)
             except DpspcaError as problem:
                 _log.warning("A receipt that %s keeps for another is none: %s", name.name, problem, extra=about(name))
                 continue
@@ -114,7 +114,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
             software=SOFTWARE,
             heartbeat_seconds=self._heartbeat,
             certificate=me.certificate_pem,
-            proof=prove(me, challenge, name),
+            proof=sign_challenge(me, challenge, name),
             receipt=self._roster.receipts.get(name.name),
         )
 
@@ -146,7 +146,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         if receipt is None:
             return
         try:
-            require_own(receipt, name, self._door.authority_pem)
+            verify_receipt(receipt, name, self._door.authority_pem)
         except DpspcaError as problem:
             _log.warning("A receipt from %s is not kept: %s", name.name, problem, extra=about(name))
         else:

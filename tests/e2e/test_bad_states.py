@@ -103,7 +103,7 @@ def test_a_daemon_does_not_start_with_the_identity_of_another_role_and_its_setti
 ) -> None:
     (town / "other-role.toml").write_text(settings(role, other.replace("/", "-")))
     refused = here(role, "start", "--config", "other-role.toml").complaint
-    assert refused.startswith(f"dpspca://town/{other} is no {role}. ")
+    assert refused.startswith(f"dpspca://town/{other} does not have the role {role}. ")
     checked = here("config", "check", "other-role.toml", "--json")
     assert checked.code == 1
     assert json.loads(checked.out)["problems"] == [f"other-role.toml: identity: {refused}"]

@@ -297,7 +297,7 @@ def test_a_doctor_names_what_is_wrong_and_skips_what_rests_on_it(here: Callable[
     told = here("doctor", "--config", "broken.toml").wrongs
     assert [line.split(":")[0].split(maxsplit=1)[1] for line in told] == ["revocation list", "data set a", "port"]
     (town / "wrong-role.toml").write_text((town / "west.toml").read_text().replace("provider-west", "analyst-ada"))
-    assert "is no provider" in here("doctor", "--config", "wrong-role.toml").wrongs[0]
+    assert "does not have the role provider" in here("doctor", "--config", "wrong-role.toml").wrongs[0]
     (town / "bad.toml").write_text('listen = "here"\n')
     assert "settings" in here("doctor", "--config", "bad.toml").wrongs[0]
 

@@ -241,7 +241,7 @@ def test_a_job_that_ran_out_while_the_coordinator_was_away_fails_with_the_reason
         job = await leave_half_way(town)
         state, reason = await ending(town, job, lambda: now() + timedelta(hours=2))
         assert state == "failed"
-        assert "After a restart: The job holds from" in reason
+        assert "After a restart: The job is valid from" in reason
 
     asyncio.run(scenario())
 

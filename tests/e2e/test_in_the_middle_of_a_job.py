@@ -196,12 +196,12 @@ async def the_old_one_is_revoked(here: Renewing) -> None:
 async def the_old_one_runs_out(here: Renewing) -> None:
     here.renew()
     here.run_out()
-    await here.shown_out("holds from")
+    await here.shown_out("is valid from")
 
 
 async def the_old_one_has_run_out(here: Renewing) -> None:
     here.run_out()
-    await here.shown_out("holds from")
+    await here.shown_out("is valid from")
     here.renew()
 
 
@@ -234,7 +234,7 @@ def test_without_a_provider_whose_certificate_runs_out_a_job_is_done_by_the_othe
         async with renewing(town) as here:
             job = await here.begin(spec(answer_seconds=3, minimum_parties=least))
             here.run_out()
-            await here.shown_out("holds from")
+            await here.shown_out("is valid from")
             here.let_go("site-1")
             ended = [each async for each in job.watch()][-1]
             assert ended.state == state

@@ -18,7 +18,7 @@ from town import Running, Town, federation, spec
 from dpspca.client.federation import JobFailedError
 from dpspca.common.names import Role
 from dpspca.common.privacy import Price
-from dpspca.common.trust.receipts import MAX_RECEIPT_BYTES, issue
+from dpspca.common.trust.receipts import MAX_RECEIPT_BYTES, sign_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger.entries import Head
 from dpspca.provider.ledger.peer_receipts import PeerReceipts
@@ -198,11 +198,16 @@ def test_t12_a_coordinator_that_was_killed_in_between_still_knows(town: Town, tm
 def test_t12_a_coordinator_keeps_and_shows_no_receipt_but_a_provider_s_own(town: Town) -> None:
     async def scenario() -> None:
         me, other = (town.identity(Role.PROVIDER, name) for name in (SITE, "site-1"))
-        true = issue(me, FAR)
+        true = sign_receipt(me, FAR)
         long = pb.Receipt(certificate=true.certificate, signature=bytes(MAX_RECEIPT_BYTES))
         async with federation(town, names=[]) as running, puppet(running.coordinator.address, me) as held:
             await held.greet()
-            for receipt in (pb.Receipt(), issue(other, FAR), long, pb.Receipt(certificate=b"\xff", signature=b"\0")):
+            for receipt in (
+                pb.Receipt(),
+                sign_receipt(other, FAR),
+                long,
+                pb.Receipt(certificate=b"\xff", signature=b"\0"),
+            ):
                 job = await running.analyst.submit(spec(), "cohort", [SITE])
                 await held.answer(await held.query(), (0, b"nonsense"), receipt=receipt)
                 with pytest.raises(JobFailedError):
@@ -272,19 +277,21 @@ def test_t12_what_a_peer_did_not_sign_is_neither_kept_nor_believed(town: Town) -
     me, eve = (town.identity(Role.PROVIDER, name) for name in ("site-0", "eve"))
     peers = PeerReceipts()
     made_up = [
-        pb.HeldReceipt(provider="site-1", receipt=issue(eve, FAR)),  # eve speaks for another
-        pb.HeldReceipt(provider="site-0", receipt=issue(me, FAR)),  # one's own says nothing new
+        pb.HeldReceipt(provider="site-1", receipt=sign_receipt(eve, FAR)),  # eve speaks for another
+        pb.HeldReceipt(provider="site-0", receipt=sign_receipt(me, FAR)),  # one's own says nothing new
         pb.HeldReceipt(provider="eve", receipt=pb.Receipt(ledger="x", entries=5)),
         pb.HeldReceipt(),
     ]
     peers.keep(made_up, me.name, me.authority_pem)
     assert peers.held() == []
-    signed = [pb.HeldReceipt(provider="eve", receipt=issue(eve, replace(FAR, entries=many))) for many in (5, 9, 7)]
+    signed = [
+        pb.HeldReceipt(provider="eve", receipt=sign_receipt(eve, replace(FAR, entries=many))) for many in (5, 9, 7)
+    ]
     peers.keep(signed, me.name, me.authority_pem)
     assert [each.receipt.entries for each in peers.held()] == [9]
     for ledger in "abc":
         peers.keep(
-            [pb.HeldReceipt(provider="eve", receipt=issue(eve, Head(ledger * 32, 3, "ab" * 32)))],
+            [pb.HeldReceipt(provider="eve", receipt=sign_receipt(eve, Head(ledger * 32, 3, "ab" * 32)))],
             me.name,
             me.authority_pem,
         )

@@ -25,9 +25,9 @@ from dpspca.common.queries.rows import Count, CovarianceProduct
 from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.authority import Authority
-from dpspca.common.trust.connection_proof import prove
+from dpspca.common.trust.connection_proof import sign_challenge
 from dpspca.common.trust.identity import Identity
-from dpspca.common.trust.receipts import issue
+from dpspca.common.trust.receipts import sign_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger.entries import Head
 from dpspca.provider.ledger.sqlite import SqliteLedger
@@ -290,17 +290,17 @@ UNPROVED: dict[str, Callable[[Stage], Callable[[bytes], pb.Welcome]]] = {
     "nothing": lambda _: lambda _: pb.Welcome(),
     "no proof": lambda stage: lambda _: shown(stage.meddler.hub.certificate_pem, b""),
     "a provider's certificate": lambda stage: (
-        lambda challenge: shown((east := as_another(stage)).certificate_pem, prove(east, challenge, NORTH))
+        lambda challenge: shown((east := as_another(stage)).certificate_pem, sign_challenge(east, challenge, NORTH))
     ),
     "another's key": lambda stage: (
-        lambda challenge: shown(stage.meddler.hub.certificate_pem, prove(as_another(stage), challenge, NORTH))
+        lambda challenge: shown(stage.meddler.hub.certificate_pem, sign_challenge(as_another(stage), challenge, NORTH))
     ),
     "a proof for another provider": lambda stage: (
-        lambda challenge: shown(stage.meddler.hub.certificate_pem, prove(stage.meddler.hub, challenge, EAST))
+        lambda challenge: shown(stage.meddler.hub.certificate_pem, sign_challenge(stage.meddler.hub, challenge, EAST))
     ),
     "a proof of another challenge": lambda stage: (
         lambda challenge: shown(
-            stage.meddler.hub.certificate_pem, prove(stage.meddler.hub, bytes(len(challenge)), NORTH)
+            stage.meddler.hub.certificate_pem, sign_challenge(stage.meddler.hub, bytes(len(challenge)), NORTH)
         )
     ),
 }
@@ -339,17 +339,17 @@ def strangers(stage: Stage, folder: Path) -> list[pb.Receipt]:
     elsewhere = Authority.init(folder / "elsewhere", "town", now)
     request = identities.request(folder / "north elsewhere", NORTH)
     other = identities.install(folder / "north elsewhere", elsewhere.sign(request), elsewhere.certificate_pem)
-    true = issue(stage.home, Head(FAR.ledger, 1, FAR.hash))
+    true = sign_receipt(stage.home, Head(FAR.ledger, 1, FAR.hash))
     raised = pb.Receipt(**{each.name: getattr(true, each.name) for each in true.DESCRIPTOR.fields})
     raised.entries = FAR.entries
-    east = issue(as_another(stage), FAR)
+    east = sign_receipt(as_another(stage), FAR)
     return [
         pb.Receipt(),
         pb.Receipt(ledger="x" * 10**6, certificate=b"\xff" * 100, signature=b"\0" * 100, entries=2**64 - 1),
         east,
         pb.Receipt(ledger=FAR.ledger, entries=1, certificate=stage.home.certificate_pem, signature=east.signature),
-        issue(other, FAR),
-        issue(stage.meddler.hub, FAR),
+        sign_receipt(other, FAR),
+        sign_receipt(stage.meddler.hub, FAR),
         raised,
     ]
 
@@ -380,7 +380,7 @@ def test_t12_an_answer_comes_with_a_receipt_that_stops_whoever_lacks_what_it_say
             for _ in range(3):
                 await stage.show(receipt)
                 assert (await stage.ask(signed, 1, SPARSE)).HasField("answer")
-            await stage.show(issue(stage.home, FAR))
+            await stage.show(sign_receipt(stage.home, FAR))
             for position, query in ((0, DENSE), (1, SPARSE), (2, SPARSE)):
                 assert (await stage.ask(signed, position, query)).refusal.code == "quarantined"
             assert (await stage.ask(stage.job().to_bytes(), 0, DENSE)).refusal.code == "quarantined"
@@ -390,7 +390,7 @@ def test_t12_an_answer_comes_with_a_receipt_that_stops_whoever_lacks_what_it_say
 
 def test_a_ledger_that_is_gone_with_its_process_gives_no_receipts_and_minds_none(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
-        await stage.show(issue(stage.home, FAR))
+        await stage.show(sign_receipt(stage.home, FAR))
         answer = (await stage.ask(stage.job().to_bytes(), 0, DENSE)).answer
         assert answer.content
         assert not answer.HasField("receipt")

@@ -25,7 +25,7 @@ from dpspca.common.plan import prices
 from dpspca.common.privacy import audit as audits
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.trust.certificates import read_key
-from dpspca.common.trust.connection_proof import prove
+from dpspca.common.trust.connection_proof import sign_challenge
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -359,7 +359,9 @@ def test_t30_a_coordinator_that_shows_a_key_of_its_own_is_hung_up_on_and_no_trus
         false = elsewhere.identity(Role.COORDINATOR, "hub")
         signed_by_false_ada = signed_by(elsewhere.identity(Role.ANALYST, "ada"), job)
         shown = false.certificate_pem + (false.authority_pem + stage.meddler.hub.certificate_pem) * chained
-        await stage.say(welcome=pb.Welcome(certificate=shown, proof=prove(false, stage.meddler.challenge, NORTH)))
+        await stage.say(
+            welcome=pb.Welcome(certificate=shown, proof=sign_challenge(false, stage.meddler.challenge, NORTH))
+        )
         assert (await stage.reply()).HasField("hello")  # it hung up, and dialled again
         assert stage.home.authority_pem == trusted
         assert (await stage.ask(signed_by_false_ada.to_bytes(), 0, DENSE)).HasField("refusal")

@@ -341,7 +341,7 @@ def test_whose_certificate_runs_out_while_connected_is_shown_out(town: Town, mon
             await site.greet()
             later.append(timedelta(days=1))
             code, words = await asyncio.wait_for(site.ending(), PATIENCE)
-            assert (code, "holds from" in words) == (REFUSED, True)
+            assert (code, "is valid from" in words) == (REFUSED, True)
             assert not running.coordinator.roster.links
 
     among(town, scene, heartbeat_seconds=1)

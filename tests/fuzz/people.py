@@ -22,9 +22,9 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent, RowQuery
 from dpspca.common.queries.rows import BasisQuery, ColumnsQuery, ColumnSums, CountAbove
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
-from dpspca.common.trust.connection_proof import CHALLENGE_BYTES, prove
+from dpspca.common.trust.connection_proof import CHALLENGE_BYTES, sign_challenge
 from dpspca.common.trust.identity import Identity
-from dpspca.common.trust.receipts import issue
+from dpspca.common.trust.receipts import sign_receipt
 from dpspca.common.trust.revocations import RevocationList
 from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -97,7 +97,7 @@ class People:
         if shown:
             welcome.certificate = shown.certificate_pem
         if signer and len(challenge) == CHALLENGE_BYTES:
-            welcome.proof = prove(signer, challenge, self.identities[provider].name)
+            welcome.proof = sign_challenge(signer, challenge, self.identities[provider].name)
 
     def _sign(self, receipt: pb.Receipt) -> None:
         shown = self.identities.get(receipt.certificate.decode("latin-1"))
@@ -105,7 +105,7 @@ class People:
         if shown:
             receipt.certificate = shown.certificate_pem
         if signer:
-            receipt.signature = issue(signer, receipt).signature
+            receipt.signature = sign_receipt(signer, receipt).signature
 
 
 @cache

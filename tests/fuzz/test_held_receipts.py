@@ -20,7 +20,7 @@ from messages import few
 from people import people, welcome
 
 from dpspca.common.storage import files
-from dpspca.common.trust.receipts import issue
+from dpspca.common.trust.receipts import sign_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger.entries import Head
 from dpspca.provider.ledger.peer_receipts import MOST_LEDGERS, MOST_PEERS, PeerReceipts
@@ -32,7 +32,7 @@ UNKNOWN: Final = "f" * 32
 
 
 def receipt(of: str, ledger: str, entries: int) -> pb.HeldReceipt:
-    return pb.HeldReceipt(provider=of, receipt=issue(people().identities[of], Head(ledger, entries, "b" * 64)))
+    return pb.HeldReceipt(provider=of, receipt=sign_receipt(people().identities[of], Head(ledger, entries, "b" * 64)))
 
 
 @cache

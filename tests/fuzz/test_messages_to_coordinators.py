@@ -18,7 +18,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.transport.wire import AnswerReader
-from dpspca.common.trust.connection_proof import prove
+from dpspca.common.trust.connection_proof import sign_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.jobs.roster import Link, Roster
 from dpspca.server.jobs.rounds import LARGEST_ANSWER, combine
@@ -95,7 +95,7 @@ def test_t36_whatever_greeting_comes_it_is_taken_or_refused_in_words(told: pb.He
     async def greet() -> None:
         hub, name = people().identities["hub"], people().identities[STRANGER].name
         require_words(lambda: _linked(name, told))
-        require_words(lambda: prove(hub, told.challenge, name))
+        require_words(lambda: sign_challenge(hub, told.challenge, name))
 
     asyncio.run(greet())
 

@@ -60,7 +60,10 @@ JOBS: dict[str, tuple[Case, str]] = {
     "for another federation": (lambda _, bea: by_hand(bea, federation="other"), "for the federation other"),
     "expired": (lambda town, bea: town.job(spec(), bea, HONEST, now=now() - timedelta(hours=2)), "Sign a new one"),
     "not yet valid": (lambda town, bea: town.job(spec(), bea, HONEST, now=now() + timedelta(hours=2)), "clock"),
-    "signed by a provider": (lambda town, _: by_hand(town.identity(Role.PROVIDER, "eve")), "is no analyst"),
+    "signed by a provider": (
+        lambda town, _: by_hand(town.identity(Role.PROVIDER, "eve")),
+        "does not have the role analyst",
+    ),
     "signed by the coordinator": (lambda town, _: by_hand(town.identity(Role.COORDINATOR, "eve")), "no analyst"),
     "signed by somebody else": (
         lambda town, _: town.job(spec(), town.identity(Role.ANALYST, "mallory"), HONEST),

@@ -36,7 +36,7 @@ from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import rpc, wire
-from dpspca.common.trust.connection_proof import new_challenge, prove
+from dpspca.common.trust.connection_proof import new_challenge, sign_challenge
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.revocations import RevocationList
 from dpspca.common.trust.signing import SignedJob
@@ -290,7 +290,9 @@ class Meddler(pb_grpc.ProviderServiceServicer):
             reading.cancel()
 
     def honest_welcome(self, challenge: bytes) -> pb.Welcome:
-        return pb.Welcome(certificate=self.hub.certificate_pem, proof=prove(self.hub, challenge, self.provider))
+        return pb.Welcome(
+            certificate=self.hub.certificate_pem, proof=sign_challenge(self.hub, challenge, self.provider)
+        )
 
 
 @dataclass

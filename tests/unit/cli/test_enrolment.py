@@ -121,7 +121,9 @@ def test_a_file_that_holds_something_else_is_told_with_its_path(
     (tmp_path / "north" / name).chmod(0o600)
     order = ("show", "north") if name == "identity.pem" else ("install", "north", "north.crt")
     said = here("identity", *order).complaint
-    assert said.startswith(f"north/{name} does not hold what belongs there. Restore it from a backup, or move it away")
+    assert said.startswith(
+        f"north/{name} does not hold the expected PEM blocks. Restore it from a backup, or move it away"
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ def test_t32_a_party_is_enrolled_once_and_the_operator_is_told_what_to_do(
     assert (tmp_path / "same.crt").read_bytes() == (tmp_path / "north.crt").read_bytes()
     here("identity", "request", "pretender", NORTH, "--out", "pretender.csr")
     taken = here("ca", "sign", "authority", "pretender.csr", "--out", "again.crt").complaint
-    assert taken.startswith(f"{NORTH} is enrolled, with serial number {first['serial']}, and the key of that certific")
+    assert taken.startswith(f"{NORTH} is already enrolled, with serial number {first['serial']}, and")
     assert "the party runs `dpspca identity renew`" in taken
     assert not (tmp_path / "again.crt").exists()
     assert here("ca", "list", "authority", "--json").facts["certificates"] == [first]
@@ -172,7 +174,7 @@ def test_t32_a_party_is_enrolled_once_and_the_operator_is_told_what_to_do(
     assert (anew.code, anew.facts["others"]) == (0, [])
     assert anew.err.startswith(f"{NORTH} had certificates before. The last was revoked on 20")
     nothing = here("ca", "revoke", "authority", "north").complaint
-    assert "Give a serial number or a whole name as `dpspca ca list` shows it" in nothing
+    assert "Give a serial number or a full name as `dpspca ca list` shows it" in nothing
 
 
 @pytest.mark.usefixtures("authority")
@@ -204,8 +206,8 @@ def test_t32_a_request_whose_certificate_has_run_out_is_refused_and_the_operator
     (entry,) = ours.list()
     late = here("ca", "sign", "authority", "north.csr", "--out", "north.crt")
     assert late.complaint.startswith(
-        f"This request was signed before: the certificate of {NORTH} with serial number {entry.serial} ended at "
-        f"{entry.until:%Y-%m-%d %H:%M} UTC, and its key gets no other. If the party has installed it"
+        f"This request was signed before: the certificate of {NORTH} with serial number {entry.serial} expired at "
+        f"{entry.until:%Y-%m-%d %H:%M} UTC, and its key gets no other. If the party has installed"
     )
     assert not (tmp_path / "north.crt").exists()
     assert f"`dpspca ca revoke {NORTH}`" in late.complaint

@@ -1,4 +1,4 @@
-"""A federation in a temporary folder, whose clock the test sets, and certificates that no authority would write."""
+"""A federation in a temporary folder with a clock that the test sets, and certificates made by hand."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ NOON = datetime(2031, 5, 17, 12, tzinfo=UTC)
 
 
 class Federation:
-    """An authority and whoever it enrols."""
+    """An authority and the parties that it enrols."""
 
     def __init__(self, root: Path, name: str, now: datetime = NOON) -> None:
         self.now = now
@@ -53,9 +53,9 @@ class Federation:
     def forge(
         self, names: Sequence[x509.GeneralName] | None, by: Issuer | None = None, digest: Any = None, **changes: Any
     ) -> bytes:
-        """Write a certificate by hand, with the authority's own key, as wrong as the test wants it.
+        """Write a certificate by hand, signed with the authority's own key.
 
-        Each change is a kind of extension: None leaves it out, anything else stands in its place.
+        Each change is a kind of extension: None leaves it out, anything else replaces it.
         """
         issuer, key = by or self.issuer, changes.pop("key", None) or new_key()
         builder = (

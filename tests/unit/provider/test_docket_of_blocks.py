@@ -103,7 +103,7 @@ def test_rows_are_waited_for_no_longer_when(end: str, told: ProviderSetup, town:
             late[0] = timedelta(hours=2)
         elif end == "its analyst is revoked":
             town.authority.revoke(ada.name)
-        with pytest.raises(DpspcaError, match=r"holds from|revoked|'round 1 of 2' were not ready within 1 seconds"):
+        with pytest.raises(DpspcaError, match=r"is valid from|revoked|'round 1 of 2' were not ready within 1 seconds"):
             await asyncio.wait_for(waiting, 120)
 
     asyncio.run(scene())
@@ -146,7 +146,7 @@ def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: 
         await asyncio.sleep(0)
         late[0] = timedelta(hours=2)
         opened._turn.release()
-        with pytest.raises(DpspcaError, match="holds from"):
+        with pytest.raises(DpspcaError, match="is valid from"):
             await asyncio.wait_for(waiting, 120)
 
     asyncio.run(scene())

@@ -1,4 +1,4 @@
-"""A key stays where it was made; key and certificate change together, in one step, or not at all."""
+"""A key never leaves its folder; key and certificate change together, in one step, or not at all."""
 
 import os
 import stat
@@ -31,7 +31,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 # The party's own files.
 
 
-def test_a_request_leaves_its_key_readable_to_its_owner_alone_whatever_the_mask(tmp_path: Path) -> None:
+def test_only_its_owner_can_read_a_new_key_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         pem = request(tmp_path / "oslo", OSLO)
@@ -68,7 +68,7 @@ def test_neither_a_waiting_key_nor_an_identity_is_overwritten(north: Any, tmp_pa
         assert files_in(folder) == before
 
 
-def test_a_request_that_was_lost_is_made_again_for_the_same_key(north: Any, tmp_path: Path) -> None:
+def test_requesting_again_returns_the_request_for_the_same_key(north: Any, tmp_path: Path) -> None:
     first = request(tmp_path / "oslo", OSLO)
     assert request(tmp_path / "oslo", OSLO) == first
     install(tmp_path / "oslo", north.authority.sign(first), north.pem)
@@ -79,7 +79,7 @@ def test_a_request_that_was_lost_is_made_again_for_the_same_key(north: Any, tmp_
 
 
 @pytest.mark.parametrize("name", ["waiting.pem", "identity.pem"])
-def test_a_link_laid_in_the_place_of_a_key_is_not_followed(tmp_path: Path, name: str) -> None:
+def test_a_link_in_the_place_of_a_key_is_not_followed(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "oslo"
     folder.mkdir(mode=0o700)
     (folder / name).symlink_to(tmp_path / "trap")
@@ -97,7 +97,7 @@ def test_an_identity_that_others_can_read_is_refused(north: Any, rights: int) ->
         Identity.load(folder)
 
 
-def test_an_identity_in_a_folder_that_others_can_enter_or_behind_a_link_is_refused(north: Any, tmp_path: Path) -> None:
+def test_an_identity_in_a_shared_folder_or_behind_a_link_is_refused(north: Any, tmp_path: Path) -> None:
     north.enrol("provider", "oslo")
     folder = north.folder("provider", "oslo")
     folder.chmod(0o755)
@@ -119,7 +119,7 @@ def test_a_pipe_in_the_place_of_an_identity_does_not_hang_the_reader(north: Any)
         Identity.load(path.parent)
 
 
-def test_an_identity_with_anything_added_missing_or_out_of_order_is_refused(north: Any) -> None:
+def test_an_identity_with_added_missing_or_reordered_parts_is_refused(north: Any) -> None:
     made = north.enrol("provider", "oslo")
     path = north.folder("provider", "oslo") / "identity.pem"
     key, own, authority = made.key_pem, made.certificate_pem, made.authority_pem
@@ -160,19 +160,19 @@ def test_only_the_certificate_that_was_asked_for_is_installed(north: Any, south:
     assert install(folder, good, north.pem).name == OSLO
 
 
-def test_there_is_nothing_to_install_without_a_request(north: Any) -> None:
+def test_installing_without_a_request_is_refused(north: Any) -> None:
     made = north.enrol("provider", "oslo")
     with pytest.raises(UnsafeFileError):
         install(north.folder("provider", "oslo"), made.certificate_pem, made.authority_pem)
 
 
-def test_a_certificate_sent_with_other_line_ends_is_kept_in_its_one_form(north: Any, tmp_path: Path) -> None:
+def test_a_certificate_with_other_line_ends_is_stored_in_canonical_form(north: Any, tmp_path: Path) -> None:
     pem = north.authority.sign(request(tmp_path / "oslo", OSLO))
     install(tmp_path / "oslo", pem.replace(b"\n", b"\r\n"), north.pem.replace(b"\n", b"\r\n"))
     assert Identity.load(tmp_path / "oslo").certificate_pem == pem
 
 
-def test_a_renewal_changes_the_key_at_one_moment_and_without_a_restart(north: Any) -> None:
+def test_a_renewal_replaces_the_key_in_one_step_without_a_restart(north: Any) -> None:
     old = north.enrol("provider", "oslo")
     folder = north.folder("provider", "oslo")
     current = CurrentIdentity(folder)
@@ -187,7 +187,7 @@ def test_a_renewal_changes_the_key_at_one_moment_and_without_a_restart(north: An
     assert new.not_after == old.not_after + timedelta(days=20)
 
 
-def test_an_installation_cut_short_is_simply_repeated(north: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_installation_can_be_repeated(north: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     north.enrol("provider", "oslo")
     folder = north.folder("provider", "oslo")
     pem = north.authority.sign(renew_request(folder))
@@ -204,7 +204,7 @@ def test_an_installation_cut_short_is_simply_repeated(north: Any, monkeypatch: p
     assert sorted(files_in(folder)) == ["identity.pem"]
 
 
-def test_a_write_cut_short_leaves_the_old_identity(north: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_leaves_the_old_identity(north: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     old = north.enrol("provider", "oslo")
     folder = north.folder("provider", "oslo")
     pem = north.authority.sign(renew_request(folder))
@@ -220,7 +220,7 @@ def test_a_write_cut_short_leaves_the_old_identity(north: Any, monkeypatch: pyte
     assert Identity.load(folder) == old
 
 
-def test_a_renewal_does_not_exchange_the_authority(north: Any) -> None:
+def test_a_renewal_cannot_change_the_authority(north: Any) -> None:
     north.enrol("provider", "oslo")
     folder = north.folder("provider", "oslo")
     asked = renew_request(folder)
@@ -230,7 +230,7 @@ def test_a_renewal_does_not_exchange_the_authority(north: Any) -> None:
         install(folder, pretender.authority.sign(asked), pretender.pem)
 
 
-def test_nothing_is_installed_in_a_folder_that_others_can_enter(north: Any, tmp_path: Path) -> None:
+def test_nothing_is_installed_in_a_shared_folder(north: Any, tmp_path: Path) -> None:
     pem = north.authority.sign(request(tmp_path / "oslo", OSLO))
     (tmp_path / "oslo").chmod(0o755)
     with pytest.raises(UnsafeFileError, match="this user alone"):
@@ -242,5 +242,5 @@ def test_nothing_is_installed_in_a_folder_that_others_can_enter(north: Any, tmp_
 )
 def test_a_key_of_another_kind_is_refused(key: Any) -> None:
     made = key.generate() if key is ed25519.Ed25519PrivateKey else key
-    with pytest.raises(NotTrustedError, match=r"not (of the kind|an ECDSA key)"):
+    with pytest.raises(NotTrustedError, match=r"not an (elliptic-curve|ECDSA) key"):
         certificates.read_key(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

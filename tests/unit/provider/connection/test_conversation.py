@@ -21,9 +21,9 @@ from dpspca.common.privacy.keystream import Draw, Entropy, KeyStream, WordSource
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.trust.connection_proof import prove
+from dpspca.common.trust.connection_proof import sign_challenge
 from dpspca.common.trust.identity import Identity
-from dpspca.common.trust.receipts import issue
+from dpspca.common.trust.receipts import sign_receipt
 from dpspca.common.trust.revocations import RevocationList
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -88,7 +88,7 @@ class Table:
         self.said = self.conversation.outbound()
         self.hearing = asyncio.create_task(self.conversation.hear(self._messages()))
         challenge = (await anext(self.said)).hello.challenge
-        proof = prove(self.hub, challenge, self.north.name)
+        proof = sign_challenge(self.hub, challenge, self.north.name)
         await self.stream.put(pb.ToProvider(welcome=pb.Welcome(certificate=self.hub.certificate_pem, proof=proof)))
 
     async def _messages(self) -> AsyncIterator[pb.ToProvider]:
@@ -256,7 +256,7 @@ def test_a_job_that_has_run_out_since_it_was_opened_is_answered_no_further(table
         assert (await table.reply()).HasField("answer")
         table.ahead = timedelta(hours=2)
         await table.ask(job, 1)
-        assert "holds from" in (await table.reply()).refusal.what
+        assert "is valid from" in (await table.reply()).refusal.what
 
     at(table, scene)
 
@@ -360,7 +360,7 @@ def test_receipts_of_others_that_cannot_be_written_down_end_nothing(
     table.settings.peers = peers = PeerReceipts(folder / "peers")
     folder.rmdir()
     south = table.town.identity(Role.PROVIDER, "south")
-    held = pb.HeldReceipt(provider="south", receipt=issue(south, Head("a" * 32, 5, "b" * 64)))
+    held = pb.HeldReceipt(provider="south", receipt=sign_receipt(south, Head("a" * 32, 5, "b" * 64)))
 
     async def scene(table: Table) -> None:
         farewell = pb.Farewell(job="whatever", state="done", receipts=[held])
