@@ -1,4 +1,4 @@
-"""What programs keep on disk or must keep off it: private files, settings, core dumps."""
+"""Private files, settings, SQLite files, and a ban on core dumps."""
 
 from . import files, posix, sqlite_file
 from .core_dumps import forbid_core_dumps

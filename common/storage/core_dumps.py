@@ -1,10 +1,9 @@
-"""Keeps what a process has in memory out of files. Edge: asks the operating system.
+"""Forbids core dumps, which would write rows, private keys and noise to disk. Calls the operating system.
 
-A core dump holds rows, private keys and noise. Two things forbid it, because either can be overruled: the limit on core
-files, which does not count where the system hands dumps to a program (as systemd-coredump is); and, on Linux, the mark
-that the process cannot be dumped. That mark also gives the process's folder in /proc to root, so that other programs of
-the same user can neither trace the process nor read its memory. What a process starts inherits the limit, and sets the
-mark anew.
+Two settings forbid them, because either can be bypassed: the limit on core files, which the system ignores if it pipes
+dumps to a program such as systemd-coredump; and, on Linux, the process's "not dumpable" flag. That flag also makes root
+the owner of the process's folder in /proc, so that other programs of the same user can neither trace the process nor
+read its memory. A child process inherits the limit and must set the flag again.
 """
 
 import ctypes
@@ -17,8 +16,8 @@ NOT_DUMPABLE: Final = 0
 
 
 def forbid_core_dumps() -> None:
-    """Let no crash of this process write its memory to a disk; there is no way back."""
-    with suppress(ImportError):  # a system without limits dumps no core either
+    """Prevent any crash of this process from writing its memory to disk. This cannot be undone."""
+    with suppress(ImportError):  # a system without resource limits has no core dumps
         import resource  # noqa: PLC0415  # not on every system
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

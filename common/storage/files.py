@@ -1,7 +1,7 @@
-"""Files that keys and certificates live in: private from the first byte, replaced whole or not at all.
+"""Files for keys and certificates: private from the first byte, and replaced completely or not at all.
 
-A private file is created by one system call that fails if anything of that name exists (a link included) and that
-gives nobody else the right to read it, not even for a moment. It is read back only while that still holds.
+One system call creates a private file. It fails if anything of that name exists, even a link, and nobody else can read
+the file at any moment. A private file is read only if it is still private.
 """
 
 import os
@@ -21,38 +21,44 @@ from . import posix
 MAX_FILE_BYTES: Final = 1 << 24
 PRIVATE: Final = 0o600
 PUBLIC: Final = 0o644
-PATIENCE: Final = 10.0
-"""Seconds to wait for who holds a lock: what is done under one takes milliseconds."""
+LOCK_SECONDS: Final = 10.0
+"""How long to wait for a lock. Work under a lock takes milliseconds."""
 
 Stamp: TypeAlias = tuple[int, int, int]
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder for this user alone; one that exists must already be so."""
+    """Make a folder that only this user can use. An existing folder must already be private."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
-        raise UnsafeFileError(f"{folder} cannot be made: {problem.strerror}.", "Choose another folder.") from None
+        raise UnsafeFileError(f"{folder} cannot be created: {problem.strerror}.", "Choose another folder.") from None
     require_private_folder(folder)
 
 
 def require_private_folder(folder: Path) -> None:
-    """Refuse a folder in which somebody else could look, or put a file of theirs in the place of ours."""
+    """Refuse a folder in which somebody else could read or replace files."""
     try:
         found = folder.stat()
     except OSError as problem:
-        raise UnsafeFileError(f"{folder} cannot be used: {problem.strerror}.", "Name the right folder.") from None
-    if not (stat.S_ISDIR(found.st_mode) and posix.is_ours_alone(found)):
-        raise UnsafeFileError(f"{folder} is not a folder of this user alone.", f"Own it, and `chmod 700 {folder}`.")
+        raise UnsafeFileError(
+            f"{folder} cannot be used: {problem.strerror}.", "Check the path of the folder."
+        ) from None
+    if not (stat.S_ISDIR(found.st_mode) and posix.is_private(found)):
+        raise UnsafeFileError(
+            f"{folder} is not a folder that only this user can use.", f"Become its owner and run `chmod 700 {folder}`."
+        )
 
 
 def create(path: Path, content: bytes, mode: int = PRIVATE) -> None:
-    """Write a new file; whatever bears that name already, a link included, is left alone and refused."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.NO_LINKS | posix.FOR_US
+    """Write a new file. Refuse, and change nothing, if anything of that name exists, even a link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.NO_LINKS | posix.NOT_INHERITED
     try:
         descriptor = os.open(path, flags, mode)
     except FileExistsError:
-        raise UnsafeFileError(f"{path} exists.", "Nothing is overwritten: move it away, or choose a folder.") from None
+        raise UnsafeFileError(
+            f"{path} already exists.", "Move it away, or choose another folder: it is never overwritten."
+        ) from None
     try:
         _write(descriptor, content)
     except BaseException:
@@ -62,9 +68,9 @@ def create(path: Path, content: bytes, mode: int = PRIVATE) -> None:
 
 
 def replace(path: Path, content: bytes, mode: int = PRIVATE) -> None:
-    """Replace a file in one step: a reader finds the old content or the new, after a crash too."""
+    """Replace a file in one step. A reader finds the old content or the new, even after a crash."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with _in_words(path, "written"):
+    with _file_errors(path, "written"):
         try:
             create(draft, content, mode)
             draft.replace(path)
@@ -75,12 +81,12 @@ def replace(path: Path, content: bytes, mode: int = PRIVATE) -> None:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add to the end of a file that exists, all or nothing, and wait until it is on the disk."""
+    """Append to an existing file, all or nothing, and wait until the content is on disk."""
     descriptor = _open(path, os.O_WRONLY | os.O_APPEND)
-    with _in_words(path, "written"), os.fdopen(descriptor, "ab", buffering=0) as file:
+    with _file_errors(path, "written"), os.fdopen(descriptor, "ab", buffering=0) as file:
         before = os.fstat(descriptor).st_size
         try:
-            _all_of(content, file.write(content))
+            _require_complete_write(content, file.write(content))
             os.fsync(descriptor)
         except OSError:
             os.ftruncate(descriptor, before)
@@ -88,36 +94,40 @@ def append(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def alone(path: Path, patience: float = PATIENCE) -> Iterator[None]:
-    """Do something that no other process or thread does at the same time, as far as they ask for this file too."""
+def exclusive_lock(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """Hold the lock of a file, so that no other process or thread holds it at the same time."""
     with os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
-        until = time.monotonic() + patience
+        deadline = time.monotonic() + seconds
         while not posix.lock(file.fileno()):
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 raise UnsafeFileError(
-                    f"Another program has held {path} for {patience:g} seconds.", "Let it finish, or end it; try again."
+                    f"Another program has locked {path} for {seconds:g} seconds.",
+                    "Wait until it finishes, or end it; then try again.",
                 )
             time.sleep(0.01)
-        yield  # closing the file lets go
+        yield  # closing the file releases the lock
 
 
 def read(path: Path, *, private: bool = False) -> bytes:
-    """Read a file of ours; a link is refused, and so is a private file that others could read."""
-    with _in_words(path, "read"), os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
+    """Read a file. Refuse a link and, if ``private``, a file that others could read."""
+    with _file_errors(path, "read"), os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            raise UnsafeFileError(f"{path} is no file, or too long.", "Name the right file.")
-        if private and not posix.is_ours_alone(found):
             raise UnsafeFileError(
-                f"Others can read {path}, or own it.",
-                f"`chmod 600 {path}`; if anyone may have read it, have its certificate revoked and make a new key.",
+                f"{path} is not a regular file, or longer than {MAX_FILE_BYTES} bytes.", "Check the path of the file."
+            )
+        if private and not posix.is_private(found):
+            raise UnsafeFileError(
+                f"Other users can read {path}, or own it.",
+                f"Run `chmod 600 {path}`. If somebody may have read a key in it, ask the operator to revoke "
+                "its certificate, and make a new key.",
             )
         return file.read(MAX_FILE_BYTES)
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Tell cheaply whether a file has been replaced or written to; None if it is not there."""
-    with _in_words(path, "looked at"):
+    """Return a cheap value that changes when the file is replaced or written to, or None if there is no file."""
+    with _file_errors(path, "examined"):
         try:
             found = path.lstat()
         except FileNotFoundError:
@@ -125,26 +135,26 @@ def stamp(path: Path) -> Stamp | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _all_of(content: bytes, written: int | None) -> None:
-    """Take a part that was written for a disk that is full, which is what it comes of."""
+def _require_complete_write(content: bytes, written: int | None) -> None:
+    """Treat an incomplete write as a full disk, which is what causes it."""
     if written != len(content):
         raise OSError(ENOSPC, os.strerror(ENOSPC))
 
 
 @contextmanager
-def _in_words(path: Path, done: str) -> Iterator[None]:
-    """Say what is wrong with a file: whoever goes on without it catches errors of ours, and no others."""
+def _file_errors(path: Path, done: str) -> Iterator[None]:
+    """Turn a system error into an ``UnsafeFileError``: callers that can go on without the file catch only that."""
     try:
         yield
     except OSError as problem:
         raise UnsafeFileError(
-            f"{path} cannot be {done}: {problem.strerror}.", "Look at the disk: its space, its health, its permissions."
+            f"{path} cannot be {done}: {problem.strerror}.", "Check the disk: free space, health, permissions."
         ) from problem
 
 
 def _open(path: Path, flags: int) -> int:
-    try:  # without O_NONBLOCK, a named pipe in the file's place would hang us
-        return os.open(path, flags | posix.NO_LINKS | posix.AT_ONCE | posix.FOR_US)
+    try:  # without O_NONBLOCK, a named pipe in the file's place would block this process
+        return os.open(path, flags | posix.NO_LINKS | posix.DO_NOT_WAIT | posix.NOT_INHERITED)
     except OSError as problem:
         remedy = "Put the file itself there: links are not followed." if problem.errno == ELOOP else "Check its path."
         raise UnsafeFileError(f"{path} cannot be opened: {problem.strerror}.", remedy) from None

@@ -1,7 +1,8 @@
-"""What only POSIX systems have, imported where it is used, so that the analyst's side loads on every system.
+"""Features of POSIX systems, imported only where they are used, so that the analyst's side loads on every system.
 
-Daemons need a POSIX system: locks keep a ledger and a journal to one writer. Analysts can work on Windows too. There,
-permissions are access lists and not mode bits, so nothing is checked: keep the identity in the user's own profile.
+Daemons need a POSIX system, because file locks keep each ledger and journal to one writer. Analysts can use Windows
+too. Windows has access lists instead of mode bits, so permissions are not checked there: keep the identity in the
+user's own profile.
 """
 
 import os
@@ -15,25 +16,26 @@ from dpspca.common.errors import DpspcaError
 HAS_OWNERS: Final = hasattr(os, "geteuid")
 
 NO_LINKS: Final[int] = getattr(os, "O_NOFOLLOW", 0)
-"""Flags for ``os.open``: refuse links; keep the file from programs that are started, and read bytes as they are."""
-FOR_US: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-AT_ONCE: Final[int] = getattr(os, "O_NONBLOCK", 0)
-"""Do not wait for the other end of a named pipe."""
+"""Flag for ``os.open``: refuse to follow a link."""
+NOT_INHERITED: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""Flags for ``os.open``: child processes do not inherit the file, and bytes are read unchanged."""
+DO_NOT_WAIT: Final[int] = getattr(os, "O_NONBLOCK", 0)
+"""Flag for ``os.open``: do not wait for the other end of a named pipe."""
 
 
 class UnsupportedSystemError(DpspcaError):
-    """This system lacks what is asked for."""
+    """This operating system lacks a feature that is needed."""
 
     code = "unsupported-system"
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file for this process alone, without waiting. False if another process holds the lock."""
+    """Lock an open file for this process, without waiting. Return False if the file is already locked."""
     try:
         import fcntl  # noqa: PLC0415  # not on every system
     except ImportError:
         raise UnsupportedSystemError(
-            f"This needs a POSIX system; files cannot be locked on {sys.platform}.",
+            f"Files cannot be locked on {sys.platform}; this needs a POSIX system.",
             "Run daemons, the authority and demonstrations on Linux or macOS.",
         ) from None
     try:
@@ -43,13 +45,13 @@ def lock(descriptor: int) -> bool:
     return True
 
 
-def is_ours_alone(found: os.stat_result) -> bool:
-    """Whether a file or folder belongs to this user, and nobody else may read it."""
+def is_private(found: os.stat_result) -> bool:
+    """Whether a file or folder belongs to this user and nobody else has any right to it."""
     return not HAS_OWNERS or (found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077)
 
 
 def flush_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk, where the system lets a folder be flushed."""
+    """Wait until the entries of a folder are on disk, if the system can flush folders."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,7 +1,8 @@
-"""The rules for a file of SQLite's, the same for a provider's ledger and a coordinator's journal.
+"""How SQLite files are opened, synced and upgraded: a provider's ledger and a coordinator's journal.
 
-A file is opened only if it exists, so that a wrong name makes no new one. What a transaction wrote is on the disk when
-it returns, or the program does not start. Tables are brought up to date by steps that are added and never changed.
+A file is opened only if it exists, so that a wrong name creates no new file. A transaction is on disk when it returns;
+if SQLite cannot guarantee this, the program does not start. Tables are upgraded by migration steps, which are added and
+never changed.
 """
 
 import sqlite3
@@ -13,17 +14,17 @@ from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
 KEPT_LOG_BYTES: Final = 1 << 24
-"""To which the write-ahead log shrinks after a large write."""
+"""Size to which the write-ahead log shrinks after a large write."""
 EXTRA: Final = 3
 """SQLite's number for ``synchronous = EXTRA``."""
 BUSY_SECONDS: Final = 10.0
 
 Migrations: TypeAlias = Sequence[Sequence[str]]
-"""Step n makes version n of version n - 1; version 0 is an empty file. Steps are added, never changed."""
+"""Step n upgrades version n - 1 to version n; version 0 is an empty file. Steps are added, never changed."""
 
 
 class Connection(Protocol):
-    """The part of a connection that these rules need; it raises the errors of ``sqlite3``."""
+    """The part of a connection that is needed here. It raises the errors of ``sqlite3``."""
 
     def execute(self, sql: str, parameters: Any = ..., /) -> Iterable[Any]: ...  # noqa: ANN401  # what SQL takes
 
@@ -32,19 +33,19 @@ Execute: TypeAlias = Callable[[str], object]
 
 
 def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    """Open a file that exists; transactions begin and end where the program says so."""
+    """Open an existing file. The caller begins and ends transactions explicitly."""
     address = f"file:{quote(str(path))}?mode={mode}"
     return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """What a program's files are known by: a number in their head."""
+    """The application ID in the header of a program's files."""
 
     application_id: int
 
     def version(self, connection: Connection) -> int | None:
-        """Give the version of a file's tables, 0 of an empty file; None if another program made it."""
+        """Return the version of a file's tables, 0 for an empty file, or None if another program made the file."""
         found = number(connection, "PRAGMA application_id")
         version = number(connection, "PRAGMA user_version")
         if found == self.application_id:
@@ -53,7 +54,7 @@ class FileKind:
         return 0 if is_empty else None
 
     def upgrade(self, execute: Execute, version: int, migrations: Migrations) -> None:
-        """Take the steps that a file of this version lacks, within the caller's transaction."""
+        """Run the migration steps that a file of this version lacks, within the caller's transaction."""
         for statement in (statement for step in migrations[version:] for statement in step):
             execute(statement)
         execute(f"PRAGMA application_id = {self.application_id}")
@@ -61,17 +62,17 @@ class FileKind:
 
 
 def number(connection: Connection, query: str) -> int:
-    """Ask for a single number."""
+    """Return the single number that a query gives."""
     ((found,),) = connection.execute(query)
     return int(found)
 
 
 def make_durable(connection: Connection, *, page_bytes: int = 0, checkpoint_pages: int = 0) -> str | None:
-    """Have every commit synced before it returns; say what SQLite has instead, if it cannot.
+    """Make SQLite sync every commit before it returns. Return None, or the settings in use if SQLite refuses.
 
-    EXTRA is FULL and the folder: or the rollback journal that a new file begins with could come back after a power
-    cut, and take back all that was written since. What is deleted has left already or was never secret: to overwrite
-    it would take ten times as long.
+    EXTRA syncs the folder too. With FULL, a new file's deleted rollback journal could reappear after a power cut and
+    undo everything written since. Deleted content is not overwritten: it was sent already or never secret, and
+    overwriting would take ten times as long.
     """
     list(connection.execute("PRAGMA synchronous = EXTRA"))
     if page_bytes:
@@ -87,7 +88,7 @@ def make_durable(connection: Connection, *, page_bytes: int = 0, checkpoint_page
 
 @contextmanager
 def transaction(execute: Execute, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    """Write all of it or nothing; an error of the way back never hides the one that came first."""
+    """Commit everything or roll back. An error during rollback never hides the original error."""
     execute(begin)
     try:
         yield

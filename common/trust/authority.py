@@ -190,7 +190,7 @@ class Authority:
         return pem
 
     def _locked_index(self) -> AbstractContextManager[None]:
-        return files.alone(self.folder / INDEX_FILE)
+        return files.exclusive_lock(self.folder / INDEX_FILE)
 
     def _certificate_of_key(self, asked: renewal_requests.Request) -> str | None:
         """Return the valid certificate of a key, or None. Refuse a key if its certificate is another's or expired."""

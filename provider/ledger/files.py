@@ -107,7 +107,7 @@ def files_in_words(path: Path) -> Iterator[None]:
 
 def _open_private(path: Path) -> int:
     with files_in_words(path):
-        return os.open(path, os.O_RDWR | os.O_CREAT | posix.NO_LINKS | posix.FOR_US, PRIVATE)
+        return os.open(path, os.O_RDWR | os.O_CREAT | posix.NO_LINKS | posix.NOT_INHERITED, PRIVATE)
 
 
 def _hold(descriptor: int, path: Path, holder: str) -> None:

@@ -177,7 +177,7 @@ class SqliteJournal(_Tables):
         """Take the lock; None while another process, or another journal of this one, has it."""
         lock = self._lock_path
         try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | posix.NO_LINKS | posix.FOR_US, files.PRIVATE)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | posix.NO_LINKS | posix.NOT_INHERITED, files.PRIVATE)
         except OSError as problem:
             raise JournalError(f"{lock} cannot be opened: {problem.strerror}.", "Name a folder of its own.") from None
         try:

@@ -121,8 +121,13 @@ def test_settings_are_well_with_the_right_identity_and_before_there_is_any(
 STATES: dict[str, tuple[str, int, int, str]] = {
     "no identity": ("nowhere", 0o700, 0o600, "nowhere cannot be used: No such file or directory. Name the right"),
     "nobody there": ("copy", 0o700, 0o600, "The coordinator cannot be reached (UNAVAILABLE"),
-    "an open folder": ("copy", 0o750, 0o600, "copy is not a folder of this user alone. Own it, and `chmod 700 copy`."),
-    "an open key": ("copy", 0o700, 0o640, "Others can read copy/identity.pem, or own it. `chmod 600"),
+    "an open folder": (
+        "copy",
+        0o750,
+        0o600,
+        "copy is not a folder that only this user can use. Become its owner and run `chmod 700 copy`.",
+    ),
+    "an open key": ("copy", 0o700, 0o640, "Other users can read copy/identity.pem, or own it. Run `chmod 600"),
 }
 """Which identity is named, the modes of its folder and file, and what is said."""
 COMMANDS = ["jobs list", "datasets", "jobs watch abc", f"run {JOB} --data-set cohort"]

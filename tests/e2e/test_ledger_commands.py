@@ -309,7 +309,7 @@ def test_a_ledger_that_is_gone_is_not_taken_for_one_that_never_was(here: Here, s
 def test_a_folder_that_others_can_look_into_is_told(here: Here, site: Site) -> None:
     site.path.parent.chmod(0o755)
     (wrong,) = [line for line in here("doctor", *OWN).wrongs if " ledger: " in line]
-    assert "is not a folder of this user alone" in wrong
+    assert "is not a folder that only this user can use" in wrong
 
 
 def released(here: Here, *words: str) -> dict[str, Any]:

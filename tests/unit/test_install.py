@@ -31,7 +31,7 @@ forbid_core_dumps()
 files.create(Path("lock"), b"")
 files.replace(Path("lock"), b"again")
 assert files.read(Path("lock"), private=True) == b"again"
-with files.alone(Path("lock")):
+with files.exclusive_lock(Path("lock")):
     pass
 """
 

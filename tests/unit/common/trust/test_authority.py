@@ -111,11 +111,11 @@ def test_a_reopened_authority_continues_its_index_and_numbers(north: Any) -> Non
 def test_a_key_that_others_can_read_or_a_link_to_one_is_refused(north: Any, tmp_path: Path) -> None:
     key = north.authority.folder / "authority-key.pem"
     key.chmod(0o640)
-    with pytest.raises(UnsafeFileError, match="Others can read"):
+    with pytest.raises(UnsafeFileError, match="Other users can read"):
         Authority.open(north.authority.folder, lambda: north.now)
     key.chmod(0o600)
     north.authority.folder.chmod(0o755)
-    with pytest.raises(UnsafeFileError, match="this user alone"):
+    with pytest.raises(UnsafeFileError, match="only this user"):
         Authority.open(north.authority.folder, lambda: north.now)
     north.authority.folder.chmod(0o700)
     key.rename(tmp_path / "key")
@@ -404,10 +404,10 @@ def test_t32_a_hundred_concurrent_requests_for_one_name_enrol_one_key(north: Any
 
 def test_t32_an_act_waits_for_the_lock_but_not_for_ever(north: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     index = north.authority.folder / "index.jsonl"
-    with files.alone(index):
-        with pytest.raises(UnsafeFileError, match=r"index\.jsonl for 0 seconds\. Let it finish"), files.alone(index, 0):
+    with files.exclusive_lock(index):
+        with pytest.raises(UnsafeFileError, match=r"index\.jsonl for 0 seconds"), files.exclusive_lock(index, 0):
             pass
-        monkeypatch.setattr(files, "alone", partial(files.alone, patience=0.05))
+        monkeypatch.setattr(files, "exclusive_lock", partial(files.exclusive_lock, seconds=0.05))
         with pytest.raises(UnsafeFileError, match="Another program"):
             north.authority.sign(write_request(new_key(), OSLO))
     assert north.authority.list() == ()

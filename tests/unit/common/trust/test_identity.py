@@ -93,7 +93,7 @@ def test_an_identity_that_others_can_read_is_refused(north: Any, rights: int) ->
     north.enrol("provider", "oslo")
     folder = north.folder("provider", "oslo")
     (folder / "identity.pem").chmod(rights)
-    with pytest.raises(UnsafeFileError, match="Others can read"):
+    with pytest.raises(UnsafeFileError, match="Other users can read"):
         Identity.load(folder)
 
 
@@ -101,7 +101,7 @@ def test_an_identity_in_a_shared_folder_or_behind_a_link_is_refused(north: Any, 
     north.enrol("provider", "oslo")
     folder = north.folder("provider", "oslo")
     folder.chmod(0o755)
-    with pytest.raises(UnsafeFileError, match="this user alone"):
+    with pytest.raises(UnsafeFileError, match="only this user"):
         Identity.load(folder)
     folder.chmod(0o700)
     (folder / "identity.pem").rename(tmp_path / "identity.pem")
@@ -233,7 +233,7 @@ def test_a_renewal_cannot_change_the_authority(north: Any) -> None:
 def test_nothing_is_installed_in_a_shared_folder(north: Any, tmp_path: Path) -> None:
     pem = north.authority.sign(request(tmp_path / "oslo", OSLO))
     (tmp_path / "oslo").chmod(0o755)
-    with pytest.raises(UnsafeFileError, match="this user alone"):
+    with pytest.raises(UnsafeFileError, match="only this user"):
         install(tmp_path / "oslo", pem, north.pem)
 
 

@@ -96,7 +96,7 @@ def test_files_and_folders_are_this_users_alone(used: Place) -> None:
 @pytest.mark.parametrize("which", ["path", "head"])
 def test_a_folder_in_which_others_can_write_is_refused(used: Place, which: str) -> None:
     getattr(used, which).parent.chmod(0o770)
-    with pytest.raises(UnsafeFileError, match="this user alone"):
+    with pytest.raises(UnsafeFileError, match="only this user"):
         used.start()
 
 
@@ -430,7 +430,7 @@ def test_verification_says_what_is_missing_and_what_is_too_much(used: Place) -> 
 
 def test_a_folder_that_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(DpspcaError, match="cannot be made"):
+    with pytest.raises(DpspcaError, match="cannot be created"):
         Place(tmp_path / "file" / "kept" / "ledger.sqlite", tmp_path / "head" / "head").start()
 
 
