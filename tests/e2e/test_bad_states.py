@@ -119,7 +119,7 @@ def test_settings_are_well_with_the_right_identity_and_before_there_is_any(
 
 
 STATES: dict[str, tuple[str, int, int, str]] = {
-    "no identity": ("nowhere", 0o700, 0o600, "nowhere cannot be used: No such file or directory. Name the right"),
+    "no identity": ("nowhere", 0o700, 0o600, "nowhere cannot be used: No such file or directory. Check the path"),
     "nobody there": ("copy", 0o700, 0o600, "The coordinator cannot be reached (UNAVAILABLE"),
     "an open folder": (
         "copy",
