@@ -18,8 +18,8 @@ from typing import Final, TypeAlias, TypeVar, cast
 import grpc
 import grpc.aio
 
+from dpspca.common.checks import check
 from dpspca.common.errors import BusyError
-from dpspca.common.spec import check
 from dpspca.common.transport import rpc
 
 from .bounds import Bound, Count, Sized, message_of

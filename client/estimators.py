@@ -10,11 +10,12 @@ import numpy as np
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, column_names
+from dpspca.common.checks import check, check_bound, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, EntryTotal
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema, check, check_bound, choice
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema
 from dpspca.provider.data import check_rows, numeric
 
 from .blocking import Federation, progress_of

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from dpspca.common.algorithms import for_job
-from dpspca.common.spec import JobSpec, check
+from dpspca.common.checks import check
+from dpspca.common.spec import JobSpec
 
 WHOLE: Final = ("rows", "providers", "support")
 NEEDED: Final = ("leading", "following", "rows", "support")

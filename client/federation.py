@@ -15,12 +15,13 @@ from types import TracebackType
 from typing import Final, Self
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError, NotNowError, RefusedError
 from dpspca.common.model import Model
 from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PARTIES
-from dpspca.common.spec import JobSpec, Schema, check
+from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.storage import AnalystConfig, read_config
 from dpspca.common.transport import rpc

@@ -4,10 +4,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from dpspca.common.checks import check
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.names import check_name
 from dpspca.common.privacy import MAX_PARTIES
-from dpspca.common.spec import Schema, check
+from dpspca.common.spec import Schema
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .bounds import COLUMNS, LISTED, PER_COLUMN, PER_OFFER, PER_PARTICIPANT, Count

@@ -13,10 +13,11 @@ import numpy as np
 import scipy.sparse
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.spans import Span
-from dpspca.common.spec import MAX_DIMENSION, check, check_whole
+from dpspca.common.spec import MAX_DIMENSION
 from dpspca.provider.data import check_rows
 
 

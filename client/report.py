@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check_whole
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import check_whole
 
 from .findings import WITHIN_NOISE, bound_may_be_small, of_model, within_noise
 

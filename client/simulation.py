@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import column_names
+from dpspca.common.checks import check_whole, choice
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan, Step
@@ -19,7 +20,7 @@ from dpspca.common.privacy import MAX_PARTIES, Entropy, PrivacyUnit, repeatable_
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import RowQuery
 from dpspca.common.spans import Span
-from dpspca.common.spec import JobSpec, check_whole, choice
+from dpspca.common.spec import JobSpec
 from dpspca.provider.data import CheckedRows, check_rows, with_persons
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, declared
 from dpspca.provider.ledger import MemoryLedger

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidTypeError
 from dpspca.common.linalg import thin_qr
-from dpspca.common.spec import check, check_whole
 
 LARGEST_DIMENSION: Final = 2**14
 """All eigenvectors are in memory at once: two gigabytes at this dimension."""

@@ -78,8 +78,10 @@ def check_name(what: str, name: object) -> str:
 
 
 def shortened(value: object) -> str:
-    """Show what a stranger sent: escaped, and never long enough to flood a log."""
+    """Return a value from outside as text for a message: escaped, and at most 80 characters long."""
     try:
         return f"{value!a:.80}"
     except RecursionError:
-        return "something nested too deeply to be shown"
+        return "(nested too deeply to be shown)"
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        return "(a number too long to be shown)"

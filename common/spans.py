@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .spec import MAX_DIMENSION, check, check_whole
+from .checks import check, check_whole
+from .spec import MAX_DIMENSION
 
 
 @dataclass(frozen=True, slots=True)

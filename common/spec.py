@@ -6,7 +6,6 @@ share, so that neither has to take the other's word.
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import StrEnum
@@ -16,6 +15,7 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 
 import numpy as np
 
+from .checks import check, check_bound, check_whole, choice, is_real
 from .errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from .privacy import MAX_EPSILON, MAX_PARTIES, MAX_ROWS, MIN_DELTA, PrivacyUnit
 
@@ -39,8 +39,6 @@ _NAMED: Final[Mapping[str, str]] = {written: name for name, written in _WRITTEN_
 _LONGEST_KEY: Final = 60
 _MOST_KEYS: Final = 10
 
-_REAL: Final = (int, float, np.integer, np.floating)
-
 
 class MethodOptions(Mapping[str, Scalar]):
     """What only the method knows, unchangeable: it can be hashed, copied and stored as any value."""
@@ -51,7 +49,7 @@ class MethodOptions(Mapping[str, Scalar]):
         if not isinstance(given, Mapping | None):
             raise InvalidTypeError(f"The options are {given!r}, no mapping.", "Give names and values.")
         for name, value in dict(given or {}).items():
-            if not isinstance(name, str) or not (value is None or isinstance(value, bool | str) or _is_real(value)):
+            if not isinstance(name, str) or not (value is None or isinstance(value, bool | str) or is_real(value)):
                 raise InvalidTypeError(
                     f"The option {name!s:.60} is {value!r:.60}.", "Give a finite number, text, true or false."
                 )
@@ -102,12 +100,12 @@ class Budget:
 
     def __post_init__(self) -> None:
         check(
-            _is_real(self.epsilon) and 0 < self.epsilon <= MAX_EPSILON,
+            is_real(self.epsilon) and 0 < self.epsilon <= MAX_EPSILON,
             f"epsilon is {self.epsilon!r}; it must be above 0 and at most {MAX_EPSILON}.",
             "Values up to about 1 are strong promises, 10 is a weak one.",
         )
         check(
-            _is_real(self.delta) and MIN_DELTA < self.delta < 1,
+            is_real(self.delta) and MIN_DELTA < self.delta < 1,
             f"delta is {self.delta!r}; it must lie between {MIN_DELTA} and 1, and be neither.",
             "Take it well below one over the number of people.",
         )
@@ -266,49 +264,6 @@ class JobSpec:
         return sha256(self.to_json().encode()).hexdigest()
 
 
-def check(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads as: check that it holds
-    """Refuse a parameter unless the condition holds."""
-    if not holds:
-        raise InvalidParameterError(what, remedy)
-
-
-def check_whole(name: str, value: Any, *, least: int, most: int) -> int:  # noqa: ANN401  # whatever was given
-    """Refuse what is not a whole number within the bounds; numpy's integers are."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidTypeError(f"{name} is {value!r}, not a whole number.", "Give an integer.")
-    check(
-        least <= int(value) <= most,
-        f"{name} is {value}; it must lie between {least} and {most}.",
-        "Choose a value in that range.",
-    )
-    return int(value)
-
-
-def check_bound(name: str, value: Any) -> float:  # noqa: ANN401  # whatever was given
-    """Refuse a bound that is unset, or is no positive finite number."""
-    check(
-        value is not None,
-        f"{name} is not set.",
-        "Set it from what is publicly known of the columns (their units and ranges). It is never read off the data: "
-        "a bound that depends on the rows would itself give them away.",
-    )
-    check(
-        _is_real(value) and 2.0**-100 <= value <= 2.0**100,
-        f"{name} is {value!r}; it must be a positive finite number, between 2^-100 and 2^100.",
-        "Rows longer than it are shortened to it.",
-    )
-    return float(value)
-
-
-def choice(kind: Any, name: str, value: object) -> Any:  # noqa: ANN401  # any enumeration of strings
-    """Read a member of an enumeration, by value."""
-    try:
-        return kind(value)
-    except ValueError:
-        known = ", ".join(member.value for member in kind)
-        raise InvalidParameterError(f"{name} is {value!r}.", f"Choose one of: {known}.") from None
-
-
 def _check_same_names(first: str, names: Sequence[str], other: str, others: Sequence[str]) -> None:
     """Refuse columns that two holders call differently, or have in another order; say where the first difference is."""
     for place, (one, two) in enumerate(zip_longest(names, others), start=1):
@@ -331,13 +286,6 @@ def _refuse_constant(name: str) -> NoReturn:
     raise InvalidParameterError(f"{name} is no number that a job can hold.", "Give a finite one.")
 
 
-def _is_real(value: object) -> bool:
-    try:
-        return isinstance(value, _REAL) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # an integer beyond every float
-        return False
-
-
 def _names(given: Any) -> tuple[Any, ...]:  # noqa: ANN401  # whatever was given
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise InvalidTypeError(f"The columns' names are {given!r:.60}.", "Give a list of names.")
@@ -350,7 +298,7 @@ def _public_mean(given: Any, dimension: int) -> tuple[float, ...]:  # noqa: ANN4
     except TypeError:
         mean = ()
     check(
-        len(mean) == dimension and all(map(_is_real, mean)),
+        len(mean) == dimension and all(map(is_real, mean)),
         "Centring by a public mean needs that mean: public_mean, one finite number a column.",
         "Give it, known from elsewhere than these data; or centre privately, or not at all.",
     )

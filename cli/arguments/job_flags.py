@@ -11,11 +11,12 @@ import typer
 from dpspca.client.demo import check_sparsity
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import CATALOGUE, catalogue
+from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import check_name
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema, check
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema
 from dpspca.common.storage import read_toml
 
 from . import method_options

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from dpspca.common.algorithms import CATALOGUE, Kind, Method, Option, choices
+from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.spec import JobSpec, Scalar, check
+from dpspca.common.spec import JobSpec, Scalar
 
 USUAL: Final = str(next(field.default for field in JobSpec.__dataclass_fields__.values() if field.name == "method"))
 """The default method, of a job that names none."""

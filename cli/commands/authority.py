@@ -12,9 +12,9 @@ from dpspca.cli.arguments import EXIT_CODES, AsJson
 from dpspca.cli.render import Folder, tell
 from dpspca.client.clock import now
 from dpspca.client.input_files import reading
+from dpspca.common.checks import check
 from dpspca.common.errors import require_trust
 from dpspca.common.names import PartyName
-from dpspca.common.spec import check
 from dpspca.common.trust import (
     IDENTITY_FILE,
     MAX_PEM_BYTES,

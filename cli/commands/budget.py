@@ -15,9 +15,10 @@ import typer
 from dpspca.cli.arguments import CHECK_CODES, AsJson, OwnSettings, job_flags
 from dpspca.cli.render import say, to_json
 from dpspca.client.clock import now
+from dpspca.common.checks import check
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price, round_down, round_up
-from dpspca.common.spec import Budget, check
+from dpspca.common.spec import Budget
 from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 from dpspca.provider.ledger import (

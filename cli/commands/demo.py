@@ -22,8 +22,8 @@ from dpspca.client.federation import AsyncFederation
 from dpspca.client.files import save_model
 from dpspca.client.job_standing import JobProgress, standing_of
 from dpspca.client.jobs import JobStatus
+from dpspca.common.checks import check
 from dpspca.common.model import Model
-from dpspca.common.spec import check
 from dpspca.common.trust import Identity
 
 Subject: TypeAlias = MadeUp | Panel

@@ -12,9 +12,9 @@ import typer
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, Force, OwnSettings
 from dpspca.cli.render import print_table, say, tell, to_json
+from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.privacy import Price
-from dpspca.common.spec import check
 from dpspca.common.statement import format_up
 from dpspca.common.storage import PRIVATE, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable

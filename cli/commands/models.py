@@ -14,8 +14,8 @@ from dpspca.cli.render import PLOTS, Folder, say, tell, to_json, write_file
 from dpspca.client import report
 from dpspca.client.files import load_model
 from dpspca.client.input_files import reading
+from dpspca.common.checks import check
 from dpspca.common.model import Model
-from dpspca.common.spec import check
 from dpspca.common.text import to_csv
 from dpspca.provider.data import read_rows
 

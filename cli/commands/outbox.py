@@ -8,8 +8,8 @@ import typer
 
 from dpspca.cli.arguments import AsJson, OwnSettings
 from dpspca.cli.render import print_table, say, to_json
+from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.spec import check
 from dpspca.common.text import printable
 from dpspca.provider.ledger import Release, look, moment, short_name
 

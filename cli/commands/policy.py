@@ -13,10 +13,11 @@ from dpspca.cli.render import say, to_json
 from dpspca.client import prices
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import catalogue
+from dpspca.common.checks import check
 from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.privacy import SLACK_UNIT, Price, PrivacyUnit
-from dpspca.common.spec import Budget, Centering, check
+from dpspca.common.spec import Budget, Centering
 from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 from dpspca.provider.ledger import Balance, Quotas

@@ -13,9 +13,10 @@ import typer
 from dpspca.cli.arguments import AsJson, OwnSettings, job_flags
 from dpspca.cli.render import tell
 from dpspca.common.algorithms import catalogue
+from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy import DRAW_SLACK, SLACK_UNIT, STRETCH_TAIL, Filter, Price
-from dpspca.common.spec import Budget, check
+from dpspca.common.spec import Budget
 from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 from dpspca.common.trust import JOB_SKEW

@@ -6,7 +6,7 @@ import typer
 
 from dpspca.cli.arguments import AsJson, OwnSettings
 from dpspca.cli.render import tell
-from dpspca.common.spec import check
+from dpspca.common.checks import check
 from dpspca.common.text import printable
 from dpspca.provider.ledger import SqliteLedger, ledger_paths, look
 

@@ -15,9 +15,10 @@ from dpspca.client import report
 from dpspca.client.files import save_model
 from dpspca.client.job_standing import JobProgress, standing_of
 from dpspca.client.jobs import JobStatus
+from dpspca.common.checks import check
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan
-from dpspca.common.spec import JobSpec, check
+from dpspca.common.spec import JobSpec
 from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 

@@ -33,6 +33,7 @@ import numpy as np
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, Integers
+from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidAnswerError
 from dpspca.common.plan import Plan, Step, events
 from dpspca.common.privacy import (
@@ -52,7 +53,7 @@ from dpspca.common.privacy import audit as audits
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import MatrixProduct, RowQuery
 from dpspca.common.spans import Span
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema, check, check_whole
+from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.provider.data import check_rows, with_persons
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, declared

@@ -14,11 +14,12 @@ import numpy as np
 from dpspca.client.synthetic import LEAST_ROWS, SpikedModel, SpikedRows, spiked_rows, unequal_shards
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check, check_whole
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PARTIES, PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema, check, check_whole
+from dpspca.common.spec import Budget, JobSpec, Schema
 
 LARGEST_DATA: Final = 2**28
 """Numbers that the made-up rows may consist of; together with their integer copies they take three gigabytes."""

@@ -7,11 +7,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
-from dpspca.common.spec import Accounting, JobSpec, check
+from dpspca.common.spec import Accounting, JobSpec
 
 from . import (
     analyze_gauss,

@@ -22,13 +22,14 @@ from typing import Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check, check_whole, choice
 from dpspca.common.linalg import largest_rows, thin_qr
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Intents, Plan, Series, Step, price, theorem_4_1
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
-from dpspca.common.spec import JobSpec, check, check_whole, choice
+from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
 from .options import described

@@ -34,13 +34,14 @@ from typing import Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check, choice
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Noise, Plan, Published, Series, Step, price
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import Extent, RowSparse
-from dpspca.common.spec import Accounting, JobSpec, check, choice
+from dpspca.common.spec import Accounting, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
 from .options import described

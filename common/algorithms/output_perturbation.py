@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final, Self
 
+from dpspca.common.checks import check, choice
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import (
     ApproximateEvent,
@@ -45,7 +46,7 @@ from dpspca.common.queries import (
     WeightedPerturbedSubspace,
     WeightedPublishedSubspace,
 )
-from dpspca.common.spec import Accounting, JobSpec, check, choice
+from dpspca.common.spec import Accounting, JobSpec
 
 from .options import described
 from .row_steps import known_options

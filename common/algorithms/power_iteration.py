@@ -41,6 +41,7 @@ from typing import Final, Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs
@@ -48,7 +49,7 @@ from dpspca.common.plan import Intent, Plan, Series, Step, price
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import EntryTotal, Extent, RowQuery, RowSparse
-from dpspca.common.spec import Accounting, JobSpec, Scalar, check
+from dpspca.common.spec import Accounting, JobSpec, Scalar
 from dpspca.common.statement import PrivacyStatement
 
 from .options import described

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final, Self
 
+from dpspca.common.checks import choice
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PureEvent
 from dpspca.common.protocol import Algorithm
@@ -32,7 +33,7 @@ from dpspca.common.queries import (
     WeightedDrawnSubspace,
     WeightedWalkedSubspace,
 )
-from dpspca.common.spec import Accounting, JobSpec, choice
+from dpspca.common.spec import Accounting, JobSpec
 
 from .options import described
 from .row_steps import known_options

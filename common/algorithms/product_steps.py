@@ -11,12 +11,13 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent, Noise
 from dpspca.common.privacy import PrivacyUnit, usable_mu
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import CappedProduct, CovarianceProduct, RowQuery, SpectralProduct, SymmetricProduct
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec, check
+from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
 from .row_steps import RowTotals, ask_opening, opening, shares

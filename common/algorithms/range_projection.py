@@ -55,6 +55,7 @@ from typing import Final, Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check, check_whole
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent, Plan, Step, price
 from dpspca.common.privacy import (
@@ -82,7 +83,7 @@ from dpspca.common.queries import (
     Sketch,
     slots_of,
 )
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec, check, check_whole
+from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
 from .options import described

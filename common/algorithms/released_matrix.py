@@ -10,11 +10,12 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import Covariance, CovarianceTriangle, Extent
-from dpspca.common.spec import JobSpec, check
+from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
 from .row_steps import RowTotals, at_least_one, shares, with_variances

@@ -11,13 +11,14 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent, Noise
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, Extent, RowQuery, RowSparse
-from dpspca.common.spec import Centering, JobSpec, Scalar, check, check_whole
+from dpspca.common.spec import Centering, JobSpec, Scalar
 
 COUNT_SHARE: Final = 0.01
 MEAN_SHARE: Final = 0.10

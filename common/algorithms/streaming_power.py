@@ -39,13 +39,14 @@ from typing import Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check, check_whole
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Plan, Step, price
 from dpspca.common.privacy import MAX_ROWS, usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec, check, check_whole
+from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
 from .options import described

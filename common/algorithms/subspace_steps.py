@@ -17,12 +17,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
+from dpspca.common.checks import check
 from dpspca.common.model import Model
 from dpspca.common.plan import Intent, Noise, Plan, Step, price
 from dpspca.common.privacy import ApproximateEvent, PureEvent, dither, format_up, round_down
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import MAX_DIMENSION, Extent, RowSparse, SubspaceQuery
-from dpspca.common.spec import JobSpec, check
+from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
 from .released_matrix import leading

@@ -30,9 +30,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.queries import CovarianceProduct
-from dpspca.common.spec import JobSpec, check, check_whole
+from dpspca.common.spec import JobSpec
 
 from . import catalogue
 from .dps_pca import DpsPcaOptions

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
+from dpspca.common.checks import check
 from dpspca.common.errors import BudgetExceededError, InvalidParameterError
 from dpspca.common.privacy import (
     DRAW_SLACK,
@@ -30,7 +31,7 @@ from dpspca.common.privacy import (
 )
 from dpspca.common.privacy import round_up as float_above
 from dpspca.common.queries import round_up
-from dpspca.common.spec import MAX_QUERIES, Accounting, JobSpec, check
+from dpspca.common.spec import MAX_QUERIES, Accounting, JobSpec
 
 from .plan import events
 from .steps import Intent, Intents, Noise, Published, Series, Step

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from dpspca.common.checks import check_whole
 from dpspca.common.errors import RefusedError
-from dpspca.common.spec import check_whole
 
 DAY: Final = 86_400
 MEBIBYTE: Final = 2**20

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
+from dpspca.common.checks import check, check_bound
 from dpspca.common.names import shortened
 from dpspca.common.privacy import Filter
-from dpspca.common.spec import Budget, check, check_bound
+from dpspca.common.spec import Budget
 
 from .values import naming, table_of
 

@@ -41,11 +41,12 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.checks import check
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
 from dpspca.common.names import PartyName, Role, check_name, shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, Filter, GaussianEvent, Price, PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema, check
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger import Promise, Quotas, extent_of
 
 from .caps import Range, aside, budget_of, filter_of
@@ -359,9 +360,6 @@ def _check_keys_of(table: Any) -> None:  # noqa: ANN401  # whatever TOML holds
     needed = {each.name for each in fields(Rules) if each.default is each.default_factory is MISSING} - {"data_set"}
     of_rows = table.get("unit") not in [str(unit) for unit in PrivacyUnit if not unit.is_row]
     check_keys(table, _READERS.keys(), needed | ({"rows_per_person"} if of_rows else set()))
-
-
-# --- Values -----------------------------------------------------------------------------------------------------------
 
 
 _READERS: Final[Mapping[str, Reader]] = {

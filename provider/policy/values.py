@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Final, TypeAlias, TypeVar
 
+from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import shortened
-from dpspca.common.spec import MAX_DIMENSION, check, check_whole
+from dpspca.common.spec import MAX_DIMENSION
 
 SAMPLE: Final = "`dpspca config sample policy` shows what belongs there."
 

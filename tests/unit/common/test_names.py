@@ -84,4 +84,5 @@ def test_what_is_nested_too_deeply_to_be_shown_is_said_to_be() -> None:
     nested: list[object] = []
     for _ in range(100_000):
         nested = [nested]
-    assert shortened(nested) == "something nested too deeply to be shown"
+    assert shortened(nested) == "(nested too deeply to be shown)"
+    assert shortened(int("f" * 5000, 16)) == "(a number too long to be shown)"

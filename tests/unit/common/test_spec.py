@@ -68,7 +68,7 @@ def test_every_field_counts_in_the_digest() -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "reason"),
     [
-        ({"norm_bound": None}, InvalidParameterError, "never read off the data"),
+        ({"norm_bound": None}, InvalidParameterError, "norm_bound is not set"),
         ({"norm_bound": 0.0}, InvalidParameterError, "positive"),
         ({"norm_bound": -1.0}, InvalidParameterError, "positive"),
         ({"norm_bound": float("nan")}, InvalidParameterError, "positive"),

@@ -1,0 +1,65 @@
+"""Checks of single values, wherever they come from: callers, files or messages. An error names the value and the range.
+
+Every check raises an error of this package (``errors.py``) and no other, whatever the value is.
+"""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from .errors import InvalidParameterError, InvalidTypeError
+from .names import shortened
+
+_REAL: Final = (int, float, np.integer, np.floating)
+
+
+def check(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads as: check that it holds
+    """Refuse a parameter unless the condition holds."""
+    if not holds:
+        raise InvalidParameterError(what, remedy)
+
+
+def is_real(value: object) -> bool:
+    """Return whether this is a finite number. True and false are not numbers."""
+    try:
+        return isinstance(value, _REAL) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def check_whole(name: str, value: Any, *, least: int, most: int) -> int:  # noqa: ANN401  # any value
+    """Return a whole number within the range as an int, or refuse the value. NumPy's integers are whole numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidTypeError(f"{name} is {shortened(value)}, not a whole number.", "Give an integer.")
+    check(
+        least <= int(value) <= most,
+        f"{name} is {shortened(int(value))}; it must lie between {least} and {most}.",
+        "Choose a value in that range.",
+    )
+    return int(value)
+
+
+def check_bound(name: str, value: Any) -> float:  # noqa: ANN401  # any value
+    """Return a positive, finite bound, or refuse one that is missing or out of range."""
+    check(
+        value is not None,
+        f"{name} is not set.",
+        "Set it from public knowledge about the columns, such as their units and ranges. Do not compute it from the "
+        "rows: it would reveal something about them.",
+    )
+    check(
+        is_real(value) and 2.0**-100 <= value <= 2.0**100,
+        f"{name} is {shortened(value)}; it must be a positive finite number, between 2^-100 and 2^100.",
+        "Rows longer than it are clipped to it.",
+    )
+    return float(value)
+
+
+def choice(kind: Any, name: str, value: object) -> Any:  # noqa: ANN401  # any enumeration of strings
+    """Return the member of an enumeration that has this value."""
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(member.value for member in kind)
+        raise InvalidParameterError(f"{name} is {shortened(value)}.", f"Choose one of: {known}.") from None
