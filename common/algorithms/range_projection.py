@@ -81,7 +81,7 @@ from dpspca.common.queries import (
     RowQuery,
     RowSparse,
     Sketch,
-    slots_of,
+    read_slots,
 )
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.statement import PrivacyStatement
@@ -139,8 +139,8 @@ def run(plan: Plan) -> Algorithm:
     dimension, columns, cut = spec.schema.dimension, columns_of(spec), RangeProjectionOptions.of(spec).cut
     committed = yield Commit()
     everybody = committed.parties
-    revealed = yield from _ask(Reveal(slots_of(committed.values)), everybody)
-    sketched = yield from _ask(Sketch(slots_of(revealed.values), dimension, columns), everybody)
+    revealed = yield from _ask(Reveal(read_slots(committed.values)), everybody)
+    sketched = yield from _ask(Sketch(read_slots(revealed.values), dimension, columns), everybody)
     basis = whitening(sketched.values)
     peaks = yield from _ask(Peaks(basis / cut), everybody)
     largest = _largest(peaks.values[:, :-1], cut)

@@ -70,7 +70,7 @@ def given_columns(spec: JobSpec) -> int | None:
 
 def shares(spec: JobSpec) -> dict[str, float]:
     """Divide the budget; the rest is the algorithm's own."""
-    private = Count.times(spec.unit, spec.rows_per_person) * Count.sensitivity_of(spec.unit, Extent(0)) > 0
+    private = Count.person_factor(spec.unit, spec.rows_per_person) * Count.sensitivity_of(spec.unit, Extent(0)) > 0
     taken = {
         "count": COUNT_SHARE if needs_count(spec) and private else 0.0,
         "mean": MEAN_SHARE if spec.centering is Centering.PRIVATE else 0.0,

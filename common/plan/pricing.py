@@ -173,7 +173,7 @@ def _why_no_blocks(spec: JobSpec) -> str:
 
 def _moves(spec: JobSpec, intent: Intent, *, l1: bool = False) -> float:
     """Bound how far all rows of one person, or those that the job protects together, move the integer answer."""
-    query, times = intent.query, intent.query.times(spec.unit, spec.rows_per_person)
+    query, times = intent.query, intent.query.person_factor(spec.unit, spec.rows_per_person)
     one = (query.lattice_l1_sensitivity if l1 else query.lattice_sensitivity)(spec.unit, intent.extent)
     return round_up(times * one) if times > 1 and one else times * one
 

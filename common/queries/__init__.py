@@ -1,6 +1,6 @@
-"""Queries to providers: each with its value, its sensitivity and its checks."""
+"""Queries to providers: each with its value, its sensitivity, its checks and its encoding."""
 
-from .base import Announcement, Extent, Received, RowQuery, RowSparse, SecondMomentQuery, round_up
+from .base import Announcement, Content, Extent, RowQuery, RowSparse, SecondMomentQuery, round_up
 from .content import basis_size
 from .matrix import (
     ENTRY_BITS,
@@ -39,7 +39,7 @@ from .sketch import (
     Reveal,
     Sketch,
     SketchQuery,
-    slots_of,
+    read_slots,
 )
 from .subspace import (
     MAX_DIMENSION,
@@ -76,6 +76,7 @@ __all__ = [
     "ColumnsQuery",
     "Commit",
     "CompressedCovariance",
+    "Content",
     "Count",
     "CountAbove",
     "Covariance",
@@ -90,7 +91,6 @@ __all__ = [
     "PerturbedSubspace",
     "Projection",
     "PublishedSubspace",
-    "Received",
     "Reveal",
     "RowQuery",
     "RowSparse",
@@ -108,6 +108,6 @@ __all__ = [
     "WeightedWalkedSubspace",
     "basis_size",
     "largest_entry",
+    "read_slots",
     "round_up",
-    "slots_of",
 ]

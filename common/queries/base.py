@@ -1,4 +1,4 @@
-"""What every query has in common: an extent, a price for each privacy unit, and a hash of its whole content."""
+"""What all queries have in common: an extent, a sensitivity for each privacy unit, and a hash of the whole content."""
 
 import math
 from abc import ABC, abstractmethod
@@ -13,17 +13,17 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy import MOMENT_BITS, PrivacyUnit, moment_unit
 
-Received: TypeAlias = bytes | memoryview
-"""A query's content, as it is sent or as it arrived."""
+Content: TypeAlias = bytes | memoryview
+"""The bytes of a query's content, to be sent or as received."""
 
 ROW_UNITS = frozenset(unit for unit in PrivacyUnit if unit.is_row)
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What is known of a query before its content: how wide the data are, how many columns and rows a basis has.
+    """The size of a query, known before its content: the width of the data, and the columns and rows of its basis.
 
-    ``block`` of ``blocks`` says that it is about a part of the rows alone, from 1 on; of 0 blocks, about all of them.
+    ``block`` of ``blocks`` is the part of the rows that the query is about, counted from 1; with 0 blocks, all rows.
     """
 
     dimension: int
@@ -33,14 +33,14 @@ class Extent:
     blocks: int = 0
 
     def covers(self, other: "Extent") -> bool:
-        """Tell whether a query of the other extent moves no further than one of this."""
+        """Whether an answer to a query of the other extent moves no further than one of this extent."""
         same = replace(other, nonzero_rows=self.nonzero_rows) == self
         return same and other.nonzero_rows <= self.nonzero_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What is said of a query before its content: enough to know how many bytes will follow."""
+    """What is sent before a query's content: enough to know how many bytes follow."""
 
     kind: str
     extent: Extent
@@ -51,16 +51,16 @@ class Announcement:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RowSparse:
-    """A matrix as its rows that are not zero, in ascending order; work and memory go with these alone.
+    """A matrix stored as its nonzero rows in ascending order; work and memory depend on these only.
 
-    It takes the arrays over as they are: they cannot be written to from then on. ``hashed`` is its fingerprint, from
-    whoever made it of bytes that were hashed as they came.
+    It keeps the given arrays, without a copy, and makes them read-only. ``known_fingerprint`` is its fingerprint, if
+    the caller has already hashed the same bytes while they arrived.
     """
 
     dimension: int
     support: NDArray[np.intp]
     rows: FloatArray
-    hashed: str = ""
+    known_fingerprint: str = ""
 
     def __post_init__(self) -> None:
         for array in (self.support, self.rows):
@@ -68,16 +68,16 @@ class RowSparse:
 
     @classmethod
     def of(cls, matrix: FloatArray) -> Self:
-        """Leave out the rows of which every entry is exactly zero."""
+        """Store a matrix without the rows whose entries are all exactly zero."""
         return cls(len(matrix), np.arange(len(matrix)), matrix).without_zeros()
 
     @property
     def has_zeros(self) -> bool:
-        """Tell whether a row is here that is zero nevertheless."""
-        return not (self.rows[:, 0].all() or self.rows.any(axis=1).all())  # one column is quicker to look at
+        """Whether a stored row is zero."""
+        return not (self.rows[:, 0].all() or self.rows.any(axis=1).all())  # one column is faster to check
 
     def without_zeros(self) -> Self:
-        """Leave out such rows."""
+        """Leave out stored rows that are zero."""
         if not self.has_zeros:
             return self
         kept = self.rows.any(axis=1)
@@ -85,20 +85,20 @@ class RowSparse:
 
     @property
     def extent(self) -> Extent:
-        """Measure it."""
+        """Its size."""
         return Extent(self.dimension, self.rows.shape[1], len(self.support))
 
     @property
     def fingerprint(self) -> str:
-        """Hash the form in which it is sent: indices, then rows."""
-        if self.hashed:
-            return self.hashed
+        """Hash its encoding: indices, then rows."""
+        if self.known_fingerprint:
+            return self.known_fingerprint
         state = sha256(self.support.astype("<u4").data)
         state.update(np.ascontiguousarray(self.rows, dtype="<f8").data)
         return state.hexdigest()
 
     def dense(self) -> FloatArray:
-        """Write it out."""
+        """Return the matrix with all its rows."""
         if len(self.support) == self.dimension:
             return self.rows
         matrix = np.zeros((self.dimension, self.rows.shape[1]))
@@ -114,7 +114,7 @@ class Query(ABC):
     units: ClassVar[frozenset[PrivacyUnit]]
 
     def sensitivity(self, unit: PrivacyUnit) -> float:
-        """Bound, in L2, how far the exact answer moves between neighbouring data sets."""
+        """Bound the L2 distance between the exact answers over neighbouring data sets."""
         check_unit(type(self), unit)
         return self._sensitivity(unit)
 
@@ -122,7 +122,7 @@ class Query(ABC):
     def _sensitivity(self, unit: PrivacyUnit) -> float: ...
 
     def digest(self) -> str:
-        """Hash the query's whole content; a query asked twice is recognised by it."""
+        """Hash the query's whole content, to recognise a query that is sent twice."""
         state = sha256(self.kind.encode())
         for field in fields(self):  # type: ignore[arg-type]  # every query is a dataclass
             value = getattr(self, field.name)
@@ -137,97 +137,97 @@ class Query(ABC):
 
 
 class RowQuery(Query):
-    """A sum over the providers, answered on the public lattice; most are sums over rows."""
+    """A query whose answer is a sum over providers on the public lattice; most are sums over rows."""
 
     units = ROW_UNITS
     is_private: ClassVar[bool] = False
-    """Whether the answer is made by a private mechanism, by randomness of its own: no noise is added to it after."""
+    """Whether a private mechanism with its own randomness makes the answer, so that no noise is added to it."""
     mechanism: ClassVar[str] = ""
-    """What that mechanism does at each provider, in a sentence; nothing where the query has no price."""
+    """What that mechanism does at each provider, in a sentence; empty if the query has no price."""
     is_repeatable: ClassVar[bool] = True
-    """Whether it can be asked in another job as well, and not only in the one whose draws it speaks of."""
+    """Whether the query means the same in another job: it does not depend on what its own job drew."""
     is_proven: ClassVar[bool] = True
-    """Whether its price holds whatever happens, and not only if something did that nobody can check."""
+    """Whether its price holds unconditionally, and not only under a condition that nobody can check."""
     caveat: ClassVar[str] = ""
-    """What else has to hold for its price to be true, in a sentence for those who rely on the result."""
+    """What its price assumes, in sentences for those who rely on the result."""
     fits_noise: ClassVar[bool] = False
-    """Whether noise may follow the query's content, which is public, instead of the worst of its extent."""
+    """Whether noise may be scaled to the query's content, which is public, instead of the worst case of its extent."""
 
     @property
     @abstractmethod
     def extent(self) -> Extent:
-        """Say how large this query is."""
+        """The size of this query."""
 
     @property
     def announcement(self) -> Announcement:
-        """Say what is sent ahead of the content."""
+        """What is sent before the content."""
         return Announcement(self.kind, self.extent)
 
-    def content(self) -> Received:
-        """Write what the announcement does not say: nothing, for most queries."""
+    def content(self) -> Content:
+        """Encode what the announcement does not say: nothing, for most queries."""
         return b""
 
     @classmethod
     def content_size(cls, announced: Announcement) -> int:
-        """Count the bytes of the content before any of it is there."""
+        """Return how many bytes of content follow an announcement."""
         return 0
 
     @classmethod
     @abstractmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
-        """Make the query of what was sent, with every check; ``basis_hash`` is that of the basis, if there is one."""
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
+        """Decode and check a query; ``basis_hash`` is the hash of its basis, if it has one."""
 
     @classmethod
     @abstractmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
-        """Shape of the integer array that answers."""
+        """Return the shape of the integer array that answers the query."""
 
     @classmethod
     @abstractmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        """Bound the exact answer's movement for rows of norm at most one."""
+        """Bound the movement of the exact answer for rows of norm at most one."""
 
     @classmethod
     @abstractmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        """Bound the integer answer's movement, in lattice units."""
+        """Bound the movement of the integer answer, in lattice units."""
 
     @classmethod
     def lattice_l1_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        """Bound the integer answer's movement in L1: m numbers of norm one have at most sqrt(m), by Cauchy-Schwarz."""
+        """Bound the movement in L1: by Cauchy-Schwarz, that of m numbers is at most sqrt(m) times that in L2."""
         entries = math.prod(cls.answer_shape(extent))
         return round_up(cls.lattice_sensitivity(unit, extent) * math.sqrt(entries))
 
     @classmethod
-    def times(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
-        """Say how many times as far as by one row the answer moves by all rows of one person, who has so many at most.
+    def person_factor(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
+        """Return how many times further all rows of a person move the answer than one row does.
 
-        Rows move a sum one after the other. Where a person's rows are replaced by fewer, some are replaced and the
-        rest are removed, and no sum moves further by a removal than by a replacement; ``Count`` says more of itself.
-        It is sharp: a person's rows may all be equal.
+        Rows move a sum one after the other. If fewer rows replace a person's rows, some are replaced and the rest are
+        removed, and a removal moves no sum further than a replacement; ``Count`` is an exception. The factor is tight:
+        a person's rows may all be equal.
         """
         return rows_per_person
 
     def movement(self, unit: PrivacyUnit, *, l1: bool) -> float:
-        """Bound the movement of the integer answer to this very query: never above what its extent says."""
+        """Bound the movement of the integer answer to this query; at most the bound for its extent."""
         bound = self.lattice_l1_sensitivity if l1 else self.lattice_sensitivity
         return bound(unit, self.extent)
 
     @classmethod
     @abstractmethod
     def unit_value(cls, norm_bound: float) -> float:
-        """Value of one lattice unit when rows have norm at most ``norm_bound``."""
+        """Return the value of one lattice unit if rows have norm at most ``norm_bound``."""
 
     def _sensitivity(self, unit: PrivacyUnit) -> float:
         return self.sensitivity_of(unit, self.extent)
 
 
 class SecondMomentQuery(RowQuery):
-    """A sum of contributions that are quadratic in the row; floors add at most one unit to each entry's movement."""
+    """A sum of contributions quadratic in the row; floors add at most one unit to the movement of each entry."""
 
     @classmethod
     def gain(cls, extent: Extent) -> float:
-        """Bound what rounding the query itself adds, as a factor."""
+        """Bound the factor by which rounding the query itself increases the movement."""
         return 1.0
 
     @classmethod
@@ -240,10 +240,10 @@ class SecondMomentQuery(RowQuery):
         return moment_unit(norm_bound)
 
 
-def quadratic(query: type[RowQuery], unit: PrivacyUnit) -> float:
+def quadratic_sensitivity(query: type[RowQuery], unit: PrivacyUnit) -> float:
     """Bound the movement of a sum of contributions that are quadratic in rows of norm at most one.
 
-    Where any two contributions u, v have norm at most one and u.v >= 0, ||u - v||^2 <= 2: replacing a row moves the
+    If any two contributions u, v have norm at most one and u.v >= 0, then ||u - v||^2 <= 2: replacing a row moves the
     sum by at most sqrt(2). The same holds for their images under a map of norm at most one.
     """
     check_unit(query, unit)
@@ -251,22 +251,22 @@ def quadratic(query: type[RowQuery], unit: PrivacyUnit) -> float:
 
 
 def round_up(value: float) -> float:
-    """Cover the rounding of a formula of a few operations."""
+    """Return a bound on the exact value of a formula with a few rounded operations."""
     return math.nextafter(value * (1 + 2.0**-48), math.inf)
 
 
 def check_unit(query: type[Query], unit: PrivacyUnit) -> None:
-    """Refuse to price a query for a unit it was not analysed for."""
+    """Refuse a privacy unit for which the query was not analysed."""
     if unit not in query.units:
         known = ", ".join(sorted(query.units))
         raise InvalidParameterError(
             f"The query '{query.kind}' has no price for the privacy unit '{unit}'.",
-            f"Use one of: {known}; or ask another query.",
+            f"Use one of: {known}; or send another query.",
         )
 
 
 def _canonical(value: object) -> str:
-    """Write a field so that different contents never read the same."""
+    """Encode a field so that different contents have different encodings."""
     if isinstance(value, RowSparse):
         return f"{value.extent}:{value.fingerprint}"
     if isinstance(value, np.ndarray):

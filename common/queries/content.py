@@ -1,6 +1,6 @@
-"""How a basis and a centre are written as bytes, and read back: the parts that several queries share.
+"""Encoding and decoding of a basis and a centre, which several queries share.
 
-Numbers are little-endian. Each query has exactly one form, so that no second message can hide in the first.
+Numbers are little-endian. Each query has exactly one encoding, so that it cannot carry a hidden message.
 """
 
 from typing import Any, Final
@@ -9,14 +9,14 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 
-from .base import Announcement, Extent, Received, RowSparse
+from .base import Announcement, Content, Extent, RowSparse
 
 INDEX: Final = np.dtype("<u4")
 REAL: Final = np.dtype("<f8")
 
 
 def basis_size(extent: Extent) -> int:
-    """Count the bytes of a basis, which comes first: the indices of its rows, then the rows."""
+    """Count the bytes of a basis, which comes first: the indices of its nonzero rows, then the rows."""
     return (INDEX.itemsize + REAL.itemsize * extent.columns) * extent.nonzero_rows if extent.columns else 0
 
 
@@ -25,14 +25,14 @@ def center_size(announced: Announcement) -> int:
     return REAL.itemsize * announced.extent.dimension if announced.centred else 0
 
 
-def written(basis: RowSparse | None, center: FloatArray | None = None) -> Received:
-    """Write the rows of a basis that are not zero, their indices first, then a centre."""
+def write_content(basis: RowSparse | None, center: FloatArray | None = None) -> Content:
+    """Encode the indices of a basis's nonzero rows, then these rows, then a centre."""
     parts: list[Any] = []
     if basis is not None:
         parts += [basis.support.astype(INDEX), np.ascontiguousarray(basis.rows, dtype=REAL)]
     if center is not None:
         parts.append(center.astype(REAL, copy=False))
-    # In an array's memory, of which the system gives large pieces at once, where bytes get it page by page.
+    # In an array, because the system allocates its memory at once, and that of bytes page by page.
     whole = np.empty(sum(part.nbytes for part in parts), dtype=np.uint8)
     start = 0
     for part in parts:
@@ -41,8 +41,8 @@ def written(basis: RowSparse | None, center: FloatArray | None = None) -> Receiv
     return whole.data
 
 
-def read_basis(announced: Announcement, content: Received, basis_hash: str) -> RowSparse:
-    """Read a basis where it lies; its hash was made while it arrived."""
+def read_basis(announced: Announcement, content: Content, basis_hash: str) -> RowSparse:
+    """Read a basis from the content without a copy; its hash was computed while it arrived."""
     extent = announced.extent
     rows = np.frombuffer(content, dtype=INDEX, count=extent.nonzero_rows).astype(np.intp)
     start = rows.size * INDEX.itemsize
@@ -51,7 +51,7 @@ def read_basis(announced: Announcement, content: Received, basis_hash: str) -> R
     return RowSparse(extent.dimension, rows, basis, basis_hash)
 
 
-def read_center(announced: Announcement, content: Received) -> FloatArray | None:
+def read_center(announced: Announcement, content: Content) -> FloatArray | None:
     """Read a centre, if one was announced."""
     if not announced.centred:
         return None

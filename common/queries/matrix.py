@@ -1,8 +1,8 @@
-"""Queries about a symmetric matrix of which every provider holds an additive share: the edges of a graph, say.
+"""Queries about a symmetric matrix of which every provider holds an additive share, such as the edges of a graph.
 
-What is protected is not a row but one entry and its mirror image (the unit ``entry``), or whatever a change of a
-bounded spectral norm can say (the unit ``spectral``); the bound C on the change is the job's ``norm_bound``. The
-matrix is never clipped to it: C says how much may change, not how large an entry is.
+They protect not a row but one entry and its mirror image (the unit ``entry``), or any change of bounded spectral norm
+(the unit ``spectral``). The bound C on the change is the job's ``norm_bound``. The matrix is never clipped to C: it
+bounds the change of an entry, not its size.
 
 Scales, with C that bound:
 
@@ -14,10 +14,10 @@ basis               2^-20
 answer              C / 2^30: the floor of the exact integer product, shifted by the basis's 20 bits
 ==================  ==================================================================================
 
-Every rounding is priced. A quotient of an entry by the unit is below 2^50, where floating-point arithmetic errs by a
-sixteenth of a unit at most. So two entries that differ by at most C have quotients that differ by less than 2^30 + 1/4,
-and become integers that differ by less than 2^30 + 5/4, which is by at most 2^30 + 1. A floor moves by at most one unit
-more than what it is taken of, and not at all where that does not move.
+Every rounding is priced. The quotient of an entry by the unit is below 2^50, where floating-point arithmetic errs by at
+most a sixteenth of a unit. So two entries that differ by at most C have quotients that differ by less than 2^30 + 1/4,
+and become integers that differ by less than 2^30 + 5/4, hence by at most 2^30 + 1. A floor moves by at most one unit
+more than its argument, and not at all if that does not move.
 """
 
 import math
@@ -30,8 +30,8 @@ import numpy as np
 from dpspca.common.arrays import FloatArray, finite_matrix, refuse
 from dpspca.common.privacy import BASIS_BITS, PrivacyUnit, basis_gain
 
-from .base import Announcement, Extent, Received, RowQuery, RowSparse, check_unit, round_up
-from .content import basis_size, read_basis, written
+from .base import Announcement, Content, Extent, RowQuery, RowSparse, check_unit, round_up
+from .content import basis_size, read_basis, write_content
 from .rows import _check_orthonormal, _check_support
 
 ENTRY_BITS: Final = 30
@@ -39,7 +39,7 @@ ENTRY_BITS: Final = 30
 WIDEST_ENTRY: Final = 20
 """No entry is larger than C 2^20, however small the matrix."""
 TOTAL_SHIFT: Final = 26
-"""A sum of entries is in units of C / 2^4, so that it stays on the lattice."""
+"""A sum of entries is in units of C / 2^4, so that it fits on the lattice."""
 LARGEST_TOTAL: Final = 2**54
 
 _CHANGE: Final = 2.0**ENTRY_BITS + 1
@@ -47,7 +47,7 @@ _CHANGE: Final = 2.0**ENTRY_BITS + 1
 
 
 def largest_entry(dimension: int) -> int:
-    """Bound an entry of a share, in units of C, for a matrix of this width: what keeps sums within 64 bits.
+    """Return the largest entry of a share, in units of C, for a matrix of this width, so that sums fit into 64 bits.
 
     A row then has norm at most C 2^24, and a product with a column of a basis at most 2^54 units, whatever the width.
     """
@@ -56,7 +56,7 @@ def largest_entry(dimension: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class MatrixProduct(RowQuery):
-    """M X for an orthonormal X: one step of a power loop. X is held as its rows that are not zero."""
+    """M X for an orthonormal X: one step of a power loop. ``kept`` has the nonzero rows of X."""
 
     units = frozenset[PrivacyUnit]()
     given: InitVar[FloatArray | RowSparse]
@@ -77,15 +77,15 @@ class MatrixProduct(RowQuery):
     def extent(self) -> Extent:
         return self.kept.extent
 
-    def content(self) -> Received:
-        return written(self.kept)
+    def content(self) -> Content:
+        return write_content(self.kept)
 
     @classmethod
     def content_size(cls, announced: Announcement) -> int:
         return basis_size(announced.extent)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls(read_basis(announced, content, basis_hash))
 
     @classmethod
@@ -101,13 +101,13 @@ class MatrixProduct(RowQuery):
 class SymmetricProduct(MatrixProduct):
     """M X where one entry of M, and its mirror image, changes by at most C.
 
-    A change c of the entries (i, j) and (j, i) moves row i of the answer by c X_j and row j by c X_i: by
-    |c| sqrt(||X_i||^2 + ||X_j||^2) in L2, and by |c| (|X_i| + |X_j|) in L1; on the diagonal by |c| ||X_i|| alone. The
-    two largest rows of X bound both. X was released before, so its rows are public, and noise that follows them costs
-    nothing: where no row is large, as in power loops over incoherent matrices, little noise is needed.
+    A change c of the entries (i, j) and (j, i) moves row i of the answer by c X_j and row j by c X_i: by |c|
+    sqrt(||X_i||^2 + ||X_j||^2) in L2, and by |c| (|X_i| + |X_j|) in L1; on the diagonal only by |c| ||X_i||. The two
+    largest rows of X bound both. X was released before, so its rows are public, and noise scaled to them costs nothing:
+    if no row is large, as in power loops over incoherent matrices, little noise is needed.
 
-    Of X nothing is known beforehand but that it is orthonormal: two of its rows have squared norms of at most 2 in
-    all, of a single column at most 1, and L1 norms of at most sqrt(2p) times the root of that.
+    A plan only knows that X is orthonormal: the squared norms of two of its rows add up to at most 2, for a single
+    column to at most 1, and their L1 norms to at most sqrt(2p) times the root of that.
     """
 
     kind = "symmetric-product"
@@ -121,7 +121,7 @@ class SymmetricProduct(MatrixProduct):
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        """Add the floors: of two rows, so of 2p numbers."""
+        """Add the floors of two rows, that is of 2p numbers."""
         rows = cls.sensitivity_of(unit, extent) * basis_gain(extent.nonzero_rows, extent.columns)
         return round_up(_CHANGE * rows + math.sqrt(2 * extent.columns))
 
@@ -131,7 +131,7 @@ class SymmetricProduct(MatrixProduct):
         return round_up(cls.lattice_sensitivity(unit, extent) * math.sqrt(entries))
 
     def movement(self, unit: PrivacyUnit, *, l1: bool) -> float:
-        """Bound how far this very answer moves, from the integers that the basis becomes."""
+        """Bound the movement of this answer, from the integers that the basis is rounded to."""
         check_unit(type(self), unit)
         whole = np.rint(self.kept.rows * 2.0**BASIS_BITS)
         sizes = np.abs(whole).sum(axis=1) if l1 else np.square(whole).sum(axis=1)
@@ -142,17 +142,17 @@ class SymmetricProduct(MatrixProduct):
         return min(round_up(moves), super().movement(unit, l1=l1))
 
     def _sensitivity(self, unit: PrivacyUnit) -> float:
-        """Bound how far the answer moves in exact arithmetic, for a change of at most one."""
+        """Bound the movement in exact arithmetic, for a change of at most one."""
         squares = np.sort(np.square(self.kept.rows).sum(axis=1))
         return round_up(math.sqrt(math.fsum(squares[-2:])))
 
 
 @dataclass(frozen=True, eq=False)
 class CappedProduct(SymmetricProduct):
-    """M X where no entry of X is larger than ``largest``, and noise follows that bound: as the papers have it.
+    """M X with noise scaled to a bound ``largest`` on the entries of X, as in the papers.
 
     Two rows of p such entries have L2 norm at most sqrt(2p) ``largest``, L1 norm at most 2p ``largest``. The bound is
-    checked here, so that whoever asks cannot have less noise than the entries need.
+    checked here, so that the coordinator cannot get less noise than the entries require.
     """
 
     kind = "capped-product"
@@ -161,16 +161,16 @@ class CappedProduct(SymmetricProduct):
     def __post_init__(self, given: FloatArray | RowSparse) -> None:
         super().__post_init__(given)
         if not 0 < self.largest <= 1:
-            refuse("The bound on the basis's entries is not between 0 and 1.", "Send such a bound.")
+            refuse(f"The bound on the basis's entries is {self.largest}.", "Send a bound above 0 and at most 1.")
         if np.abs(self.kept.rows).max() > self.largest * (1 + 2.0**-30) + 2.0**-30:
-            refuse("An entry of the basis is larger than its bound.", "Send a bound that holds.")
+            refuse(f"An entry of the basis is above its bound of {self.largest}.", "Send a bound that holds.")
 
     @property
     def announcement(self) -> Announcement:
         return replace(super().announcement, threshold=self.largest)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls(read_basis(announced, content, basis_hash), largest=announced.threshold)
 
     @classmethod
@@ -181,17 +181,17 @@ class CappedProduct(SymmetricProduct):
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return cls._moves(1.0, extent.columns)
+        return cls._entry_movement(1.0, extent.columns)
 
     def movement(self, unit: PrivacyUnit, *, l1: bool) -> float:
         check_unit(type(self), unit)
         columns = self.kept.extent.columns
-        moves = self._moves(self.largest, columns)
+        moves = self._entry_movement(self.largest, columns)
         return round_up(moves * math.sqrt(2 * columns)) if l1 else moves
 
     @staticmethod
-    def _moves(largest: float, columns: int) -> float:
-        """Bound the movement in L2. Rounding lengthens an entry of the basis by half a unit, and a half is to spare."""
+    def _entry_movement(largest: float, columns: int) -> float:
+        """Bound the movement in L2. Rounding adds at most half a unit to an entry of the basis; one is allowed for."""
         entry = largest + 2.0**-BASIS_BITS
         return round_up((_CHANGE * entry + 1) * math.sqrt(2 * columns))
 
@@ -200,9 +200,9 @@ class CappedProduct(SymmetricProduct):
 class SpectralProduct(MatrixProduct):
     """M X where M changes by a matrix E of spectral norm at most C.
 
-    ||E X|| <= ||E||_2 ||X||, so sqrt(p) C in L2; and, each column of E X having norm at most C and d entries, p sqrt(d)
-    C in L1. Rounding M to the grid changes every entry of the difference of two by a unit and a quarter at most, so its
-    spectral norm by (5/4) d units; nothing of this depends on X, and so noise cannot follow it.
+    ||E X|| <= ||E||_2 ||X||, so the movement is at most sqrt(p) C in L2; and p sqrt(d) C in L1, because each column of
+    E X has norm at most C and d entries. Rounding M to the grid changes every entry of the difference of two matrices
+    by at most 5/4 units, hence its spectral norm by (5/4) d units. These bounds do not depend on X, so noise does not.
     """
 
     kind = "spectral-product"
@@ -226,17 +226,17 @@ class SpectralProduct(MatrixProduct):
 
     @staticmethod
     def _stretch(extent: Extent) -> float:
-        """Bound the spectral norm of what changes, times that of the rounded basis."""
+        """Bound the spectral norm of the change times that of the rounded basis."""
         return (2.0**ENTRY_BITS + 1.25 * extent.dimension) * basis_gain(extent.nonzero_rows, extent.columns)
 
 
 @dataclass(frozen=True, eq=False)
 class EntryTotal(RowQuery):
-    """The sum of the absolute values of all entries of a share: their sum over shares bounds the largest eigenvalue.
+    """The sum of the absolute values of all entries of a share; summed over shares it bounds the largest eigenvalue.
 
-    An entry and its mirror image change by at most C, so their absolute values do: 2 C. Each is cut to whole units
-    of C / 2^4 by a floor of its own, and so moves by at most 2^4 + 1 of these. A sum beyond 2^54 counts as that, which
-    brings no two of them further apart.
+    An entry and its mirror image change by at most C each, so the sum changes by 2 C. Each absolute value is rounded
+    down to whole units of C / 2^4, and so moves by at most 2^4 + 1 of these. A sum above 2^54 counts as 2^54, which
+    brings no two sums further apart.
     """
 
     kind = "entry-total"
@@ -245,14 +245,14 @@ class EntryTotal(RowQuery):
 
     def __post_init__(self) -> None:
         if self.dimension < 1:
-            refuse("The dimension must be at least 1.", "Send the number of columns of the schema.")
+            refuse(f"The dimension is {self.dimension}.", "Send the number of columns of the schema, at least 1.")
 
     @property
     def extent(self) -> Extent:
         return Extent(self.dimension)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls(announced.extent.dimension)
 
     @classmethod

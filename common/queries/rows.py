@@ -1,15 +1,14 @@
-"""The closed set of queries a provider can be asked.
+"""Queries about rows.
 
-A query is a frozen value, checked when it is made: whoever holds one knows that its arrays are finite, of the right
-shape and, where the sensitivity needs it, orthonormal. It knows how far one person can move its answer, and never
-takes that from whoever asks:
+A query is a frozen value that is checked when it is made: its arrays are finite, of the right shape and, if needed,
+orthonormal. It computes how far one row can move its answer, and never takes that from the coordinator:
 
 ``sensitivity(unit)``
     In L2 and exact arithmetic. Row queries state it for rows of Euclidean norm at most one; a bound C on the norm
     multiplies it by C or C^2, as ``unit_value`` does.
 ``lattice_sensitivity(unit, extent)``
-    The same on the public lattice, in its units and with every rounding included. It depends only on the query's
-    ``Extent``, which a plan fixes before any content is known.
+    The same on the public lattice, in its units, with all rounding included. It depends only on the query's ``Extent``,
+    which a plan fixes before any content is known.
 """
 
 import math
@@ -24,24 +23,24 @@ from dpspca.common.privacy import ORTHONORMALITY, ROW_BITS, PrivacyUnit, basis_g
 
 from .base import (
     Announcement,
+    Content,
     Extent,
-    Received,
     RowQuery,
     RowSparse,
     SecondMomentQuery,
     check_unit,
-    quadratic,
+    quadratic_sensitivity,
 )
-from .content import basis_size, center_size, read_basis, read_center, written
+from .content import basis_size, center_size, read_basis, read_center, write_content
 
 
 @dataclass(frozen=True, eq=False)
 class Count(RowQuery):
-    """How many rows there are.
+    """The number of rows.
 
-    Adding or removing a row moves it by one. Where a row is replaced by another, the number of rows is public by
-    definition. Where a person's rows are, it is not: of m rows at most, one is left at least, so the number moves by
-    m - 1. With one row a person it is the number of persons, and public.
+    Adding or removing a row moves it by one. Under replace-one for rows, the number of rows is public by definition.
+    Under replace-one for persons it is not: a person has between one row and m rows, so the number moves by at most
+    m - 1. With one row for each person it is the number of persons, which is public.
     """
 
     kind = "count"
@@ -51,7 +50,7 @@ class Count(RowQuery):
         return Extent(0)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls()
 
     @classmethod
@@ -64,8 +63,8 @@ class Count(RowQuery):
         return 0.0 if unit is PrivacyUnit.ROW_REPLACE_ONE else 1.0
 
     @classmethod
-    def times(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
-        """Count the rows by which a person's may be more or fewer."""
+    def person_factor(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
+        """Return by how many rows two versions of a person may differ."""
         return rows_per_person - 1 if unit is PrivacyUnit.PERSON_REPLACE_ONE else rows_per_person
 
     @classmethod
@@ -79,9 +78,9 @@ class Count(RowQuery):
 
 @dataclass(frozen=True, eq=False)
 class CountAbove(Count):
-    """How many rows have a norm above a public threshold: of the row (power 1) or of its squared entries (power 2).
+    """The number of rows with a norm above a public threshold: of the row (power 1) or its squared entries (power 2).
 
-    One row changes the count by at most one, replaced or removed; m rows of a person by m, as all of them may be above.
+    Replacing or removing one row changes the count by at most one; m rows of a person by m, as all may be above.
     """
 
     kind = "count-above"
@@ -90,16 +89,16 @@ class CountAbove(Count):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.threshold) and self.threshold >= 0):
-            refuse("The threshold must be a finite number, not negative.", "Send a threshold >= 0.")
+            refuse("The threshold is negative or not finite.", "Send a finite threshold of at least 0.")
         if self.power not in {1, 2}:
-            refuse("The power must be 1 (norm of the row) or 2 (norm of its squared entries).", "Send 1 or 2.")
+            refuse(f"The power is {self.power}.", "Send 1 (norm of the row) or 2 (norm of its squared entries).")
 
     @property
     def announcement(self) -> Announcement:
         return replace(super().announcement, threshold=self.threshold, power=self.power)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls(announced.threshold, announced.power)
 
     @classmethod
@@ -108,13 +107,13 @@ class CountAbove(Count):
         return 1.0
 
     @classmethod
-    def times(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
+    def person_factor(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
         return rows_per_person
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnSums(RowQuery):
-    """The sum of the rows, each of norm at most the bound B: B for add/remove, 2B for replace-one (y = -x)."""
+    """The sum of the rows, each of norm at most B. Sensitivity: B for add/remove, 2B for replace-one (y = -x)."""
 
     kind = "column-sums"
     dimension: int
@@ -127,7 +126,7 @@ class ColumnSums(RowQuery):
         return Extent(self.dimension)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls(announced.extent.dimension)
 
     @classmethod
@@ -141,7 +140,7 @@ class ColumnSums(RowQuery):
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        """Integer rows are summed as they are: nothing is rounded after the norm was checked in integers."""
+        """Integer rows are summed without rounding, and their norms are checked in integers."""
         return cls.sensitivity_of(unit, extent) * 2.0**ROW_BITS
 
     @classmethod
@@ -168,15 +167,15 @@ class ColumnsQuery(SecondMomentQuery):
     def announcement(self) -> Announcement:
         return replace(super().announcement, centred=self.center is not None)
 
-    def content(self) -> Received:
-        return written(None, self.center)
+    def content(self) -> Content:
+        return write_content(None, self.center)
 
     @classmethod
     def content_size(cls, announced: Announcement) -> int:
         return center_size(announced)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls(announced.extent.dimension, read_center(announced, content))
 
 
@@ -184,7 +183,7 @@ class ColumnsQuery(SecondMomentQuery):
 class BasisQuery(SecondMomentQuery):
     """A query about second moments seen through an orthonormal basis, around a public centre if there is one.
 
-    The basis is held as its rows that are not zero, ``kept``, and may be given so; else it is copied.
+    ``kept`` has the nonzero rows of the basis. A ``RowSparse`` basis is kept as it is; an array is copied.
     """
 
     given: InitVar[FloatArray | RowSparse]
@@ -211,15 +210,15 @@ class BasisQuery(SecondMomentQuery):
     def announcement(self) -> Announcement:
         return replace(super().announcement, centred=self.center is not None)
 
-    def content(self) -> Received:
-        return written(self.kept, self.center)
+    def content(self) -> Content:
+        return write_content(self.kept, self.center)
 
     @classmethod
     def content_size(cls, announced: Announcement) -> int:
         return basis_size(announced.extent) + center_size(announced)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls(read_basis(announced, content, basis_hash), read_center(announced, content))
 
     @classmethod
@@ -229,9 +228,9 @@ class BasisQuery(SecondMomentQuery):
 
 @dataclass(frozen=True, eq=False)
 class SquaredColumns(ColumnsQuery):
-    """The diagonal of A: the sum of the vectors (x_j^2), each clipped to norm D; D stands for C^2 here.
+    """The diagonal of A: the sum of the vectors (x_j^2), each clipped to norm D, which replaces C^2 here.
 
-    The vectors have no negative entry, so two of them are never further apart than sqrt(2) D.
+    The vectors have no negative entries, so two of them are at most sqrt(2) D apart.
     """
 
     kind = "squared-columns"
@@ -242,12 +241,12 @@ class SquaredColumns(ColumnsQuery):
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return quadratic(cls, unit)
+        return quadratic_sensitivity(cls, unit)
 
 
 @dataclass(frozen=True, eq=False)
 class Covariance(ColumnsQuery):
-    """A = X^T X itself, whole and symmetric.
+    """The whole symmetric matrix A = X^T X.
 
     In Frobenius norm a row contributes at most C^2, and ||xx^T - yy^T||^2 = ||x||^4 + ||y||^4 - 2 (x.y)^2: the cross
     term is a square, so replacing a row never moves A by more than sqrt(2) C^2.
@@ -261,19 +260,18 @@ class Covariance(ColumnsQuery):
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        # One column: xx^T - yy^T has the two eigenvalues of a difference, and in one dimension a difference of
-        # squares is at most the larger square.
-        return 1.0 if extent.dimension == 1 else quadratic(cls, unit)
+        # In one dimension, a difference of squares is at most the larger square.
+        return 1.0 if extent.dimension == 1 else quadratic_sensitivity(cls, unit)
 
 
 @dataclass(frozen=True, eq=False)
 class CovarianceTriangle(ColumnsQuery):
-    """The entries of A on and above its diagonal, row by row: what is left to be said of a symmetric matrix.
+    """The entries of A on and above its diagonal, row by row.
 
     Its squared norm is half that of A and of A's diagonal together. Both are at most C^4 for a row, and at most 2 C^4
-    for the difference of two: for A see ``Covariance``, for the diagonal ``SquaredColumns``. So nothing moves further
-    than the whole matrix would; noise of one width on every entry costs as much, and gives sqrt(2) more of it off the
-    diagonal than the whole matrix made symmetric. The papers have it so.
+    for the difference of two: for A see ``Covariance``, for the diagonal ``SquaredColumns``. So the triangle moves no
+    further than the whole matrix. Noise of one width on every entry costs the same, but off the diagonal it is sqrt(2)
+    times that on a symmetrised whole matrix. The papers define it so.
     """
 
     kind = "covariance-triangle"
@@ -289,14 +287,14 @@ class CovarianceTriangle(ColumnsQuery):
 
 @dataclass(frozen=True, eq=False)
 class CovarianceProduct(BasisQuery):
-    """A Q for an orthonormal Q: one step of the power loop. ``block`` of ``blocks``, from 1 on: of these rows alone.
+    """A Q for an orthonormal Q: one step of the power loop, over all rows or over one ``block`` of ``blocks``.
 
     Removing a row moves it by ||x|| ||Q^T x|| <= C^2. Replacing one moves it by at most sqrt(2) C^2 for two columns or
     more, as ||(xx^T - yy^T) Q|| <= ||xx^T - yy^T|| in Frobenius norm, reached by orthonormal x and y in the span of Q;
-    for one column by C^2 alone, as -C^2 I <= xx^T - yy^T <= C^2 I. This needs bounded rows: contributions xx^T Q that
-    were clipped one by one can point apart, and a replacement then moves the sum twice as far as a removal.
+    for one column only by C^2, as -C^2 I <= xx^T - yy^T <= C^2 I. This requires bounded rows: clipped contributions
+    xx^T Q could point in opposite directions, and a replacement would move the sum twice as far as a removal.
 
-    A Q that is not orthonormal would multiply all this by its spectral norm, which is why it is refused.
+    A Q that is not orthonormal would multiply these bounds by its spectral norm, so it is refused.
     """
 
     kind = "covariance-product"
@@ -306,14 +304,17 @@ class CovarianceProduct(BasisQuery):
     def __post_init__(self, given: FloatArray | RowSparse) -> None:
         super().__post_init__(given)
         if not (0 < self.block <= self.blocks or self.block == self.blocks == 0):
-            refuse(f"There is no block {self.block} of {self.blocks}.", "Name one from 1 on, or none of 0.")
+            refuse(
+                f"There is no block {self.block} of {self.blocks}.",
+                "Send a block from 1 to the number of blocks, or 0 of 0.",
+            )
 
     @property
     def extent(self) -> Extent:
         return replace(super().extent, block=self.block, blocks=self.blocks)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         basis, center = read_basis(announced, content, basis_hash), read_center(announced, content)
         return cls(basis, center, announced.extent.block, announced.extent.blocks)
 
@@ -323,12 +324,12 @@ class CovarianceProduct(BasisQuery):
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return 1.0 if extent.columns == 1 else quadratic(cls, unit)
+        return 1.0 if extent.columns == 1 else quadratic_sensitivity(cls, unit)
 
 
 @dataclass(frozen=True, eq=False)
 class CompressedCovariance(BasisQuery):
-    """V^T A V and what is left of the trace: the variance each component explains, and the part none does.
+    """V^T A V and the rest of the trace: the variance that components explain, and the part that they do not.
 
     With y = V^T x a row contributes (y y^T, r) with r = ||x||^2 - ||y||^2 >= 0. Its norm is at most
     ||y||^2 + r = ||x||^2 <= C^2; two contributions have a non-negative inner product (y.z)^2 + r s, so replacing a row
@@ -352,46 +353,48 @@ class CompressedCovariance(BasisQuery):
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        """Add what the residual may move: a difference of floors, one for every diagonal entry and one for itself."""
+        """Add the movement of the residual by its floors: one for every diagonal entry and one of its own."""
         residual = extent.columns + 1
         return super().lattice_sensitivity(unit, extent) + residual
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return quadratic(cls, unit)
+        return quadratic_sensitivity(cls, unit)
 
 
-_MEASURED: Final = ORTHONORMALITY * (1 - 2.0**-6)
-"""What may be measured: the rest, 2e-10, covers the rounding of the measurement (6e-12 seen at 2^24 rows)."""
+_MOST_MEASURED: Final = ORTHONORMALITY * (1 - 2.0**-6)
+"""Largest accepted measurement; the rest, 2e-10, covers its rounding (at most 6e-12 was seen, at 2^24 rows)."""
 
 
 def _check_support(basis: RowSparse) -> None:
-    """Refuse rows that are not named once, in order: equal bases have one form."""
+    """Refuse indices that are not strictly ascending, and zero rows, so that equal bases have one encoding."""
     support = basis.support
     if (support[1:] <= support[:-1]).any() or (support[:1] < 0).any() or (support[-1:] >= basis.dimension).any():
-        refuse("The rows of the basis are not in ascending order below the dimension.", "Name every row once.")
+        refuse("The row indices of the basis are not ascending below the dimension.", "Send each index once, in order.")
     if basis.rows.shape[:1] != support.shape or basis.has_zeros:
-        refuse("A row of the basis is missing, or is zero.", "Name the rows that are not zero, and no other.")
+        refuse("A row of the basis is missing, or is zero.", "Send exactly the rows that are not zero.")
 
 
 def _check_orthonormal(rows: FloatArray, dimension: int) -> None:
-    """Refuse a basis, of which all rows but these are zero, unless its columns are finite and orthonormal.
+    """Refuse a basis with these nonzero rows unless its columns are finite and orthonormal.
 
-    Equal unit columns, or columns a little too long, would let one person move the answer further than declared; only
-    the whole Gram matrix shows that, so it is what is tested.
+    Equal unit columns, or columns slightly too long, would let one row move the answer further than declared. Only the
+    whole Gram matrix shows both, so it is what is tested.
     """
     columns = rows.shape[1]
     if columns > dimension:
-        refuse(f"A basis of {columns} columns does not fit in {dimension} dimensions.", "Send at most as many columns.")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows, or is no number, is no identity
+        refuse(f"A basis has {columns} columns in {dimension} dimensions.", f"Send at most {dimension} columns.")
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow or NaN is refused below
         deviation = np.linalg.norm(rows.T @ rows - np.eye(columns))
-    if deviation <= _MEASURED:  # which NaN is not
+    if deviation <= _MOST_MEASURED:  # NaN is refused
         return
     if not np.isfinite(rows).all():
-        refuse("The basis holds values that are not finite.", "Send neither NaN nor infinity.")
-    refuse("The basis is not orthonormal.", f"Send Q with ||Q^T Q - I|| at most {_MEASURED:.1e}.")
+        refuse("The basis has values that are not finite.", "Send neither NaN nor infinity.")
+    refuse(
+        f"The basis is not orthonormal by {deviation:.1e}.", f"Send Q with ||Q^T Q - I|| up to {_MOST_MEASURED:.1e}."
+    )
 
 
 def _check_dimension(dimension: int) -> None:
     if dimension < 1:
-        refuse("The dimension must be at least 1.", "Send the number of columns of the schema.")
+        refuse(f"The dimension is {dimension}.", "Send the number of columns of the schema, at least 1.")

@@ -1,12 +1,12 @@
-"""Queries for a sketch whose directions nobody could choose: commit, reveal, sketch, look at its peaks, project.
+"""Queries for a sketch along directions that nobody can choose: commit, reveal, sketch, peaks, projection.
 
-A provider draws a nonce, shows its hash, and shows the nonce only when all hashes are on the table. Of all nonces
-together every provider makes the same random directions Omega, and keeps home Y = M Omega + noise, with which the rest
-is answered. Who looks after that is ``provider/evaluate/sketches.py``; here is what the queries are, and what they
-cost.
+A provider draws a nonce, answers with its hash, and reveals the nonce only when it has all hashes. From all nonces
+together every provider derives the same random directions Omega. It keeps Y = M Omega + noise to itself and answers the
+remaining queries with it. ``provider/evaluate/sketches.py`` enforces this; this module defines the queries and their
+sensitivities.
 
-A provider has a *slot*, its place in the job's audience: what has to reach everybody one by one, and not as a sum, is
-answered in that place of an array that is zero elsewhere.
+A provider has a *slot*, its place in the job's audience. A value that must reach everybody individually, and not as a
+sum, is answered in that slot of an array that is zero elsewhere.
 """
 
 import math
@@ -28,36 +28,36 @@ from dpspca.common.privacy import (
     stretch,
 )
 
-from .base import Announcement, Extent, Received, RowQuery, check_unit, round_up
+from .base import Announcement, Content, Extent, RowQuery, check_unit, round_up
 
 SLOTS: Final = MAX_PARTIES
 MAX_COLUMNS: Final = 256
-"""Columns of a sketch: up to here every product of the integers below is exact in float64."""
+"""Most columns of a sketch: up to here every product of the integers below is exact in float64."""
 SKETCH_BITS: Final = 16
 """A provider keeps the entries of its sketch as integers below 2^16."""
 MAP_BITS: Final = 29
 """A column of a map is rounded to 2^-29 of its largest entry, up to a factor of two."""
 WEIGHT_BITS: Final = 20
-"""The sketch seen through a map has entries of at most 1, which is 2^20 units."""
+"""The product of the sketch with a map has entries of at most 1, which is 2^20 units."""
 PROJECTION_SHIFT: Final = 7
-"""What is taken off a projection, so that 2^24 rows stay on the lattice."""
+"""Bits by which a projection is shifted down, so that 2^24 rows fit on the lattice."""
 
 
-def slots_of(told: FloatArray) -> Words:
-    """Read what providers answered in their slots, from the sum of the answers; refuse what is no list of words."""
-    words = np.asarray(told)
+def read_slots(total: FloatArray) -> Words:
+    """Read the words in all slots from the sum of the answers; refuse a sum that does not consist of words."""
+    words = np.asarray(total)
     if words.shape != (SLOTS, NONCE_WORDS) or not ((words >= 0) & (words < 2.0**32) & (words == np.rint(words))).all():
-        refuse("What providers answered in their slots does not add up to words.", "Find out who wrote in two slots.")
+        refuse("The answers in slots do not add up to 32-bit words.", "Find the provider that wrote in several slots.")
     return words.astype(np.uint32)
 
 
 class SketchQuery(RowQuery):
-    """A query that a provider answers with the help of what it kept from the job's earlier ones.
+    """A query that a provider answers with what it kept from earlier queries of the job.
 
-    Unless it says otherwise it is free: it tells of random numbers, or of what a private sketch was made into.
+    Unless a subclass says otherwise it is free: its answer is made of random numbers, or of the private sketch.
 
-    How many rows there are must be public, for each has noise of its own. With one row of each person it is; which of
-    somebody's rows that is may exchange the places of rows, and what is answered does not depend on their order.
+    The number of rows must be public, because each row of the sketch has noise of its own. With one row for each person
+    it is. The choice of that row may change the order of rows, but answers do not depend on the order.
     """
 
     units = frozenset({PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.PERSON_REPLACE_ONE})
@@ -81,7 +81,7 @@ class SketchQuery(RowQuery):
 
 @dataclass(frozen=True, eq=False)
 class Commit(SketchQuery):
-    """Draw a nonce, and answer its hash in your slot. No row has a part in it."""
+    """Draw a nonce, and answer with its hash in your slot. The answer does not depend on any row."""
 
     kind = "commit"
 
@@ -94,33 +94,36 @@ class Commit(SketchQuery):
         return (SLOTS, NONCE_WORDS)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls()
 
 
 @dataclass(frozen=True, eq=False)
 class SlotsQuery(SketchQuery):
-    """A query that carries a list of words, one entry for every slot."""
+    """A query that carries a list with one entry of words for every slot."""
 
     words: ArrayLike
 
     def __post_init__(self) -> None:
         words = np.array(self.words, order="C")
         if words.shape != (SLOTS, NONCE_WORDS) or words.dtype != np.uint32:
-            refuse("The list has not one entry of 32 bytes for every slot.", f"Send {SLOTS} x {NONCE_WORDS} words.")
+            refuse(
+                f"The list has shape {words.shape} and type {words.dtype}.",
+                f"Send {SLOTS} x {NONCE_WORDS} words of 32 bits.",
+            )
         words.setflags(write=False)
         object.__setattr__(self, "words", words)
 
     @property
     def listed(self) -> Words:
-        """The list."""
+        """The words, a row for each slot."""
         return np.asarray(self.words, dtype=np.uint32)
 
     def entry(self, slot: int) -> bytes:
-        """Give what stands in a slot."""
+        """Return the bytes of a slot."""
         return bytes(self.listed[slot].astype("<u4").data)
 
-    def content(self) -> Received:
+    def content(self) -> Content:
         return bytes(self.listed.astype("<u4").data)
 
     @classmethod
@@ -128,23 +131,22 @@ class SlotsQuery(SketchQuery):
         return 4 * SLOTS * NONCE_WORDS
 
     @classmethod
-    def _words_in(cls, content: Received) -> Words:
+    def _read_words(cls, content: Content) -> Words:
         return np.frombuffer(content, dtype="<u4").astype(np.uint32).reshape(SLOTS, NONCE_WORDS)
 
 
 @dataclass(frozen=True, eq=False)
 class Reveal(SlotsQuery):
-    """Here are all commitments: show your nonce, in your slot.
+    """Given all commitments, reveal your nonce, in your slot.
 
-    No row has a part in the answer. It costs the probability of an unlucky Omega all the same, and costs it here: from
-    now on whoever has all nonces knows Omega, and may break off and begin another job until one is unlucky. Every
-    such attempt is paid for.
+    The answer does not depend on any row. Still, its price is the probability of an unlucky Omega: from now on, whoever
+    has all nonces knows Omega, and can abandon jobs until one has an unlucky Omega. So every such attempt is paid for.
     """
 
     kind = "reveal"
     mechanism = (
-        "each provider shows a random number, in which no row has a part. That directions made of it are unlucky has a "
-        "probability, which delta pays for."
+        "each provider reveals a random number that does not depend on its rows. The directions made of it are unlucky "
+        "with a small probability, which delta pays for."
     )
 
     @property
@@ -156,23 +158,23 @@ class Reveal(SlotsQuery):
         return (SLOTS, NONCE_WORDS)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
-        return cls(cls._words_in(content))
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
+        return cls(cls._read_words(content))
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch(SlotsQuery):
-    """Here are all nonces: sketch your rows along the directions that follow, with noise, and answer Y^T Y.
+    """Given all nonces, sketch your rows along the directions derived from them, with noise, and answer with Y^T Y.
 
-    What is private is Y = M Omega + noise, and the answer is made of it. A replaced row changes by v with ||v|| <= 2C,
-    and so its row of M Omega by v^T Omega: at most 2C ``stretch``, unless Omega is unlucky, for v was there before
-    Omega was. ``Reveal`` paid for that. In units: a row has norm at most 2^17, and Omega a standard deviation of 2^11.
+    Y = M Omega + noise is private, and the answer is computed from it. A replaced row changes by v with ||v|| <= 2C, so
+    its row of M Omega changes by v^T Omega: at most 2C ``stretch``, unless Omega is unlucky, because v was fixed before
+    Omega. ``Reveal`` paid for that. In units: a row has norm at most 2^17, and Omega a standard deviation of 2^11.
     """
 
     kind = "sketch"
     mechanism = (
-        "each provider adds noise to what its rows make of the random directions, and keeps the result; the answer is "
-        "made of that."
+        "each provider multiplies its rows by the random directions, adds noise, and keeps the result; the answer is "
+        "computed from that."
     )
     dimension: int
     columns: int
@@ -180,7 +182,10 @@ class Sketch(SlotsQuery):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.columns <= MAX_COLUMNS or self.dimension < 1:
-            refuse(f"A sketch has between 1 and {MAX_COLUMNS} columns.", "Ask for as many.")
+            refuse(
+                f"A sketch was asked for with {self.columns} columns in {self.dimension} dimensions.",
+                f"Ask for 1 to {MAX_COLUMNS} columns in at least 1 dimension.",
+            )
 
     @property
     def extent(self) -> Extent:
@@ -192,7 +197,7 @@ class Sketch(SlotsQuery):
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        """Bound the movement of the sketch itself, of which the answer is made."""
+        """Bound the movement of the sketch itself, from which the answer is computed."""
         check_unit(cls, unit)
         return round_up(2 * stretch(extent.columns))
 
@@ -201,13 +206,13 @@ class Sketch(SlotsQuery):
         return cls.sensitivity_of(unit, extent) * 2.0 ** (ROW_BITS + DIRECTION_BITS)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
-        return cls(cls._words_in(content), announced.extent.dimension, announced.extent.columns)
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
+        return cls(cls._read_words(content), announced.extent.dimension, announced.extent.columns)
 
 
 @dataclass(frozen=True, eq=False)
 class MapQuery(SketchQuery):
-    """A query about U = Y S for a map S of p columns: entries of U beyond 1 are zero, whatever S is."""
+    """A query about U = Y S for a square map S of p columns; entries of U above 1 are set to zero, whatever S is."""
 
     given: ArrayLike
 
@@ -219,10 +224,10 @@ class MapQuery(SketchQuery):
 
     @property
     def map(self) -> FloatArray:
-        """S."""
+        """The map S."""
         return np.asarray(self.given, dtype=np.float64)
 
-    def content(self) -> Received:
+    def content(self) -> Content:
         return bytes(self.map.astype("<f8").data)
 
     @classmethod
@@ -230,7 +235,7 @@ class MapQuery(SketchQuery):
         return 8 * announced.extent.columns**2
 
     @classmethod
-    def _map_in(cls, announced: Announcement, content: Received) -> FloatArray:
+    def _read_map(cls, announced: Announcement, content: Content) -> FloatArray:
         columns = announced.extent.columns
         values = np.frombuffer(content, dtype="<f8", count=columns**2)
         return values.astype(np.float64).reshape(columns, columns)
@@ -238,9 +243,9 @@ class MapQuery(SketchQuery):
 
 @dataclass(frozen=True, eq=False)
 class Peaks(MapQuery):
-    """How large are U's entries, column by column, and how long is its longest row? In your slot.
+    """The largest entry of each column of U and the length of its longest row, in your slot.
 
-    Made of the sketch, which was private already: free. In units of 2^-20, each rounded up.
+    Computed from the private sketch, so it is free. In units of 2^-20, each rounded up.
     """
 
     kind = "peaks"
@@ -258,21 +263,22 @@ class Peaks(MapQuery):
         return 2.0**-WEIGHT_BITS
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
-        return cls(cls._map_in(announced, content))
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
+        return cls(cls._read_map(announced, content))
 
 
 @dataclass(frozen=True, eq=False)
 class Projection(MapQuery):
-    """M^T U, where rows of U longer than ``reach`` are zero.
+    """M^T U, where rows of U longer than ``reach`` are set to zero.
 
-    U is made of the private sketch, and so as good as public; what is protected is M. Replacing row j moves the answer
-    by the outer product of v and U_j: by ||v|| ||U_j|| <= 2C reach. The provider cuts U itself, so that this holds for
-    every map that anybody can send. No row of U can be longer than sqrt(p), its entries being at most 1; where rows
-    are shorter, noise follows the reach. Tight: y = -x in the place of the longest row.
+    U is computed from the private sketch, so it counts as public; the price protects M. Replacing row j moves the
+    answer by the outer product of v and U_j, so by ||v|| ||U_j|| <= 2C reach. The provider itself sets long rows to
+    zero, so that this holds for every map that anybody can send. No row of U is longer than sqrt(p), because its
+    entries are at most 1; if rows are shorter, noise is scaled to the reach. Tight: y = -x in the place of the longest
+    row.
 
-    In units: entries of U are integers up to 2^20, rows of M have norm 2^17 at most, and a floor of the sum by 7 bits
-    moves each number by less than one.
+    In units: entries of U are integers up to 2^20, rows of M have norm at most 2^17, and rounding the sum down by 7
+    bits moves each number by less than one.
     """
 
     kind = "projection"
@@ -284,7 +290,10 @@ class Projection(MapQuery):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 2.0**-WEIGHT_BITS <= self.reach <= math.sqrt(len(self.map)) or self.dimension < 1:
-            refuse("The reach is not between 2^-20 and the root of the columns.", "Send how long rows of U may be.")
+            refuse(
+                f"The reach is {self.reach}.",
+                "Send a bound on the length of rows of U, from 2^-20 to the root of the columns.",
+            )
 
     @property
     def extent(self) -> Extent:
@@ -302,13 +311,13 @@ class Projection(MapQuery):
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return _projected(math.sqrt(extent.columns), extent)
+        return _projection_movement(math.sqrt(extent.columns), extent)
 
     def movement(self, unit: PrivacyUnit, *, l1: bool) -> float:
         check_unit(type(self), unit)
         if l1:
             return self.lattice_l1_sensitivity(unit, self.extent)
-        return min(_projected(self.reach, self.extent), self.lattice_sensitivity(unit, self.extent))
+        return min(_projection_movement(self.reach, self.extent), self.lattice_sensitivity(unit, self.extent))
 
     def _sensitivity(self, unit: PrivacyUnit) -> float:
         check_unit(type(self), unit)
@@ -318,7 +327,7 @@ class Projection(MapQuery):
     def unit_value(cls, norm_bound: float) -> float:
         return row_unit(norm_bound) * 2.0 ** (PROJECTION_SHIFT - WEIGHT_BITS)
 
-    def content(self) -> Received:
+    def content(self) -> Content:
         return bytes(super().content()) + np.array([self.reach], dtype="<f8").tobytes()
 
     @classmethod
@@ -326,13 +335,13 @@ class Projection(MapQuery):
         return super().content_size(announced) + 8
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         reach = float(np.frombuffer(content, dtype="<f8", offset=8 * announced.extent.columns**2)[0])
-        return cls(cls._map_in(announced, content), announced.extent.dimension, reach)
+        return cls(cls._read_map(announced, content), announced.extent.dimension, reach)
 
 
-def _projected(reach: float, extent: Extent) -> float:
-    """Bound the movement of a projection in units: a change of a row by 2^18, times a row of U, and floors."""
+def _projection_movement(reach: float, extent: Extent) -> float:
+    """Bound the movement of a projection in units: a row's change of 2^18, times a row of U, plus floors."""
     floors = math.sqrt(extent.dimension * extent.columns)
     return round_up(round_up(reach) * 2.0 ** (ROW_BITS + 1 + WEIGHT_BITS - PROJECTION_SHIFT) + floors)
 

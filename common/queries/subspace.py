@@ -1,18 +1,17 @@
-"""Queries that a provider answers with a subspace from a private mechanism, whose randomness is its own.
+"""Queries that a provider answers with a subspace from a private mechanism, which has randomness of its own.
 
 The answer is U U^T, the d x d projection on the subspace, rounded to integers in units of 2^-30: post-processing of U,
-like everything that follows. It says all about the subspace and nothing about the frame U, whose signs and order mean
-nothing; and projections can be added, of which frames know nothing. The coordinator takes the leading eigenvectors of
-the sum.
+like everything that follows. It describes the subspace, but not the frame U, whose signs and order are arbitrary. And
+projections can be added, unlike frames. The coordinator takes the leading eigenvectors of the sum.
 
-There is a query for each unit, for what the unit is decides three things that a provider must not take from whoever
-asks: how far the mechanism's noise has to reach, what its price means, and whether the answer may carry a weight.
+There is a query for each unit, because the unit decides three things that a provider must not take from the
+coordinator: how wide the mechanism's noise must be, what its price means, and whether the answer may have a weight.
 Under replace-one the number n of rows is public by definition and the answer is n U U^T, so that a large provider
-counts for more in the sum. Under add/remove it is not public, and every provider counts as much as any other. For the
-units of persons the same holds of one row of each, and a plan refuses more (``plan.price``).
+counts for more in the sum. Under add/remove n is not public, and every provider counts the same. For the units of
+persons the same holds with one row for each person; a plan refuses more rows (``plan.pricing``).
 
-No sensitivity is stated: the answer can move from anywhere to anywhere. What it costs is its event, which the plan
-names and the provider's own code keeps (``dpspca.provider.evaluate.mechanisms`` says by which theorem).
+There is no bound on the sensitivity: the answer can move from anywhere to anywhere. Its cost is its event, which the
+plan names and the provider's code guarantees (``dpspca.provider.evaluate.mechanisms`` says by which theorem).
 """
 
 import math
@@ -22,39 +21,39 @@ from typing import ClassVar, Final, Self
 from dpspca.common.arrays import refuse
 from dpspca.common.privacy import MOMENT_BITS, PrivacyUnit
 
-from .base import Announcement, Extent, Received, check_unit
+from .base import Announcement, Content, Extent, check_unit
 from .content import read_center
 from .rows import ColumnsQuery
 
 MAX_DIMENSION: Final = 2**11
-"""An answer of 32 megabytes, and eigenvectors within seconds; beyond, ask for products instead."""
+"""At this dimension an answer has 32 megabytes and eigenvectors take seconds; beyond it, use products instead."""
 PROJECTION_BITS: Final = MOMENT_BITS
 
 
 @dataclass(frozen=True, eq=False)
 class SubspaceQuery(ColumnsQuery):
-    """Leading eigenvectors of X^T X, as many as ``columns``, around a public centre if there is one: as a projection.
+    """The projection on the ``columns`` leading eigenvectors of X^T X, around a public centre if there is one.
 
-    What is said here of add/remove is said of replace-one by the subclasses named ``Weighted...``.
+    This is for add/remove; the subclasses named ``Weighted...`` are for replace-one.
     """
 
     units = frozenset({PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.PERSON_ADD_REMOVE})
     is_private: ClassVar[bool] = True
     caveat: ClassVar[str] = (
-        "The theorem behind the promise for the subspace is one about real numbers, and a computer rounds them. The "
-        "promise allows for that: integer noise hides what was rounded, and a 256th of epsilon and less than 1e-41 of "
-        "probability are set aside for it. It rests on the published error bounds of the linear-algebra library."
+        "The theorem behind the promise for the subspace is about real numbers, and a computer rounds them. The "
+        "promise allows for that: integer noise hides the rounding, and a 256th of epsilon and a probability below "
+        "1e-41 pay for it. It relies on the published error bounds of the linear-algebra library."
     )
     replaces: ClassVar[bool] = False
-    """Whether neighbours have another row in the place of one, and not one row fewer."""
+    """Whether neighbours differ by a replaced row, and not by a removed one."""
     columns: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= self.columns <= self.dimension <= MAX_DIMENSION:
             refuse(
-                f"There is no answer of {self.columns} columns in {self.dimension} dimensions.",
-                f"Ask for 1 up to all of at most {MAX_DIMENSION}.",
+                f"A subspace of {self.columns} columns in {self.dimension} dimensions is not answered.",
+                f"Ask for at least 1 column, at most the dimension, in at most {MAX_DIMENSION} dimensions.",
             )
 
     @property
@@ -62,7 +61,7 @@ class SubspaceQuery(ColumnsQuery):
         return Extent(self.dimension, self.columns)
 
     @classmethod
-    def read(cls, announced: Announcement, content: Received, basis_hash: str) -> Self:
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls(announced.extent.dimension, read_center(announced, content), announced.extent.columns)
 
     @classmethod
@@ -76,12 +75,12 @@ class SubspaceQuery(ColumnsQuery):
 
     @classmethod
     def unit_value(cls, norm_bound: float) -> float:
-        """Projections have no unit of the rows."""
+        """Return the unit of a projection, which does not depend on the norm of rows."""
         return 2.0**-PROJECTION_BITS
 
     @property
     def step(self) -> int:
-        """How far apart neighbours are, in rows: a replacement is a removal and an addition."""
+        """The distance of neighbours in rows: a replacement is a removal and an addition."""
         return 2 if self.replaces else 1
 
     @property
@@ -91,7 +90,7 @@ class SubspaceQuery(ColumnsQuery):
 
 
 class _ReplaceOne:
-    """What replace-one changes."""
+    """What is different under replace-one."""
 
     units = frozenset({PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.PERSON_REPLACE_ONE})
     replaces: ClassVar[bool] = True
@@ -99,12 +98,12 @@ class _ReplaceOne:
 
 @dataclass(frozen=True, eq=False)
 class PerturbedSubspace(SubspaceQuery):
-    """The eigenvectors, turned at random, plus noise that follows a smooth bound on their sensitivity."""
+    """The eigenvectors, rotated at random, plus noise scaled to a smooth bound on their sensitivity."""
 
     kind = "perturbed-subspace"
     mechanism = (
-        "each provider adds noise to its own components, the less the more clearly its rows show them. How wide the "
-        "noise was is not told, for it follows the rows."
+        "each provider adds noise to its own components, less noise if its rows show them more clearly. The width of "
+        "the noise is not disclosed, because it depends on the rows."
     )
     published: ClassVar[bool] = False
 
@@ -137,8 +136,8 @@ class DrawnSubspace(SubspaceQuery):
 
     kind = "drawn-subspace"
     mechanism = (
-        "each provider draws a subspace at random, the likelier the more of its rows it explains. The draw is what "
-        "protects; no noise is added."
+        "each provider draws a subspace at random; it is more likely if it explains more of the rows. The draw itself "
+        "protects the rows; no noise is added."
     )
 
 
@@ -151,20 +150,20 @@ class WeightedDrawnSubspace(_ReplaceOne, DrawnSubspace):
 
 @dataclass(frozen=True, eq=False)
 class WalkedSubspace(SubspaceQuery):
-    """A subspace from the exponential mechanism, all axes at once, as near as a Markov chain came to it.
+    """An approximation by a Markov chain of a subspace from the exponential mechanism, with all axes at once.
 
-    Its event is the mechanism's; of a chain that stopped too soon it is NOT the price, and nothing here can tell.
+    Its event is that of the mechanism. It is NOT the price of a chain that stopped too early, which nothing can detect.
     """
 
     kind = "walked-subspace"
     mechanism = (
-        "each provider draws a subspace by a Markov chain, which goes where more of its rows is explained. No noise is "
-        "added, and the draw protects only if the chain had converged."
+        "each provider draws a subspace by a Markov chain that prefers subspaces which explain more of its rows. No "
+        "noise is added, and the draw protects only if the chain had converged."
     )
     is_proven = False
     caveat = (
-        "The subspace was drawn by a Markov chain. What is promised here holds only if the chain had converged, and "
-        "nothing can tell whether it had: such results are not for release."
+        "The subspace was drawn by a Markov chain. The promise holds only if the chain had converged, which cannot be "
+        "checked: do not release such results."
     )
 
 

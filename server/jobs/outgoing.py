@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from dpspca.common.plan import Step
-from dpspca.common.queries import Received, RowQuery
+from dpspca.common.queries import Content, RowQuery
 from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
@@ -20,7 +20,7 @@ class OutgoingQuery:
     ask: pb.Ask
     step: Step
     digest: str
-    content: Received
+    content: Content
     """What is sent in frames."""
 
     @classmethod

@@ -223,7 +223,7 @@ def test_noise_that_every_job_shares_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_forgotten_root_of_two_is_caught_though_the_noise_is_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan itself is wrong, and the same on both sides: only how far apart the neighbours are shows it."""
-    monkeypatch.setattr(rows, "quadratic", lambda _query, _unit: 1.0)
+    monkeypatch.setattr(rows, "quadratic_sensitivity", lambda _query, _unit: 1.0)
     nobody_else_s = replace(default_job(), seed=2**63)  # plans are remembered by their jobs
     assert failed(audit(nobody_else_s)) == {Kind.DISTANCE}
 

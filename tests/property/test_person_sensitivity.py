@@ -33,7 +33,7 @@ Table = list[tuple[int, np.ndarray]]
 
 
 def price(query: RowQuery, unit: PrivacyUnit, most: int) -> float:
-    return query.times(unit, most) * query.lattice_sensitivity(unit, query.extent)
+    return query.person_factor(unit, most) * query.lattice_sensitivity(unit, query.extent)
 
 
 def answer(table: Table, query: RowQuery, most: int) -> np.ndarray:
@@ -85,10 +85,10 @@ def test_every_constant_for_a_person_is_reached(kind: str, most: int) -> None:
     basis = getattr(query, "basis", np.eye(6))
     first, second = basis[:, 0], -basis[:, 0] if kind == "sums" else basis[:, -1]
     removed = np.linalg.norm(most * contribution(query, first))
-    assert removed >= 0.999 * query.times(ADD_REMOVE, most) * query.sensitivity(ADD_REMOVE)
+    assert removed >= 0.999 * query.person_factor(ADD_REMOVE, most) * query.sensitivity(ADD_REMOVE)
     fewer = 0 if kind == "product-1" else 1 if kind == "count" else most
     replaced = np.linalg.norm(most * contribution(query, first) - fewer * contribution(query, second))
-    assert replaced >= 0.999 * query.times(REPLACE, most) * query.sensitivity(REPLACE)
+    assert replaced >= 0.999 * query.person_factor(REPLACE, most) * query.sensitivity(REPLACE)
 
 
 def test_a_person_may_move_all_their_rows_above_a_threshold() -> None:

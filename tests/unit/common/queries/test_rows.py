@@ -74,7 +74,7 @@ def test_what_is_no_real_matrix_is_refused(query: type, values: np.ndarray, reas
 
 
 def test_more_columns_than_dimensions_are_refused() -> None:
-    with pytest.raises(InvalidQueryError, match="does not fit"):
+    with pytest.raises(InvalidQueryError, match="columns in"):
         CovarianceProduct(np.ones((2, 3)))
 
 
@@ -143,7 +143,7 @@ def test_rows_that_were_given_can_not_be_changed_from_outside() -> None:
         ([0, 1], np.eye(2) * 2, "not orthonormal"),
         ([0, 1], [[1.0, np.inf], [0.0, 1.0]], "not finite"),
         ([0, 1], [[1.0, np.nan], [0.0, 1.0]], "not finite"),
-        ([0, 1], np.ones((2, 5)), "does not fit"),
+        ([0, 1], np.ones((2, 5)), "columns in"),
         ([], np.ones((0, 2)), "not orthonormal"),
     ],
 )
@@ -229,4 +229,4 @@ def test_a_block_that_there_is_not_is_refused(block: int, blocks: int) -> None:
 
 
 def test_as_many_rows_of_a_person_move_a_count_above_a_threshold_as_many_times() -> None:
-    assert [CountAbove.times(PrivacyUnit.PERSON_ADD_REMOVE, rows) for rows in (1, 3)] == [1, 3]
+    assert [CountAbove.person_factor(PrivacyUnit.PERSON_ADD_REMOVE, rows) for rows in (1, 3)] == [1, 3]

@@ -1,6 +1,7 @@
 """Queries about a sketch: their form, their price, and how they are sent."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from dpspca.common.queries.sketch import (
     Reveal,
     Sketch,
     SketchQuery,
-    slots_of,
+    read_slots,
 )
 from dpspca.common.transport import wire
 
@@ -77,7 +78,7 @@ def test_queries_of_other_content_are_other_queries() -> None:
 )
 def test_a_list_of_another_form_is_refused(words: np.ndarray) -> None:
     for made in (lambda: Reveal(words), lambda: Sketch(words, 40, 3)):
-        with pytest.raises(InvalidQueryError, match="slot"):
+        with pytest.raises(InvalidQueryError, match=re.escape(str(words.shape))):
             made()
 
 
@@ -111,15 +112,15 @@ def test_no_other_unit_has_a_price(query: SketchQuery, unit: PrivacyUnit) -> Non
 
 
 def test_what_providers_say_in_their_slots_is_read_from_the_sum_of_their_answers() -> None:
-    assert (slots_of(WORDS.astype(float)) == WORDS).all()
+    assert (read_slots(WORDS.astype(float)) == WORDS).all()
 
 
 @pytest.mark.parametrize("entry", [2.0**32, -1.0, 0.5, np.nan])
 def test_a_sum_that_two_providers_wrote_one_slot_of_is_refused(entry: float) -> None:
-    told = WORDS.astype(float)
-    told[3, 3] = entry
-    with pytest.raises(InvalidQueryError, match="two slots"):
-        slots_of(told)
+    total = WORDS.astype(float)
+    total[3, 3] = entry
+    with pytest.raises(InvalidQueryError, match="several slots"):
+        read_slots(total)
 
 
 def test_no_query_moves_further_than_its_extent_says() -> None:
