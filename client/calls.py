@@ -135,7 +135,7 @@ class Line:
 
     def _problem(self, problem: grpc.aio.AioRpcError) -> FederationError:
         """Return the error for a failed call. It quotes the coordinator's message, which is not trusted."""
-        said = rpc.said(problem)
+        said = rpc.reason_of(problem)
         if _is_temporary(problem):
             self._has_responded = True  # the coordinator runs, but has a problem of its own
             return AwayError(

@@ -53,6 +53,6 @@ def _refused(address: str, problem: grpc.aio.AioRpcError) -> RefusedError:
     unreachable = problem.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
     what = "cannot be reached" if unreachable else "refused the health check"
     return RefusedError(
-        f"{address} {what} ({problem.code().name}: {rpc.said(problem)}).",
+        f"{address} {what} ({problem.code().name}: {rpc.reason_of(problem)}).",
         "Check that the coordinator is running, and that both certificates are valid and of the same federation.",
     )

@@ -70,15 +70,15 @@ class Coordinator:
         self._identity = identity
         self._acting = asyncio.Event()
         self._keeper = Keeper(journal or PassingJournal())
-        judge = rpc.Doorkeeper(identity().authority_pem, revocations, clock, ALLOWED)
+        judge = rpc.CallerCheck(identity().authority_pem, revocations, clock, ALLOWED)
         self._front = Front(judge, Secrets(identity).current)
         everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._front.certificate_of)
         door = _Door(*everybody, self._acting)
         self.roster = Roster()
         self._analysts = AnalystService(door, self.roster, self._keeper, identity, result_bytes)
-        self._health = Health(rpc.Doorkeeper(*everybody), self.roster)
+        self._health = Health(rpc.CallerCheck(*everybody), self.roster)
         self._watching: asyncio.Task[None] | None = None
-        self._server = rpc.server(Receiving(rpc.Doorkeeper(*everybody), _name_of))
+        self._server = rpc.server(Receiving(rpc.CallerCheck(*everybody), _name_of))
         providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.ended)
         provider_stream.serve(providers, self._server)
         pb_grpc.add_AnalystServiceServicer_to_server(self._analysts, self._server)
@@ -158,7 +158,7 @@ def _name_of(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Door(rpc.Doorkeeper):
+class _Door(rpc.CallerCheck):
     """Lets nobody in while this coordinator does not act."""
 
     acting: asyncio.Event = field(default_factory=asyncio.Event)

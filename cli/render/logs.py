@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dpspca.common.text import printable
-from dpspca.common.transport import Rationing, Reporter
+from dpspca.common.transport import LogLimiter, SummaryWriter
 
 
 class Form(StrEnum):
@@ -39,16 +39,16 @@ def logging_to_stderr(form: Form, level: Level) -> Iterator[None]:
     """Log this package's messages from ``level`` on, and warnings and errors of libraries, until the block ends."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form is Form.JSON else HumanLines())
-    rationing = Rationing()
-    handler.addFilter(rationing)
-    reporter = Reporter(rationing)
-    reporter.start()
+    limiter = LogLimiter()
+    handler.addFilter(limiter)
+    summaries = SummaryWriter(limiter)
+    summaries.start()
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("dpspca").setLevel(level.value.upper())
     try:
         yield
     finally:
-        reporter.stop()
+        summaries.stop()
         logging.getLogger().removeHandler(handler)
 
 

@@ -1,14 +1,14 @@
-"""How signed jobs, queries and answers travel: gRPC, frames, limits on what a peer may cause."""
+"""How signed jobs, queries and answers are sent: gRPC, frames, and limits on what a peer may cause."""
 
 from . import message_parts, provider_stream, rpc, wire
-from .log_limits import Rationing, Reporter
+from .log_limits import LogLimiter, SummaryWriter
 from .wire import FRAME, AnswerReader, answer_content
 
 __all__ = [
     "FRAME",
     "AnswerReader",
-    "Rationing",
-    "Reporter",
+    "LogLimiter",
+    "SummaryWriter",
     "answer_content",
     "message_parts",
     "provider_stream",

@@ -1,8 +1,8 @@
-"""Queries and answers as bytes, in frames of about one MiB.
+"""Queries and answers as bytes, in frames of one MiB.
 
-What may arrive is worked out from the signed job's plan before anything is allocated: a frame too many, too long, too
-short or out of order is refused when it shows, not when memory is gone. Numbers are little-endian, and an answer has
-exactly one form: any other bytes are refused, so that no second message can hide in the first.
+The size of a message follows from the signed job's plan before anything is allocated. A frame that is extra, too long,
+too short or out of order is refused when it arrives, not when memory is full. Numbers are little-endian. An answer has
+exactly one encoding, and any other bytes are refused, so that no second message can hide in the first.
 """
 
 from collections.abc import Iterator
@@ -25,25 +25,25 @@ _WHOLE: Final = np.dtype("<i8")
 
 
 def frames(whole: bytes | memoryview) -> Iterator[memoryview]:
-    """Cut into frames; nothing at all is no frame."""
+    """Cut content into frames. Empty content has no frame."""
     view = memoryview(whole)
     return (view[start : start + FRAME] for start in range(0, len(view), FRAME))
 
 
 class QueryReader:
-    """Collects the frames of one announced query that the plan has a step for."""
+    """Collects the frames of one announced query, which must match a step of the plan."""
 
     def __init__(self, announced: Announcement, step: Step) -> None:
         if announced.kind != step.query.kind:
-            asked = shortened(announced.kind)  # which is a stranger's word
-            refuse(f"{asked} was asked where the plan has '{step.query.kind}'.", "Follow the plan.")
+            asked = shortened(announced.kind)  # untrusted text
+            refuse(f"The query is {asked}, but the plan has '{step.query.kind}' here.", "Follow the plan.")
         if not step.extent.covers(announced.extent):
             refuse(f"The query's extent {announced.extent} is not within {step.extent}.", "Follow the plan.")
         self._announced = announced
         self._query = step.query
         self._size = step.query.content_size(announced)
-        # Reserved, not filled: the system gives memory a page at a time, as frames are written to it. The rows of a
-        # basis start where their numbers lie evenly, so that they can be used in place.
+        # Reserved, not filled: the system provides memory page by page, as frames are written. The rows of a basis
+        # start at an aligned address, so that they can be used in place.
         shift = -_INDEX_BYTES * announced.extent.nonzero_rows % _REAL_BYTES
         self._content = np.empty(shift + self._size, dtype=np.uint8)[shift:]
         self._received = 0
@@ -51,12 +51,12 @@ class QueryReader:
 
     @property
     def size(self) -> int:
-        """Bytes of content that it has room for."""
+        """Bytes of content that are expected."""
         return self._size
 
     @property
     def complete(self) -> bool:
-        """Tell whether all content has come."""
+        """Whether all content has arrived."""
         return self._received == self._size
 
     def add(self, sequence: int, frame: bytes) -> None:
@@ -64,27 +64,27 @@ class QueryReader:
         start = self._received
         expected = min(FRAME, self._size - start)
         if sequence * FRAME != start or expected <= 0 or len(frame) != expected:
-            refuse(f"Frame {sequence} of {len(frame)} bytes does not follow.", "Send full frames in order.")
+            refuse(f"Frame {sequence} of {len(frame)} bytes is not the next frame.", "Send full frames in order.")
         self._content[start : start + expected] = np.frombuffer(frame, dtype=np.uint8)
-        # Hashing a large basis takes as long as receiving it; whoever waits for frames has the time.
+        # Hashing a large basis takes as long as receiving it, so it is hashed while the reader waits for frames.
         self._basis_hash.update(frame[: max(0, basis_size(self._announced.extent) - start)])
         self._received += expected
 
     def query(self) -> RowQuery:
-        """Give the query, checked as every query is."""
+        """Return the query, after the checks that every query passes."""
         if not self.complete:
-            refuse(f"{self._received} of {self._size} bytes arrived.", "Send the query whole.")
+            refuse(f"{self._received} of {self._size} bytes arrived.", "Send the whole query.")
         made = self._query.read(self._announced, self._content.data, self._basis_hash.hexdigest())
         if made.announcement != self._announced:
-            refuse("The announcement says more than its query.", "Announce it in its one form.")
+            refuse("The announcement differs from that of its query.", "Announce the query as it is.")
         return made
 
 
 class AnswerReader:
-    """Adds one provider's answer into a sum, frame by frame: memory is the sum's, however many providers there are.
+    """Adds one provider's answer into a sum, frame by frame, so that memory does not grow with the number of providers.
 
-    A provider that vanishes half-way leaves its first frames in the sum; ``started`` and ``complete`` tell. The
-    answers are stored where they were made, so the sum can then be made anew without it, at no price.
+    If a provider disconnects half-way, its first frames stay in the sum: it is ``started`` but not ``complete``. The
+    providers have stored their answers, so the sum can be computed again without it, at no price.
     """
 
     def __init__(self, total: Integers, largest: int) -> None:
@@ -95,28 +95,30 @@ class AnswerReader:
 
     @property
     def started(self) -> bool:
-        """Tell whether any of it is in the sum."""
+        """Whether any of the answer is in the sum."""
         return self._added > 0
 
     @property
     def complete(self) -> bool:
-        """Tell whether all of it is in the sum."""
+        """Whether the whole answer is in the sum."""
         return self._added == self._total.nbytes
 
-    def again(self) -> None:
-        """Expect the same answer from its first frame on: what is in the sum already is not added twice."""
+    def restart(self) -> None:
+        """Expect the same answer again from its first frame. Frames that are in the sum already are not added twice."""
         self._received = 0
 
     def add(self, sequence: int, frame: bytes) -> None:
-        """Check the next frame, then add it; a refused frame adds nothing."""
+        """Check the next frame, then add it. A refused frame adds nothing."""
         expected = min(FRAME, self._total.nbytes - self._received)
         if sequence * FRAME != self._received or expected <= 0 or len(frame) != expected:
             raise InvalidAnswerError(
-                f"Frame {sequence} of {len(frame)} bytes does not follow.", "An answer comes in full frames, in order."
+                f"Frame {sequence} of {len(frame)} bytes is not the next frame.", "Send full frames in order."
             )
         numbers = np.frombuffer(frame, dtype=_WHOLE)
         if numbers.max() > self._largest or numbers.min() < -self._largest:
-            raise InvalidAnswerError("An answer leaves the lattice's range.", "Ask that provider's operator.")
+            raise InvalidAnswerError(
+                "The answer has a number beyond the range of the lattice.", "Ask the provider's operator."
+            )
         if self._received == self._added:
             start = self._added // _WHOLE.itemsize
             self._total[start : start + len(numbers)] += numbers
@@ -125,5 +127,5 @@ class AnswerReader:
 
 
 def answer_content(answer: Integers) -> memoryview:
-    """Write an answer: its own memory, where that has the form already."""
+    """Return an answer's bytes, without a copy if its memory has the right form already."""
     return np.ascontiguousarray(answer, dtype=_WHOLE).data.cast("B")

@@ -268,7 +268,9 @@ def _require_addressed_to(me: PartyName, analyst: PartyName, envelope: JobEnvelo
             f"The job is for the federation {envelope.federation}, not {me.federation}.", "Send it there."
         )
     if envelope.analyst != analyst.name:
-        raise NotTrustedError(f"The job was signed by {analyst.name}, but it names another analyst.", _SEND)
+        raise NotTrustedError(
+            f"The job was signed by {analyst.name}, but names {envelope.analyst or 'nobody'} as its analyst.", _SEND
+        )
     if me.role is Role.PROVIDER and me.name not in envelope.audience:
         raise WrongAudienceError(
             f"The job does not name {me.name} among its providers.", "Ask the analyst to sign a job that does."

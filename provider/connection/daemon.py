@@ -108,4 +108,4 @@ def _ending(problem: BaseException) -> str:
         return str(problem)
     if problem.code() is grpc.StatusCode.INTERNAL and problem.details() == _CUT_SHORT:
         return "the coordinator ended it while something was being sent, and so its reason is lost"
-    return f"{problem.code().name}, {rpc.said(problem)}"
+    return f"{problem.code().name}, {rpc.reason_of(problem)}"

@@ -81,7 +81,7 @@ class Link:
         """Send a query and wait until its answer is in the sum."""
 
         def send() -> "asyncio.Future[None] | None":
-            reader.again()
+            reader.restart()
             self._receipts_due += 1
             if self._sent_at_once(query):
                 return None

@@ -85,7 +85,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     def __init__(
         self,
-        door: rpc.Doorkeeper,
+        door: rpc.CallerCheck,
         roster: Roster,
         keeper: Keeper,
         identity: Callable[[], Identity],
@@ -101,7 +101,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         self._accepting = asyncio.Lock()
         self._believing = ThreadPoolExecutor(BELIEVING, "believing")
         self._results = Results(result_bytes)
-        self._watches = rpc.Quota(MAX_WATCHES, f"You watch {MAX_WATCHES} jobs already.")
+        self._watches = rpc.CallLimit(MAX_WATCHES, f"You watch {MAX_WATCHES} jobs already.")
         self._changes = News()
 
     async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.Job:  # noqa: N802
@@ -114,9 +114,9 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
     async def Watch(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
         """Tell the job now and after every change, until it is over."""
         caller, known = await self._own(request, context, "Watch")
-        async with self._watches.one_of(caller, context):
+        async with self._watches.slot(caller, context):
             async for job in self._states(known):
-                self._door.judge(context, "Watch")  # who was revoked meanwhile is told no more
+                self._door.identify(context, "Watch")  # who was revoked meanwhile is told no more
                 yield as_message(job)
 
     async def List(self, request: pb.ListRequest, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
@@ -220,7 +220,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     def _believe(self, content: bytes, caller: str) -> Conductor:
         signed = SignedJob.from_bytes(content)
-        me, revoked = rpc.ours(self._identity), rpc.ours(self._door.revocations)
+        me, revoked = rpc.read_own(self._identity), rpc.read_own(self._door.revocations)
         door = self._door
         envelope, analyst = verify(signed, me.authority_pem, me=me.name, now=door.clock(), revoked=revoked)
         if analyst.uri != caller:

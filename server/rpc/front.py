@@ -57,7 +57,7 @@ _TOO_FAST: Final = ("You make too many calls.", "Try again in some seconds.")
 class Front:
     """Takes connections, and gives gRPC those of parties that are let in."""
 
-    def __init__(self, door: rpc.Doorkeeper, context: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(self, door: rpc.CallerCheck, context: Callable[[], ssl.SSLContext]) -> None:
         """Take what says whose a certificate is, or refuses it, and the settings of TLS for the next connection."""
         self._door = door
         self._loop = asyncio.get_running_loop()
@@ -128,7 +128,7 @@ class Front:
 
     def refused(self, caller: Caller, problem: DpspcaError) -> None:
         """Keep a connection that is refused for a moment."""
-        who = self._door.name_in(caller.certificate)
+        who = self._door.name_for_log(caller.certificate)
         _log.warning("A connection from %s was refused: %s", caller.address, problem, extra=about(who))
         self._rest()
         while len(self._refused) >= MAX_REFUSED:

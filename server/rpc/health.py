@@ -24,12 +24,12 @@ MAX_HEALTH_WATCHES: Final = 16
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the package comes without types
     """Says that nothing is served, until it is told otherwise."""
 
-    def __init__(self, door: rpc.Doorkeeper, roster: Roster) -> None:
+    def __init__(self, door: rpc.CallerCheck, roster: Roster) -> None:
         self._door = door
         self._roster = roster
         self._serving = False
         self._changed = asyncio.Event()
-        self._watches = rpc.Quota(MAX_HEALTH_WATCHES, "You watch already.")
+        self._watches = rpc.CallLimit(MAX_HEALTH_WATCHES, "You watch already.")
 
     def say(self, *, serving: bool) -> None:
         """Say whether everything is served from now on, or nothing."""
@@ -54,7 +54,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         """Answer now and after every change; a state that was overtaken is left out."""
         caller = await self._door.admit(context, "Health.Watch")
-        async with self._watches.one_of(caller, context):
+        async with self._watches.slot(caller, context):
             told = None
             while True:
                 changed = self._changed

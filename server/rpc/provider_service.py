@@ -44,7 +44,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
 
     def __init__(
         self,
-        door: rpc.Doorkeeper,
+        door: rpc.CallerCheck,
         roster: Roster,
         identity: Callable[[], Identity],
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
@@ -56,7 +56,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         self._ended = ended
         self._roster = roster
         self._heartbeat = heartbeat_seconds
-        self._waiting = rpc.Quota(MAX_UNGREETED, "You have opened several streams without a greeting.")
+        self._waiting = rpc.CallLimit(MAX_UNGREETED, "You have opened several streams without a greeting.")
 
     async def Connect(  # noqa: N802  # the name of the rpc
         self,
@@ -66,7 +66,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         """Greet, then carry queries out and answers in until either side ends."""
         name = await self._door.admit(context, "Connect")
         try:
-            async with self._waiting.one_of(name, context), asyncio.timeout(MISSED * self._heartbeat):
+            async with self._waiting.slot(name, context), asyncio.timeout(MISSED * self._heartbeat):
                 hello = await _greeting(request_iterator)
                 link = _linked(name, hello)
                 welcome = self._welcome(name, hello.challenge)
@@ -109,7 +109,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
 
     def _welcome(self, name: PartyName, challenge: bytes) -> pb.Welcome:
         """Welcome a provider, and prove who we are."""
-        me = rpc.ours(self._identity)
+        me = rpc.read_own(self._identity)
         return pb.Welcome(
             software=SOFTWARE,
             heartbeat_seconds=self._heartbeat,
@@ -163,7 +163,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
     def _reason_to_end(self, link: Link, context: grpc.aio.ServicerContext[Any, Any]) -> DpspcaError | None:
         """Say why a stream must not go on, if so; a fault of ours is a reason: nobody would watch it any more."""
         try:
-            self._door.judge(context, "Connect")
+            self._door.identify(context, "Connect")
         except DpspcaError as problem:
             return problem
         except Exception:  # noqa: BLE001  # whatever it is

@@ -61,15 +61,15 @@ else:
 class Receiving(_Interceptor):
     """Stands between the connection and all methods."""
 
-    def __init__(self, door: rpc.Doorkeeper, name_of: Callable[[str], str], seconds: float = READING_SECONDS) -> None:
+    def __init__(self, door: rpc.CallerCheck, name_of: Callable[[str], str], seconds: float = READING_SECONDS) -> None:
         """Take what judges callers, and what a method is called there, given its path."""
         self._door = door
         self._name_of = name_of
         self._seconds = seconds
-        self._unread = rpc.Quota(MAX_UNREAD, "You are sending several requests and have finished none.")
-        self._open = rpc.Quota(MAX_OPEN, "You have too many calls open.")
-        self._lines = rpc.Lines(MAX_LINES, "You have calls open over too many connections.")
-        self._turns = {method: rpc.Turns(most) for method, most in AT_A_TIME.items()}
+        self._unread = rpc.CallLimit(MAX_UNREAD, "You are sending several requests and have finished none.")
+        self._open = rpc.CallLimit(MAX_OPEN, "You have too many calls open.")
+        self._lines = rpc.ConnectionLimit(MAX_LINES, "You have calls open over too many connections.")
+        self._turns = {method: rpc.ConcurrencyLimit(most) for method, most in AT_A_TIME.items()}
 
     async def intercept_service(
         self,
@@ -107,13 +107,13 @@ class Receiving(_Interceptor):
     async def _let_in(self, method: str, context: Context) -> AsyncIterator[PartyName]:
         """Judge a caller, and give it a place, and a turn where it has to take turns."""
         caller = await self._door.admit(context, method)
-        turn = self._turns[method].of(caller) if method in self._turns else nullcontext()
-        async with self._lines.one_of(caller, context), self._open.one_of(caller, context), turn:
+        turn = self._turns[method].slots(caller) if method in self._turns else nullcontext()
+        async with self._lines.slot(caller, context), self._open.slot(caller, context), turn:
             yield caller
 
     async def _one(self, caller: PartyName, requests: _Requests, context: Context) -> Any:  # noqa: ANN401  # a message
         """Read the one request of a call."""
-        async with self._unread.one_of(caller, context):
+        async with self._unread.slot(caller, context):
             try:
                 async with asyncio.timeout(self._seconds):
                     async for request in requests:

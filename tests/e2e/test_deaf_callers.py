@@ -261,14 +261,14 @@ def test_t35_who_hangs_up_while_his_job_is_verified_has_his_turn_until_that_is_d
 
 def test_t35_one_party_has_calls_over_so_many_connections(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "MAX_LINES", 2)
-    kept: list[rpc.Lines] = []
-    made = rpc.Lines.__init__
+    kept: list[rpc.ConnectionLimit] = []
+    made = rpc.ConnectionLimit.__init__
 
-    def keep(self: rpc.Lines, *told: Any) -> None:
+    def keep(self: rpc.ConnectionLimit, *told: Any) -> None:
         made(self, *told)
         kept.append(self)
 
-    monkeypatch.setattr(rpc.Lines, "__init__", keep)
+    monkeypatch.setattr(rpc.ConnectionLimit, "__init__", keep)
 
     async def scene(running: Running) -> None:
         address, bea = running.coordinator.address, town.identity(Role.ANALYST, "bea")
@@ -351,7 +351,7 @@ def test_what_is_wrong_with_a_file_of_ours_is_logged_and_not_told(caplog: pytest
         raise UnsafeFileError("/somewhere/secret/revoked.pem cannot be opened.", "Put it back.")
 
     with pytest.raises(FaultError) as told:
-        rpc.ours(unsafe)
+        rpc.read_own(unsafe)
     assert "secret" not in str(told.value)
     assert "/somewhere/secret/revoked.pem cannot be opened. Put it back." in caplog.text
 

@@ -131,7 +131,7 @@ def test_answers_that_nobody_asked_for_are_not_heard(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, HONEST) as running:
             model, status = await perform(running, spec(), lie)
-        assert "479 bytes does not follow" in participant(status, LIAR).reason
+        assert "479 bytes is not the next frame" in participant(status, LIAR).reason
         require_same(model, simulate([SHARDS[name] for name in HONEST], spec(), noise_seed=NOISE_SEED))
 
     asyncio.run(scenario())
@@ -180,7 +180,7 @@ async def lie_last(site: Puppet, ask: pb.Ask) -> None:
 UNFINISHED = {
     "stalls": (stall, "within 2 seconds"),
     "vanishes": (vanish, "within 2 seconds"),
-    "repeats itself": (stutter, "Frame 0 of 1048576 bytes does not follow"),
+    "repeats itself": (stutter, "Frame 0 of 1048576 bytes is not the next frame"),
     "lies at the end": (lie_last, "lattice"),
 }
 

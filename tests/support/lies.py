@@ -64,16 +64,19 @@ JOBS: dict[str, tuple[Case, str]] = {
         lambda town, _: by_hand(town.identity(Role.PROVIDER, "eve")),
         "does not have the role analyst",
     ),
-    "signed by the coordinator": (lambda town, _: by_hand(town.identity(Role.COORDINATOR, "eve")), "no analyst"),
+    "signed by the coordinator": (
+        lambda town, _: by_hand(town.identity(Role.COORDINATOR, "eve")),
+        "does not have the role analyst",
+    ),
     "signed by somebody else": (
         lambda town, _: town.job(spec(), town.identity(Role.ANALYST, "mallory"), HONEST),
         "another analyst",
     ),
     "of somebody else, signed by the caller": (
         lambda _, bea: by_hand(bea, analyst="eve"),
-        "not that of bea, who signed",
+        "names eve as its analyst",
     ),
-    "of nobody": (lambda _, bea: by_hand(bea, analyst=""), "not that of bea, who signed it"),
+    "of nobody": (lambda _, bea: by_hand(bea, analyst=""), "names nobody as its analyst"),
     "of an unreadable spec": (lambda _, bea: by_hand(bea, spec=b'{"version":'), "INVALID_ARGUMENT"),
 }
 
@@ -86,14 +89,14 @@ def numbers(*values: int) -> bytes:
 
 
 LIES: dict[str, tuple[Lie, str]] = {
-    "in no order": (lambda site, ask: site.answer(ask, (1, ANSWER)), "does not follow"),
-    "too short": (lambda site, ask: site.answer(ask, (0, ANSWER[:-8])), "does not follow"),
-    "no bytes": (lambda site, ask: site.answer(ask, (0, b"")), "does not follow"),
-    "too long": (lambda site, ask: site.answer(ask, (0, ANSWER + bytes(8))), "does not follow"),
-    "a broken number": (lambda site, ask: site.answer(ask, (0, ANSWER[:-3])), "does not follow"),
+    "in no order": (lambda site, ask: site.answer(ask, (1, ANSWER)), "not the next frame"),
+    "too short": (lambda site, ask: site.answer(ask, (0, ANSWER[:-8])), "not the next frame"),
+    "no bytes": (lambda site, ask: site.answer(ask, (0, b"")), "not the next frame"),
+    "too long": (lambda site, ask: site.answer(ask, (0, ANSWER + bytes(8))), "not the next frame"),
+    "a broken number": (lambda site, ask: site.answer(ask, (0, ANSWER[:-3])), "not the next frame"),
     "too large": (lambda site, ask: site.answer(ask, (0, numbers(0, LARGEST_ANSWER + 1))), "lattice"),
     "too small": (lambda site, ask: site.answer(ask, (0, numbers(0, -LARGEST_ANSWER - 1))), "lattice"),
     "the smallest of all": (lambda site, ask: site.answer(ask, (0, numbers(-(2**63)))), "lattice"),
-    "the last number": (lambda site, ask: site.answer(ask, (2**32 - 1, ANSWER)), "does not follow"),
+    "the last number": (lambda site, ask: site.answer(ask, (2**32 - 1, ANSWER)), "not the next frame"),
     "a refusal": (lambda site, ask: site.refuse(ask, "\n\x1b[2J" + "x" * 9999), "Refused: "),
 }

@@ -1,4 +1,4 @@
-"""What is sent arrives as it was; what is not of the form that the plan fixes is refused when it shows."""
+"""Queries and answers arrive as they were sent; frames that do not fit the plan are refused when they arrive."""
 
 import resource
 import tracemalloc
@@ -77,12 +77,12 @@ def kinds(base: type[RowQuery]) -> set[str]:
     return own.union(*(kinds(each) for each in base.__subclasses__()))
 
 
-def test_every_kind_of_query_is_sent_here_or_among_the_tests_of_sketches() -> None:
+def test_every_kind_of_query_is_sent_here_or_in_the_sketch_tests() -> None:
     assert {query.kind for query in QUERIES} | {each.kind for each in SKETCH_QUERIES} == kinds(RowQuery)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.kind)
-def test_a_query_arrives_bit_by_bit_as_it_was_sent(query: RowQuery) -> None:
+def test_a_query_arrives_exactly_as_it_was_sent(query: RowQuery) -> None:
     assert read(query) == query
     assert len(query.content()) == type(query).content_size(query.announcement)
 
@@ -98,7 +98,7 @@ def test_any_sparse_basis_arrives_as_it_was_sent(rows: int, data: st.DataObject)
 
 @pytest.mark.parametrize("kept", [5, 6, 50_000, 50_001])
 @pytest.mark.parametrize("centred", [False, True])
-def test_the_rows_of_a_basis_are_used_where_they_arrived(kept: int, centred: bool) -> None:
+def test_the_rows_of_a_basis_are_used_without_a_copy(kept: int, centred: bool) -> None:
     query = CovarianceProduct(basis(60_000, 3, kept), np.ones(60_000) if centred else None)
     arrived = read(query)
     assert isinstance(arrived, CovarianceProduct)
@@ -108,7 +108,7 @@ def test_the_rows_of_a_basis_are_used_where_they_arrived(kept: int, centred: boo
     assert CovarianceProduct(arrived.basis, arrived.center).digest() == arrived.digest() == query.digest()
 
 
-def test_a_sparse_basis_costs_only_its_rows() -> None:
+def test_only_the_nonzero_rows_of_a_basis_are_sent() -> None:
     query = CovarianceProduct(basis(100_000, 5, 50))
     assert len(query.content()) == 50 * (4 + 5 * 8)
 
@@ -125,7 +125,7 @@ PRODUCT = CovarianceProduct(basis(40, 3, 5))
         Step("other dimension", CovarianceProduct, Extent(41, 3, 5), None),
     ],
 )
-def test_what_the_plan_does_not_have_is_refused_before_a_frame_is_taken(step: Step) -> None:
+def test_a_query_that_is_not_in_the_plan_is_refused_before_its_frames(step: Step) -> None:
     with pytest.raises(InvalidQueryError):
         wire.QueryReader(PRODUCT.announcement, step)
 
@@ -135,13 +135,13 @@ def test_t35_a_frame_of_another_length_is_refused(change: int) -> None:
     whole = bytes(PRODUCT.content())
     reader = wire.QueryReader(PRODUCT.announcement, step_for(PRODUCT))
     frame = whole[:change] if change < 0 else whole + bytes(change)
-    with pytest.raises(InvalidQueryError, match="does not follow"):
+    with pytest.raises(InvalidQueryError, match="not the next frame"):
         reader.add(0, frame)
     with pytest.raises(InvalidQueryError, match="0 of 140 bytes"):
         reader.query()
 
 
-def test_frames_out_of_order_or_twice_are_refused() -> None:
+def test_frames_out_of_order_or_repeated_are_refused() -> None:
     query = CovarianceProduct(basis(60_000, 4, 60_000))
     parts = [bytes(frame) for frame in wire.frames(query.content())]
     assert len(parts) == 3
@@ -159,7 +159,7 @@ def test_frames_out_of_order_or_twice_are_refused() -> None:
 
 
 @pytest.mark.parametrize("rows", [[1, 0, 2, 3, 4], [0, 0, 2, 3, 4], [0, 1, 2, 3, 40], [0, 1, 2, 3, 2**32 - 1]])
-def test_t34_rows_of_a_basis_have_one_order_only(rows: list[int]) -> None:
+def test_t34_rows_of_a_basis_must_be_in_ascending_order(rows: list[int]) -> None:
     whole = np.array(rows, dtype="<u4").tobytes() + bytes(PRODUCT.content())[20:]
     reader = wire.QueryReader(PRODUCT.announcement, step_for(PRODUCT))
     reader.add(0, whole)
@@ -167,7 +167,7 @@ def test_t34_rows_of_a_basis_have_one_order_only(rows: list[int]) -> None:
         reader.query()
 
 
-def test_a_row_of_zeros_that_is_sent_all_the_same_is_refused() -> None:
+def test_a_basis_with_a_row_of_zeros_is_refused() -> None:
     whole = bytes(CovarianceProduct(basis(40, 3, 4)).content())
     padded = whole[:16] + np.uint32(40).tobytes() + whole[16:] + bytes(24)
     wider = Extent(41, 3, 5)
@@ -178,14 +178,14 @@ def test_a_row_of_zeros_that_is_sent_all_the_same_is_refused() -> None:
 
 
 @given(noise=st.binary(min_size=140, max_size=140))
-def test_arbitrary_content_is_a_query_or_refused(noise: bytes) -> None:
+def test_arbitrary_content_is_refused(noise: bytes) -> None:
     reader = wire.QueryReader(PRODUCT.announcement, step_for(PRODUCT))
     reader.add(0, noise)
     with pytest.raises(InvalidQueryError):
         reader.query()
 
 
-def test_t35_an_absurd_announcement_allocates_nothing() -> None:
+def test_t35_a_huge_announcement_allocates_nothing() -> None:
     absurd = Announcement("covariance-product", Extent(2**32 - 1, 2**32 - 1, 2**32 - 1), centred=True)
     tracemalloc.start()
     with pytest.raises(InvalidQueryError):
@@ -194,8 +194,8 @@ def test_t35_an_absurd_announcement_allocates_nothing() -> None:
     tracemalloc.stop()
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux what memory is in use")
-def test_a_query_takes_memory_only_as_its_frames_arrive() -> None:
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux to measure the memory in use")
+def test_a_query_uses_memory_only_as_its_frames_arrive() -> None:
     wide = Extent(2**24, 10, 2**24)
     before = resident()
     reader = wire.QueryReader(Announcement("covariance-product", wide), Step("a step", CovarianceProduct, wide, None))
@@ -212,13 +212,13 @@ def send(reader: wire.AnswerReader, answer: Any) -> None:
         reader.add(sequence, bytes(frame))
 
 
-def test_an_answer_is_written_from_its_own_memory() -> None:
+def test_an_answer_is_serialised_without_a_copy() -> None:
     answer = np.arange(6).reshape(2, 3)
     assert np.shares_memory(np.frombuffer(wire.answer_content(answer), "<i8"), answer)
     assert bytes(wire.answer_content(answer.T)) == answer.T.tobytes()
 
 
-def test_answers_are_added_frame_by_frame_in_any_order_of_providers() -> None:
+def test_answers_are_added_frame_by_frame_in_any_order() -> None:
     rng = np.random.default_rng(0)
     answers = [rng.integers(-(2**55), 2**55, (50_000, 5)) for _ in range(3)]
     total = np.zeros((50_000, 5), dtype=np.int64)
@@ -232,7 +232,7 @@ def test_answers_are_added_frame_by_frame_in_any_order_of_providers() -> None:
 
 
 @pytest.mark.parametrize("value", [LARGEST + 1, -LARGEST - 1, 2**63 - 1, -(2**63)])
-def test_t34_numbers_off_the_lattice_s_range_are_refused_and_add_nothing(value: int) -> None:
+def test_t34_numbers_beyond_the_lattice_are_refused_and_add_nothing(value: int) -> None:
     total = np.zeros((2, 3), dtype=np.int64)
     answer = np.zeros((2, 3), dtype=np.int64)
     answer[1, 1] = value
@@ -244,9 +244,9 @@ def test_t34_numbers_off_the_lattice_s_range_are_refused_and_add_nothing(value: 
 
 
 @pytest.mark.parametrize("size", [0, 1, 47, 49, 56, 2**20])
-def test_t34_an_answer_has_one_length_only(size: int) -> None:
+def test_t34_an_answer_of_another_length_is_refused(size: int) -> None:
     reader = wire.AnswerReader(np.zeros((2, 3), dtype=np.int64), LARGEST)
-    with pytest.raises(InvalidAnswerError, match="does not follow"):
+    with pytest.raises(InvalidAnswerError, match="not the next frame"):
         reader.add(0, bytes(size))
 
 
@@ -259,7 +259,7 @@ def test_a_frame_after_the_last_is_refused() -> None:
             reader.add(sequence, bytes(48))
 
 
-def test_an_answer_that_comes_again_after_a_lost_connection_is_added_once() -> None:
+def test_an_answer_sent_again_after_a_lost_connection_is_added_once() -> None:
     rng = np.random.default_rng(1)
     answer = rng.integers(-(2**55), 2**55, (150_000, 3))
     parts = [bytes(frame) for frame in wire.frames(wire.answer_content(answer))]
@@ -269,7 +269,7 @@ def test_an_answer_that_comes_again_after_a_lost_connection_is_added_once() -> N
     reader.add(1, parts[1])
     assert reader.started
     assert not reader.complete
-    reader.again()
+    reader.restart()
     for sequence, part in enumerate(parts):
         reader.add(sequence, part)
     assert reader.complete

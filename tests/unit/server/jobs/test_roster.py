@@ -242,7 +242,7 @@ def test_a_receipt_that_is_held_for_a_name_that_is_none_ends_no_stream(tmp_path:
 
     async def scenario() -> None:
         roster, link = Roster(), Link("north", {})
-        door = rpc.Doorkeeper(me.authority_pem, town.revocations, now, {})
+        door = rpc.CallerCheck(me.authority_pem, town.revocations, now, {})
         service = ProviderService(door, roster, lambda: me)
         odd = [pb.HeldReceipt(provider=name) for name in ("", "a b", "x" * 10_000, "north")]
         await service._hear_witnesses(link, me.name, odd)
