@@ -36,8 +36,8 @@ def audit(
     No real data are read, and nobody's budget is spent.
     """
     job = job_flags.from_file(spec, job_flags.Flags()).spec if spec else auditing.default_job()
-    with telling_why(), daemons(job) as opening, counting("jobs answered", quiet=as_json) as tell_progress:
-        found = auditing.audit(job, runs=runs, opening=opening, tell=tell_progress, timed=True)
+    with telling_why(), daemons(job) as opening, counting("jobs answered", quiet=as_json) as show_progress:
+        found = auditing.audit(job, runs=runs, opening=opening, progress=show_progress, check_times=True)
     tell(facts(found), *map(printable, words(found)), as_json=as_json)
     if not found.passed:
         raise typer.Exit(NOT_PASSED)

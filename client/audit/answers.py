@@ -1,23 +1,23 @@
 """An audit of what leaves a provider: made-up data, the provider's own code, and the bytes that it would send.
 
-A job is answered many times over two neighbouring data sets. The answers, read from their bytes, are held against the
-plan alone: their noise has to be as wide as planned in every query, normal, and unrelated between entries, rounds
-and jobs; and, along the line on which the neighbours differ most, the two may not be further apart than the price says.
-The data lie so that the neighbours nearly are as far apart as that: a sensitivity that is too small shows as well.
+A provider answers a job many times over two neighbouring data sets. The audit compares the bytes of the answers with
+the plan only. Their noise must be as wide as planned in every query, normal, and uncorrelated between entries, rounds
+and jobs. Along the line on which the neighbours differ most, the answers must not be further apart than the price says.
+The data are chosen so that the neighbours are nearly that far apart, so that a sensitivity that is too small shows too.
 
-Where noise is not Gaussian, or an answer is that of a private mechanism, which has no noise of its own to measure, the
-query is asked of probabilities: half of the answers choose a set that tells the neighbours apart, and on the other
-half it must not be more probable over the one than the event's (epsilon, delta) allow. Such a test sees a fault only
-where epsilon is small and runs are many; every finding says up to which epsilon it could have seen anything. The rows
-have a large gap besides, in which subspaces hardly move: what is found here of such a mechanism is much amiss.
+If noise is not Gaussian, or the answer is that of a private mechanism without noise of its own, the audit tests
+probabilities. Half of the answers choose a set that distinguishes the neighbours. In the other half, the set must not
+be more probable over one neighbour than the event's (epsilon, delta) allow. Such a test finds a fault only if epsilon
+is small and runs are many; every finding says up to which epsilon it could find anything. Also, the rows have a large
+gap, with which subspaces hardly move, so only large faults of such a mechanism are found.
 
-Where daemons answer, the times of their answers are compared as well, pair by pair: those over the one neighbour may
-not take longer than those over the other in more than 55 of 100 cases (``provider/release/schedule.py``).
+If daemons answer, the audit also compares the times of their answers, pair by pair: those over one neighbour may take
+longer than those over the other in at most 55 of 100 cases (``provider/release/schedule.py``).
 
-What is promised: an honest provider is called dishonest with probability at most ``false_alarm``, in the whole audit.
-For the default job and number of runs, noise 5 % too narrow is found with probability above 0.99, even if it is so in
-one round alone, and a forgotten factor of sqrt(2) as well; every finding says what it would have found. Nothing is
-proved: a fault that shows in none of these ways stays hidden.
+Promise: an audit of an honest provider fails with probability at most ``false_alarm``. For the default job and number
+of runs, it finds noise that is 5 % too narrow with probability above 0.99, even in a single round, and a forgotten
+factor of sqrt(2) as well; every finding says what it would find. An audit proves nothing: a fault that shows in none of
+these ways is not found.
 """
 
 import math
@@ -61,29 +61,29 @@ from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.release import Evaluator, Responder, system_entropy
 from dpspca.server.jobs import combine
 
-from .neighbours import neighbours, whose
+from .neighbours import neighbours, row_owners
 
 RUNS: Final = 100
 MOST_RUNS: Final = 10**6
 MOST_NUMBERS: Final = 2**25
-"""In all answers together: half a gigabyte with what is worked out from them."""
+"""Most numbers in all answers together; with everything computed from them they take half a gigabyte."""
 FALSE_ALARM: Final = 1e-6
 NAMES: Final = ("first", "second")
-"""What the two data sets are called."""
+"""The names of the two data sets."""
 WIDE: Final = 2.0**10
-"""Lattice units of width from which on integer noise is normal as far as any number of draws shows."""
+"""Width in lattice units from which integer noise cannot be distinguished from normal noise."""
 
 Provider: TypeAlias = Callable[[int, RowQuery], memoryview]
 """Answers the query at a position of the plan, in bytes."""
 Judge: TypeAlias = Callable[[float], Finding]
-"""Judges at a level."""
-Tell: TypeAlias = Callable[[int, int], None]
-"""Hears how many jobs of how many were answered."""
+"""Runs a test at a level."""
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of answered jobs and the number of all jobs."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Neighbour:
-    """One of two made-up data sets, and what answers about it exactly."""
+    """One of two made-up data sets, and the evaluator of its exact answers."""
 
     name: str
     data: FloatArray
@@ -91,11 +91,11 @@ class Neighbour:
 
 
 Opening: TypeAlias = Callable[[JobSpec, Neighbour, str], Provider]
-"""Has a provider of these data take a job of that name up; it is not asked about the job before any more."""
+"""Opens a job of this name at a provider of these data; the job before it gets no more queries."""
 
 
 def default_job() -> JobSpec:
-    """Give a job with every kind of query, whose budget is large, so that what it allows can be measured."""
+    """Return a job with every kind of query and a budget that is large enough to be measured."""
     return JobSpec(
         schema=Schema(60),
         unit=PrivacyUnit.ROW_REPLACE_ONE,
@@ -110,7 +110,7 @@ def default_job() -> JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found, and about which job."""
+    """All findings about a job."""
 
     spec: JobSpec
     runs: int
@@ -119,12 +119,12 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Tell whether nothing was out of order."""
+        """Whether all tests passed."""
         return all(each.passed for each in self.findings)
 
 
-def responding(spec: JobSpec, about: Neighbour, job: str) -> Provider:
-    """Take a job up as a daemon does, with its randomness, and a ledger that ends with the job."""
+def answer_locally(spec: JobSpec, about: Neighbour, job: str) -> Provider:
+    """Open a job in this process as a daemon does, with system randomness and a ledger for this job only."""
     responder = Responder(catalogue.plan(spec), about.exactly, MemoryLedger(), system_entropy, job=job)
     return lambda position, query: wire.answer_content(responder.respond(position, query))
 
@@ -134,56 +134,60 @@ def audit(  # noqa: PLR0913  # what is audited, and how
     *,
     runs: int = RUNS,
     false_alarm: float = FALSE_ALARM,
-    opening: Opening = responding,
+    opening: Opening = answer_locally,
     span: Span | None = None,
-    tell: Tell = lambda _answered, _of: None,
-    timed: bool = False,
+    progress: Progress = lambda _answered, _of: None,
+    check_times: bool = False,
 ) -> Audit:
-    """Answer a job ``runs`` times over each of two neighbours, and judge the answers.
+    """Have a job answered ``runs`` times over each of two neighbours, and test the answers.
 
-    With a ``span`` these are shares of a divided table (``common/spans.py``), which differ within its rows. Without an
-    ``opening`` the answers are made in this process, by the code that a daemon answers with. ``timed`` says that the
-    answers of that opening leave on a schedule, so that their times may tell nothing either.
+    With a ``span``, the neighbours are shares of a divided table (``common/spans.py``) that differ within its rows.
+    Without an ``opening``, answers are computed in this process, by the code of a daemon. Set ``check_times`` if
+    answers of that opening leave on a schedule, so that their times must disclose nothing either.
     """
     job = spec or default_job()
     check(
         span is None or (not job.unit.is_row and span.of < job.schema.dimension),
-        "A span of a table's rows is given, and the job is not over the dilation of such a table.",
-        "Leave it out, or audit a job over matrices with more columns than the span has rows in all.",
+        "A span is given, but the job is not over the dilation of a table.",
+        "Leave the span out, or audit a job over matrices with more columns than the whole table has rows.",
     )
     check_whole("the number of runs", runs, least=2, most=MOST_RUNS)
     planned = catalogue.plan(job)
     check(
         all(step.query.is_repeatable for step in planned),
-        f"{job.method} asks about what its own job drew, so that no run is like another.",
-        "Audit another method; this one's noise has tests of its own.",
+        f"The queries of {job.method} depend on what each job drew, so that no run is like another.",
+        "Audit another method; tests of its own check the noise of this one.",
     )
     numbers = 2 * runs * sum(math.prod(step.shape) for step in planned)
-    check(numbers <= MOST_NUMBERS, f"This audit would keep {numbers} numbers.", "Audit a smaller job, or run it less.")
+    check(
+        numbers <= MOST_NUMBERS,
+        f"This audit would keep {numbers} numbers; {MOST_NUMBERS} are allowed.",
+        "Audit a smaller job, or reduce runs.",
+    )
     pair = [
         Neighbour(name, data, _shard(data, job, runs * planned.steps, span))
         for name, data in zip(NAMES, neighbours(job, span), strict=True)
     ]
     queries = _queries(planned, opening(job, pair[0], "rehearsal"))
     plan = tuple(step.fitted(query, job.unit) for step, query in zip(planned, queries, strict=True))
-    asked = {about.name: _Asked([[] for _ in plan], [[] for _ in plan]) for about in pair}
+    asked = {about.name: _Answers([[] for _ in plan], [[] for _ in plan]) for about in pair}
     for run in range(runs):
-        for place, about in enumerate(SystemRandom().sample(pair, 2)):  # in turns, so that times can be compared
+        for place, about in enumerate(SystemRandom().sample(pair, 2)):  # in random order, so that times can be compared
             asked[about.name].ask(plan, queries, opening(job, about, f"{about.name} {run}"))
-            tell(2 * run + place + 1, 2 * runs)
+            progress(2 * run + place + 1, 2 * runs)
     sides = [_side(plan, queries, about, asked[about.name], span) for about in pair]
-    judges = [*_judges(plan, *sides), *(_judges_of_times(plan, *sides) if timed else ())]
+    judges = [*_judges(plan, *sides), *(_time_judges(plan, *sides) if check_times else ())]
     return Audit(job, runs, false_alarm, tuple(judge(false_alarm / len(judges)) for judge in judges))
 
 
-# --- Made-up data, and what is asked about them -----------------------------------------------------------------------
+# --- Made-up data, and the queries about them -------------------------------------------------------------------------
 
 
 def _shard(data: FloatArray, spec: JobSpec, asked: Sequence[Step], span: Span | None) -> Evaluator:
     checked = check_rows(data, least=2 if spec.unit.is_row else 1)
     if not spec.unit.is_row:
         return MatrixShard(declared(checked, span) if span else checked, spec.norm_bound, spec.unit)
-    persons = whose(spec, data)
+    persons = row_owners(spec, data)
     if persons is not None:
         checked = with_persons(checked, persons).bounded(spec.rows_per_person)
     strategy = Strategy.for_plan(checked.dimension, asked, is_sparse=checked.is_sparse)
@@ -191,9 +195,9 @@ def _shard(data: FloatArray, spec: JobSpec, asked: Sequence[Step], span: Span | 
 
 
 def _queries(plan: Plan, provider: Provider) -> list[RowQuery]:
-    """Let the method ask one provider, and choose among its queries for each step: the last that is admitted.
+    """Run the method with one provider; for each step of the plan return the method's last query that it admits.
 
-    A coordinator may do so. What is asked last lies along the rows' axes, and so along the neighbours' difference.
+    A coordinator may do so. The last queries lie along the axes of the rows, and so along the neighbours' difference.
     """
     asked: list[RowQuery] = []
 
@@ -208,24 +212,24 @@ def _queries(plan: Plan, provider: Provider) -> list[RowQuery]:
 
 
 def _read(step: Step, content: memoryview) -> Integers:
-    """Read an answer from its bytes."""
+    """Decode an answer."""
     if len(content) != 8 * math.prod(step.shape):
         raise InvalidAnswerError(f"An answer to '{step.name}' has {len(content)} bytes.", "Report this as a bug.")
     return np.frombuffer(content, dtype="<i8").astype(np.int64)
 
 
-# --- Judging ----------------------------------------------------------------------------------------------------------
+# --- Tests ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """All answers over one neighbour, and the seconds that each took: for each query a list of as many as runs."""
+class _Answers:
+    """All answers over one neighbour and the seconds that each took: for each query a list with one per run."""
 
     answers: list[list[Integers]]
     seconds: list[list[float]]
 
     def ask(self, plan: Sequence[Step], queries: Sequence[RowQuery], provider: Provider) -> None:
-        """Have a job answered once more."""
+        """Send the queries of one more job."""
         for at, (step, query) in enumerate(zip(plan, queries, strict=True)):
             begun = perf_counter()
             content = provider(at, query)
@@ -235,9 +239,9 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Side:
-    """One of two neighbours: the exact answer to each query that has one, and all given, a row for each run.
+    """One of two neighbours: the exact answer to each query that has one, and all given answers, a row for each run.
 
-    Of a divided table both are what shows of the own rows and of the columns; ``silent`` is what was given beside it.
+    For a divided table, both hold only the provider's own rows and the columns; ``silent`` holds the other entries.
     """
 
     exact: list[Integers | None]
@@ -247,7 +251,7 @@ class _Side:
 
 
 def _side(
-    plan: Sequence[Step], queries: Sequence[RowQuery], about: Neighbour, asked: _Asked, span: Span | None
+    plan: Sequence[Step], queries: Sequence[RowQuery], about: Neighbour, asked: _Answers, span: Span | None
 ) -> _Side:
     side = _Side([], [], np.empty(0, dtype=np.int64), asked.seconds)
     for step, query, answered in zip(plan, queries, asked.answers, strict=True):
@@ -263,9 +267,9 @@ def _side(
 
 
 def _judges(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
-    """List all tests; each waits for its level, which depends on how many they are."""
+    """List all tests; each still needs its level, which depends on their number."""
     if some.silent.size:
-        yield partial(audits.silence, "silence in the rows of others", np.concatenate([some.silent, others.silent]))
+        yield partial(audits.silence, "zeros in the rows of others", np.concatenate([some.silent, others.silent]))
     noisy = [at for at, step in enumerate(plan) if step.event and not step.query.is_private]
     residuals = {at: np.vstack([_residuals(plan[at], side, at) for side in (some, others)]) for at in noisy}
     for at in noisy:
@@ -275,21 +279,21 @@ def _judges(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]
     wide = [residuals[at] for at in noisy if plan[at].noise_std >= WIDE or isinstance(plan[at].event, LaplaceEvent)]
     if sum(each.size for each in wide) >= audits.FEWEST:
         yield partial(audits.shape, "shape of all noise", np.concatenate([each.ravel() for each in wide]))
-    yield from _judges_of_relations([residuals[at] for at in noisy])
+    yield from _correlation_judges([residuals[at] for at in noisy])
     gaussian = [at for at in noisy if isinstance(plan[at].event, GaussianEvent)]
-    yield from _judges_of_distance(plan, gaussian, some, others)
+    yield from _distance_judges(plan, gaussian, some, others)
     for at, step in enumerate(plan):
         if step.event and at not in gaussian:
-            yield _judge_of_probabilities(step, some.given[at], others.given[at])
+            yield _event_judge(step, some.given[at], others.given[at])
 
 
-def _judges_of_times(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
+def _time_judges(plan: Sequence[Step], some: _Side, others: _Side) -> Iterator[Judge]:
     for step, first, second in zip(plan, some.seconds, others.seconds, strict=True):
         yield partial(audits.answer_time, f"time of the answer to '{step.name}'", np.array(first) > np.array(second))
 
 
 def _residuals(step: Step, side: _Side, at: int) -> FloatArray:
-    """Give what noise is in answers, as numbers that are standard normal if the noise is as planned."""
+    """Return the noise in answers as numbers that are standard normal if the noise is as planned."""
     exact = side.exact[at]
     noise = side.given[at] - (0 if exact is None else exact)
     if isinstance(step.event, LaplaceEvent):
@@ -299,25 +303,25 @@ def _residuals(step: Step, side: _Side, at: int) -> FloatArray:
     return noise / step.noise_std
 
 
-def _judge_of_probabilities(step: Step, some: Integers, others: Integers) -> Judge:
-    """Choose a set by every second answer, on the line between the means, and judge it by the others."""
+def _event_judge(step: Step, some: Integers, others: Integers) -> Judge:
+    """Choose a set by every second answer, on the line between the means, and test it on the others."""
     line = some[::2].mean(axis=0) - others[::2].mean(axis=0)
     line /= np.abs(line).max(initial=0.0) or 1.0
     learnt, unseen = ([part[start::2] @ line for part in (some, others)] for start in (0, 1))
-    middle = _parting(*learnt)
+    middle = _best_threshold(*learnt)
     first, second = (part > middle for part in unseen)
-    return partial(audits.event, f"neighbours told apart by '{step.name}'", first, second, _claim(step.event))
+    return partial(audits.event, f"probabilities of events in '{step.name}'", first, second, _claim(step.event))
 
 
-def _parting(some: FloatArray, others: FloatArray) -> float:
-    """Find where to part numbers so that the two kinds fall on either side most differently."""
+def _best_threshold(some: FloatArray, others: FloatArray) -> float:
+    """Find the threshold above which the shares of the two kinds of numbers differ most."""
     places = np.sort(np.concatenate([some, others]))
     above = [1 - np.searchsorted(np.sort(part), places, "right") / part.size for part in (some, others)]
     return float(places[np.argmax(np.abs(above[0] - above[1]))])
 
 
 def _claim(event: Event | None) -> tuple[float, float]:
-    """Say by what factor, and up to what difference, an event lets probabilities differ."""
+    """Return the (epsilon, delta) that an event promises."""
     match event:
         case PureEvent(epsilon=epsilon, slack=slack) | LaplaceEvent(epsilon=epsilon, slack=slack):
             return epsilon, slack * (1 + math.exp(epsilon))
@@ -329,12 +333,12 @@ def _claim(event: Event | None) -> tuple[float, float]:
             return 1.0, compose([event]).delta(1.0)
 
 
-def _judges_of_relations(residuals: Sequence[FloatArray]) -> Iterator[Judge]:
-    """Hold entries of an answer against the next, runs against the next, and queries of one form against the next."""
+def _correlation_judges(residuals: Sequence[FloatArray]) -> Iterator[Judge]:
+    """Correlate each entry of an answer, each run and each query of the same shape with the next."""
     pairs = {
-        "noise of neighbouring entries": [(each[:, :-1], each[:, 1:]) for each in residuals],
-        "noise of successive jobs": [(each[:-1], each[1:]) for each in residuals],
-        "noise of successive queries": [
+        "correlation of neighbouring entries": [(each[:, :-1], each[:, 1:]) for each in residuals],
+        "correlation of successive jobs": [(each[:-1], each[1:]) for each in residuals],
+        "correlation of successive queries": [
             (each, following) for each, following in pairwise(residuals) if each.shape == following.shape
         ],
     }
@@ -344,8 +348,8 @@ def _judges_of_relations(residuals: Sequence[FloatArray]) -> Iterator[Judge]:
             yield partial(audits.correlation, name, some, others)
 
 
-def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side, others: _Side) -> Iterator[Judge]:
-    """Project answers with Gaussian noise on the line between the exact ones: one by one and, as an attacker, all."""
+def _distance_judges(plan: Sequence[Step], noisy: Sequence[int], some: _Side, others: _Side) -> Iterator[Judge]:
+    """Project answers with Gaussian noise on the line between the exact ones: each alone and, as an attacker, all."""
     total: list[FloatArray] = [np.zeros(len(side.given[0])) for side in (some, others)]
     squared, angles = 0.0, list[FloatArray]()
     for at in noisy:
@@ -355,7 +359,7 @@ def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side,
         moved = (one - other).astype(np.float64)
         length = float(np.linalg.norm(moved))
         first, second = ((side.given[at] - other) @ (moved / length) / std for side in (some, others))
-        yield partial(audits.distance, f"neighbours told apart by '{plan[at].name}'", first, second, _mu(event))
+        yield partial(audits.distance, f"distance of the neighbours in '{plan[at].name}'", first, second, _mu(event))
         if std >= WIDE and moved.size > 1:
             angles += [audits.angles_as_normal(_residuals(plan[at], side, at), moved) for side in (some, others)]
         squared += (length / std) ** 2
@@ -363,11 +367,11 @@ def _judges_of_distance(plan: Sequence[Step], noisy: Sequence[int], some: _Side,
     if squared:
         first, second = (each / math.sqrt(squared) for each in total)
         allowed = compose(events(plan)).gdp_bound
-        yield partial(audits.distance, "neighbours told apart by all answers", first, second, allowed)
+        yield partial(audits.distance, "distance of the neighbours in all answers", first, second, allowed)
     if angles:
-        yield partial(audits.width, "angle of the noise to the line between the neighbours", np.concatenate(angles))
+        yield partial(audits.width, "angle of the noise to the difference of the neighbours", np.concatenate(angles))
 
 
 def _mu(event: Event) -> float:
-    """How far apart an event leaves neighbours at most."""
+    """Return the largest distance of neighbours that an event allows."""
     return compose([event]).gdp_bound

@@ -1,10 +1,10 @@
-"""Daemons under audit: the installed program, in processes of their own, asked by a coordinator that the audit plays.
+"""Daemons under audit: processes of the installed program, with the audit as their coordinator.
 
-A daemon gets both neighbours' made-up rows as files, a policy that allows the job on either, a ledger and certificates,
-all fresh, and dials out as at any provider's. It is one daemon for both, so that nothing but the rows can make the
-answers about one of them take longer. It cannot tell that the coordinator which it meets is an audit: the queries are
-signed by an analyst, and the answers are the bytes that came over the wire. When a daemon's budget, which is the
-largest there is, is used up, another takes its place: what is audited refuses as it always does.
+A daemon gets both neighbours' made-up rows as files, a policy that allows the job on either, a new ledger and new
+certificates, and dials out as at any provider. One daemon serves both neighbours, so that only the rows can make
+answers about one of them take longer. It cannot detect that its coordinator is an audit: an analyst signs the jobs, and
+the answers are the bytes that came over the wire. A daemon has the largest possible budget. When that is used up,
+another daemon replaces it, because the audited code refuses jobs as it always does.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ from dpspca.server.coordinator import Coordinator
 from dpspca.server.jobs import LARGEST_ANSWER, Link, OutgoingQuery, ProviderLostError
 
 from .answers import NAMES, Neighbour, Opening, Provider
-from .neighbours import neighbours, whose
+from .neighbours import neighbours, row_owners
 
-LARGEST: Final = Cap(MAX_EPSILON, 1 - 2.0**-30)
-"""A lifetime that promises next to nothing, for rows that nobody has."""
-STARTING: Final = 60
+LARGEST_BUDGET: Final = Cap(MAX_EPSILON, 1 - 2.0**-30)
+"""A lifetime budget that promises almost nothing, for rows of nobody."""
+STARTUP_SECONDS: Final = 60
 """Seconds that a daemon may take to read its rows and connect."""
 
 
@@ -58,17 +58,17 @@ STARTING: Final = 60
 def daemons(
     spec: JobSpec, pair: Mapping[str, Any] | None = None, *, interval: float | None = None
 ) -> Iterator[Opening]:
-    """Have real daemons answer a job, as often as it is opened in this block.
+    """Start real daemons that answer a job each time it is opened in this block.
 
-    ``pair`` are data sets by their names; left out, the audit's neighbours. ``interval`` is what the daemons' policy
-    says of when answers leave.
+    ``pair`` has two data sets by name; by default, the audit's neighbours. ``interval`` is the ``answer_interval`` of
+    the daemons' policy.
     """
     with founded() as parties:
         loop = Loop()
         try:
             hub = loop.run(_listening(parties))
             try:
-                yield _Desk(spec, parties, hub, loop, pair or _neighbours(spec), interval).open
+                yield _Auditor(spec, parties, hub, loop, pair or _neighbours(spec), interval).open
             finally:
                 loop.run(hub.stop(0))
         finally:
@@ -84,16 +84,16 @@ async def _listening(parties: Parties) -> Coordinator:
 
 
 @dataclass(slots=True)
-class _Serving:
-    """A daemon that runs, and how many jobs the budget of each of its data sets has left."""
+class _RunningDaemon:
+    """A running daemon, and how many more jobs the budget of each of its data sets allows."""
 
     party: Party
     left: dict[str, int]
 
 
 @dataclass(slots=True)
-class _Desk:
-    """Signs jobs as an analyst would, has a daemon with a budget for each, and asks it what it is told to."""
+class _Auditor:
+    """Signs jobs as an analyst would, and keeps a daemon running that has a budget for them."""
 
     spec: JobSpec
     parties: Parties
@@ -101,7 +101,7 @@ class _Desk:
     loop: Loop
     pair: Mapping[str, Any]
     interval: float | None
-    _serving: _Serving | None = None
+    _daemon: _RunningDaemon | None = None
     _started: int = 0
     _analyst: CurrentIdentity = field(init=False)
     _files: dict[str, Path] = field(init=False)
@@ -111,11 +111,11 @@ class _Desk:
     def __post_init__(self) -> None:
         self._analyst = CurrentIdentity(self.parties.enrol(Role.ANALYST, ANALYST))
         plan = catalogue.plan(self.spec)
-        lifetime = max((LARGEST, a_few(plan)), key=lambda cap: Balance.of(filter_of(cap)).jobs(plan.price))
+        lifetime = max((LARGEST_BUDGET, a_few(plan)), key=lambda cap: Balance.of(filter_of(cap)).jobs(plan.price))
         self._room = Balance.of(filter_of(lifetime)).jobs(plan.price)
         folder, columns = self.parties.folder, self.spec.schema.names
         self._files = {name: write_rows(folder / name, data, columns) for name, data in self.pair.items()}
-        owners = {name: whose(self.spec, data) for name, data in self.pair.items()}
+        owners = {name: row_owners(self.spec, data) for name, data in self.pair.items()}
         self._persons = {
             name: _write_persons(folder / f"{name}.persons", each) for name, each in owners.items() if each
         }
@@ -124,23 +124,23 @@ class _Desk:
         (self.parties.folder / POLICY).write_text("\n".join(policies), encoding="utf-8")
 
     def open(self, spec: JobSpec, about: Neighbour, _job: str) -> Provider:
-        """Sign another job about these data."""
-        serving = self._serving
-        if serving is None or not serving.left[about.name]:
-            serving = self._serving = self._start()
-        serving.left[about.name] -= 1
-        job = _Job(self.hub, serving.party, self._signed(serving.party.name, about.name), spec, about.name)
+        """Sign another job about these data, and return its provider."""
+        daemon = self._daemon
+        if daemon is None or not daemon.left[about.name]:
+            daemon = self._daemon = self._start()
+        daemon.left[about.name] -= 1
+        job = _Job(self.hub, daemon.party, self._signed(daemon.party.name, about.name), spec, about.name)
         return lambda position, query: self.loop.run(job.answer(position, query))
 
-    def _start(self) -> _Serving:
-        """Start a daemon in the place of the one before."""
+    def _start(self) -> _RunningDaemon:
+        """Replace the running daemon."""
         self.parties.end()
         self._started += 1
         party = self.parties.provide(f"audited-{self._started}", self._files, self.hub.address, POLICY, self._persons)
-        return _Serving(party, dict.fromkeys(self._files, self._room))
+        return _RunningDaemon(party, dict.fromkeys(self._files, self._room))
 
     def _signed(self, name: str, data_set: str) -> SignedJob:
-        """Sign a job for this provider, and for as many that are not there as the job needs to have signed."""
+        """Sign a job for this provider, and for as many absent providers as the job requires."""
         named = partial(PartyName, self.parties.authority.federation, Role.PROVIDER)
         audience = [named(name), *(named(f"absent-{n}") for n in range(1, self.spec.minimum_parties))]
         content, life = self.spec.to_json().encode(), life_of(catalogue.plan(self.spec))
@@ -152,14 +152,14 @@ def _neighbours(spec: JobSpec) -> dict[str, Any]:
 
 
 def _write_persons(path: Path, persons: list[int]) -> Path:
-    """Write whose each row is."""
+    """Write the person of each row."""
     path.write_text("".join(f"{each}\n" for each in persons), encoding="utf-8")
     return path
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A signed job, and the daemon that is to answer it."""
+    """A signed job, and the daemon that answers it."""
 
     hub: Coordinator
     party: Party
@@ -168,7 +168,7 @@ class _Job:
     data_set: str
 
     async def answer(self, position: int, query: RowQuery) -> memoryview:
-        """Ask, and give the bytes of the answer."""
+        """Send a query, and return the bytes of the answer."""
         plan, name = catalogue.plan(self.spec), self.signed.job_id
         step = plan[position].fitted(query, self.spec.unit)
         planned = OutgoingQuery.of(self.signed.to_bytes(), position, step, query)
@@ -187,19 +187,19 @@ class _Job:
         return wire.answer_content(answer)
 
     async def _link(self) -> Link:
-        """Wait for a daemon that has just been started."""
+        """Wait until the started daemon has connected."""
         try:
-            async with asyncio.timeout(STARTING):
+            async with asyncio.timeout(STARTUP_SECONDS):
                 while (
                     link := self.hub.roster.find(self.party.name, self.data_set, self.spec.schema.dimension)
                 ) is None:
                     self.party.require_alive()
                     await asyncio.sleep(LOOK)
         except TimeoutError:
-            raise self._lost(f"did not connect within {STARTING} seconds") from None
+            raise self._lost(f"did not connect within {STARTUP_SECONDS} seconds") from None
         return link
 
     def _lost(self, how: str) -> PartyLostError:
-        """Say that there is nothing more to be had of the daemon, with the end of its log."""
+        """Return the error for a daemon that no longer answers, with the end of its log."""
         self.party.require_alive()
         return self.party.lost(f"The daemon {self.party.name} {how}.")

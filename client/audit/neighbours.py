@@ -1,6 +1,6 @@
-"""Made-up data for audits: pairs of neighbours, by each unit of privacy, that answers tell apart as well as any can.
+"""Made-up data for audits: for each privacy unit a pair of neighbours whose answers differ nearly as much as possible.
 
-Nobody's rows: only a job's own parameters go into them.
+They depend only on the parameters of a job, not on anybody's rows.
 """
 
 from typing import Final
@@ -15,30 +15,30 @@ from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.spans import Span
 from dpspca.common.spec import JobSpec
 
-MADE_UP_ROWS: Final = 301
+SYNTHETIC_ROWS: Final = 301
 MOST_ENTRIES: Final = 2**25
 
 
 def neighbours(spec: JobSpec, span: Span | None = None) -> tuple[FloatArray, FloatArray]:
-    """Make data, and a neighbour of them, as the unit of privacy has it."""
+    """Make a data set and a neighbour of it, for the privacy unit of the job."""
     if span:
         return _neighbouring_tables(spec, span)
     return _neighbouring_rows(spec) if spec.unit.is_row else _neighbouring_matrices(spec)
 
 
-def whose(spec: JobSpec, data: FloatArray) -> list[int] | None:
-    """Say whose each made-up row is, where persons are protected: all are different persons', but for the last ones."""
-    return [min(place, MADE_UP_ROWS) for place in range(len(data))] if spec.unit.is_person else None
+def row_owners(spec: JobSpec, data: FloatArray) -> list[int] | None:
+    """Return the person of each made-up row, if the unit protects persons: the last rows belong to one person."""
+    return [min(place, SYNTHETIC_ROWS) for place in range(len(data))] if spec.unit.is_person else None
 
 
 def _neighbouring_matrices(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
     """Make a symmetric matrix with an eigenvector along as many axes as there are components, and a neighbour.
 
-    So the method soon asks about these axes. Then an entry between two of them moves most answers as far as any
-    entry can, and as a change that is small in spectral norm all eigenvalues together do.
+    So the method soon queries these axes. Then an entry between two of them moves most answers as far as any entry can.
+    For the spectral unit, a change of all eigenvalues moves them as far as any change can.
     """
     dimension = spec.schema.dimension
-    along = np.where(np.arange(dimension) < spec.components, MADE_UP_ROWS * spec.norm_bound, 0.0)
+    along = np.where(np.arange(dimension) < spec.components, SYNTHETIC_ROWS * spec.norm_bound, 0.0)
     matrix, change = np.diag(along), np.eye(dimension)
     if spec.unit is PrivacyUnit.ENTRY:
         change = np.zeros((dimension, dimension))
@@ -49,11 +49,11 @@ def _neighbouring_matrices(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
 def _neighbouring_tables(spec: JobSpec, span: Span) -> tuple[FloatArray, FloatArray]:
     """Make shares of a table with a pair of singular vectors along axes for every two components, and a neighbour.
 
-    An entry where such a pair meets moves an answer by two rows of the basis that are as long as any can be.
+    An entry at the intersection of such a pair moves an answer by the two longest possible rows of the basis.
     """
     shape = span.rows, spec.schema.dimension - span.of
     pairs = np.arange(shape[0])[:, None] < max(1, spec.components // 2)
-    table, change = MADE_UP_ROWS * spec.norm_bound * np.eye(*shape) * pairs, np.eye(*shape)
+    table, change = SYNTHETIC_ROWS * spec.norm_bound * np.eye(*shape) * pairs, np.eye(*shape)
     if spec.unit is PrivacyUnit.ENTRY:
         change[1:] = 0.0
     first, second = (
@@ -63,16 +63,16 @@ def _neighbouring_tables(spec: JobSpec, span: Span) -> tuple[FloatArray, FloatAr
 
 
 def _neighbouring_rows(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
-    """Make rows along as many axes as there are components, and two neighbours of them that differ much.
+    """Make rows along as many axes as there are components, and a neighbour that differs as much as possible.
 
-    So the method soon asks about these axes; and a row along the one, instead of a row along the other, moves most
-    answers as far as any replacement can. It is the last row: where a job says how many it is about, of that many.
-    A job that protects several rows of a person has as many equal ones there.
+    So the method soon queries these axes. Replacing a row along one axis by a row along another moves most answers as
+    far as any replacement can. It is the last row; if the job says how many rows it is about, there are that many. If
+    the job protects several rows of a person, that many equal rows are replaced.
     """
     dimension = spec.schema.dimension
     axes = min(spec.components, dimension)
     own = spec.rows_per_person
-    rows = catalogue.rows_of(spec) or MADE_UP_ROWS + own
+    rows = catalogue.rows_of(spec) or SYNTHETIC_ROWS + own
     check(
         rows * dimension <= MOST_ENTRIES,
         f"This job would be audited over {rows} rows of {dimension} columns.",

@@ -96,7 +96,9 @@ def test_the_facts_are_one_object_and_nothing_else(run: Callable[..., Ended]) ->
     assert {each["kind"] for each in told.facts["findings"]} == {"width", "shape", "relation", "distance", "time"}
 
 
-@pytest.mark.parametrize(("fault", "found"), [(NARROW, "width of all noise: 0."), (LONG, "neighbours told apart by")])
+@pytest.mark.parametrize(
+    ("fault", "found"), [(NARROW, "width of all noise: 0."), (LONG, "distance of the neighbours in")]
+)
 def test_a_daemon_with_a_fault_is_found_and_the_steward_is_told_what_to_do(
     fault: str, found: str, run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from examples import quickly_audited as job
 
 from dpspca.client.audit import answers as auditing
 from dpspca.client.audit import neighbours as making
-from dpspca.client.audit.answers import Audit, Neighbour, Provider, audit, default_job, responding
+from dpspca.client.audit.answers import Audit, Neighbour, Provider, answer_locally, audit, default_job
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidAnswerError
 from dpspca.common.privacy import audit as audits
@@ -91,7 +91,7 @@ def test_an_honest_provider_passes_whatever_the_job(method: str, unit: str, acco
 
 def test_a_job_that_asks_about_its_own_draws_is_not_audited_and_the_reason_is_told() -> None:
     options = examples.EXAMPLES["range-projection"].audited
-    with pytest.raises(DpspcaError, match="no run is like another"):
+    with pytest.raises(DpspcaError, match="range-projection"):
         audit(job(method="range-projection", budget=Budget(1.0, 1e-6), options=options))
 
 
@@ -132,7 +132,7 @@ def test_the_default_job_has_every_kind_of_test_and_finds_five_percent_in_every_
 def test_the_made_up_neighbours_are_nearly_as_far_apart_as_the_price_allows_and_so_a_forgotten_root_shows() -> None:
     """False alarm: an estimate of standard deviation 0.14 that is wrong by five of them, below 1e-6."""
     found = audit()
-    whole = next(each for each in found.findings if each.name == "neighbours told apart by all answers")
+    whole = next(each for each in found.findings if each.name == "distance of the neighbours in all answers")
     assert whole.measured > 0.9 * whole.planned - 5 * math.sqrt(2 / found.runs)
     assert whole.catches is not None
     assert whole.catches < math.sqrt(2) * 0.9 * whole.planned
@@ -190,7 +190,7 @@ def test_noise_that_avoids_the_direction_of_the_neighbour_is_caught(monkeypatch:
     monkeypatch.setattr(auditing, "_side", lambda *given: sides.append(made(*given)) or sides[-1])
     monkeypatch.setattr(auditing, "_residuals", flattened)
     found = [each.name for each in audit(what).findings if not each.passed]
-    assert found == ["angle of the noise to the line between the neighbours"]
+    assert found == ["angle of the noise to the difference of the neighbours"]
 
 
 def test_noise_of_another_shape_and_the_planned_width_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +248,7 @@ def test_rows_that_are_not_shortened_to_the_bound_are_caught(monkeypatch: pytest
 
 def test_an_answer_of_another_length_is_refused() -> None:
     def opening(spec: JobSpec, about: Neighbour, name: str) -> Provider:
-        honest = responding(spec, about, name)
+        honest = answer_locally(spec, about, name)
         return lambda position, query: honest(position, query)[:-8]
 
     with pytest.raises(InvalidAnswerError, match="bytes"):
@@ -350,7 +350,7 @@ def test_a_mechanism_that_shows_its_rows_is_caught_where_so_little_was_promised(
     """
     honest = mechanisms.exponent
     monkeypatch.setattr(mechanisms, "exponent", lambda query, epsilon: 1000 * honest(query, epsilon))
-    monkeypatch.setattr(making, "MADE_UP_ROWS", 1)
+    monkeypatch.setattr(making, "SYNTHETIC_ROWS", 1)
     what = job(method="ppca", components=2, schema=Schema(3), options={}, budget=Budget(0.2, 1e-20))
     assert failed(audit(what, runs=1000)) == {Kind.EVENT}
 

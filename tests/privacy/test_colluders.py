@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpspca.client.audit.answers import Provider, audit, default_job, responding
+from dpspca.client.audit.answers import Provider, answer_locally, audit, default_job
 from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.audit import Kind
 from dpspca.common.privacy.noise import DiscreteGaussian
@@ -36,7 +36,7 @@ def colluding(spec: JobSpec, about: Any, job: str) -> Provider:
     rows = np.random.default_rng(0).standard_normal((COLLUDERS, 50, spec.schema.dimension))
     shards = [Shard(check_rows(each), spec.norm_bound, mean_bound=spec.mean_bound) for each in rows]
     others = [Responder(catalogue.plan(spec), each, MemoryLedger(), system_entropy, job=job) for each in shards]
-    honest = responding(spec, about, job)
+    honest = answer_locally(spec, about, job)
 
     def left(position: int, query: RowQuery) -> memoryview:
         total = np.zeros(plan[position].shape, dtype=np.int64)

@@ -62,7 +62,7 @@ def test_the_made_up_neighbours_are_nearly_as_far_apart_as_the_price_allows(unit
     """False alarm: an estimate of standard deviation 0.14 that is wrong by five of them, below 1e-6."""
     found = audit(job(unit, method=method, options={"rounds": 3}))
     assert found.passed
-    whole = next(each for each in found.findings if each.name == "neighbours told apart by all answers")
+    whole = next(each for each in found.findings if each.name == "distance of the neighbours in all answers")
     assert whole.measured > 0.7 * whole.planned - 5 * math.sqrt(2 / found.runs)
 
 
@@ -105,8 +105,8 @@ def test_a_provider_with_a_span_is_silent_in_others_rows_and_keeps_its_promise_i
     found = audit(job(unit, method=method, options={"rounds": 3}), span=SPAN)
     assert [each.name for each in found.findings if not each.passed] == []
     names = {each.name: each for each in found.findings}
-    assert names["silence in the rows of others"].measured == 0
-    whole = names["neighbours told apart by all answers"]
+    assert names["zeros in the rows of others"].measured == 0
+    whole = names["distance of the neighbours in all answers"]
     assert whole.measured > 0.6 * whole.planned - 5 * math.sqrt(2 / found.runs)
 
 
@@ -132,5 +132,5 @@ def test_a_span_that_takes_the_noise_off_an_own_row_is_caught(monkeypatch: pytes
 @pytest.mark.parametrize("span", [SPAN, Span(0, 8, 59), Span(0, 60, 60)])
 def test_a_span_without_a_table_is_refused(span: Span) -> None:
     spec = None if span.of < 60 else job(ENTRY)
-    with pytest.raises(DpspcaError, match="not over the dilation"):
+    with pytest.raises(DpspcaError, match="span"):
         audit(spec, span=span)

@@ -90,7 +90,7 @@ def test_the_audit_has_its_canary_in_the_last_block_and_finds_an_honest_provider
     job = spec(budget=Budget(20.0, 1e-2), options={"rounds": 2, "block_rows": 9})
     found = audit(job, runs=30)
     assert found.passed
-    apart = [each.name for each in found.findings if "told apart" in each.name]
+    apart = [each.name for each in found.findings if "distance of the neighbours" in each.name]
     assert any("round 2 of 2" in name for name in apart)
     assert not any("round 1 of 2" in name for name in apart)
     with pytest.raises(InvalidParameterError, match="smaller block_rows"):
