@@ -1,8 +1,8 @@
-"""How long an answer takes says next to nothing of neighbouring data sets: real daemons, over mutual TLS, timed.
+"""The time of an answer discloses almost nothing about neighbouring data sets: real daemons over mutual TLS.
 
-The coordinator's clock is what counts: from its query until the answer is whole. One daemon answers about both
-neighbours, in an order that a coin chooses anew for each pair of queries, so that nothing but the rows can make one
-of them take longer in the long run.
+The coordinator's clock measures from its query until the whole answer has arrived. One daemon answers about both
+neighbours, in an order that a coin chooses for each pair of queries, so that in the long run only the rows can make one
+of them take longer.
 """
 
 import math
@@ -27,8 +27,8 @@ from dpspca.common.spec import Budget, JobSpec, Schema
 PAIRS: Final = 1500
 MOST_AREA: Final = 0.55
 FALSE_ALARM: Final = 3e-6
-"""Were times alike, the area would be normal around 1/2 with a variance of (2 n + 1)/(12 n^2): .05 are 4.7 of these
-standard deviations, in either direction."""
+"""If times have one law, the area is normal around 1/2 with a variance of (2 n + 1)/(12 n^2): 0.05 are 4.7 standard
+deviations, in either direction."""
 
 
 def job(dimension: int, components: int, unit: PrivacyUnit, rounds: int) -> JobSpec:
@@ -50,7 +50,7 @@ def basis(dimension: int, columns: int, support: int) -> CovarianceProduct:
 
 
 def area(spec: JobSpec, pair: dict[str, Any], query: RowQuery, pairs: int, interval: float | None = None) -> float:
-    """Give the area under the ROC curve of the times of single answers, whichever neighbour takes longer."""
+    """Return the area under the ROC curve of the times of single answers, whichever neighbour takes longer."""
     names, chance = list(pair), SystemRandom()
     asked = [at for at, step in enumerate(catalogue.plan(spec)) if step.admits(query)]
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -79,14 +79,14 @@ def with_full_rows(sparse: Any, count: int = 1) -> Any:
     return scipy.sparse.vstack([sparse[:-count], full], format="csr")
 
 
-def test_the_bound_is_as_sure_as_it_says() -> None:
+def test_the_false_alarm_is_as_stated() -> None:
     spread = math.sqrt((2 * PAIRS + 1) / (12 * PAIRS**2))
     assert 2 * stats.norm.sf((MOST_AREA - 0.5) / spread) < FALSE_ALARM
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("support", [200, 201])
-def test_one_row_more_is_told_by_the_time_of_an_answer_as_by_a_coin(support: int) -> None:
+def test_answer_times_do_not_disclose_one_more_row(support: int) -> None:
     """False alarm 3e-6 each. The coordinator asks about as many columns as there are rows, and about one more."""
     rows = np.random.default_rng(3).standard_normal((201, 400))
     spec = job(400, 4, PrivacyUnit.ROW_ADD_REMOVE, rounds=60)
@@ -94,7 +94,7 @@ def test_one_row_more_is_told_by_the_time_of_an_answer_as_by_a_coin(support: int
 
 
 @pytest.mark.nightly
-def test_a_full_row_among_sparse_ones_is_told_by_the_time_of_an_answer_as_by_a_coin() -> None:
+def test_answer_times_do_not_disclose_a_full_row_among_sparse_ones() -> None:
     """False alarm 3e-6."""
     sparse = one_hot(2000, 10_000)
     spec = job(10_000, 1, PrivacyUnit.ROW_REPLACE_ONE, rounds=60)
@@ -103,7 +103,7 @@ def test_a_full_row_among_sparse_ones_is_told_by_the_time_of_an_answer_as_by_a_c
 
 
 @pytest.mark.nightly
-def test_answers_that_leave_when_they_are_made_would_be_found() -> None:
+def test_answers_that_leave_without_a_schedule_are_found() -> None:
     """The tables differ by a thousand full rows, so that even a busy machine shows it."""
     sparse = one_hot(2000, 10_000)
     spec = job(10_000, 4, PrivacyUnit.ROW_REPLACE_ONE, rounds=40)

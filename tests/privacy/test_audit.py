@@ -1,4 +1,4 @@
-"""The audit believes honest providers, and finds the faults that it says it finds: each is planted in real code.
+"""The audit passes honest providers, and finds the faults that it claims to find, each planted in real code.
 
 False alarms: an audit of an honest provider fails with probability at most 1e-6, by the union bound. So a test that
 audits honest providers fails by chance with at most that probability times the number of its audits. A test that plants
@@ -45,9 +45,9 @@ OFFERED = [
     for accounting in entry.accounting
     if (accounting is Accounting.EXACT or unit in entry.published) and name != "range-projection"
 ]
-"""What the catalogue says that each method has; that it has no other, its own test makes sure.
+"""Each method with its units and accounting in the catalogue.
 
-No run of range-projection is like another; ``test_sketch_noise.py`` holds its noise against its price.
+No run of range-projection is like another; ``test_sketch_noise.py`` compares its noise with its price.
 """
 
 
@@ -56,7 +56,7 @@ def failed(found: Audit) -> set[Kind]:
 
 
 def narrowed(monkeypatch: pytest.MonkeyPatch, factor: float, only: float | None = None) -> None:
-    """Have providers draw noise of a part of the planned width; where that is given, only of one planned width."""
+    """Have providers draw noise narrower by a factor: all noise, or only that of one planned width."""
 
     class Narrow:
         @staticmethod
@@ -70,7 +70,7 @@ def narrowed(monkeypatch: pytest.MonkeyPatch, factor: float, only: float | None 
 
 
 def offered(method: str, unit: str, accounting: Accounting) -> JobSpec:
-    """Give a job of that kind, with all the queries that it can have."""
+    """Return a job of that kind, with all the queries that it can have."""
     named: dict[str, Any] = {"method": method, "unit": unit, "accounting": accounting}
     named["options"] = examples.EXAMPLES[method].audited
     try:
@@ -89,14 +89,14 @@ def test_an_honest_provider_passes_whatever_the_job(method: str, unit: str, acco
     assert {each.kind for each in found.findings} == kinds_for(what)
 
 
-def test_a_job_that_asks_about_its_own_draws_is_not_audited_and_the_reason_is_told() -> None:
+def test_a_job_that_depends_on_its_own_draws_is_not_audited() -> None:
     options = examples.EXAMPLES["range-projection"].audited
     with pytest.raises(DpspcaError, match="range-projection"):
         audit(job(method="range-projection", budget=Budget(1.0, 1e-6), options=options))
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.5, False), (0.55, False), (0.95, True)])
-def test_times_that_tell_neighbours_apart_are_found_and_others_are_not(share: float, found: bool) -> None:
+def test_times_that_distinguish_neighbours_are_found_and_others_are_not(share: float, found: bool) -> None:
     """False alarm 1e-6 at a share that is allowed. A share of 0.95 is missed in 100 pairs with probability 4e-9."""
     longer = np.random.default_rng(int(100 * share)).random(100) < share
     for told in (longer, ~longer):
@@ -106,14 +106,14 @@ def test_times_that_tell_neighbours_apart_are_found_and_others_are_not(share: fl
         assert 0.8 < finding.catches < 0.95
 
 
-def test_a_few_pairs_convict_nobody_and_say_so() -> None:
+def test_a_test_of_few_pairs_passes_and_catches_nothing() -> None:
     finding = audits.answer_time("time", np.ones(20, dtype=np.bool_), 1e-6)
     assert finding.passed
     assert finding.catches is None
 
 
 def kinds_for(what: JobSpec) -> set[Kind]:
-    """What can be looked at: noise only where an answer has some, and its distance only where it is Gaussian."""
+    """Which tests apply: of noise only if an answer has noise, and of distance only if that is Gaussian."""
     steps = [step for step in catalogue.plan(what) if step.event]
     noisy = [step for step in steps if not step.query.is_private]
     gaussian = [step for step in noisy if isinstance(step.event, GaussianEvent)]
@@ -121,7 +121,7 @@ def kinds_for(what: JobSpec) -> set[Kind]:
     return of_noise | ({Kind.DISTANCE} if gaussian else set()) | ({Kind.EVENT} if len(gaussian) < len(steps) else set())
 
 
-def test_the_default_job_has_every_kind_of_test_and_finds_five_percent_in_every_round() -> None:
+def test_the_default_audit_would_find_five_percent_in_every_round() -> None:
     found = audit()
     assert found.passed
     rounds = [each for each in found.findings if each.kind is Kind.WIDTH and "round" in each.name]
@@ -129,7 +129,7 @@ def test_the_default_job_has_every_kind_of_test_and_finds_five_percent_in_every_
     assert all(each.catches is not None and each.catches > 0.95 for each in rounds)
 
 
-def test_the_made_up_neighbours_are_nearly_as_far_apart_as_the_price_allows_and_so_a_forgotten_root_shows() -> None:
+def test_audit_neighbours_are_nearly_as_far_apart_as_the_price_allows() -> None:
     """False alarm: an estimate of standard deviation 0.14 that is wrong by five of them, below 1e-6."""
     found = audit()
     whole = next(each for each in found.findings if each.name == "distance of the neighbours in all answers")
@@ -160,7 +160,7 @@ def test_noise_five_percent_narrow_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     assert Kind.WIDTH in failed(audit(job()))
 
 
-def test_noise_five_percent_wide_is_caught_for_it_is_not_what_was_planned_either(
+def test_noise_five_percent_wide_is_caught_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     narrowed(monkeypatch, 1.05)
@@ -175,7 +175,7 @@ def test_noise_narrow_in_one_round_alone_is_caught(monkeypatch: pytest.MonkeyPat
 
 
 def test_noise_that_avoids_the_direction_of_the_neighbour_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As wide as planned in all, and half as wide along the one line that matters."""
+    """Its overall width is as planned, but it is half as wide along the line that matters."""
     what, honest = job(), auditing._residuals
 
     def flattened(step: Any, side: Any, at: int) -> np.ndarray:
@@ -222,7 +222,7 @@ def test_noise_that_every_job_shares_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_forgotten_root_of_two_is_caught_though_the_noise_is_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan itself is wrong, and the same on both sides: only how far apart the neighbours are shows it."""
+    """Planner and provider share the fault, so only the distance of the neighbours shows it."""
     monkeypatch.setattr(rows, "quadratic_sensitivity", lambda _query, _unit: 1.0)
     nobody_else_s = replace(default_job(), seed=2**63)  # plans are remembered by their jobs
     assert failed(audit(nobody_else_s)) == {Kind.DISTANCE}
@@ -255,7 +255,7 @@ def test_an_answer_of_another_length_is_refused() -> None:
         audit(job(), runs=2, opening=opening)
 
 
-# --- What the tests themselves promise --------------------------------------------------------------------------------
+# --- What the statistical tests promise -------------------------------------------------------------------------------
 
 TESTS: dict[str, Callable[[np.ndarray, np.ndarray, float], Finding]] = {
     "width": lambda some, _, level: audits.width("", some, level),
@@ -273,14 +273,14 @@ ONE_SIDED = {"told apart", "outdone"}
 
 
 def laplace_residuals(seeds: np.ndarray, scale: float) -> np.ndarray:
-    """Draw discrete Laplace numbers, as many as there are seeds, and turn them into what has to be normal."""
+    """Draw a discrete Laplace number for each seed, and turn it into a normal one."""
     words = KeyStream.repeatable(int(abs(seeds[0]) * 1e9), "laplace")
     drawn = DiscreteLaplace(scale).sample(seeds.size, words)
     return audits.laplace_as_normal(drawn, scale, continuous.uniforms(seeds.size, words))
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_a_probability_is_as_often_below_a_level_as_it_says(name: str) -> None:
+def test_a_p_value_is_below_a_level_as_often_as_the_level_says(name: str) -> None:
     """1,000 times at a level of 5 %: beyond 5 +- 3.6 % with probability below 1e-6; one-sided tests may be below."""
     rng = np.random.default_rng(7)
     alarms = sum(not TESTS[name](*rng.standard_normal((2, 2048)), 0.05).passed for _ in range(1000))
@@ -288,7 +288,7 @@ def test_a_probability_is_as_often_below_a_level_as_it_says(name: str) -> None:
 
 
 @pytest.mark.parametrize(("draws", "level"), [(1000, 1e-3), (48_000, 5e-8)])
-def test_what_a_test_of_width_says_it_catches_is_caught_that_often(draws: int, level: float) -> None:
+def test_a_width_test_finds_what_it_catches_with_its_power(draws: int, level: float) -> None:
     """Of 400, 396 are expected: fewer than 384 with probability below 1e-6."""
     rng = np.random.default_rng(8)
     catches = audits.width("", rng.standard_normal(draws), level).catches
@@ -297,7 +297,7 @@ def test_what_a_test_of_width_says_it_catches_is_caught_that_often(draws: int, l
     assert caught >= 384
 
 
-def test_what_a_test_of_distance_says_it_catches_is_caught_that_often() -> None:
+def test_a_distance_test_finds_what_it_catches_with_its_power() -> None:
     """Of 400, 396 are expected: fewer than 384 with probability below 1e-6."""
     rng = np.random.default_rng(9)
     catches = audits.distance("", np.zeros(100), np.zeros(100), 2.0, 5e-8).catches
@@ -309,9 +309,7 @@ def test_what_a_test_of_distance_says_it_catches_is_caught_that_often() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_set_that_is_likelier_than_claimed_is_found_whichever_neighbour_and_side_it_is(
-    *, swapped: bool, turned: bool
-) -> None:
+def test_a_set_more_probable_than_claimed_is_found_in_each_direction(*, swapped: bool, turned: bool) -> None:
     """Nine tenths against a half: e^0.59 of the set and e^1.61 of its complement."""
     pair = [np.arange(2000) % 10 < 9, np.arange(2000) % 2 < 1]
     some, others = [part != turned for part in (reversed(pair) if swapped else pair)]
@@ -320,7 +318,7 @@ def test_a_set_that_is_likelier_than_claimed_is_found_whichever_neighbour_and_si
     assert audits.event("", some, others, (1.7, 0.0), 1e-6).passed
 
 
-def test_a_claim_that_so_few_answers_cannot_refute_is_above_what_the_finding_says_it_catches() -> None:
+def test_an_event_test_refutes_claims_up_to_what_it_catches() -> None:
     perfect = np.ones(50, bool), np.zeros(50, bool)
     catches = audits.event("", *perfect, (1.0, 0.0), 1e-6).catches
     assert catches is not None
@@ -339,7 +337,7 @@ def test_laplace_noise_half_as_wide_is_caught(monkeypatch: pytest.MonkeyPatch) -
     assert Kind.WIDTH in failed(audit(what, runs=40))
 
 
-def test_a_mechanism_that_shows_its_rows_is_caught_where_so_little_was_promised(
+def test_a_mechanism_that_discloses_its_rows_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Draws are a thousand times too concentrated, from two rows along one axis or two, at a small epsilon.
@@ -365,7 +363,7 @@ def test_an_audit_too_small_or_too_large_is_refused(runs: int, why: str) -> None
 
 
 @pytest.mark.nightly
-def test_of_a_hundred_planted_five_percent_ninety_nine_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_least_99_of_100_planted_five_percent_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one round of two alone, at the number of draws that a round of the default audit has."""
     jobs = [job(unit=unit) for unit in UNITS]
     caught = 0
@@ -393,7 +391,7 @@ def test_five_percent_too_little_is_caught_whatever_the_job(
 
 
 @pytest.mark.nightly
-def test_of_two_hundred_honest_providers_none_is_called_dishonest() -> None:
+def test_two_hundred_honest_providers_pass() -> None:
     """Of every method, unit and accounting, one after the other. False alarm: below 200 times 1e-6."""
     for number in range(200):
         found = audit(offered(*OFFERED[number % len(OFFERED)]), runs=40)

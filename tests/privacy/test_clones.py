@@ -41,7 +41,7 @@ def require_unrelated(first: Integers, second: Integers) -> None:
 
 
 @pytest.mark.parametrize("system", ["own", "copied"])
-def test_copies_of_a_provider_use_unrelated_noise_for_different_queries(system: str, tmp_path: Path) -> None:
+def test_copies_of_a_provider_use_independent_noise_for_different_queries(system: str, tmp_path: Path) -> None:
     """Equal noise would cancel in the difference of the answers, and show the rows exactly."""
     require_unrelated(*copied(tmp_path, system, "different"))
 
@@ -52,7 +52,7 @@ def test_copies_that_read_the_same_system_bytes_answer_one_query_alike(tmp_path:
     assert (first == second).all()
 
 
-def test_copies_with_their_own_system_bytes_answer_one_query_with_unrelated_noise(tmp_path: Path) -> None:
+def test_copies_with_their_own_system_bytes_use_independent_noise(tmp_path: Path) -> None:
     require_unrelated(*copied(tmp_path, "own", "same"))
 
 
@@ -70,14 +70,14 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=repr)
-def test_draws_of_different_names_are_unrelated_though_the_system_repeats(other: Draw) -> None:
+def test_draws_with_different_names_are_independent_if_the_system_repeats(other: Draw) -> None:
     law = DiscreteGaussian(1000.0)
     first, second, again = (law.sample(10_000, keyed_stream(bytes(32), draw)) for draw in (NAMED, other, NAMED))
     require_unrelated(first, second)
     assert (first == again).all()
 
 
-def test_draws_of_one_name_are_unrelated_where_the_system_s_bytes_differ() -> None:
+def test_draws_with_one_name_are_independent_if_system_bytes_differ() -> None:
     law = DiscreteGaussian(1000.0)
     first, second = (law.sample(10_000, keyed_stream(bytes([number] * 32), NAMED)) for number in (0, 1))
     require_unrelated(first, second)

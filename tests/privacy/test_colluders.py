@@ -50,7 +50,7 @@ def colluding(spec: JobSpec, about: Any, job: str) -> Provider:
     return left
 
 
-def test_t27_t28_what_colluders_can_work_out_of_the_others_answer_passes_as_that_one_s_alone() -> None:
+def test_t27_t28_what_colluders_learn_of_an_answer_passes_its_audit() -> None:
     """False alarm 1e-6: of the whole audit. It would find noise that parties share: a test of width says how much."""
     found = audit(JOB, opening=colluding)
     assert found.passed, [each for each in found.findings if not each.passed]
@@ -59,7 +59,7 @@ def test_t27_t28_what_colluders_can_work_out_of_the_others_answer_passes_as_that
     assert all(each.catches is not None and each.catches > PARTIES**-0.5 for each in widths)
 
 
-def test_t27_noise_that_each_party_gives_a_part_of_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t27_noise_that_parties_share_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that their sum has what is planned for one: colluders would be left with less."""
 
     class Shared:

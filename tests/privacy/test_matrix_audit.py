@@ -1,4 +1,4 @@
-"""The audit judges providers of shares of a matrix as it does those of rows: the neighbours are of the job's own unit.
+"""The audit also tests providers of shares of a matrix, with neighbours by the unit of the job.
 
 False alarms: an audit of an honest provider fails with probability at most 1e-6, by the union bound.
 """
@@ -67,7 +67,7 @@ def test_the_made_up_neighbours_are_nearly_as_far_apart_as_the_price_allows(unit
 
 
 def test_a_forgotten_mirror_image_is_caught_though_the_noise_is_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan itself is wrong, and the same on both sides: only how far apart the neighbours are shows it."""
+    """Planner and provider share the fault, so only the distance of the neighbours shows it."""
     right = matrix.SymmetricProduct.movement
     monkeypatch.setattr(
         matrix.SymmetricProduct, "movement", lambda self, unit, l1: right(self, unit, l1=l1) / math.sqrt(2)
@@ -98,9 +98,7 @@ SPAN = Span(5, 8, 24)
 
 @pytest.mark.parametrize("unit", [ENTRY, SPECTRAL])
 @pytest.mark.parametrize("method", ["noisy-power", "power-iteration"])
-def test_a_provider_with_a_span_is_silent_in_others_rows_and_keeps_its_promise_in_its_own(
-    unit: PrivacyUnit, method: str
-) -> None:
+def test_a_provider_with_a_span_passes_and_answers_zero_in_others_rows(unit: PrivacyUnit, method: str) -> None:
     """False alarm: as above; and the neighbours are nearly as far apart as the price allows here as well."""
     found = audit(job(unit, method=method, options={"rounds": 3}), span=SPAN)
     assert [each.name for each in found.findings if not each.passed] == []
@@ -117,7 +115,7 @@ def test_noise_in_the_rows_of_others_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_span_that_takes_the_noise_off_an_own_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What shows there without noise is more than any width allows."""
+    """An entry without noise makes the measured width too small."""
     right = responder._keep_silent
 
     def more(noise: Any, exact: Any, silent: Any) -> None:

@@ -1,7 +1,7 @@
-"""The noise on a sketch, which never leaves, and on its projection is as wide as planned, and hides a replaced row.
+"""The noise on a sketch, which never leaves its provider, and on its projection is as planned and hides a replaced row.
 
-The audit of what leaves a provider cannot look at these: a sketch stays at home, and each job's queries depend on
-what was drawn for it. So the provider's own code is asked here, job after job, and looked into.
+The audit of what leaves a provider cannot test these: a sketch stays with its provider, and the queries of each job
+depend on what was drawn for it. So these tests call the provider's own code, job after job, and read its state.
 """
 
 from dataclasses import replace
@@ -85,7 +85,7 @@ def residuals(first: float, planned: GaussianEvent, start: int = 0) -> np.ndarra
     return np.stack(found)
 
 
-def test_the_noise_on_a_sketch_is_as_planned_and_new_in_every_entry_and_every_job() -> None:
+def test_sketch_noise_is_as_planned_and_new_in_every_entry_and_job() -> None:
     """False alarm: four tests, 4e-7."""
     noise = residuals(1.0, event())
     assert audits.width("", noise, LEVEL).passed
@@ -99,7 +99,7 @@ def test_noise_three_percent_narrow_on_a_sketch_would_be_found() -> None:
     assert not audits.width("", residuals(1.0, narrow), LEVEL).passed
 
 
-def test_whoever_saw_the_sketch_itself_could_tell_a_row_from_its_opposite_no_better_than_was_paid_for() -> None:
+def test_a_sketch_distinguishes_a_row_from_its_opposite_within_its_price() -> None:
     """On the line along which the two differ most, known to whoever knows all nonces. False alarm: 1e-7."""
     apart = []
     for first, start in ((1.0, 0), (-1.0, JOBS)):

@@ -1,7 +1,7 @@
-"""How long an answer takes says nothing of its rows and nothing of its noise: processor time, compared by ranks.
+"""The processor time of an answer discloses nothing about its rows or its noise.
 
-Only the ranks of times count, and only the time that this very thread was on a processor: a machine that is busy, or
-changes its pace, changes no false alarm. Every test says with which probability it fails where time tells nothing.
+Tests compare only ranks of times, and only the processor time of this thread, so that a busy machine or a changing
+clock rate causes no false alarms. Every test states the probability that it fails although time discloses nothing.
 """
 
 import math
@@ -126,7 +126,7 @@ def test_t04_denormal_numbers_in_a_basis_take_no_longer_than_others() -> None:
     assert slower(lambda: answering(over, asking(DENORMAL)), lambda: answering(over, asking(ORDINARY))) <= MOST
 
 
-def test_t04_a_query_with_denormal_numbers_does_not_tell_by_its_time_where_rows_have_something() -> None:
+def test_t04_time_of_a_denormal_query_does_not_depend_on_zeros_in_rows() -> None:
     """False alarm 2e-6, half for each direction. Zero times a denormal number is quick, and any other number is not."""
 
     def over(*, empty: bool) -> Callable[[], float]:
@@ -142,7 +142,7 @@ def test_t04_a_query_with_denormal_numbers_does_not_tell_by_its_time_where_rows_
     assert slower(nothing, something) <= MOST
 
 
-def test_an_evaluator_whose_time_depends_on_denormal_numbers_would_be_found() -> None:
+def test_an_evaluator_whose_time_depends_on_denormals_is_found() -> None:
     """It takes ten times as long, as it would; and is missed only if twelve of sixty and more take no tenth longer."""
 
     class Leaky(Shard):
@@ -190,7 +190,7 @@ def told(draw: Callable[[], Integers]) -> float:
 @pytest.mark.parametrize("count", [1, 24, 1024])
 @pytest.mark.parametrize("width", [20.5, 2.0**20, 2.0**40])
 @pytest.mark.parametrize("law", LAWS)
-def test_t22_the_time_of_a_draw_does_not_tell_its_size_or_its_sign(law: str, width: float, count: int) -> None:
+def test_t22_the_time_of_a_draw_does_not_disclose_its_size_or_sign(law: str, width: float, count: int) -> None:
     """False alarm 1e-9 for each of two queries, 4e-8 for all 18 cases together.
 
     Draws are independent of each other. Were they of their times too, whatever those are, the marked half would be any
@@ -202,7 +202,7 @@ def test_t22_the_time_of_a_draw_does_not_tell_its_size_or_its_sign(law: str, wid
     assert told(lambda: noise.sample(count, entropy)) <= MOST_AUC
 
 
-def test_a_sampler_that_rejects_would_be_found() -> None:
+def test_a_rejection_sampler_is_found() -> None:
     """Noise that is small is drawn anew by a sampler of the textbook: its time tells which is."""
     noise, entropy = DiscreteGaussian.with_std_at_least(300.0), system_entropy(Draw("test", 0, 0, "", Purpose.NOISE))
 

@@ -63,7 +63,7 @@ def extreme(rng: np.random.Generator, query: RowQuery, count: int) -> list[np.nd
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 2**32 - 1), most=st.integers(1, 4), centred=st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_no_person_moves_an_answer_further_than_is_paid_for(kind: str, seed: int, most: int, centred: bool) -> None:
+def test_no_person_moves_an_answer_further_than_its_price(kind: str, seed: int, most: int, centred: bool) -> None:
     rng = np.random.default_rng(seed)
     query = make_query(kind, rng, 4)
     if centred and hasattr(query, "center"):
@@ -103,7 +103,7 @@ def test_a_person_may_move_all_their_rows_above_a_threshold() -> None:
     ("query", "ratio"),
     [(ColumnSums(2), 2.0), (Covariance(2), math.sqrt(2)), (CovarianceProduct(np.eye(2)), math.sqrt(2))],
 )
-def test_a_row_of_a_person_moves_more_than_a_unit_of_rows_declares(query: RowQuery, ratio: float) -> None:
+def test_removing_a_person_s_row_moves_more_than_a_unit_of_rows_declares(query: RowQuery, ratio: float) -> None:
     """Why such a unit is refused where persons are known: the row that leaves lets the next one in."""
     opposite = isinstance(query, ColumnSums)
     first, second = np.array([BOUND, 0.0]), np.array([-BOUND, 0.0] if opposite else [0.0, BOUND])
@@ -188,7 +188,7 @@ def test_no_planned_answer_moves_further_than_its_price(name: str, spec: JobSpec
     assert len(asked) == len(plan)
 
 
-def test_units_of_persons_have_plans_wherever_rows_have_and_blocks_do_not_matter() -> None:
+def test_units_of_persons_have_plans_for_all_row_methods_without_blocks() -> None:
     having = {spec.method for _, spec in JOBS}
     assert having == {name for name in EXAMPLES if name != "streaming-power"}
     assert {spec.method for _, spec in JOBS if spec.rows_per_person > 1} == {
@@ -203,7 +203,7 @@ def test_blocks_of_rows_have_no_price_for_persons(unit: PrivacyUnit) -> None:
         catalogue.plan(replace(spec, unit=unit))
 
 
-def test_a_person_whose_row_stands_elsewhere_moves_every_block() -> None:
+def test_moving_a_person_s_row_changes_every_block() -> None:
     """Why there is none, even for one row of each: blocks compose in parallel only if nobody moves two of them."""
     others = [(person, np.eye(4)[person % 2] * BOUND) for person in range(1, 8)]
     mine = (ME, np.eye(4)[0] * BOUND)
@@ -223,7 +223,7 @@ def test_the_number_of_rows_is_charged_where_a_person_may_have_fewer(most: int, 
     assert (catalogue.plan(private)[0].event is not None) == charged
 
 
-def test_which_of_a_person_s_rows_are_used_follows_from_theirs_alone() -> None:
+def test_which_rows_of_a_person_are_used_depends_only_on_that_person() -> None:
     rng = np.random.default_rng(0)
     others = [(int(person), rng.standard_normal(3)) for person in rng.integers(1, 5, 12)]
     kept = answer([*others], ColumnSums(3), 2)

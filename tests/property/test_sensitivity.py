@@ -72,7 +72,7 @@ def test_no_neighbour_beats_the_lattice_sensitivity_of_the_real_evaluation(
 
 
 @pytest.mark.parametrize("columns", [2, 3, 5])
-def test_two_orthonormal_rows_in_the_span_reach_the_constant_for_replacing_a_row(columns: int) -> None:
+def test_two_orthonormal_rows_in_the_span_reach_the_replace_one_constant(columns: int) -> None:
     basis, _ = thin_qr(np.random.default_rng(1).standard_normal((12, columns)))
     query = CovarianceProduct(basis)
     moved = np.linalg.norm(contribution(query, basis[:, 0]) - contribution(query, basis[:, 1]))
@@ -119,7 +119,7 @@ def test_a_replaced_row_moves_one_block_and_no_further_than_declared(seed: int, 
     assert max(moved) <= asked[0].lattice_sensitivity(REPLACE, asked[0].extent)
 
 
-def test_a_row_that_is_removed_moves_others_between_blocks_which_is_why_that_has_no_price() -> None:
+def test_a_removed_row_moves_other_rows_between_blocks() -> None:
     rows, basis = np.vstack([np.eye(4)] * 2), np.eye(4)[:, :2]
     asked = [CovarianceProduct(basis, None, block, 4) for block in range(1, 5)]
     with_row, without = (

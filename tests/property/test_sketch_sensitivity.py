@@ -37,9 +37,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("columns", [1, 2, 8])
 @pytest.mark.parametrize("change", CHANGES)
-def test_directions_stretch_a_change_that_was_there_before_no_more_often_than_is_said(
-    change: str, columns: int
-) -> None:
+def test_directions_stretch_a_fixed_change_as_rarely_as_stated(change: str, columns: int) -> None:
     """Of 20,000 directions 200 may do so: more than 270 with probability below 1e-6, if exactly one in a hundred did.
 
     Chernoff's bound is no quantile: it is kept in three of four, or rarer; that it is of use is seen below.
@@ -108,7 +106,7 @@ def test_a_row_and_its_opposite_reach_what_directions_allow() -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 6])
-def test_the_price_of_a_sketch_is_that_of_a_row_and_its_opposite_at_the_stretch_that_was_paid_for(columns: int) -> None:
+def test_a_sketch_costs_a_row_and_its_opposite_at_the_largest_stretch(columns: int) -> None:
     """Sketches move less, for directions that stretch as far come once in 2^100: so the factors are looked at here."""
     forward, backward = (integer_rows(np.array([[sign * BOUND, 0.0]]), BOUND).astype(float) for sign in (1, -1))
     furthest = float(np.linalg.norm(forward - backward)) * SCALE * stretch(columns)
@@ -125,7 +123,7 @@ def test_the_price_of_a_sketch_is_that_of_a_row_and_its_opposite_at_the_stretch_
     columns=st.integers(1, 5),
     size=st.sampled_from([1e-300, 1e-7, 1e-5, 1e-3, 1.0, 1e300]),
 )
-def test_no_replaced_row_moves_a_projection_further_than_declared_whatever_the_map(
+def test_no_replaced_row_moves_a_projection_further_than_declared(
     seed: int, dimension: int, columns: int, size: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -146,7 +144,7 @@ def test_no_replaced_row_moves_a_projection_further_than_declared_whatever_the_m
 
 
 @pytest.mark.parametrize("columns", [1, 4])
-def test_a_row_and_its_opposite_in_the_place_of_the_longest_row_reach_the_price(columns: int) -> None:
+def test_a_row_and_its_opposite_reach_the_price_of_a_projection(columns: int) -> None:
     rows = np.array([[BOUND, 0.0], [0.0, 1.0]])
     sketch = np.array([[1000] * columns, [1] * columns], dtype=np.int32)
     asked = Projection(np.eye(columns) / 1000, 2, math.sqrt(columns))

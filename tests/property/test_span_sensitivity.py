@@ -54,7 +54,7 @@ def check_paid(query: MatrixProduct, unit: PrivacyUnit, difference: np.ndarray) 
 
 @pytest.mark.parametrize("capped", [False, True])
 @given(span=spans(), **SIZES)
-def test_an_entry_of_one_s_own_rows_moves_the_answer_within_the_span_and_as_far_as_paid(
+def test_an_entry_in_a_span_moves_only_the_span_within_its_price(
     capped: bool, span: Span, seed: int, columns: int, width: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -68,7 +68,7 @@ def test_an_entry_of_one_s_own_rows_moves_the_answer_within_the_span_and_as_far_
 
 
 @given(span=spans(), **SIZES)
-def test_a_small_change_of_one_s_own_rows_moves_the_answer_within_the_span_and_as_far_as_paid(
+def test_a_spectral_change_in_a_span_moves_only_the_span_within_its_price(
     span: Span, seed: int, columns: int, width: int
 ) -> None:
     """The dilation of a change has the spectral norm of the change: that of two orthonormal factors is one."""

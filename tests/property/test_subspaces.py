@@ -79,7 +79,7 @@ def test_for_one_component_the_bound_on_the_distance_is_reached(step: int, gap: 
     assert 2 * math.sin(bound / 2) * (1 - 1e-3) <= reached <= bound
 
 
-def test_the_gap_moves_by_two_when_the_last_leading_row_is_replaced_by_the_next() -> None:
+def test_replacing_the_last_leading_row_by_the_next_moves_the_gap_by_two() -> None:
     square, x, y = np.diag([9.0, 5.0, 1.0]), np.eye(3)[2], np.eye(3)[1]
     _, before = leading(square, 2)
     _, after = leading(square + np.outer(x, x) - np.outer(y, y), 2)

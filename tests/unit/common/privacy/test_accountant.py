@@ -132,7 +132,7 @@ def test_a_laplace_shift_spread_over_two_entries_is_never_worse_than_one(epsilon
     assert spread < compose([LaplaceEvent((a + b) * FINE, FINE)]).delta(epsilon)
 
 
-def test_a_mixture_costs_more_than_its_parts_and_less_than_every_simple_bound() -> None:
+def test_a_mixture_costs_more_than_its_parts_and_less_than_simple_bounds() -> None:
     gaussian: list[Event] = [GaussianEvent(1, 4)] * 5
     laplace: list[Event] = [LaplaceEvent(1, 20)] * 3
     mixed = compose([*gaussian, *laplace, PureEvent(0.1)])
@@ -213,7 +213,7 @@ def test_slack_that_eats_all_of_delta_leaves_no_promise() -> None:
     assert compose([GaussianEvent(1, 1, SLACK)]).epsilon(0) == math.inf
 
 
-def test_an_epsilon_that_is_not_found_in_a_hundred_steps_is_infinite_and_never_too_small() -> None:
+def test_an_epsilon_not_found_in_a_hundred_steps_is_infinite() -> None:
     """Where the charge for slack grows as fast as it is made up for, steps are as small as they get."""
     loss = compose([GaussianEvent(1, 1, 1e-9)])
     lost, found = 0.0, 0.5
@@ -286,7 +286,7 @@ def test_a_plan_that_fills_the_budget_is_admitted_whole_and_nothing_after_it(
 
 @settings(max_examples=60)
 @given(epsilons, deltas, st.integers(1, 10**6), sensitivities)
-def test_up_to_a_million_equal_events_are_admitted_whole_and_nothing_after_them(
+def test_up_to_a_million_equal_events_fill_a_budget_exactly(
     epsilon: float, delta: float, times: int, sensitivity: float
 ) -> None:
     mu = usable_mu(epsilon, delta)

@@ -81,7 +81,7 @@ def test_how_many_words_are_taken_depends_on_the_size_alone() -> None:
         assert words.taken == expected
 
 
-def test_a_turn_is_orthogonal_and_any_direction_is_as_likely_for_it_reflections_too() -> None:
+def test_a_random_orthogonal_matrix_is_orthogonal_and_uniform() -> None:
     """The first entry of a uniform unit vector in three dimensions is uniform itself."""
     words = KeyStream.repeatable(5, "turn")
     turns = np.stack([continuous.random_orthogonal(3, words) for _ in range(4000)])

@@ -103,7 +103,7 @@ def test_no_uniform_number_is_too_large_to_reach_where_probability_is_left() -> 
     assert abs(continuous.cauchys(1, Written([0, 2, *[0] * 6]))[0]) > 2.0**204
 
 
-def test_a_proposal_with_a_probability_of_e_to_the_minus_a_hundred_can_be_accepted(
+def test_a_proposal_with_probability_exp_minus_100_can_be_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """None below e^-37.43 was, ever: a set of probability 2.4e-21 over one data set had none over its neighbour."""
@@ -253,9 +253,7 @@ def planned(budget: Budget, method: str) -> tuple[Step, ...]:
 
 @pytest.mark.parametrize("method", ["ppca", "output-perturbation", "sulq", "analyze-gauss"])
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
-def test_a_delta_that_does_not_pay_for_the_draws_is_refused_and_the_least_one_is_named(
-    method: str, epsilon: float
-) -> None:
+def test_a_delta_too_small_for_the_draws_is_refused_with_the_least_one(method: str, epsilon: float) -> None:
     with pytest.raises(InvalidParameterError, match="as implemented") as caught:
         planned(Budget(epsilon, 1e-60), method)
     least = float(caught.value.remedy.split()[4])
@@ -275,7 +273,7 @@ def test_no_mechanism_in_floating_point_is_purely_private_by_its_price(method: s
     assert compose([released]).epsilon(0.0) == math.inf
 
 
-def test_an_epsilon_that_leaves_no_room_for_rounding_is_refused_and_the_least_one_is_named() -> None:
+def test_an_epsilon_too_small_for_rounding_is_refused_with_the_least_one() -> None:
     from dataclasses import replace  # noqa: PLC0415
 
     def plan(epsilon: float) -> tuple[Step, ...]:

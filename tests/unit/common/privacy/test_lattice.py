@@ -11,7 +11,7 @@ HALF_WAY = 2.0 ** (BASIS_BITS - 1) - 0.5 + 2.0**-20
 
 
 @pytest.mark.parametrize("offsets", [(1, 1, 0, 0), (90, -88, 0, 0)])
-def test_the_longest_basis_that_passes_is_within_its_gain_after_rounding_and_no_shorter_will_do(
+def test_the_longest_accepted_basis_reaches_but_keeps_within_its_gain(
     offsets: tuple[int, ...],
 ) -> None:
     """Every entry is rounded up by half a unit; the second basis is as long as the check lets through besides."""

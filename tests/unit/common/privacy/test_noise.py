@@ -87,7 +87,7 @@ class Scripted:
 # --- the keystream
 
 
-def test_the_keystream_of_the_zero_key_starts_with_the_published_aes_256_block() -> None:
+def test_the_keystream_of_the_zero_key_starts_with_the_published_block() -> None:
     assert KeyStream(bytes(32)).words(4).astype("<u4").tobytes().hex() == "dc95c078a2408989ad48a21492842087"
 
 

@@ -45,7 +45,7 @@ def width_of(step: Step) -> float:
 
 
 @pytest.mark.parametrize("kind", Noise)
-def test_t24_noise_just_below_and_at_the_lattices_bound_is_planned_and_just_above_is_refused(kind: Noise) -> None:
+def test_t24_noise_is_planned_up_to_the_bound_of_the_lattice(kind: Noise) -> None:
     for width in (math.nextafter(MOST[kind], 0), MOST[kind]):
         assert width_of(planned(kind, width)) == width
     with pytest.raises(InvalidParameterError, match="leave the lattice"):
@@ -63,9 +63,7 @@ def widest(epsilon: float, method: str, options: dict[str, int]) -> float | None
 
 
 @pytest.mark.parametrize(("method", "options"), [("dps-pca", {"sparsity": 4, "rounds": 3}), ("analyze-gauss", {})])
-def test_t24_the_least_budget_that_is_planned_for_has_the_widest_noise_that_there_is(
-    method: str, options: dict[str, int]
-) -> None:
+def test_t24_the_least_budget_with_a_plan_has_the_widest_noise(method: str, options: dict[str, int]) -> None:
     """Halve until the refused and the planned are neighbours as floats: there is no gap in which neither is right."""
     refused, enough = 1e-12, 1.0
     assert widest(refused, method, options) is None
@@ -83,7 +81,7 @@ def test_t24_the_least_budget_that_is_planned_for_has_the_widest_noise_that_ther
     ("law", "largest"),
     [(DiscreteGaussian, noise.LARGEST_STD), (DiscreteLaplace, noise.LARGEST_LAPLACE_SCALE)],
 )
-def test_t24_noise_just_below_and_at_the_samplers_bound_is_drawn_and_just_above_is_refused(
+def test_t24_noise_is_drawn_up_to_the_bound_of_the_sampler(
     law: type[DiscreteGaussian | DiscreteLaplace], largest: float
 ) -> None:
     for width in (math.nextafter(largest, 0), largest):
@@ -99,7 +97,7 @@ def reaches() -> list[int]:
     return [sum(term.multiplier * term.table.reach for term in terms) for terms in (gaussian, laplace)]
 
 
-def test_t24_the_largest_answers_of_the_most_parties_with_the_widest_noise_fit_64_bits() -> None:
+def test_t24_the_largest_sums_with_the_widest_noise_fit_64_bits() -> None:
     """In whole numbers, nothing rounded: full data sets of the longest rows, along the longest basis."""
     gain = Fraction(basis_gain(MAX_COMPONENT_ENTRIES, 1))
     rows = math.ceil(MAX_ROWS * 2**MOMENT_BITS * gain)

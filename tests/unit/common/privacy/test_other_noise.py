@@ -38,9 +38,7 @@ def test_bad_input_is_refused_with_its_name_and_a_remedy(
 
 
 @given(epsilon=st.floats(0, 10), delta=st.floats(0, 1e-3))
-def test_an_approximate_mechanism_costs_what_a_pure_one_does_and_its_delta_is_slack(
-    epsilon: float, delta: float
-) -> None:
+def test_an_approximate_mechanism_costs_a_pure_one_plus_delta_as_slack(epsilon: float, delta: float) -> None:
     event = ApproximateEvent(epsilon, delta)
     assert cost_units([event]) == cost_units([PureEvent(epsilon)])
     assert 0 <= slack_units([event]) * SLACK_UNIT - Fraction(delta) < SLACK_UNIT
@@ -79,9 +77,7 @@ def _worst(times: int, each: float, delta: float, epsilon: float) -> float:
 @pytest.mark.parametrize("times", [1, 2, 5, 20])
 @pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 3.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
-def test_the_worst_approximate_mechanism_there_is_never_costs_more_than_is_told(
-    times: int, epsilon: float, delta: float
-) -> None:
+def test_the_worst_approximate_mechanism_costs_no_more_than_reported(times: int, epsilon: float, delta: float) -> None:
     told = compose([ApproximateEvent(0.2, delta)] * times).delta(epsilon)
     assert told >= _worst(times, 0.2, delta, epsilon) * (1 - 1e-9)
 
@@ -93,7 +89,7 @@ def test_of_parallel_groups_the_likeliest_failure_counts() -> None:
     assert compose([groups]).delta(0.5) >= (1 + math.exp(0.5)) * 2e-9
 
 
-def test_a_filter_pays_for_a_failure_out_of_the_part_of_delta_that_is_kept_for_slack() -> None:
+def test_a_filter_pays_for_a_failure_from_the_delta_kept_for_slack() -> None:
     """A millionth of delta, divided by 1 + e^epsilon; what fails more often is refused whatever it costs."""
     full = Filter.for_budget(1.0, 1e-3)
     kept = float(full.whole.slack_units * SLACK_UNIT)

@@ -88,7 +88,7 @@ def student_loss(z: np.ndarray, scale: float, shift: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("entries", [1, 3, 40])
-def test_student_noise_is_purely_private_everywhere_and_the_constants_are_used_up_where_it_is_narrow(
+def test_student_noise_is_purely_private_with_tight_constants(
     entries: int,
 ) -> None:
     rng = np.random.default_rng(entries)

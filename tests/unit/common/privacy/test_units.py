@@ -25,7 +25,7 @@ def test_no_two_units_say_the_same() -> None:
     assert len({unit.neighbours for unit in PrivacyUnit}) == len(PrivacyUnit)
 
 
-def test_units_of_rows_and_of_persons_protect_rows_and_those_of_matrices_do_not() -> None:
+def test_units_of_rows_and_persons_protect_rows_and_others_do_not() -> None:
     assert [unit.is_row for unit in PrivacyUnit] == [True, True, True, True, False, False]
     assert [unit.is_person for unit in PrivacyUnit] == [False, False, True, True, False, False]
     assert [unit.is_replace_one for unit in PrivacyUnit] == [True, False, True, False, False, False]

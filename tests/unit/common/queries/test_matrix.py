@@ -48,12 +48,12 @@ def test_a_basis_that_is_not_orthonormal_is_refused(query: type[MatrixProduct]) 
 
 
 @pytest.mark.parametrize("largest", [0.0, -1.0, 1.5, math.nan])
-def test_a_bound_on_entries_that_is_none_is_refused(largest: float) -> None:
+def test_an_invalid_bound_on_entries_is_refused(largest: float) -> None:
     with pytest.raises(InvalidQueryError, match=f"entries is {largest}"):
         CappedProduct(flat(4), largest=largest)
 
 
-def test_an_entry_above_its_bound_is_refused_for_its_noise_would_be_too_small() -> None:
+def test_an_entry_above_its_bound_is_refused() -> None:
     CappedProduct(flat(4), largest=0.5)
     with pytest.raises(InvalidQueryError, match=r"bound of 0\.4999"):
         CappedProduct(flat(4), largest=0.4999)
@@ -105,7 +105,7 @@ def test_noise_of_a_spectral_product_does_not_follow_its_basis() -> None:
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 255, 256, 257, 50_000, 2**14, 2**24 - 1, 2**24])
-def test_the_largest_entry_keeps_a_product_within_its_range_whatever_the_width(dimension: int) -> None:
+def test_products_with_the_largest_entry_are_in_range_for_every_width(dimension: int) -> None:
     largest = largest_entry(dimension)
     assert 1 <= largest <= 2**20
     assert largest * math.sqrt(dimension) <= 2**24

@@ -228,5 +228,5 @@ def test_a_block_that_there_is_not_is_refused(block: int, blocks: int) -> None:
         CovarianceProduct(IDENTITY, None, block, blocks)
 
 
-def test_as_many_rows_of_a_person_move_a_count_above_a_threshold_as_many_times() -> None:
+def test_each_row_of_a_person_may_move_a_count_above_a_threshold() -> None:
     assert [CountAbove.person_factor(PrivacyUnit.PERSON_ADD_REMOVE, rows) for rows in (1, 3)] == [1, 3]

@@ -50,7 +50,7 @@ def test_every_query_about_a_sketch_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.kind)
-def test_a_query_arrives_bit_by_bit_as_it_was_sent_in_as_many_bytes_as_its_extent_says(query: SketchQuery) -> None:
+def test_a_query_is_decoded_exactly_from_as_many_bytes_as_announced(query: SketchQuery) -> None:
     assert arrived(query) == query
     announced = query.announcement
     assert announced == Announcement(query.kind, query.extent)
@@ -76,7 +76,7 @@ def test_queries_of_other_content_are_other_queries() -> None:
         np.zeros((SLOTS, NONCE_WORDS, 1), dtype=np.uint32),
     ],
 )
-def test_a_list_of_another_form_is_refused(words: np.ndarray) -> None:
+def test_a_list_of_words_with_another_shape_or_type_is_refused(words: np.ndarray) -> None:
     for made in (lambda: Reveal(words), lambda: Sketch(words, 40, 3)):
         with pytest.raises(InvalidQueryError, match=re.escape(str(words.shape))):
             made()
@@ -111,12 +111,12 @@ def test_no_other_unit_has_a_price(query: SketchQuery, unit: PrivacyUnit) -> Non
             ask(unit, query.extent)
 
 
-def test_what_providers_say_in_their_slots_is_read_from_the_sum_of_their_answers() -> None:
+def test_the_words_in_all_slots_are_read_from_the_sum_of_answers() -> None:
     assert (read_slots(WORDS.astype(float)) == WORDS).all()
 
 
 @pytest.mark.parametrize("entry", [2.0**32, -1.0, 0.5, np.nan])
-def test_a_sum_that_two_providers_wrote_one_slot_of_is_refused(entry: float) -> None:
+def test_a_sum_with_two_answers_in_one_slot_is_refused(entry: float) -> None:
     total = WORDS.astype(float)
     total[3, 3] = entry
     with pytest.raises(InvalidQueryError, match="several slots"):
@@ -131,7 +131,7 @@ def test_no_query_moves_further_than_its_extent_says() -> None:
         assert asked.sensitivity(REPLACE) == pytest.approx(2 * reach)
 
 
-def test_a_projection_is_moved_by_two_rows_of_length_one_in_every_column_of_its_map() -> None:
+def test_a_projection_is_moved_by_two_unit_rows_in_every_column() -> None:
     moved = Projection.sensitivity_of(REPLACE, Extent(40, 3))
     assert 2 * math.sqrt(3) <= moved < 2 * math.sqrt(3) * (1 + 2**-40)
 
