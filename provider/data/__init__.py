@@ -5,7 +5,7 @@ from .fingerprints import duplicates
 from .odd_rows import zero_row
 from .preparation import CheckedRows, UsableRows, check_names, check_rows, numeric, require_unit, with_persons
 from .sources import names_in, read_arriving, read_protected, read_rows
-from .threads import in_a_thread_for_rows
+from .threads import run_in_row_thread
 
 __all__ = [
     "Arrivals",
@@ -16,13 +16,13 @@ __all__ = [
     "check_names",
     "check_rows",
     "duplicates",
-    "in_a_thread_for_rows",
     "names_in",
     "numeric",
     "read_arriving",
     "read_protected",
     "read_rows",
     "require_unit",
+    "run_in_row_thread",
     "with_persons",
     "zero_row",
 ]

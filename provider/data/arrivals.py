@@ -29,7 +29,7 @@ from dpspca.common.log_context import THE_COORDINATOR, about
 from .arriving_rows import Read, Tally
 from .preparation import CheckedRows
 from .sources import read_arriving
-from .threads import in_a_thread_for_rows
+from .threads import run_in_row_thread
 
 PAUSE: Final = 1.0
 """Seconds from one look at a folder to the next, while a query waits."""
@@ -88,7 +88,7 @@ class Arrivals(Tally):
         return well
 
     async def _went_well(self, look: Callable[[], None]) -> bool:
-        return await in_a_thread_for_rows(self._goes_well, look)
+        return await run_in_row_thread(self._goes_well, look)
 
     def _goes_well(self, look: Callable[[], None]) -> bool:
         try:

@@ -42,7 +42,7 @@ from .moments import (
     SparseRows,
     StreamedMoments,
 )
-from .sketches import Sketching
+from .sketches import SketchAnswers
 from .summed_moments import SummedMoments
 
 GRAM_COLUMNS_A_PRODUCT: Final = 50
@@ -168,9 +168,9 @@ class Shard:
             return release_subspace(query, event, gram, self._rows.count, words)
         raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
-    def sketching(self, spec: JobSpec, slot: int) -> Sketching:
+    def start_sketch(self, spec: JobSpec, slot: int) -> SketchAnswers:
         """Begin one job's sketch of these rows."""
-        return Sketching(partial(self._integers, self._norm_bound), spec.digest(), slot)
+        return SketchAnswers(partial(self._integers, self._norm_bound), spec.digest(), slot)
 
     def _block_product(self, basis: RowSparse, block: int, blocks: int, center: FloatArray | None) -> Integers:
         """Multiply by the rows of one block alone: by their position, which no other row's content has a part in.

@@ -80,7 +80,7 @@ _FURTHEST_SHIFT: Final = 200
 """Factors beyond 2^200 make anything zero or too large, as any larger ones do."""
 
 
-class Sketching:
+class SketchAnswers:
     """Answers the queries of ``sketch_queries`` for one job; one after the other, as ``respond.py`` asks them."""
 
     def __init__(self, rows: Callable[[], DenseRows | SparseRows], job: str, slot: int) -> None:

@@ -11,9 +11,9 @@ from dpspca.common.plan import Plan, Step
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.data import Arrivals, DataSet, WaitingRoom, in_a_thread_for_rows
+from dpspca.provider.data import Arrivals, DataSet, WaitingRoom, run_in_row_thread
 from dpspca.provider.evaluate import MatrixShard, Shard
-from dpspca.provider.release import Made, Responder, Schedule
+from dpspca.provider.release import PaidAnswer, Responder, Schedule
 
 
 @dataclass(slots=True)
@@ -71,19 +71,19 @@ class OpenJob:
     async def _answered(
         self, position: int, query: wire.QueryReader, asker: Callable[[], None]
     ) -> tuple[memoryview, pb.Receipt | None]:
-        making = in_a_thread_for_rows(self._make, position, query, asker)
+        making = run_in_row_thread(self._make, position, query, asker)
         making.add_done_callback(seen)
-        made = await self.schedule.held(position, making)
-        return await asyncio.to_thread(self._keep, made)
+        made = await self.schedule.delay_result(position, making)
+        return await asyncio.to_thread(self._store, made)
 
-    def _make(self, position: int, query: wire.QueryReader, asker: Callable[[], None]) -> Made:
+    def _make(self, position: int, query: wire.QueryReader, asker: Callable[[], None]) -> PaidAnswer:
         self.still()  # both may have changed while rows, the turn and a thread were waited for
         asker()
         self.name_rows()
         return self.responder.make(position, query.query())
 
-    def _keep(self, made: Made) -> tuple[memoryview, pb.Receipt | None]:
-        return wire.answer_content(self.responder.keep(made)), self.receipt()
+    def _store(self, made: PaidAnswer) -> tuple[memoryview, pb.Receipt | None]:
+        return wire.answer_content(self.responder.store(made)), self.receipt()
 
     def _done(self, leaving: "asyncio.Future[Any]") -> None:
         self._turn.release()

@@ -33,13 +33,13 @@ from dpspca.provider.data import (
     DataSet,
     UsableRows,
     WaitingRoom,
-    in_a_thread_for_rows,
     require_unit,
+    run_in_row_thread,
 )
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy
 from dpspca.provider.ledger import ANSWER, Ledger, Limits, MemoryLedger, Named, Opening, PeerReceipts, extent_of
 from dpspca.provider.policy import Policy
-from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, coin, held, system_entropy
+from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
 
 from .open_job import OpenJob, Wait, seen
 from .permission import Allowing, Permission, Ruling, Sources, WithdrawnError
@@ -89,7 +89,7 @@ class ProviderSetup:
     ledger: Ledger = field(default_factory=MemoryLedger)
     entropy: Entropy = system_entropy
     peers: PeerReceipts = field(default_factory=PeerReceipts)
-    toss: Coin = coin
+    toss: Coin = system_coin
     """Chooses when answers leave; other than the default is for tests alone, as for ``entropy``."""
 
 
@@ -170,9 +170,9 @@ class Docket:
             return job
         opening = self._openings.get(signed.job_id)
         if opening is None:
-            work = in_a_thread_for_rows(self.open, signed)
+            work = run_in_row_thread(self.open, signed)
             work.add_done_callback(seen)
-            opening = asyncio.create_task(held(work, LEAST_INTERVAL, self._settings.toss))
+            opening = asyncio.create_task(delay_result(work, LEAST_INTERVAL, self._settings.toss))
             self._openings[signed.job_id] = opening
             opening.add_done_callback(partial(self._opening_done, signed.job_id))
         return await asyncio.shield(opening)

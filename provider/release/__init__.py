@@ -1,17 +1,17 @@
-"""The only way a number leaves: gate, reserve, draw noise, evaluate, add, store, hand over."""
+"""The only way a number leaves a provider: gate, reserve, draw noise, evaluate, add, store, hand over."""
 
 from .entropy import system_entropy
-from .responder import Evaluator, Made, Responder
-from .schedule import LEAST_INTERVAL, Coin, Schedule, coin, held
+from .responder import Evaluator, PaidAnswer, Responder
+from .schedule import LEAST_INTERVAL, Coin, Schedule, delay_result, system_coin
 
 __all__ = [
     "LEAST_INTERVAL",
     "Coin",
     "Evaluator",
-    "Made",
+    "PaidAnswer",
     "Responder",
     "Schedule",
-    "coin",
-    "held",
+    "delay_result",
+    "system_coin",
     "system_entropy",
 ]

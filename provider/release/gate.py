@@ -1,4 +1,4 @@
-"""Decides from the signed job and from what was spent whether a query is answered. Pure: it changes nothing.
+"""Decides, from the signed job and what was spent, whether a query is answered. Pure: it changes nothing.
 
 A query is granted if, and only if, it is the next one of the job's own plan, at that plan's price. The budget admitted
 the whole plan before the first query (``plan.price``), and the queries of a job are always the first ones of its plan.
@@ -16,7 +16,7 @@ from dpspca.provider.ledger import JobPosition
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The permission to answer one query: its step of the plan, and the job's position once the price is paid."""
+    """The permission to answer one query: its step in the plan, and the job's position once its price is paid."""
 
     step: Step
     after: JobPosition
@@ -33,13 +33,13 @@ class Gate:
         step = self._next_step(position, standing.reached)
         if standing.spent != self.plan.prices[standing.reached]:
             raise RefusedError(
-                "The ledger's amount for this job is not the price of its queries.", "Run `dpspca ledger verify`."
+                "What the ledger says this job spent is not the price of its queries.", "Run `dpspca ledger verify`."
             )
         if not step.admits(query):
             raise RefusedError(
                 f"Query {position + 1} of this job is '{step.name}' ({step.query.kind}) of extent {step.extent}, "
                 f"not '{query.kind}' of extent {query.extent}.",
-                "Ask what the signed job plans.",
+                "Send the query that the signed job plans.",
             )
         self._check_center(query)
         return Grant(step, JobPosition(position + 1, self.plan.prices[position + 1]))
@@ -47,7 +47,7 @@ class Gate:
     def _next_step(self, position: int, reached: int) -> Step:
         if not 0 <= position < len(self.plan):
             raise RefusedError(
-                f"This job has {len(self.plan)} queries, and number {position + 1} was asked.", "Sign a new job."
+                f"Query {position + 1} was asked, but this job has {len(self.plan)} queries.", "Sign a new job."
             )
         if position != reached:
             raise RefusedError(
@@ -56,6 +56,8 @@ class Gate:
         return self.plan[position]
 
     def _check_center(self, query: RowQuery) -> None:
-        """Allow a centre only if the job has one. Any value is safe, because the bound on rows holds for any centre."""
+        """Allow a centre only if the job uses one. Any value is safe: the bound on rows holds for any centre."""
         if getattr(query, "center", None) is not None and self.plan.spec.centering is Centering.NONE:
-            raise RefusedError("This job does not centre its rows.", "Sign a job that does.")
+            raise RefusedError(
+                "The query has a centre, but this job does not centre its rows.", "Sign a job that centres them."
+            )

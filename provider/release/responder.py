@@ -1,13 +1,13 @@
-"""The only way a number leaves a provider: gate, reserve, draw the noise, evaluate, add, store, and then hand over.
+"""The only way a number leaves a provider: gate, reserve, draw the noise, evaluate, add, store, hand over.
 
 Privacy rests on this order:
 
 - The reservation comes first, so a crash can lose an answer but never its price.
-- All noise is drawn before the rows are looked at, so the time of the draw tells nothing about them.
+- All noise is drawn before the rows are read, so the time of the draw reveals nothing about them.
 - The answer is stored before it is handed over, so the same query gets the same bytes and never fresh noise. Averaging
   repeated answers gains nothing.
-- An answer that was paid for and lost before it was stored never left. Its query may therefore be answered after all:
-  of all answers that are ever made to a query, one leaves.
+- An answer that was paid for but lost before it was stored never left. So its query may be answered again: of all
+  answers that are ever made to one query, one leaves.
 
 No noise exists before its query is known. A draw takes its words from fresh system randomness and from its full name:
 job, slot, position, query, purpose. So two copies of this process, for example two virtual machines that were resumed
@@ -47,7 +47,7 @@ class Evaluator(Protocol):
     """Data that can answer queries."""
 
     def check(self, spec: JobSpec) -> None:
-        """Refuse a job that does not fit these rows as they were prepared."""
+        """Refuse a job that does not fit the way these rows were prepared."""
         ...
 
     def evaluate(self, query: RowQuery) -> Integers:
@@ -59,8 +59,8 @@ class Evaluator(Protocol):
         ...
 
 
-class Remembering(Protocol):
-    """Data during one job whose later answers use what was drawn for earlier ones."""
+class SketchSession(Protocol):
+    """One job's queries about a sketch. Later answers use what was drawn for earlier ones."""
 
     def admit(self, query: RowQuery) -> None:
         """Refuse a query that does not fit the earlier answers. A refusal changes nothing."""
@@ -76,25 +76,25 @@ class Remembering(Protocol):
 
 
 @runtime_checkable
-class Sketchable(Protocol):
-    """Data that can also answer queries about a sketch."""
+class SketchSource(Protocol):
+    """Data that can answer queries about a sketch."""
 
-    def sketching(self, spec: JobSpec, slot: int) -> Remembering:
-        """Start a job's queries about a sketch. Each builds on the ones before."""
+    def start_sketch(self, spec: JobSpec, slot: int) -> SketchSession:
+        """Start a job's queries about a sketch. Each query builds on the ones before."""
         ...
 
 
 @runtime_checkable
-class Spanned(Protocol):
-    """Data that are always zero in some rows of an answer."""
+class HasSilentRows(Protocol):
+    """Data whose answers are always zero in some rows."""
 
     def silent(self, query: RowQuery) -> NDArray[np.bool_] | None:
-        """Mark the rows that are zero for these data and all their neighbours, or return None if there are none."""
+        """Mark the rows that are zero for these data and all their neighbours. Return None if there are none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class PaidAnswer:
     """An answer that was paid for. It must be stored before it is handed out."""
 
     position: int
@@ -111,11 +111,11 @@ class Responder:
     (``plan.price``); the queries of a job are always the first ones of its plan. Trusted: this process and its source
     of random words.
 
-    If data are ``Spanned``, no noise is added to silent rows. An answer then consists of the release of the other rows
-    and of constants that are the same for neighbours. Neighbours differ in the other rows alone, so the length of their
-    difference, in L2 and in L1, is unchanged and bounded by the same sensitivity, under the same noise. The event and
-    the price stay true. Noise fitted to a basis X is that of its two largest rows, whichever these are; a change within
-    a span moves by one own row of X and one row of the columns, never by more.
+    For data that are ``HasSilentRows``, silent rows get no noise. An answer then consists of the release of the other
+    rows and of constants that are the same for neighbours. Neighbours differ in the other rows alone. So the length of
+    their difference, in L2 and in L1, is unchanged and bounded by the same sensitivity under the same noise: the event
+    and the price stay true. Noise that is fitted to a basis X is sized for the two largest rows of X. A change within a
+    span moves the answer by one own row of X and one row for the columns, never by more.
     """
 
     def __init__(  # noqa: PLR0913  # a job, and all that it meets
@@ -128,9 +128,9 @@ class Responder:
         job: str | None = None,
         slot: int = 0,
     ) -> None:
-        """``job`` names the signed job, so that equal contents can be two jobs. Without it, the content is the name.
+        """``job`` identifies the signed job, so that two jobs can have equal specs. The default is the spec's digest.
 
-        ``slot`` is this provider's place in the job's audience, from 0. ``entropy`` makes the words for each draw.
+        ``slot`` is this provider's index in the job's audience, from 0. ``entropy`` returns the words for each draw.
         """
         spec = plan.spec
         shard.check(spec)
@@ -138,7 +138,7 @@ class Responder:
         self._job = job or spec.digest()
         self._shard = shard
         self._unit = spec.unit
-        self._remembering = self._begin_to_remember(spec, slot)
+        self._sketch = self._start_sketch(spec, slot)
         self._slot = slot
         self._entropy = entropy
         self._ledger = ledger
@@ -147,30 +147,31 @@ class Responder:
     def respond(self, position: int, query: RowQuery) -> Integers:
         """Answer, repeat the same bytes, or refuse at no cost.
 
-        One query at a time: a requester that lost its connection and asks again waits for the answer in progress.
+        Queries are answered one at a time: a requester that lost its connection and asks again waits for the answer in
+        progress.
         """
         with self._turn:
-            return self.keep(self.make(position, query))
+            return self.store(self.make(position, query))
 
-    def make(self, position: int, query: RowQuery) -> "Made":
-        """Pay, draw, evaluate and add, or find the earlier answer. Only storing is left.
+    def make(self, position: int, query: RowQuery) -> "PaidAnswer":
+        """Pay, draw, evaluate and add, or find the earlier answer. Only storing it is left to do.
 
-        A caller that delays answers does so between ``make`` and ``keep``, so that nothing that the ledger writes or
-        reports depends on when an answer was made.
+        A caller that delays answers waits between ``make`` and ``store``. So nothing that the ledger writes or reports
+        depends on when an answer was made.
         """
         digest = query.digest()
         while self._ledger.asked(self._job, position) is None:
             before = self._ledger.standing(self._job)
             granted = self._gate.grant(position, query, before or JobPosition())
-            if self._remembering and isinstance(query, SketchQuery):
-                self._remembering.admit(query)
-            # False: another responder on this ledger was faster. Look again at the state of the query.
+            if self._sketch and isinstance(query, SketchQuery):
+                self._sketch.admit(query)
+            # If reserve returns False, another responder on this ledger was faster. Read the query's state again.
             if self._ledger.reserve(self._job, granted.step.name, digest, before, granted.after):
-                return self._made(position, query, digest)
-        return self._again(position, query, digest)
+                return self._make_answer(position, query, digest)
+        return self._repeat(position, query, digest)
 
-    def keep(self, made: "Made") -> Integers:
-        """Store an answer and return it. If another was stored in the meantime, return that one."""
+    def store(self, made: "PaidAnswer") -> Integers:
+        """Store an answer and return it. If another answer was stored in the meantime, return that one."""
         if made.is_stored:
             return made.answer
         try:
@@ -182,27 +183,29 @@ class Responder:
             return stored
         return made.answer
 
-    def _begin_to_remember(self, spec: JobSpec, slot: int) -> Remembering | None:
-        """Keep state between answers only if the plan needs it. Lost state is never made again."""
+    def _start_sketch(self, spec: JobSpec, slot: int) -> SketchSession | None:
+        """Keep state between answers only if the plan needs it. State that was lost is never made again."""
         if not any(issubclass(step.query, SketchQuery) for step in self._gate.plan):
             return None
-        if not isinstance(self._shard, Sketchable):
+        if not isinstance(self._shard, SketchSource):
             raise InvalidQueryError("A matrix cannot answer queries about a sketch.", "Use a data set of rows.")
-        return self._shard.sketching(spec, slot)
+        return self._shard.start_sketch(spec, slot)
 
-    def _again(self, position: int, query: RowQuery, digest: str) -> "Made":
+    def _repeat(self, position: int, query: RowQuery, digest: str) -> "PaidAnswer":
         if self._ledger.asked(self._job, position) != digest:
             raise RefusedError(
                 f"Query {position + 1} was already asked with other content.",
                 "Ask the same query again, or sign a new job.",
             )
         stored = self._ledger.stored(self._job, position)
-        return self._made(position, query, digest) if stored is None else Made(position, stored, is_stored=True)
+        if stored is None:
+            return self._make_answer(position, query, digest)
+        return PaidAnswer(position, stored, is_stored=True)
 
-    def _made(self, position: int, query: RowQuery, digest: str) -> "Made":
+    def _make_answer(self, position: int, query: RowQuery, digest: str) -> "PaidAnswer":
         """Compute the answer to a query that was paid for."""
         step = self._gate.plan[position]
-        asked = self._remembering if self._remembering and isinstance(query, SketchQuery) else self._shard
+        asked = self._sketch if self._sketch and isinstance(query, SketchQuery) else self._shard
         purpose = Purpose.MECHANISM if step.query.is_private else Purpose.NOISE
         draw = Draw(self._job, self._slot, position, digest, purpose)
         if step.query.is_private:
@@ -213,30 +216,30 @@ class Responder:
             exact = asked.evaluate(query)
             # If the shapes differed, one draw could be broadcast over many entries and cancel in their differences.
             _require_form(step, exact)
-            _keep_silent(answer, exact, asked.silent(query) if isinstance(asked, Spanned) else None)
+            _clear_silent_rows(answer, exact, asked.silent(query) if isinstance(asked, HasSilentRows) else None)
             answer += exact
-        return Made(position, answer)
+        return PaidAnswer(position, answer)
 
     def _noise(self, step: Step, draw: Draw) -> Integers:
         """Draw all noise of a step. No row is looked at."""
         if step.event is None:
             return np.zeros(step.shape, dtype=np.int64)
-        return _law(step).sample(math.prod(step.shape), self._entropy(draw)).reshape(step.shape)
+        return _noise_distribution(step).sample(math.prod(step.shape), self._entropy(draw)).reshape(step.shape)
 
 
-def _law(step: Step) -> DiscreteGaussian | DiscreteLaplace:
-    """Choose the integer noise that is as private as the step's event says."""
+def _noise_distribution(step: Step) -> DiscreteGaussian | DiscreteLaplace:
+    """Return the integer noise that gives the privacy of the step's event."""
     match step.event:
         case GaussianEvent():
             return DiscreteGaussian.with_std_at_least(step.noise_std)
         case LaplaceEvent(scale=scale):
             return DiscreteLaplace.with_scale_at_least(scale)
         case _:
-            raise InvalidAnswerError(f"There is no noise for the step '{step.name}'.", "Report this as a bug.")
+            raise InvalidAnswerError(f"No noise is defined for the step '{step.name}'.", "Report this as a bug.")
 
 
-def _keep_silent(noise: Integers, exact: Integers, silent: NDArray[np.bool_] | None) -> None:
-    """Remove the noise from silent rows after all of it was drawn. Refuse an answer that is not zero there."""
+def _clear_silent_rows(noise: Integers, exact: Integers, silent: NDArray[np.bool_] | None) -> None:
+    """Remove the noise from silent rows, once all noise was drawn. Refuse an answer that is not zero there."""
     if silent is None:
         return
     if exact[silent].any():
@@ -248,4 +251,4 @@ def _keep_silent(noise: Integers, exact: Integers, silent: NDArray[np.bool_] | N
 
 def _require_form(step: Step, answer: Integers) -> None:
     if answer.shape != step.shape or answer.dtype != np.int64:
-        raise InvalidAnswerError("The answer has another form than planned.", "Report this as a bug.")
+        raise InvalidAnswerError("The answer does not have the shape and type of its plan.", "Report this as a bug.")

@@ -1,21 +1,21 @@
-"""When an answer may leave: at moments that public numbers and a coin choose, next to nothing of them by the rows.
+"""When an answer may leave: at moments that follow from public numbers and a coin, and hardly from the rows.
 
-How long an answer takes to make depends on how many rows there are and, where rows are sparse, on what they hold. So
-an answer does not leave when it is made. It leaves a whole number of intervals after its query had arrived, and
-after the answers before it had left: if making it took w intervals, after
+How long an answer takes to make depends on the number of rows and, if they are sparse, on their content. So an answer
+does not leave as soon as it is made. The clock starts when its query has arrived and the job's earlier answers have
+left. If making the answer takes w intervals, it leaves after
 
     max(2, ceil(w + u))    intervals,
 
-where u is a coin between 0 and 1, tossed for this query. The interval follows from the job's plan and the form of
-the rows, or is what the steward wrote into the policy.
+where u, the coin, is uniform between 0 and 1 and drawn anew for each query. The interval follows from the job's plan
+and from whether the rows are sparse, unless the steward set one in the policy.
 
 **What this promises.** Let making the answer take w intervals over one data set and w' over its neighbour, and let
-d = |w - w'|. If both are at most 1, both answers leave after 2. Otherwise they leave at different moments only if a
-whole number lies between w + u and w' + u, which has a probability of at most d over the coin. So the two laws differ
-by at most d in total variation, and whoever sees one answer leave, and nothing else, tells them apart with an area
-under the ROC curve of at most (1 + d) / 2: with d at most a tenth, .55. ``ENTRY_SECONDS`` is chosen for that. Trusted:
-the system's random numbers and this machine's clock. Not covered: somebody who sees this machine's load in another way,
-and the sum of what many queries tell (docs/privacy.md).
+d = |w - w'|. If both are at most 1, both answers leave after 2 intervals. Otherwise they leave at different moments
+only if a whole number lies between w + u and w' + u, which has probability at most d over the coin. So the two
+distributions differ by at most d in total variation. An observer who sees one answer leave, and nothing else, tells the
+data sets apart with an area under the ROC curve of at most (1 + d) / 2: 0.55 for d = 0.1. ``ENTRY_SECONDS`` is chosen
+so that d stays below 0.1. Trusted: the system's random numbers and this machine's clock. Not covered: an observer who
+measures this machine's load in another way, and what many queries reveal together (docs/privacy.md).
 """
 
 import asyncio
@@ -28,20 +28,20 @@ from dpspca.common.plan import Step
 from dpspca.common.queries import SecondMomentQuery, SubspaceQuery
 
 Coin: TypeAlias = Callable[[], float]
-"""Gives a number from 0 up to 1, each as likely as any other."""
-Made = TypeVar("Made")
+"""Draws a number uniformly from [0, 1)."""
+Result = TypeVar("Result")
 
 LEAST_INTERVAL: Final = 0.002
-"""Seconds. What one row adds to a small query is far below a tenth of it."""
+"""In seconds. One row adds far less than a tenth of this to the time of a small query."""
 ENTRY_SECONDS: Final = 1e-7
 SPARSE_ENTRY_SECONDS: Final = 2.5e-7
-"""Of the interval, for each number that one row's part in an answer is made of: ten times what that takes.
+"""Seconds of the interval for each number in one row's contribution to an answer: ten times what computing it takes.
 
-``bench/answer_times.py`` measures it: below 10 ns a number for a dense row of wide queries, and about 25 ns for the
-longest sparse one, with one more number for each of its columns. Of narrow queries what a row adds is some
-microseconds, for which ``LEAST_INTERVAL`` is there."""
+``bench/answer_times.py`` measures that time: for wide queries, below 10 ns a number for a dense row and about 25 ns
+for the longest sparse row, which has one more number for each of its columns. For narrow queries a row adds a few
+microseconds, which ``LEAST_INTERVAL`` covers."""
 
-coin: Final[Coin] = SystemRandom().random
+system_coin: Final[Coin] = SystemRandom().random
 
 
 class Schedule:
@@ -54,11 +54,11 @@ class Schedule:
         interval: float | None = None,
         is_sparse: bool = False,
         makes_matrix: bool = False,
-        toss: Coin = coin,
+        toss: Coin = system_coin,
     ) -> None:
-        """``interval`` is the steward's choice, in seconds: 0 sends answers at once. Left out, it follows the plan.
+        """``interval`` is the steward's choice in seconds, and 0 sends answers at once. By default it follows the plan.
 
-        ``makes_matrix`` says that the first query about second moments has a Gram matrix made.
+        ``makes_matrix`` says that the first query about second moments also computes the Gram matrix.
         """
         self._plan = plan
         self._interval = interval
@@ -67,7 +67,7 @@ class Schedule:
         self._toss = toss
 
     def interval(self, position: int) -> float:
-        """Give the seconds between two moments at which the answer to a planned query may leave."""
+        """Return the seconds between two moments at which the answer to a planned query may leave."""
         if self._interval is not None:
             return self._interval
         step = self._plan[position]
@@ -76,13 +76,13 @@ class Schedule:
             return max(LEAST_INTERVAL, SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension))
         return max(LEAST_INTERVAL, ENTRY_SECONDS * entries)
 
-    async def held(self, position: int, work: "asyncio.Future[Made]") -> Made:
-        """Give the answer to a query, or raise its refusal, at a moment of the schedule."""
-        return await held(work, self.interval(position), self._toss)
+    async def delay_result(self, position: int, work: "asyncio.Future[Result]") -> Result:
+        """Return the answer to a query, or raise its refusal, at a moment of the schedule."""
+        return await delay_result(work, self.interval(position), self._toss)
 
 
-async def held(work: "asyncio.Future[Made]", interval: float, toss: Coin = coin) -> Made:
-    """Wait for work, and then for the moment to leave, counted from now; raise what it raised, then too."""
+async def delay_result(work: "asyncio.Future[Result]", interval: float, toss: Coin = system_coin) -> Result:
+    """Wait for the work, and then for its moment to leave, counted from now. Return its result or raise its error."""
     clock = asyncio.get_running_loop().time
     begun, tossed = clock(), toss()
     await asyncio.wait([work])
@@ -91,7 +91,7 @@ async def held(work: "asyncio.Future[Made]", interval: float, toss: Coin = coin)
 
 
 def departure(seconds: float, interval: float, tossed: float) -> float:
-    """Say after how many seconds an answer leaves that took so long to make."""
+    """Return after how many seconds an answer leaves, if making it took ``seconds``."""
     return interval * max(2, math.ceil(seconds / interval + tossed)) if interval else seconds
 
 
@@ -101,7 +101,7 @@ def _first_of_moments(plan: Sequence[Step]) -> int | None:
 
 
 def _entries(step: Step) -> int:
-    """Count the numbers that one row's part in an answer is made of; eigenvectors may be made for each column anew."""
+    """Count the numbers in one row's contribution to an answer. A subspace may cost eigenvectors for each column."""
     dimension, columns = step.extent.dimension, max(1, step.extent.columns)
     made = max(math.prod(step.shape), dimension * columns)
     return dimension * made if issubclass(step.query, SubspaceQuery) else made

@@ -116,13 +116,13 @@ def test_noise_in_the_rows_of_others_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_span_that_takes_the_noise_off_an_own_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry without noise makes the measured width too small."""
-    right = responder._keep_silent
+    right = responder._clear_silent_rows
 
     def more(noise: Any, exact: Any, silent: Any) -> None:
         right(noise, exact, silent)
         noise[SPAN.start] = 0
 
-    monkeypatch.setattr(responder, "_keep_silent", more)
+    monkeypatch.setattr(responder, "_clear_silent_rows", more)
     found = audit(job(ENTRY), span=SPAN)
     assert Kind.WIDTH in {each.kind for each in found.findings if not each.passed}
 

@@ -21,7 +21,7 @@ from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.evaluate.sketches import Sketching, coarse, project
+from dpspca.provider.evaluate.sketches import SketchAnswers, coarse, project
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
 
@@ -60,7 +60,7 @@ def rows(first: float) -> np.ndarray:
 
 def sketched(data: np.ndarray, number: int, planned: GaussianEvent) -> tuple[np.ndarray, np.ndarray]:
     """Have a provider make a sketch; give it, and its directions, in units of the lattice."""
-    answering = Sketching(lambda: DenseRows(integer_rows(data, 1.0)), "a job", 0)
+    answering = SketchAnswers(lambda: DenseRows(integer_rows(data, 1.0)), "a job", 0)
     words = KeyStream.repeatable(number, "sketch noise")
     commitments = answering.release(Commit(), None, words).astype(np.uint32)
     nonces = answering.release(Reveal(commitments), None, words).astype(np.uint32)
@@ -128,7 +128,7 @@ def test_the_noise_on_a_projection_is_as_wide_as_its_reach_asks_for() -> None:
             asked = Projection(np.eye(COLUMNS) / 2**17, DIMENSION, reach)
             for position in (3, 4):
                 responder.respond(position, Peaks(asked.map))
-            remembered: Any = responder._remembering
+            remembered: Any = responder._sketch
             exact = project(DenseRows(integer_rows(rows(1.0), 1.0)), remembered._sketch, asked)
             noise.append((responder.respond(5, asked) - exact).ravel() / step.fitted(asked, what.unit).noise_std)
         assert audits.width("", np.stack(noise), LEVEL).passed

@@ -527,7 +527,7 @@ def test_whoever_goes_while_a_file_is_read_leaves_no_thread_behind(
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-            assert await asyncio.wait_for(threads.in_a_thread_for_rows(lambda: "done"), PATIENCE) == "done"
+            assert await asyncio.wait_for(threads.run_in_row_thread(lambda: "done"), PATIENCE) == "done"
         assert reader.read.count("b.npy") == 1
         reader.let.set()
         await asyncio.wait_for(arrivals.until(40, nothing), PATIENCE)
@@ -593,7 +593,7 @@ def test_no_thread_is_held_by_any_number_of_those_who_wait(tmp_path: Path, monke
     async def scenario() -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=SLOW)
         waits = [asyncio.create_task(arrivals.until(30, nothing)) for _ in range(20)]
-        assert await asyncio.wait_for(threads.in_a_thread_for_rows(lambda: "done"), PATIENCE) == "done"
+        assert await asyncio.wait_for(threads.run_in_row_thread(lambda: "done"), PATIENCE) == "done"
         for wait in waits:
             wait.cancel()
         assert all(

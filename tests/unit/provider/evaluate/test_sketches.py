@@ -30,7 +30,7 @@ from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_csr, integer_rows
 from dpspca.provider.evaluate.moments import DenseRows, SparseRows
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.evaluate.sketches import Sketching, add_sketch, coarse, gram_of, project, weights
+from dpspca.provider.evaluate.sketches import SketchAnswers, add_sketch, coarse, gram_of, project, weights
 from dpspca.provider.ledger.ledger import Ledger, LedgerError, Limits, MemoryLedger, Opening
 from dpspca.provider.release.responder import Responder
 
@@ -204,7 +204,7 @@ def test_two_providers_make_the_same_directions_of_the_same_nonces() -> None:
     nonces = sum(job.ask(REVEAL, Reveal(listed)).astype(np.uint32) for job in jobs)
     for job in jobs:
         job.ask(SKETCH, Sketch(nonces, DIMENSION, COLUMNS))
-    first, second = (job.responder._remembering._sketch.ravel() for job in jobs)  # type: ignore[union-attr]
+    first, second = (job.responder._sketch._sketch.ravel() for job in jobs)  # type: ignore[union-attr]
     assert np.corrcoef(first, second)[0, 1] > 0.03
 
 
@@ -259,10 +259,10 @@ def test_a_sketch_that_was_paid_for_and_not_stored_is_not_made_a_second_time() -
     with pytest.raises(LedgerError):
         job.ask(SKETCH, query)
     job.responder._entropy = repeatable_entropy(99)  # a true source would give other words for another draw
-    made = job.responder._remembering._sketch.copy()  # type: ignore[union-attr]
+    made = job.responder._sketch._sketch.copy()  # type: ignore[union-attr]
     ledger.broken = False
     job.ask(SKETCH, query)
-    assert (job.responder._remembering._sketch == made).all()  # type: ignore[union-attr]
+    assert (job.responder._sketch._sketch == made).all()  # type: ignore[union-attr]
 
 
 def test_one_that_was_lost_with_its_process_is_not_made_again_either() -> None:
@@ -291,7 +291,7 @@ def test_copies_of_a_provider_sketch_other_directions_with_unrelated_noise() -> 
         nonces = job.ask(REVEAL, Reveal(listed)).astype(np.uint32)
         nonces[3] = np.frombuffer(theirs, dtype="<u4")
         job.ask(SKETCH, Sketch(nonces, DIMENSION, COLUMNS))
-    first, second = (job.responder._remembering._sketch.ravel() for job in copies)  # type: ignore[union-attr]
+    first, second = (job.responder._sketch._sketch.ravel() for job in copies)  # type: ignore[union-attr]
     assert abs(np.corrcoef(first, second)[0, 1]) * np.sqrt(first.size) < 6
     assert np.mean(first == second) < 0.01
 
@@ -443,7 +443,7 @@ def test_peaks_are_never_below_what_is_there() -> None:
     job = Job()
     basis = whitening(job.sketched().astype(float))
     told = job.ask(PEAKS, Peaks(basis))[1] / 2**WEIGHT_BITS
-    kept = job.responder._remembering._sketch  # type: ignore[union-attr]
+    kept = job.responder._sketch._sketch  # type: ignore[union-attr]
     exact = kept @ basis
     np.testing.assert_allclose(told[:-1], np.abs(exact).max(axis=0), atol=1e-5)
     assert told[-1] >= np.sqrt(np.square(weights(kept, basis)).sum(axis=1).max()) / 2**WEIGHT_BITS
@@ -456,7 +456,7 @@ def test_a_sketch_answers_nothing_else() -> None:
         return DenseRows(integer_rows(DATA, 3.0))
 
     with pytest.raises(InvalidQueryError):
-        Sketching(rows, "job", 0).evaluate(Count())
+        SketchAnswers(rows, "job", 0).evaluate(Count())
 
 
 def test_a_provider_beyond_the_last_slot_refuses_to_take_part() -> None:

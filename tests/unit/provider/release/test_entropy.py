@@ -1,4 +1,4 @@
-"""The system's randomness: read anew for every draw, unrepeatable, and never continued by a copy of the process."""
+"""System randomness: read for every draw, not repeatable, and never continued by a copy of the process."""
 
 import inspect
 import os
@@ -18,7 +18,7 @@ from dpspca.provider.release.entropy import system_entropy
 
 DRAW = Draw("a job", 0, 0, "a query", Purpose.NOISE)
 
-# A parent that has already drawn forks a child, which forks a grandchild, then a second child; each prints words.
+# A parent that has already drawn forks a child, which forks a grandchild, and then a second child. Each prints words.
 FAMILY = """
 import os
 from dpspca.common.privacy.keystream import Draw, Purpose
@@ -48,19 +48,19 @@ speak()
 
 
 def family() -> list[tuple[int, ...]]:
-    """Return what child, grandchild, second child and parent drew for one and the same query."""
+    """Return what child, grandchild, second child and parent drew for the same query."""
     done = subprocess.run([sys.executable, "-c", FAMILY], check=True, capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603 - our own program
     return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
 
 
-def test_t21_parent_children_and_grandchild_draw_unrelated_words() -> None:
-    """False alarm: 32 words, all different but with probability below 2^-22."""
+def test_t21_forked_processes_draw_unrelated_words() -> None:
+    """False alarm: two of 32 words are equal with probability below 2^-22."""
     words = family()
     assert len(words) == 4
     assert len({word for line in words for word in line}) == 32
 
 
-def test_two_draws_of_one_name_have_unrelated_words() -> None:
+def test_two_draws_with_one_name_have_unrelated_words() -> None:
     """False alarm: 128 random bits that agree."""
     assert not np.array_equal(system_entropy(DRAW).words(4), system_entropy(DRAW).words(4))
 
@@ -102,7 +102,7 @@ def test_each_draw_reads_256_fresh_bits_from_the_system(monkeypatch: pytest.Monk
     assert read == [32, 32, 32]
 
 
-def test_noise_can_be_drawn_from_it() -> None:
+def test_noise_can_be_drawn_from_system_entropy() -> None:
     """False alarm: 1000 draws of 40 bits that repeat, below 2^-20."""
     draws = DiscreteGaussian.with_std_at_least(2.0**40).sample(1000, system_entropy(DRAW))
     assert len(np.unique(draws)) == 1000

@@ -1,4 +1,4 @@
-"""Gate, reserve, noise, evaluate, store, send: in that order, once for each query."""
+"""Gate, reserve, draw noise, evaluate, store, send: in this order, once for each query."""
 
 import sys
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def responder(
     )
 
 
-def test_an_answer_is_the_exact_sum_plus_noise_of_the_planned_width() -> None:
+def test_an_answer_is_the_exact_sum_plus_noise_of_the_planned_size() -> None:
     """Mean square of 5,000 draws: a false alarm beyond 6 % has probability below 1e-6."""
     step = catalogue.plan(spec())[0]
     exact = Shard(ROWS, 4.0).evaluate(DENSE)
@@ -95,7 +95,7 @@ OTHER_QUERIES: list[tuple[int, RowQuery]] = [
 
 
 @pytest.mark.parametrize(("position", "query"), OTHER_QUERIES)
-def test_t06_another_query_at_the_same_place_is_refused_and_costs_nothing(position: int, query: RowQuery) -> None:
+def test_t06_another_query_at_the_same_position_is_refused_free_of_charge(position: int, query: RowQuery) -> None:
     ledger = MemoryLedger()
     asked = responder(ledger=ledger)
     asked.respond(0, DENSE)
@@ -106,7 +106,7 @@ def test_t06_another_query_at_the_same_place_is_refused_and_costs_nothing(positi
 
 
 @pytest.mark.parametrize("position", [-1, ROUNDS, ROUNDS + 1, 10**9])
-def test_t08_more_queries_than_were_signed_are_refused(position: int) -> None:
+def test_t08_queries_beyond_the_plan_are_refused(position: int) -> None:
     with pytest.raises(RefusedError, match=f"has {ROUNDS} queries"):
         responder().respond(position, DENSE)
 
@@ -123,14 +123,14 @@ def test_t08_more_queries_than_were_signed_are_refused(position: int) -> None:
         (0, CovarianceProduct(DENSE.basis, np.ones(DIMENSION))),
     ],
 )
-def test_a_query_that_the_job_does_not_plan_is_refused_and_costs_nothing(position: int, query: RowQuery) -> None:
+def test_an_unplanned_query_is_refused_and_costs_nothing(position: int, query: RowQuery) -> None:
     ledger = MemoryLedger()
     with pytest.raises(RefusedError):
         responder(ledger=ledger).respond(position, query)
     assert ledger.standing(spec().digest()) is None
 
 
-def test_a_basis_of_more_rows_than_its_step_was_priced_for_is_refused_where_it_is_next() -> None:
+def test_a_basis_with_more_rows_than_its_step_was_priced_for_is_refused() -> None:
     ledger = MemoryLedger()
     asked = responder(ledger=ledger)
     asked.respond(0, DENSE)
@@ -140,7 +140,7 @@ def test_a_basis_of_more_rows_than_its_step_was_priced_for_is_refused_where_it_i
     assert ledger.standing(spec().digest()) == paid
 
 
-def test_every_planned_query_fits_the_budget_exactly_once() -> None:
+def test_the_budget_covers_every_planned_query_once() -> None:
     ledger = MemoryLedger()
     asked = responder(ledger=ledger)
     for position, query in enumerate([DENSE, SPARSE, SPARSE]):
@@ -153,7 +153,7 @@ def test_every_planned_query_fits_the_budget_exactly_once() -> None:
 
 
 @pytest.mark.parametrize("spent", [Price(1), Price(0, 1), Price(10**30, 10**60)])
-def test_a_job_that_has_spent_other_than_its_plan_says_is_answered_nothing(spent: Price) -> None:
+def test_a_job_whose_spending_differs_from_its_plan_is_refused(spent: Price) -> None:
     with pytest.raises(RefusedError, match="not the price"):
         Gate(catalogue.plan(spec())).grant(0, DENSE, JobPosition(0, spent))
 
@@ -175,7 +175,7 @@ def test_a_centre_is_allowed_only_in_a_job_that_centres() -> None:
 
 
 class Recorder(MemoryLedger):
-    """A ledger that also writes down what happened, in order."""
+    """A ledger that also records the order of calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class Recorder(MemoryLedger):
         super().store(job, position, answer)
 
 
-def test_t22_price_and_noise_come_before_the_rows_are_looked_at_and_the_record_before_the_answer_leaves() -> None:
+def test_t22_reserve_then_noise_then_evaluate_then_store() -> None:
     ledger = Recorder()
 
     class Watched:
@@ -216,8 +216,8 @@ def test_t22_price_and_noise_come_before_the_rows_are_looked_at_and_the_record_b
     assert "noise" not in ledger.steps[ledger.steps.index("evaluate") :]
 
 
-def test_an_answer_lost_before_it_was_stored_is_made_after_all_and_charged_once() -> None:
-    """It never left: what leaves is stored before. So of all answers that are made to a query, one leaves."""
+def test_an_answer_lost_before_storage_is_made_again_and_charged_once() -> None:
+    """The lost answer never left, because answers are stored before they leave. So one answer leaves in all."""
 
     class Broken:
         def check(self, job: JobSpec) -> None:
@@ -238,8 +238,8 @@ def test_an_answer_lost_before_it_was_stored_is_made_after_all_and_charged_once(
         responder(ledger=ledger).respond(0, CovarianceProduct(-DENSE.basis))
 
 
-def test_t05_of_two_answers_that_are_made_at_once_one_leaves_and_both_who_asked_get_it() -> None:
-    """Two processes' worth of responders make an answer to the same lost query: the first to store it wins."""
+def test_t05_two_answers_made_at_once_both_return_the_stored_one() -> None:
+    """Two responders, as of two processes, answer the same lost query. Both return what was stored first."""
     ledger, barrier = MemoryLedger(), Barrier(2, timeout=PATIENCE)
 
     class Slow:
@@ -262,8 +262,8 @@ def test_t05_of_two_answers_that_are_made_at_once_one_leaves_and_both_who_asked_
     assert (first == second).all()
 
 
-def test_each_answer_has_its_own_draw_named_in_full() -> None:
-    """The name has the query's digest, so no draw is made before the query is known."""
+def test_each_answer_draws_noise_under_its_own_full_name() -> None:
+    """The name contains the query's digest, so no draw happens before the query is known."""
     named: list[Draw] = []
 
     def noted(draw: Draw) -> KeyStream:
@@ -282,8 +282,8 @@ def test_each_answer_has_its_own_draw_named_in_full() -> None:
     assert (again == made[1]).all()
 
 
-def test_an_answer_that_was_lost_is_made_again_with_noise_of_its_own() -> None:
-    """Were the noise of the lost answer kept, the rows would be in it, and would count twice."""
+def test_a_lost_answer_is_made_again_with_fresh_noise() -> None:
+    """If the lost answer were reused as noise, it would already contain the rows, and they would count twice."""
 
     class Full(MemoryLedger):
         full = True
@@ -312,7 +312,7 @@ A_DRAW = Draw("a job", 0, 0, "a query", Purpose.NOISE)
 
 
 class Nothing:
-    """Rows that are all zero, however wide: what comes back is noise."""
+    """Rows that are all zero, of any width, so that the answer is the noise."""
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension
@@ -341,8 +341,8 @@ def test_t23_a_refusal_does_not_depend_on_the_rows() -> None:
     assert len(messages) == 1
 
 
-def test_t20_two_neighbouring_data_sets_have_answers_on_one_lattice() -> None:
-    """Integers whatever the rows: the low bits tell nothing about rounding. All residues modulo 16 occur in both."""
+def test_t20_neighbouring_data_sets_have_answers_on_the_same_lattice() -> None:
+    """Answers are integers for all rows, and all residues modulo 16 occur, so low bits reveal no rounding."""
     for rows in (np.ones((5, DIMENSION)), np.ones((5, DIMENSION)) * 0.999999):
         noisy = np.concatenate(
             [responder(shard=Shard(check_rows(rows), 4.0), seed=seed).respond(0, DENSE).ravel() for seed in range(30)]
@@ -353,7 +353,7 @@ def test_t20_two_neighbouring_data_sets_have_answers_on_one_lattice() -> None:
 
 @pytest.fixture
 def hasty_switching() -> Iterator[None]:
-    """Make threads take turns as often as they can."""
+    """Make threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -361,7 +361,7 @@ def hasty_switching() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hasty_switching")
-def test_t11_many_threads_asking_at_once_get_one_answer_charged_once() -> None:
+def test_t11_threads_that_ask_at_once_get_one_answer_charged_once() -> None:
     for attempt in range(20):
         ledger = MemoryLedger()
         asked = responder(ledger=ledger, seed=attempt)
@@ -383,8 +383,8 @@ def test_t11_many_threads_asking_at_once_get_one_answer_charged_once() -> None:
         assert standing.reached == 1
 
 
-def test_an_answer_of_another_shape_than_its_noise_never_leaves() -> None:
-    """One draw spread over many entries would cancel in their differences."""
+def test_an_answer_with_another_shape_than_its_noise_never_leaves() -> None:
+    """One draw that is broadcast over many entries would cancel in their differences."""
 
     class Wide:
         def check(self, job: JobSpec) -> None:
@@ -393,7 +393,7 @@ def test_an_answer_of_another_shape_than_its_noise_never_leaves() -> None:
         def evaluate(self, query: RowQuery) -> Integers:
             return np.zeros((3, DIMENSION, 2), dtype=np.int64)
 
-    with pytest.raises(InvalidAnswerError, match="another form"):
+    with pytest.raises(InvalidAnswerError, match="shape and type"):
         responder(shard=Wide()).respond(0, DENSE)
 
 
@@ -405,12 +405,12 @@ def test_an_answer_of_another_shape_than_its_noise_never_leaves() -> None:
         (spec(centering="private", mean_bound=9.0), "other bounds"),
     ],
 )
-def test_rows_prepared_for_another_job_are_refused_before_anything_is_paid(job: JobSpec, reason: str) -> None:
+def test_rows_prepared_for_another_job_are_refused_before_payment(job: JobSpec, reason: str) -> None:
     with pytest.raises(DpspcaError, match=reason):
         Responder(catalogue.plan(job), Shard(ROWS, 4.0), MemoryLedger(), repeatable_entropy(0))
 
 
-def test_stored_answers_cannot_be_changed_by_whoever_received_them() -> None:
+def test_a_caller_cannot_change_a_stored_answer() -> None:
     asked = responder()
     first = asked.respond(0, DENSE)
     kept = first.copy()
@@ -419,8 +419,8 @@ def test_stored_answers_cannot_be_changed_by_whoever_received_them() -> None:
     assert (asked.respond(0, DENSE) == kept).all()
 
 
-def test_whoever_asks_again_while_the_answer_is_being_made_waits_for_it() -> None:
-    """As after a lost connection: the same bytes, not a refusal, and one price."""
+def test_a_repeated_query_waits_for_the_answer_in_progress() -> None:
+    """As after a lost connection: both get the same bytes, no refusal, at one price."""
     begun, go_on = Event(), Event()
     shard = Shard(ROWS, 4.0)
 
@@ -442,8 +442,8 @@ def test_whoever_asks_again_while_the_answer_is_being_made_waits_for_it() -> Non
         assert (first.result(20) == second.result(20)).all()
 
 
-def test_t31_a_provider_that_is_asked_otherwise_than_the_others_pays_the_same() -> None:
-    """Each provider's answers are private by themselves, whatever each is asked: a split view buys nothing."""
+def test_t31_asking_providers_different_queries_costs_each_the_same() -> None:
+    """Each provider's answers are private by themselves, so different queries to different providers gain nothing."""
     standings = []
     for seed in range(3):
         ledger = MemoryLedger()
@@ -453,8 +453,8 @@ def test_t31_a_provider_that_is_asked_otherwise_than_the_others_pays_the_same() 
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7])
-def test_t18_a_person_with_several_rows_moves_no_answer_further_than_was_priced(rows: int) -> None:
-    """And nearly as far: a canary of as many equal rows, in the span of the basis, replaced by others."""
+def test_t18_one_person_s_rows_change_an_answer_by_at_most_its_sensitivity(rows: int) -> None:
+    """The bound is nearly reached: as many equal rows, in the span of the basis, are replaced by others."""
     job = spec(rows_per_person=rows)
     step = catalogue.plan(job)[1]
     first, second = (np.vstack([np.zeros((5, DIMENSION)), np.tile(4.0 * row, (rows, 1))]) for row in SPARSE.basis.T)

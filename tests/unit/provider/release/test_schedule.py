@@ -1,4 +1,4 @@
-"""When answers leave: at moments of a series that a coin and public numbers choose."""
+"""When answers leave: at moments that follow from a coin and public numbers."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,52 +19,52 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
-from dpspca.provider.data.threads import in_a_thread_for_rows
+from dpspca.provider.data.threads import run_in_row_thread
 from dpspca.provider.release.schedule import (
     ENTRY_SECONDS,
     LEAST_INTERVAL,
     SPARSE_ENTRY_SECONDS,
     Schedule,
-    coin,
+    delay_result,
     departure,
-    held,
+    system_coin,
 )
 
 INTERVAL: Final = 0.5
 Given = TypeVar("Given")
 
 
-def on_a_clock_of_its_own(work: Coroutine[Any, Any, Given]) -> Given:
-    """Run to the end, at once: time goes on only while everybody waits."""
+def on_virtual_time(work: Coroutine[Any, Any, Given]) -> Given:
+    """Run to the end without waiting: virtual time moves on only while every task waits."""
     return run(work, Random(0))
 
 
 async def leaving(seconds: float, toss: float, interval: float = INTERVAL) -> float:
-    """Give the moment at which an answer leaves that took so long to make."""
+    """Return when an answer leaves, if making it took ``seconds``."""
     clock = asyncio.get_running_loop().time
     begun = clock()
-    await held(asyncio.ensure_future(asyncio.sleep(seconds)), interval, lambda: toss)
+    await delay_result(asyncio.ensure_future(asyncio.sleep(seconds)), interval, lambda: toss)
     return clock() - begun
 
 
 @given(seconds=st.floats(0, 20), toss=st.floats(0, 1, exclude_max=True))
 @settings(max_examples=200, deadline=None)
 def test_an_answer_leaves_after_a_whole_number_of_intervals(seconds: float, toss: float) -> None:
-    left = on_a_clock_of_its_own(leaving(seconds, toss))
+    left = on_virtual_time(leaving(seconds, toss))
     assert abs(left / INTERVAL - round(left / INTERVAL)) < 1e-6
     assert seconds - 1e-6 <= left <= max(2 * INTERVAL, seconds + 2 * INTERVAL) + 1e-6
 
 
 @given(seconds=st.floats(0, INTERVAL), toss=st.floats(0, 1, exclude_max=True))
 @settings(max_examples=50, deadline=None)
-def test_what_takes_at_most_one_interval_leaves_after_two(seconds: float, toss: float) -> None:
-    assert on_a_clock_of_its_own(leaving(seconds, toss)) == pytest.approx(2 * INTERVAL)
+def test_an_answer_made_within_one_interval_leaves_after_two(seconds: float, toss: float) -> None:
+    assert on_virtual_time(leaving(seconds, toss)) == pytest.approx(2 * INTERVAL)
 
 
 @pytest.mark.parametrize("apart", [0.01, 0.05, 0.1])
 @pytest.mark.parametrize("work", [0.9, 1.0, 1.95, 2.0, 3.4, 40.0])
-def test_times_a_tenth_apart_are_told_apart_in_55_of_100_cases(work: float, apart: float) -> None:
-    """The area under the ROC curve, over a grid of coins so fine that no chance is left."""
+def test_times_a_tenth_of_an_interval_apart_have_a_roc_area_below_055(work: float, apart: float) -> None:
+    """The area under the ROC curve, computed over a fine grid of coins instead of random ones."""
     tosses = (np.arange(1000) + 0.5) / 1000
     one, other = (
         np.array([departure(INTERVAL * each, INTERVAL, toss) for toss in tosses]) for each in (work, work + apart)
@@ -84,38 +84,38 @@ def test_a_refusal_leaves_on_the_schedule_too() -> None:
             raise RefusedError("No.", "Ask something else.")
 
         with pytest.raises(RefusedError, match="No"):
-            await held(asyncio.ensure_future(refuse()), INTERVAL, lambda: 0.25)
+            await delay_result(asyncio.ensure_future(refuse()), INTERVAL, lambda: 0.25)
         return clock() - begun
 
-    assert on_a_clock_of_its_own(refused()) == pytest.approx(2 * INTERVAL)
+    assert on_virtual_time(refused()) == pytest.approx(2 * INTERVAL)
 
 
 def test_an_interval_of_zero_sends_answers_at_once() -> None:
-    assert on_a_clock_of_its_own(leaving(0.123, 0.9, interval=0.0)) == pytest.approx(0.123)
+    assert on_virtual_time(leaving(0.123, 0.9, interval=0.0)) == pytest.approx(0.123)
 
 
-def test_whoever_gives_up_is_not_held_back() -> None:
+def test_a_cancelled_wait_ends_at_once() -> None:
     async def given_up() -> float:
         clock = asyncio.get_running_loop().time
-        waiting = asyncio.create_task(held(asyncio.get_running_loop().create_future(), 10.0, lambda: 0.5))
+        waiting = asyncio.create_task(delay_result(asyncio.get_running_loop().create_future(), 10.0, lambda: 0.5))
         await asyncio.sleep(0.1)
         begun = clock()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         return clock() - begun
 
-    assert on_a_clock_of_its_own(given_up()) == pytest.approx(0.0)
+    assert on_virtual_time(given_up()) == pytest.approx(0.0)
 
 
-def test_every_query_has_a_coin_of_its_own_from_the_system() -> None:
+def test_every_query_draws_its_own_coin_from_the_system() -> None:
     tosses = iter([0.1, 0.9])
     schedule = Schedule(plan(), interval=INTERVAL, toss=lambda: next(tosses))
 
     async def both() -> list[float]:
         return [await _left(schedule, at, 2.5 * INTERVAL) for at in (0, 1)]
 
-    assert on_a_clock_of_its_own(both()) == pytest.approx([3 * INTERVAL, 4 * INTERVAL])
-    drawn = [coin() for _ in range(1000)]
+    assert on_virtual_time(both()) == pytest.approx([3 * INTERVAL, 4 * INTERVAL])
+    drawn = [system_coin() for _ in range(1000)]
     assert len(set(drawn)) == len(drawn)
     assert stats.kstest(drawn, "uniform").pvalue > 1e-9  # false alarm 1e-9
 
@@ -123,7 +123,7 @@ def test_every_query_has_a_coin_of_its_own_from_the_system() -> None:
 async def _left(schedule: Schedule, position: int, seconds: float) -> float:
     clock = asyncio.get_running_loop().time
     begun = clock()
-    await schedule.held(position, asyncio.ensure_future(asyncio.sleep(seconds)))
+    await schedule.delay_result(position, asyncio.ensure_future(asyncio.sleep(seconds)))
     return clock() - begun
 
 
@@ -148,7 +148,7 @@ def plan(dimension: int = 10) -> Any:
     return catalogue.plan(job(dimension, sparsity=dimension, rounds=3))
 
 
-def test_the_interval_follows_from_the_plan_and_from_nothing_else() -> None:
+def test_the_interval_follows_from_the_plan_alone() -> None:
     wide = plan(200_000)
     schedule = Schedule(wide)
     asked = [at for at, step in enumerate(wide) if step.query is CovarianceProduct]
@@ -158,7 +158,7 @@ def test_the_interval_follows_from_the_plan_and_from_nothing_else() -> None:
     assert sparse.interval(asked[0]) == pytest.approx(SPARSE_ENTRY_SECONDS * 200_000 * 5)
 
 
-def test_the_query_for_which_the_matrix_is_made_may_take_longer() -> None:
+def test_the_query_that_computes_the_matrix_has_a_longer_interval() -> None:
     steps = plan(4000)
     first = next(at for at, step in enumerate(steps) if step.query is CovarianceProduct)
     assert Schedule(steps, makes_matrix=True).interval(first) == pytest.approx(ENTRY_SECONDS * 4000**2)
@@ -175,17 +175,17 @@ def test_a_whole_matrix_and_a_subspace_have_longer_intervals() -> None:
     assert longest(method="ppca") >= ENTRY_SECONDS * 300**3
 
 
-def test_a_steward_s_interval_counts_for_every_query() -> None:
+def test_a_steward_s_interval_applies_to_every_query() -> None:
     steps = plan(200_000)
     assert {Schedule(steps, interval=0.02).interval(at) for at in range(len(steps))} == {0.02}
 
 
-def test_what_is_not_about_rows_never_waits_for_what_is() -> None:
-    """As many pieces of work on rows as there are threads for it, and more: everything else goes on."""
+def test_other_work_never_waits_for_work_on_rows() -> None:
+    """With more work on rows than there are threads for it, other work still goes on."""
     let_go = Event()
 
     async def scene() -> None:
-        works = [in_a_thread_for_rows(let_go.wait, PATIENCE) for _ in range(200)]
+        works = [run_in_row_thread(let_go.wait, PATIENCE) for _ in range(200)]
         assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), PATIENCE / 2) == "done"
         assert not any(work.done() for work in works)
         let_go.set()
