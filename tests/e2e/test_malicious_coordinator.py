@@ -204,7 +204,7 @@ def test_t02_equal_columns_of_length_one_are_refused_however_many_and_nothing_is
                 support = np.flatnonzero(basis.any(axis=1))
                 content = support.astype("<u4").tobytes() + basis[support].astype("<f8").tobytes()
                 reply = await stage.ask_in_bytes(content, nonzero_rows=len(support), **announced)
-                assert reply.refusal.what == "The basis is not orthonormal."
+                assert reply.refusal.what.startswith("The basis is not orthonormal")
             assert stage.ledger.standing(signed.job_id) is None
             await stage.say(farewell=pb.Farewell(job=signed.job_id, state="cancelled"))
         last = stage.job(wide(50))

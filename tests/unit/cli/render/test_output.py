@@ -86,7 +86,10 @@ def test_a_model_that_does_not_say_what_its_components_explain_is_shown_and_draw
             "'subspace', which is private by itself: each provider adds noise to its own components",
         ),
         ("ppca", "'subspace', which is private by itself: each provider draws a subspace at random"),
-        ("range-projection", "'sketch', which is private by itself: each provider adds noise to what its rows make of"),
+        (
+            "range-projection",
+            "'sketch', which is private by itself: each provider multiplies its rows by the random directions",
+        ),
     ],
 )
 def test_a_plan_says_what_happens_where_noise_is_not_added_to_an_answer(
