@@ -1,14 +1,14 @@
-"""One tree of errors: the type says whose fault it was, the message what was wrong and what to do.
+"""The errors of this package. The type says whose fault it was; the message says what is wrong and what to do.
 
-Every error carries a stable ``code`` that may cross a network and be matched by a program; its two sentences
-are for people. No message is ever made from a value in the data: a refusal must not depend on a row.
+Each error has a stable ``code`` for programs, which may be sent over the network. Its two sentences are for people. A
+message never contains a value from the data, because a refusal must not depend on a row.
 """
 
 from typing import ClassVar
 
 
 class DpspcaError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base of all errors that this package raises on purpose."""
 
     code: ClassVar[str] = "error"
 
@@ -22,43 +22,43 @@ class DpspcaError(Exception):
 
 
 class InvalidParameterError(DpspcaError, ValueError):
-    """The caller asked for something that no data could satisfy."""
+    """A parameter is not valid, whatever the data are."""
 
     code = "invalid-parameter"
 
 
 class InvalidDataError(DpspcaError, ValueError):
-    """The data at hand cannot be used as they are."""
+    """The data cannot be used as they are."""
 
     code = "invalid-data"
 
 
 class InvalidTypeError(DpspcaError, TypeError):
-    """A value of the wrong kind altogether."""
+    """A value has the wrong type."""
 
     code = "invalid-type"
 
 
 class InvalidQueryError(DpspcaError, ValueError):
-    """Whoever asks sent a query that no provider may answer."""
+    """A query that no provider may answer."""
 
     code = "invalid-query"
 
 
 class RefusedError(DpspcaError):
-    """A well-formed query that this provider's rules do not allow now; it cost nothing."""
+    """A well-formed request that the rules do not allow now. It cost no privacy."""
 
     code = "refused"
 
 
 class BudgetExceededError(RefusedError):
-    """Answering would spend more privacy than was granted; nothing was spent."""
+    """An answer would cost more privacy than the budget has left. Nothing was spent."""
 
     code = "budget-exceeded"
 
 
 class InvalidAnswerError(DpspcaError):
-    """A provider's answer does not have the form that the query fixes."""
+    """A provider's answer does not have the form that the query requires."""
 
     code = "invalid-answer"
 
@@ -70,7 +70,7 @@ class CorruptModelError(DpspcaError, ValueError):
 
 
 class MissingExtraError(DpspcaError, ImportError):
-    """A feature needs packages that the light installation leaves out."""
+    """A feature needs packages that the basic installation leaves out."""
 
     code = "missing-extra"
 
@@ -82,58 +82,58 @@ class NotTrustedError(RefusedError):
 
 
 class WrongRoleError(RefusedError):
-    """The party is who it says, but its role may not do this."""
+    """The party is identified, but its role does not allow this."""
 
     code = "wrong-role"
 
 
 class WrongAudienceError(RefusedError):
-    """A true job, meant for another provider or another federation."""
+    """A valid job for another provider or another federation."""
 
     code = "wrong-audience"
 
 
 class NotNowError(RefusedError):
-    """True, but before its time or past it."""
+    """A certificate, revocation list or job that is not yet valid, or that has expired."""
 
     code = "not-now"
 
 
 class MalformedJobError(RefusedError, ValueError):
-    """The bytes are not the one way in which a signed job is written."""
+    """The bytes are not the canonical form of a signed job."""
 
     code = "malformed-job"
 
 
 class UnsafeFileError(DpspcaError):
-    """A file or folder that others could read or replace, that is missing, or that would be overwritten."""
+    """A file or folder is missing or unreadable, can be read or replaced by others, or would be overwritten."""
 
     code = "unsafe-file"
 
 
 class BusyError(RefusedError):
-    """Nothing is wrong but the moment: the same call may be made again a little later."""
+    """Too many requests at the moment. The same call may be repeated a little later."""
 
     code = "busy"
 
 
 class FaultError(DpspcaError):
-    """Something went wrong here that is no business of whoever called; what it was is in the log."""
+    """An internal error. Its details are in the log and are not sent to the caller."""
 
     code = "fault"
 
     def __init__(self) -> None:
-        super().__init__("The coordinator met a fault.", "Its operator's log says more.")
+        super().__init__("The coordinator had an internal error.", "Ask its operator, whose log has the details.")
 
 
 def require_trust(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads as: require that it holds
-    """Refuse to trust unless the condition holds."""
+    """Raise ``NotTrustedError`` unless the condition holds."""
     if not holds:
         raise NotTrustedError(what, remedy)
 
 
 class DpspcaWarning(UserWarning):
-    """A result, or a job, of which something has to be known before it is relied on.
+    """Something that a user must know before relying on a job or a result.
 
-    It follows from the job and from what was released for it, never from a row.
+    It follows only from the job and its releases, never from a row.
     """

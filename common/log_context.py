@@ -1,4 +1,4 @@
-"""On whose account a line of the log is written: see ``dpspca.common.transport.log_limits``."""
+"""The party that caused a log line. ``dpspca.common.transport.log_limits`` limits the lines of each party."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 from .names import PartyName
 
 OURSELVES: Final = "this program"
-"""Of lines that repeat as often as somebody calls, and are nobody's doing but ours."""
+"""Stands for the party of lines about this program's own errors that repeat with every call."""
 THE_COORDINATOR: Final = "the coordinator"
-"""Of lines of a provider that its coordinator can cause as often as it likes."""
+"""Stands for the party of a provider's lines that its coordinator can cause."""
 STRANGERS: Final = "strangers"
-"""Of lines about callers who showed no certificate of this federation, all of them together."""
+"""Stands for all callers without a certificate of this federation together."""
 
 
 def about(party: PartyName | str) -> Mapping[str, object]:
-    """Give the ``extra`` of a line of the log that a party caused, by what the party is called."""
+    """Return the ``extra`` of a log line that this party caused."""
     return {"about": str(party)}

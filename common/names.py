@@ -1,7 +1,7 @@
-"""What a party is called: a federation, one of three roles, and a name; written as ``dpspca://FEDERATION/ROLE/NAME``.
+"""Names of parties: a federation, one of three roles, and a name, written as ``dpspca://FEDERATION/ROLE/NAME``.
 
-There is exactly one way to write each name, so two names are the same party if and only if their texts are equal:
-no upper case, no percent-encoding, no other alphabet, nothing to normalise.
+Each party has exactly one written name, so two names are the same party if and only if their texts are equal. There
+are no upper-case letters, percent-encodings or other alphabets, and nothing to normalise.
 """
 
 import re
@@ -13,14 +13,14 @@ from .errors import InvalidParameterError, InvalidTypeError
 
 MAX_NAME: Final = 63
 COORDINATOR_HOST: Final = "coordinator.dpspca"
-"""What a coordinator's certificate is valid for as a server, wherever it really runs."""
+"""The host name in every coordinator's certificate, whatever its real address is."""
 
 _NAME: Final = re.compile(rf"[a-z0-9][a-z0-9.-]{{0,{MAX_NAME - 1}}}")
 _SCHEME: Final = "dpspca://"
 
 
 class Role(StrEnum):
-    """What a party may do; read from its certificate, never from what it says."""
+    """What a party may do. It is read from the party's certificate, never from its messages."""
 
     COORDINATOR = "coordinator"
     PROVIDER = "provider"
@@ -45,7 +45,7 @@ class PartyName:
 
     @property
     def uri(self) -> str:
-        """The one way to write this name."""
+        """The canonical form of this name."""
         return f"{_SCHEME}{self.federation}/{self.role}/{self.name}"
 
     def __str__(self) -> str:
@@ -53,9 +53,9 @@ class PartyName:
 
     @classmethod
     def parse(cls, uri: str) -> Self:
-        """Read a name; whatever ``uri`` would not write is refused."""
+        """Read a name. Refuse any text that is not in canonical form."""
         if not isinstance(uri, str):
-            raise InvalidTypeError(f"{shortened(uri)} is no text.", "Give a name as text.")
+            raise InvalidTypeError(f"{shortened(uri)} is not text.", "Give a name as text.")
         parts = uri.removeprefix(_SCHEME).split("/")
         if not uri.startswith(_SCHEME) or len(parts) != 3:  # noqa: PLR2004  # federation, role, name
             raise InvalidParameterError(
@@ -66,7 +66,7 @@ class PartyName:
 
 
 def check_name(what: str, name: object) -> str:
-    """Refuse a name that could be written in more than one way, or confused with another."""
+    """Refuse a name that is not in canonical form."""
     if not isinstance(name, str):
         raise InvalidTypeError(f"{what} is {shortened(name)}, not text.", "Give a name.")
     if not _NAME.fullmatch(name):

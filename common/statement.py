@@ -1,5 +1,6 @@
 """The privacy statement: what is promised to whom, at what price and under which assumptions, in words and numbers."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
@@ -23,66 +24,69 @@ UNPROVEN: Final = (
 )
 
 TRUST = (
-    "Each provider had to be trusted with its own rows, but not with the rows of others. Nobody else had to be "
+    "Who had to be trusted: each provider with its own rows, but not with the rows of others. Nobody else had to be "
     "trusted, not even the coordinator, because each provider added noise before anything left it."
 )
 
 ONE_PROCESS = (
-    "All rows were in one process, so whoever ran it had to be trusted with them. This statement covers the model that "
-    "came out. It does not cover who could look at the rows."
+    "Who had to be trusted: whoever ran the job, because all rows were in one process. This statement covers "
+    "the model that came out. It does not cover who could look at the rows."
 )
 
 SHARES_TRUST = (
-    "Each provider had to be trusted with its own share of the matrix, but not with the shares of others. Nobody else "
-    "had to be trusted, not even the coordinator, because each provider added noise before anything left it."
+    "Who had to be trusted: each provider with its own share of the matrix, but not with the shares of others. Nobody "
+    "else had to be trusted, not even the coordinator, because each provider added noise before anything left it."
 )
 
 SHARES_ONE_PROCESS = (
-    "The whole matrix was in one process, so whoever ran it had to be trusted with it. This statement covers the model "
-    "that came out. It does not cover who could look at the matrix."
+    "Who had to be trusted: whoever ran the job, because the whole matrix was in one process. This statement "
+    "covers the model that came out. It does not cover who could look at the matrix."
 )
 
-FURTHER_JOBS: Final = "More jobs on the same data protect everybody less, because the prices of jobs add up."
+FURTHER_JOBS: Final = "Each further job on the same data protects everybody less, because the prices of jobs add up."
 
 ADDING_UP = (
-    "The unit is one row. A person with several rows, at one provider or at several, is protected less, in proportion. "
-    f"{FURTHER_JOBS}"
+    "The unit is one row. A person with several rows, at one provider or at several, is protected less, in proportion "
+    f"to the number of their rows. {FURTHER_JOBS}"
 )
 
 SEVERAL_ROWS = (
     "The promise also holds for a person with at most {0} rows at a provider if all of these are {1}, because "
     "the noise was sized for {0} rows. A person with more rows, or with rows at several providers, is protected "
-    f"less, in proportion. {FURTHER_JOBS}"
+    f"less, in proportion to the number of their rows. {FURTHER_JOBS}"
 )
 
 OF_PERSONS: Final = (
-    "Each provider has a list that says whose each row is. Of each person it used at most {0}. Which ones depends on "
-    "that person's rows alone, and the noise was sized for all of them together. A person at several providers, or "
-    f"under several names at one, is protected less, in proportion. {FURTHER_JOBS}"
+    "Each provider has a list that says whose each row is. Of each person it used at most {0}. The choice depends only "
+    "on that person's rows, and the noise was sized for all of the rows used. A person at several providers, or under "
+    f"several names at one, is protected less, in proportion to their number. {FURTHER_JOBS}"
 )
 
 OF_A_MATRIX: Final = {
     PrivacyUnit.ENTRY: (
         "The unit is one entry, for example one edge of a graph, and not a person with all their entries. A person "
-        f"with several entries is protected less, in proportion. {FURTHER_JOBS}"
+        f"with several entries is protected less, in proportion to their number. {FURTHER_JOBS}"
     ),
     PrivacyUnit.SPECTRAL: (
         "The unit is a change of the matrix that is small in spectral norm. A person is protected if leaving them out "
-        "changes the matrix by at most the bound, and less if it changes the matrix by more. "
-        f"{FURTHER_JOBS} Whether any entry is larger than sums can hold (thousands of times the least bound that a job "
-        "may have) is decided once for each matrix, and is public: of the two matrices that are compared here, both "
-        "pass or neither does."
+        "changes the matrix by at most the bound, and is protected less if the change is larger. "
+        f"{FURTHER_JOBS} Each provider checks once whether any entry of its matrix is too large to be added up "
+        "(thousands of times the least bound that a job may have). The result of this check is public: the promise "
+        "compares only matrices for which the result is the same."
     ),
 }
 
 TIMES: Final = (
-    "This statement covers what the answers say. It does not cover when they came. An answer takes longer to compute "
-    "if there are more rows, and this unit keeps the number of rows secret. Each provider therefore sent its answers "
-    "at set intervals, unless its policy says otherwise, so that the time of one answer tells next to nothing about "
-    "one row. The times of all answers together may still tell the coordinator roughly how many rows there are."
+    "Timing: this statement covers the contents of the answers. It does not cover when they were sent. An answer "
+    "takes longer to compute if there are more rows, and this unit keeps the number of rows secret. Unless its policy "
+    "says otherwise, each provider therefore sent its answers at set intervals, so that the time of one answer "
+    "reveals next to nothing about one row. The times of all answers together may still show the coordinator roughly "
+    "how many rows there are."
 )
 
 LARGE_DELTA: Final = 1e-3
+LARGE_EPSILON: Final = 20
+_LONG: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,8 @@ class PrivacyStatement:
     outcomes of a provider's answers (and of anything computed from them), P(S) <= e^epsilon P'(S) + delta.
     If all noise is Gaussian, it follows from ``mu``: the answers together are mu-Gaussian differentially private
     (Dong, Roth & Su 2022), and the accountant converts mu to (epsilon, delta), including the sampler's distance from
-    ideal noise. Otherwise (not ``gaussian``) it follows from composing the events as they are. ``mu`` is then what they
-    count as beside other jobs: the ideal noise is mu-Gaussian differentially private as well, and often better.
+    ideal noise. Otherwise (not ``gaussian``) it follows from composing the events as they are. ``mu`` is then an upper
+    bound that is used to add up jobs: the ideal noise is mu-Gaussian differentially private too, and often better.
     """
 
     unit: PrivacyUnit
@@ -109,9 +113,9 @@ class PrivacyStatement:
     parties: int
     answers: int
     fresh_noise: bool
-    """Whether the noise came from randomness that nobody can repeat."""
+    """Whether the noise came from fresh randomness, which nobody can repeat."""
     proven: bool
-    """Whether the price of every step holds whatever happens (``RowQuery.is_proven``)."""
+    """Whether the price of every step is proven without further conditions (``RowQuery.is_proven``)."""
     federated: bool
     gaussian: bool = True
     rows_per_person: int = 1
@@ -162,14 +166,14 @@ class PrivacyStatement:
         promise = f"({format_up(self.epsilon)}, {format_up(self.delta)})-differentially private, unit: {self.unit}"
         if reasons:
             return f"{NOT_FOR_RELEASE}: {', and '.join(reasons)}; not shown to be {promise}"
-        return f"With a caveat that the statement names: {promise}" if self.caveat else promise
+        return f"With a caveat (see the statement): {promise}" if self.caveat else promise
 
     def __repr__(self) -> str:
         return f"<PrivacyStatement: {self.headline}>"
 
     @property
     def text(self) -> str:
-        """State everything in words. Whatever the promise depends on stands before the promise."""
+        """The whole statement in words. The conditions of the promise come before the promise."""
         paragraphs = [
             None if self.fresh_noise else REPEATABLE,
             None if self.proven else UNPROVEN,
@@ -203,12 +207,19 @@ class PrivacyStatement:
             PrivacyUnit.ENTRY: f"one entry had been different by at most {self.norm_bound}",
             PrivacyUnit.SPECTRAL: f"the matrix had been different by at most {self.norm_bound} in spectral norm",
         }[self.unit]
-        what = "This result is" if self.releasable else "Only under these conditions is this result"
+        what = "This result is" if self.releasable else "Only under these conditions, this result would be"
         return (
-            f"{what} ({epsilon}, {delta})-differentially private. Any conclusion from it would have been almost as "
-            f"likely if {change}: every probability changes by a factor of at most e^{epsilon}, apart from an "
-            f"additional {delta}.{large}"
+            f"{what} ({epsilon}, {delta})-differentially private. If {change}, any conclusion from it would have been "
+            f"more or less likely by a factor of at most e^{epsilon} ({self._factor()}), apart from an "
+            f"additional probability of {delta}.{large}"
         )
+
+    def _factor(self) -> str:
+        """Write e^epsilon as a number, rounded up."""
+        value = math.exp(min(self.epsilon, LARGE_EPSILON))
+        if self.epsilon > LARGE_EPSILON:
+            return f"more than {math.floor(value):,}"
+        return format_up(value, 3) if value < _LONG else f"{math.ceil(value):,}"
 
     def _who(self) -> str:
         counted = "persons" if self.unit.is_person else "rows"
@@ -220,7 +231,7 @@ class PrivacyStatement:
         return f"Who is protected: {self.unit.neighbours}{counts} {self._limits()}"
 
     def _limits(self) -> str:
-        """Say who is protected less, and how many rows of one person the noise was sized for."""
+        """Describe who is protected less, and for how many rows of a person the noise was sized."""
         if self.unit.is_person:
             return OF_PERSONS.format(_rows(self.rows_per_person))
         if self.rows_per_person > 1:
@@ -232,7 +243,7 @@ class PrivacyStatement:
         return "left out" if self.unit.is_add_remove else "different"
 
     def _trust(self) -> str:
-        """Say who had to be trusted with rows, or with a share of a matrix."""
+        """Describe who had to be trusted with the rows, or with a share of the matrix."""
         if self.unit.is_row:
             return TRUST if self.federated else ONE_PROCESS
         return SHARES_TRUST if self.federated else SHARES_ONE_PROCESS
@@ -241,22 +252,22 @@ class PrivacyStatement:
         if not self.unit.is_row:
             return (
                 f"Bounds: the promise covers changes of at most {self.norm_bound}. A larger change is protected less, "
-                "in proportion. Entries themselves may be larger. The bound must have been chosen from public "
-                "knowledge, not from the data."
+                "in proportion to its size. Entries themselves may be larger. The promise assumes that the bound was "
+                "chosen from public knowledge, not from the data."
             )
         centred = "" if self.centering is Centering.NONE else ", after the mean was subtracted,"
         mean = {
             Centering.NONE: "",
-            Centering.PUBLIC: " The mean that was subtracted must not come from these rows.",
+            Centering.PUBLIC: " The promise assumes that the mean that was subtracted does not come from these rows.",
             Centering.PRIVATE: f" To find the mean, rows were first clipped to length {self.mean_bound}.",
         }[self.centering]
         return (
             f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}: longer rows were shortened "
-            f"to it.{mean} Bounds must have been chosen from public knowledge, not from the data."
+            f"to it.{mean} The promise assumes that bounds were chosen from public knowledge, not from the data."
         )
 
     def _price(self) -> str:
-        """Say what the answers cost: in mu if all noise is Gaussian, otherwise in epsilon, with mu as a bound."""
+        """State the cost of the answers: in mu if all noise is Gaussian, otherwise in epsilon, with mu as a bound."""
         providers = "one provider" if self.parties == 1 else f"each of {self.parties} providers"
         answers = f"Price: {self.answers} answers from {providers}"
         published = self.accounting is Accounting.PUBLISHED
@@ -270,9 +281,9 @@ class PrivacyStatement:
             return f"{answers}. Together they are {mu}-Gaussian differentially private (mu = {mu}). {rule}"
         rule = "the published formula" if published else "from the budget"
         return (
-            f"{answers}, not all with Gaussian noise. The noise follows {rule}. Composed, the answers cost epsilon "
-            f"{epsilon} at this delta. Where jobs add up, they count as at most mu = {mu}, apart from what delta pays "
-            "for."
+            f"{answers}, not all with Gaussian noise. The noise follows {rule}. Together, the answers cost epsilon "
+            f"{epsilon} at this delta. When the prices of jobs are added up, they count as at most mu = {mu}, apart "
+            "from the part that delta covers."
         )
 
 

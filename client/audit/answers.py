@@ -258,7 +258,7 @@ def _side(
         given = np.stack(answered)
         exact = None if query.is_private else about.exactly.evaluate(query).ravel()
         if span and exact is not None and isinstance(query, MatrixProduct):
-            silent = np.repeat(span.silent(step.shape[0]), step.shape[1])
+            silent = np.repeat(span.rows_of_others(step.shape[0]), step.shape[1])
             side.silent = np.concatenate([side.silent, given[:, silent].ravel()])
             given, exact = given[:, ~silent], exact[~silent]
         side.exact.append(exact)

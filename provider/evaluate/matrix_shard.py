@@ -130,7 +130,7 @@ class MatrixShard:
         _check_symmetric(share)
         self._dimension = share.dimension
         self._names = share.names
-        self._silent = None if share.span is None else share.span.silent(share.dimension)
+        self._silent = None if share.span is None else share.span.rows_of_others(share.dimension)
         self._norm_bound = norm_bound
         self._unit = unit
         if unit is PrivacyUnit.SPECTRAL:

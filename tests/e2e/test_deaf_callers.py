@@ -337,7 +337,10 @@ def test_a_fault_of_ours_is_for_our_log_and_not_for_callers(
                 with pytest.raises(grpc.aio.AioRpcError) as ended:
                     await faulty()
                 assert ended.value.code() is grpc.StatusCode.INTERNAL
-                assert ended.value.details() == "The coordinator met a fault. Its operator's log says more."
+                assert (
+                    ended.value.details()
+                    == "The coordinator had an internal error. Ask its operator, whose log has the details."
+                )
                 running.revoked.clear()  # where it is read
 
     with caplog.at_level(logging.ERROR, "dpspca"):

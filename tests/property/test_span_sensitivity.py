@@ -31,7 +31,7 @@ def spans(draw: st.DrawFn) -> Span:
 def a_basis(rng: np.random.Generator, span: Span, columns: int, width: int) -> np.ndarray:
     """Draw one that is large where the span is, or where it is not, or anywhere."""
     size = span.of + columns
-    silent = span.silent(size)[:, None]
+    silent = span.rows_of_others(size)[:, None]
     drawn = rng.standard_normal((size, min(width, size)))
     return thin_qr(drawn * rng.choice([np.ones_like(silent), silent + 0.05, ~silent + 0.05]))[0]
 
@@ -41,7 +41,7 @@ def moved(span: Span, table: np.ndarray, change: np.ndarray, unit: PrivacyUnit, 
     dense = check_rows(dilation(table, span.start, span.of).toarray(), least=1)
     sparse = check_rows(scipy.sparse.csr_array(dilation(table + change, span.start, span.of)), least=1)
     one, other = (MatrixShard(declared(share, span), BOUND, unit).evaluate(query) for share in (dense, sparse))
-    silent = span.silent(len(one))
+    silent = span.rows_of_others(len(one))
     assert not one[silent].any()
     assert not other[silent].any()
     return (one - other).astype(float)

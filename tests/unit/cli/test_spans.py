@@ -72,7 +72,7 @@ def test_a_span_that_the_share_does_not_keep_is_refused_at_the_start(
 @pytest.mark.parametrize(
     ("span", "name", "why"),
     [
-        ("{ start = 5, rows = 3, of = 7 }", "ratings", "From start, row 5, 3 rows go up to row 7"),
+        ("{ start = 5, rows = 3, of = 7 }", "ratings", "3 rows from row 5 on end at row 7"),
         ("{ start = 2, rows = 3, of = 7 }", "cohort", "spans names 'cohort', which is no data set"),
     ],
 )

@@ -194,7 +194,7 @@ def test_a_large_delta_is_called_large() -> None:
 def test_the_statement_says_what_it_does_not_cover() -> None:
     assert "prices of jobs add up" in STATEMENT.text
     assert "each provider's number of rows" in STATEMENT.text
-    assert "must not come from these rows" in replace(STATEMENT, centering=Centering.PUBLIC).text
+    assert "does not come from these rows" in replace(STATEMENT, centering=Centering.PUBLIC).text
     assert "clipped to length 9.5" in replace(STATEMENT, centering=Centering.PRIVATE, mean_bound=9.5).text
 
 

@@ -1,4 +1,4 @@
-"""A party has one name, written in one way; from it follows the role."""
+"""A party has one name in one canonical form, which includes its role."""
 
 import string
 
@@ -14,14 +14,14 @@ NAMES = st.builds(str.__add__, st.sampled_from(FIRST), st.text(FIRST + ".-", max
 
 
 @given(NAMES, st.sampled_from(Role), NAMES)
-def test_what_is_written_reads_back_as_the_same_party(federation: str, role: Role, name: str) -> None:
+def test_a_written_name_reads_back_as_the_same_party(federation: str, role: Role, name: str) -> None:
     party = PartyName(federation, role, name)
     assert PartyName.parse(party.uri) == party
     assert str(party) == party.uri == f"dpspca://{federation}/{role.value}/{name}"
 
 
 @given(st.text(max_size=100) | st.from_regex(r"dpspca://[^/]*/(provider|analyst)/[^/]*", fullmatch=True))
-def test_a_text_is_refused_or_is_the_one_way_to_write_what_it_says(text: str) -> None:
+def test_every_accepted_text_is_in_canonical_form(text: str) -> None:
     try:
         party = PartyName.parse(text)
     except DpspcaError:
@@ -59,7 +59,7 @@ def test_a_text_is_refused_or_is_the_one_way_to_write_what_it_says(text: str) ->
         "dpspca://north/provider/" + "x" * (MAX_NAME + 1),
     ],
 )
-def test_t33_no_second_way_to_write_a_name_is_read(uri: str) -> None:
+def test_t33_a_name_that_is_not_in_canonical_form_is_refused(uri: str) -> None:
     with pytest.raises(InvalidParameterError):
         PartyName.parse(uri)
 
@@ -75,12 +75,12 @@ def test_a_name_must_be_text() -> None:
         check_name("the party", 7)
 
 
-def test_what_a_stranger_sent_is_shown_short_and_escaped() -> None:
+def test_untrusted_text_is_shortened_and_escaped() -> None:
     assert shortened("a\nb\x1b[31m\u202e") == r"'a\nb\x1b[31m\u202e'"
     assert len(shortened("x" * 10_000)) == 80
 
 
-def test_what_is_nested_too_deeply_to_be_shown_is_said_to_be() -> None:
+def test_values_that_cannot_be_shown_are_described() -> None:
     nested: list[object] = []
     for _ in range(100_000):
         nested = [nested]

@@ -1,4 +1,4 @@
-"""What a statement says of the price is exact where it says so, a bound elsewhere, and right for all noise."""
+"""The statement gives the right price for every kind of noise, and says if a number is exact or a bound."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,7 @@ def statement(steps: tuple[Step, ...], spec: JobSpec = SPEC) -> PrivacyStatement
     return PrivacyStatement.of(Plan(spec, tuple(steps)), parties=3)
 
 
-def test_gaussian_noise_is_stated_as_exactly_mu_gaussian() -> None:
+def test_gaussian_noise_is_stated_with_its_exact_mu() -> None:
     stated = statement(plan(Noise.GAUSSIAN, Noise.GAUSSIAN))
     assert stated.gaussian
     assert stated.mu == compose(events(plan(Noise.GAUSSIAN, Noise.GAUSSIAN))).mu
@@ -55,7 +55,7 @@ def test_gaussian_noise_is_stated_as_exactly_mu_gaussian() -> None:
 @pytest.mark.parametrize(
     "noises", [(Noise.LAPLACE,), (PureEvent(0.5),), (Noise.LAPLACE, PureEvent(0.5))], ids=["laplace", "pure", "both"]
 )
-def test_noise_that_is_not_gaussian_is_never_called_so_and_its_mu_is_called_a_bound(
+def test_other_noise_is_not_called_gaussian_and_its_mu_is_a_bound(
     noises: tuple[Noise | PureEvent, ...],
 ) -> None:
     steps = plan(*noises)
@@ -69,7 +69,7 @@ def test_noise_that_is_not_gaussian_is_never_called_so_and_its_mu_is_called_a_bo
     assert loss.epsilon(1e-6) <= SPEC.budget.epsilon
 
 
-def test_published_noise_is_stated_with_what_accounting_makes_of_it() -> None:
+def test_published_noise_is_stated_with_its_exact_epsilon() -> None:
     spec = JobSpec.from_json(SPEC.to_json().replace('"exact"', '"published"'))
     assert spec.accounting is Accounting.PUBLISHED
     gaussian = statement(plan(Noise.GAUSSIAN), spec)
@@ -79,7 +79,7 @@ def test_published_noise_is_stated_with_what_accounting_makes_of_it() -> None:
     assert f"epsilon {format_up(mixed.exact_epsilon)}" in mixed.text
 
 
-def test_whether_noise_is_gaussian_is_stored_with_a_model_and_assumed_of_models_stored_before() -> None:
+def test_a_model_stores_if_its_noise_is_gaussian_and_old_models_are() -> None:
     model = Model(np.eye(4)[:2], statement(plan(Noise.LAPLACE)))
     stored = model.to_bytes()
     assert Model.from_bytes(stored).statement == model.statement
@@ -87,7 +87,7 @@ def test_whether_noise_is_gaussian_is_stored_with_a_model_and_assumed_of_models_
     assert before.statement.gaussian
 
 
-def test_several_rows_of_a_person_are_spoken_of_where_the_noise_was_sized_for_them() -> None:
+def test_the_statement_names_the_rows_of_a_person_that_noise_covers() -> None:
     assert "A person with several rows" in statement(plan(Noise.GAUSSIAN)).text
     several = replace(SPEC, rows_per_person=3)
     told = statement(plan(Noise.GAUSSIAN), several).text
@@ -100,7 +100,15 @@ def stated(sampler: str, *, fresh_noise: bool = True, **changes: Any) -> Privacy
     return PrivacyStatement.of(catalogue.plan(spec), parties=1, fresh_noise=fresh_noise)
 
 
-def test_a_price_that_rests_on_more_is_stated_with_what_it_rests_on() -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "factor"), [(0.1, "1.11"), (1.0, "2.72"), (7.0, "1,097"), (25.0, "more than 485,165,195")]
+)
+def test_the_promise_gives_the_factor_as_a_number_rounded_up(epsilon: float, factor: str) -> None:
+    promise = replace(stated("exact"), epsilon=epsilon).text
+    assert f"({factor}), apart from" in promise
+
+
+def test_the_conditions_of_a_price_are_stated() -> None:
     chain, exact = stated("gibbs"), stated("exact")
     assert "only if the chain had converged" in chain.text
     assert NOT_FOR_RELEASE not in exact.text
@@ -122,7 +130,7 @@ def test_an_unproven_result_is_never_releasable(unit: str, accounting: Accountin
 
 @pytest.mark.parametrize("sampler", list(Sampler))
 @pytest.mark.parametrize("fresh_noise", [True, False])
-def test_every_condition_stands_before_the_promise(sampler: str, *, fresh_noise: bool) -> None:
+def test_every_condition_comes_before_the_promise(sampler: str, *, fresh_noise: bool) -> None:
     told = stated(sampler, fresh_noise=fresh_noise)
     before, _, after = told.text.partition("differentially private")
     assert told.caveat
@@ -133,8 +141,8 @@ def test_every_condition_stands_before_the_promise(sampler: str, *, fresh_noise:
     assert ("Only under these conditions" in before) == (not told.releasable)
 
 
-def test_every_plan_whose_price_is_proven_is_releasable_and_no_other() -> None:
-    """Whatever method, unit, accounting and option: a released result rests on proven steps alone."""
+def test_a_result_is_releasable_if_and_only_if_its_price_is_proven() -> None:
+    """This holds for every method, unit, accounting and option."""
     for name, examples in EXAMPLES.items():
         for spec in examples.jobs.values():
             steps = catalogue.plan(spec)
@@ -143,7 +151,7 @@ def test_every_plan_whose_price_is_proven_is_releasable_and_no_other() -> None:
             assert told.text.startswith(told.caveat or "This result is") or not told.releasable
 
 
-def test_a_model_that_is_not_for_release_says_so_wherever_it_is_shown() -> None:
+def test_the_repr_of_a_model_says_if_it_is_not_for_release() -> None:
     chain = Model(np.eye(4)[:2], stated("gibbs"))
     assert repr(chain).startswith(f"<{NOT_FOR_RELEASE}")
     assert repr(Model(np.eye(4)[:2], stated("exact"))).startswith("<Model: ")

@@ -1,4 +1,4 @@
-"""No cell of a table that is written is a formula, and what was marked can be read back."""
+"""No cell of a written table is a formula, and escaped text can be read back."""
 
 import csv
 import io
@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca import Budget, JobSpec, Schema, save_model, simulate
-from dpspca.common.text import LEADING, escaped, to_csv, unescaped
+from dpspca.common.text import LEADING, escape, to_csv, unescape
 
 FORMULAS = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "＝1+1", "'=1")
 
 
 @given(st.text())
-def test_text_comes_back_as_it_was_and_is_no_formula(text: str) -> None:
-    written = escaped(text)
+def test_escaped_text_is_no_formula_and_can_be_unescaped(text: str) -> None:
+    written = escape(text)
     assert isinstance(written, str)
-    assert unescaped(written) == text
+    assert unescape(written) == text
     assert not written.startswith(LEADING[:-5])
     (row,) = csv.reader(io.StringIO(to_csv([[text, 1]]), newline=""))
     assert row == [written, "1"]
 
 
-def test_numbers_stay_as_they_are() -> None:
+def test_numbers_are_not_escaped() -> None:
     assert to_csv([["a", -0.5, -1]]) == "a,-0.5,-1\n"
 
 
@@ -36,7 +36,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
     return commands_in(tmp_path, monkeypatch, capfd)
 
 
-def test_an_export_of_a_model_holds_no_formula(here: Callable[..., Ended], tmp_path: Path) -> None:
+def test_an_exported_model_holds_no_formula(here: Callable[..., Ended], tmp_path: Path) -> None:
     job = JobSpec(
         schema=Schema.of(FORMULAS),
         unit="row-replace-one",  # type: ignore[arg-type]  # the name of one
@@ -50,4 +50,4 @@ def test_an_export_of_a_model_holds_no_formula(here: Callable[..., Ended], tmp_p
     with (tmp_path / "loadings.csv").open(newline="", encoding="utf-8") as file:
         names = [row[0] for row in csv.reader(file)][1:]
     assert not any(name.startswith(tuple("=+-@\t\r\n＝")) for name in names)
-    assert tuple(map(unescaped, names)) == FORMULAS
+    assert tuple(map(unescape, names)) == FORMULAS

@@ -31,7 +31,7 @@ SPAN, COLUMNS = Span(3, 4, 12), 6
 DIMENSION = SPAN.of + COLUMNS
 TABLE = np.random.default_rng(0).standard_normal((SPAN.rows, COLUMNS))
 BASIS = thin_qr(np.random.default_rng(1).standard_normal((DIMENSION, 2)))[0]
-SILENT = SPAN.silent(DIMENSION)
+SILENT = SPAN.rows_of_others(DIMENSION)
 
 
 def share(form: Callable[[Any], Any] = np.asarray) -> CheckedRows:
