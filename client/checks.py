@@ -39,7 +39,14 @@ from dpspca.common.trust import (
 from dpspca.provider.connection import remark
 from dpspca.provider.data import require_unit
 from dpspca.provider.jobs import require_own_names
-from dpspca.provider.ledger import WAY_OUT, QuarantinedError, files_in_words, ledger_paths, look, read_head
+from dpspca.provider.ledger import (
+    QUARANTINE_REMEDY,
+    QuarantinedError,
+    file_errors,
+    ledger_paths,
+    read_head,
+    read_ledger,
+)
 from dpspca.provider.policy import read_policy, read_readable_part
 from dpspca.provider.startup import arriving_data_set, read_data_set
 
@@ -243,14 +250,16 @@ class _Checks:
     def names_of_rows(self, settings: ProviderConfig) -> str:
         """Check that no rows are offered under two names, or were spent on under another name."""
         there = ledger_paths(settings, self.file)[0].exists()
-        require_own_names(self.fingerprints, self.digests, look(self.file).books.rows_called if there else _no_name)
+        require_own_names(
+            self.fingerprints, self.digests, read_ledger(self.file).books.data_set_of_rows if there else _no_name
+        )
         return "No rows have two names, here or in the ledger."
 
     def promises(self, settings: ProviderConfig) -> str:
         """Check that every answered job kept what the policy promises now for its data set."""
         if not ledger_paths(settings, self.file)[0].exists():
             return "Nothing was promised yet: there is no ledger."
-        books, policy = look(self.file).books, read_policy(settings.policy)
+        books, policy = read_ledger(self.file).books, read_policy(settings.policy)
         for rules in policy.data_sets:
             books.require_promise(rules.data_set, rules.promise)
         return "Every job that was answered kept what the policy promises."
@@ -295,13 +304,15 @@ def _ledger(settings: ProviderConfig, file: Path) -> str:
     for folder in (path.parent, head_path.parent):
         if folder.exists():
             require_private_folder(folder)
-    with files_in_words(path):
+    with file_errors(path):
         there, remembered = path.exists(), read_head(head_path)
     if not there and remembered is None:
         return f"{path} will be created when the provider starts for the first time."
-    view = look(file)
-    if view.doubt:
-        raise QuarantinedError(f"The ledger is in quarantine, and every job is refused: {view.doubt}", WAY_OUT)
+    view = read_ledger(file)
+    if view.quarantine_reason:
+        raise QuarantinedError(
+            f"The ledger is in quarantine, and every job is refused: {view.quarantine_reason}", QUARANTINE_REMEDY
+        )
     return f"{path}: {view.books.head.entries} entries, in agreement with its head file."
 
 

@@ -10,7 +10,7 @@ from dpspca.common.storage import ProviderConfig
 
 from .data import Arrivals, CheckedRows, DataSet, read_arriving, read_protected
 from .evaluate import declared
-from .ledger import WAY_OUT, SqliteLedger, ledger_paths
+from .ledger import QUARANTINE_REMEDY, SqliteLedger, ledger_paths
 
 UNUSABLE: Final = (
     "has a row that is no row of finite numbers, or names nobody; such a row counts as one of zeros. "
@@ -49,5 +49,5 @@ def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:
     """Open a provider's ledger as its one writer."""
     ledger = SqliteLedger(*ledger_paths(settings, config))
     if ledger.quarantine:
-        _log.error("The ledger is in quarantine, and every job is refused: %s %s", ledger.quarantine, WAY_OUT)
+        _log.error("The ledger is in quarantine, and every job is refused: %s %s", ledger.quarantine, QUARANTINE_REMEDY)
     return ledger

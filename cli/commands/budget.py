@@ -23,17 +23,17 @@ from dpspca.common.statement import format_up
 from dpspca.common.text import printable
 from dpspca.provider.ledger import (
     EXPIRED,
-    WAY_OUT,
+    QUARANTINE_REMEDY,
     Account,
     Balance,
     Books,
+    LedgerView,
     Limits,
-    Looked,
-    amount,
-    imagined,
-    look,
-    moment,
-    probe,
+    admission_error,
+    format_time,
+    hypothetical_opening,
+    price_facts,
+    read_ledger,
     short_name,
 )
 from dpspca.provider.policy import Policy, Rules, filter_of, read_policy
@@ -64,25 +64,27 @@ def budget(
 ) -> None:
     """Report what is spent, reserved and left of each data set's and analyst's budget, and how many jobs still fit."""
     check(job is not None or analyst is None, "--analyst is given without --job.", "Give the job that they would sign.")
-    looked = look(config)
-    allowed = read_policy(looked.settings.policy)
+    view = read_ledger(config)
+    allowed = read_policy(view.settings.policy)
     order = job_flags.from_file(job, job_flags.Flags()) if job else None
     tried = trial(allowed, order, data_set, analyst) if order else None
-    names = _names(looked, allowed, str(tried["data_set"]) if tried else data_set)
-    shown = [balance(looked, name, _rules(allowed, name)) for name in names]
-    asked = cost(looked, allowed, order, tried) if order and tried else None
+    names = _names(view, allowed, str(tried["data_set"]) if tried else data_set)
+    shown = [balance(view, name, _rules(allowed, name)) for name in names]
+    asked = cost(view, allowed, order, tried) if order and tried else None
     if as_json:
-        after = moment(looked.books.signed_after) if looked.books.signed_after else None
-        typer.echo(to_json({"quarantine": looked.doubt, "signed_after": after, "data_sets": shown, "job": asked}))
+        after = format_time(view.books.signed_after) if view.books.signed_after else None
+        typer.echo(
+            to_json({"quarantine": view.quarantine_reason, "signed_after": after, "data_sets": shown, "job": asked})
+        )
     else:
-        for line in (*_signed_after_words(looked), *_words(looked.doubt, shown, asked)):
+        for line in (*_signed_after_words(view), *_words(view.quarantine_reason, shown, asked)):
             say(printable(line))
     if asked and not asked["fits"]:
         raise typer.Exit(REFUSED)
 
 
-def _names(looked: Looked, allowed: Policy, chosen: str | None) -> list[str]:
-    known = {each.data_set for each in allowed.data_sets} | {*looked.settings.names, *looked.books.data_sets}
+def _names(view: LedgerView, allowed: Policy, chosen: str | None) -> list[str]:
+    known = {each.data_set for each in allowed.data_sets} | {*view.settings.names, *view.books.data_sets}
     available = f"Available: {', '.join(sorted(known))}." if known else "The settings and the policy name none."
     check(chosen is None or chosen in known, f"Unknown data set {chosen!r:.80}.", available)
     return sorted(known) if chosen is None else [chosen]
@@ -95,25 +97,25 @@ def _rules(allowed: Policy, name: str) -> Rules | None:
 # --- What is spent, reserved and left ---------------------------------------------------------------------------------
 
 
-def balance(looked: Looked, name: str, rules: Rules | None) -> dict[str, Any]:
+def balance(view: LedgerView, name: str, rules: Rules | None) -> dict[str, Any]:
     """Return how a data set's budget stands. Without rules there is no budget, and every job is refused."""
-    books = looked.books
+    books = view.books
     account, written_off = books.data_sets.get(name, Account()), books.written_off.get(name, Account())
     facts = {
         "data_set": name,
-        "written_off": amount(written_off.spent),
+        "written_off": price_facts(written_off.spent),
         "past_expiry": sum(books.jobs[each].opening.data_set == name for each in books.overdue(now().timestamp())),
     }
     if rules is None:
-        spent = amount(account.spent)
-        reserved = amount(account.reserved)
+        spent = price_facts(account.spent)
+        reserved = price_facts(account.reserved)
         no_rules = {"budget": None, "spent": spent, "reserved": reserved, "left": None, "further_jobs": 0}
         return (
             facts
             | no_rules
             | {"refused": "The policy has no table for this data set.", "analysts": [], "newcomers": None}
         )
-    balance_now, refused = Balance.of(filter_of(rules.lifetime), [account]), _refused(looked, rules)
+    balance_now, refused = Balance.of(filter_of(rules.lifetime), [account]), _refused(view, rules)
     largest = rules.largest_job
     further = 0 if refused else balance_now.jobs(largest)
     analysts = [
@@ -127,12 +129,12 @@ def balance(looked: Looked, name: str, rules: Rules | None) -> dict[str, Any]:
     )
 
 
-def _refused(looked: Looked, rules: Rules) -> str | None:
+def _refused(view: LedgerView, rules: Rules) -> str | None:
     """Return why no job at all would be admitted, or None if some would."""
-    if looked.doubt:
-        return f"The ledger is quarantined. {looked.doubt}"
-    free = imagined(rules.data_set, unit=rules.unit)
-    refusal = probe(looked.books, free, Limits(filter_of(rules.lifetime), promise=rules.promise))
+    if view.quarantine_reason:
+        return f"The ledger is quarantined. {view.quarantine_reason}"
+    free = hypothetical_opening(rules.data_set, unit=rules.unit)
+    refusal = admission_error(view.books, free, Limits(filter_of(rules.lifetime), promise=rules.promise))
     return refusal.what if refusal else None
 
 
@@ -154,19 +156,19 @@ def _plain(of: Budget) -> dict[str, float]:
 # --- What a job would cost --------------------------------------------------------------------------------------------
 
 
-def cost(looked: Looked, allowed: Policy, order: job_flags.Order, tried: dict[str, Any]) -> dict[str, Any]:
+def cost(view: LedgerView, allowed: Policy, order: job_flags.Order, tried: dict[str, Any]) -> dict[str, Any]:
     """Return what a job costs and whether it would be admitted now. Jobs past their expiry are closed in the books."""
     price = order.plan.price
     facts = {key: tried[key] for key in ("data_set", "allowed", "refusals", "price")}
     if not tried["allowed"]:
         return facts | {"fits": False, "analysts": []}
     rules = allowed.rules(tried["data_set"])
-    _expire(looked.books)
-    balance_now = Balance.of(filter_of(rules.lifetime), [looked.books.data_sets.get(rules.data_set)])
+    _expire(view.books)
+    balance_now = Balance.of(filter_of(rules.lifetime), [view.books.data_sets.get(rules.data_set)])
     who = [tried["analyst"]] if tried["analyst"] else rules.analysts
-    reasons = [(each, _why_not(looked, rules, each, price)) for each in who]
+    reasons = [(each, _why_not(view, rules, each, price)) for each in who]
     fitting = [{"analyst": each, "fits": reason is None, "why_not": reason} for each, reason in reasons]
-    room = {"share": balance_now.share(price), "such_jobs": 0 if _refused(looked, rules) else balance_now.jobs(price)}
+    room = {"share": balance_now.share(price), "such_jobs": 0 if _refused(view, rules) else balance_now.jobs(price)}
     return facts | room | {"fits": any(each["fits"] for each in fitting), "analysts": fitting}
 
 
@@ -178,12 +180,14 @@ def _expire(books: Books) -> None:
             books.append(entry)
 
 
-def _why_not(looked: Looked, rules: Rules, analyst: str, price: Price) -> str | None:
+def _why_not(view: LedgerView, rules: Rules, analyst: str, price: Price) -> str | None:
     """Return why the daemon would not admit a job of this price by this analyst now, or None if it would."""
-    uri = _uri(looked.books, rules.data_set, analyst)
-    asked = imagined(rules.data_set, unit=rules.unit, analyst=uri, price=price)
-    refusal = probe(looked.books, asked, Limits(*rules.limits(PartyName("any", Role.ANALYST, analyst)), rules.promise))
-    return _refused(looked, rules) or (refusal.what if refusal else None)
+    uri = _uri(view.books, rules.data_set, analyst)
+    asked = hypothetical_opening(rules.data_set, unit=rules.unit, analyst=uri, price=price)
+    refusal = admission_error(
+        view.books, asked, Limits(*rules.limits(PartyName("any", Role.ANALYST, analyst)), rules.promise)
+    )
+    return _refused(view, rules) or (refusal.what if refusal else None)
 
 
 def _uri(books: Books, data_set: str, analyst: str) -> str:
@@ -199,15 +203,16 @@ def _taken(account: Account) -> int:
 # --- In words ---------------------------------------------------------------------------------------------------------
 
 
-def _signed_after_words(looked: Looked) -> Iterator[str]:
-    after = looked.books.signed_after
+def _signed_after_words(view: LedgerView) -> Iterator[str]:
+    after = view.books.signed_after
     if after >= now().timestamp():
-        yield f"A quarantine has just ended: only jobs signed after {moment(after)} are answered."
+        yield f"A quarantine has just ended: only jobs signed after {format_time(after)} are answered."
 
 
-def _words(doubt: str | None, shown: list[dict[str, Any]], asked: dict[str, Any] | None) -> Iterator[str]:
-    if doubt:
-        yield f"QUARANTINED: no job is answered, and more may have been spent than is shown. {doubt} {WAY_OUT}"
+def _words(reason: str | None, shown: list[dict[str, Any]], asked: dict[str, Any] | None) -> Iterator[str]:
+    if reason:
+        what = "QUARANTINED: no job is answered, and more may have been spent than is shown."
+        yield f"{what} {reason} {QUARANTINE_REMEDY}"
     if not shown:
         yield "There are no data sets to report."
     for each in shown:

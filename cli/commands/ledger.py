@@ -19,21 +19,21 @@ from dpspca.common.statement import format_up
 from dpspca.common.storage import PRIVATE, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
 from dpspca.provider.ledger import (
-    SHORT,
-    WAY_OUT,
+    QUARANTINE_REMEDY,
+    SHORT_LENGTH,
     Entry,
     JobAccount,
-    Looked,
+    LedgerView,
     Quarantined,
     Released,
-    amount,
     epsilon_of,
     export,
-    files_in_words,
+    file_errors,
+    format_time,
     ledger_paths,
-    look,
-    moment,
+    price_facts,
     read_books,
+    read_ledger,
     short_name,
     verify,
 )
@@ -57,11 +57,11 @@ ledger.command("vouch", epilog=EXIT_CODES)(vouch)
 @ledger.command("show", epilog=EXIT_CODES)
 def _show(config: OwnSettings, *, as_json: AsJson = False) -> None:
     """List the jobs that sent queries, how they ended and what they cost, and show the state of the ledger."""
-    looked = look(config)
-    jobs = [_job_facts(name, job) for name, job in looked.books.jobs.items()]
-    decisions = [_decision_facts(each) for each in looked.decisions]
+    view = read_ledger(config)
+    jobs = [_job_facts(name, job) for name, job in view.books.jobs.items()]
+    decisions = [_decision_facts(each) for each in view.decisions]
     if as_json:
-        facts = {"file": str(looked.path), "head": asdict(looked.books.head), "quarantine": looked.doubt}
+        facts = {"file": str(view.path), "head": asdict(view.books.head), "quarantine": view.quarantine_reason}
         typer.echo(to_json(facts | {"decisions": decisions, "jobs": jobs}))
         return
     if jobs:
@@ -71,7 +71,7 @@ def _show(config: OwnSettings, *, as_json: AsJson = False) -> None:
         )
     else:
         typer.echo("No job has sent a query yet.")
-    for line in _standing_words(looked, decisions):
+    for line in _standing_words(view, decisions):
         say(printable(line))
 
 
@@ -84,14 +84,14 @@ def _job_facts(name: str, job: JobAccount) -> dict[str, Any]:
         "unit": opening.unit,
         "epsilon": opening.spec_epsilon,
         "delta": opening.spec_delta,
-        "opened": moment(job.opened_at),
-        "expires": moment(opening.expires_at),
+        "opened": format_time(job.opened_at),
+        "expires": format_time(opening.expires_at),
         "state": job.state or "open",
         "answered": sum(each.answer is not None for each in job.queries),
         "asked": len(job.queries),
-        "spent": amount(account.spent),
+        "spent": price_facts(account.spent),
         "spent_epsilon": epsilon_of(account.spent, opening.spec_delta),
-        "reserved": amount(account.reserved),
+        "reserved": price_facts(account.reserved),
         "signed_job_sha256": opening.signature_hash,
         "data_digest": opening.data_digest,
     }
@@ -99,7 +99,7 @@ def _job_facts(name: str, job: JobAccount) -> dict[str, Any]:
 
 def _job_row(job: dict[str, Any]) -> tuple[str, ...]:
     return (
-        job["job"][:SHORT],
+        job["job"][:SHORT_LENGTH],
         job["data_set"],
         short_name(job["analyst"]),
         job["opened"][:DATE],
@@ -111,13 +111,13 @@ def _job_row(job: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _decision_facts(entry: Entry) -> dict[str, Any]:
-    facts: dict[str, Any] = {"at": moment(entry.at), "entry": entry.number}
+    facts: dict[str, Any] = {"at": format_time(entry.at), "entry": entry.number}
     match entry.fact:
         case Released(reason, counted):
             return facts | {
                 "kind": "released",
                 "reason": reason,
-                "counted": {name: amount(Price(*pair)) for name, pair in counted.items()},
+                "counted": {name: price_facts(Price(*pair)) for name, pair in counted.items()},
             }
         case Quarantined(reason):
             return facts | {"kind": "quarantined", "reason": reason}
@@ -125,17 +125,17 @@ def _decision_facts(entry: Entry) -> dict[str, Any]:
             raise AssertionError(other)
 
 
-def _standing_words(looked: Looked, decisions: Sequence[dict[str, Any]]) -> Iterator[str]:
-    head = looked.books.head
+def _standing_words(view: LedgerView, decisions: Sequence[dict[str, Any]]) -> Iterator[str]:
+    head = view.books.head
     yield f"Ledger {head.ledger}: {head.entries} entries, the last with hash {head.hash}."
     for each in decisions:
         yield f"{each['at']} {each['kind']}: {each['reason']}"
         for name, spent in each.get("counted", {}).items():
             yield f"  {name}: mu {format_up(spent['mu'], 4)} counts as spent beyond the jobs listed."
-    if looked.doubt:
+    if view.quarantine_reason:
         yield (
             "QUARANTINED: no job is answered, because the ledger may have forgotten what was spent. "
-            f"{looked.doubt} {WAY_OUT}"
+            f"{view.quarantine_reason} {QUARANTINE_REMEDY}"
         )
 
 
@@ -148,7 +148,7 @@ def _verify(config: OwnSettings, *, as_json: AsJson = False) -> None:
         head = asdict(read_books(path).head)  # read first, so that what is verified next reaches at least this far
     except DpspcaError:
         head = None
-    with files_in_words(head_path):
+    with file_errors(head_path):
         problems = verify(path, head_path)
     well = not problems
     facts = {"file": str(path), "head_file": str(head_path), "well": well, "problems": problems, "head": head}
@@ -182,7 +182,7 @@ def _export(
     knows all rows but one can check a guess at that row against it. `dpspca outbox` and `dpspca budget` show what
     others may see.
     """
-    path = look(config).path
+    path = read_ledger(config).path
     if out:
         count = _write_lines(out, path, replace=force)
         tell({"file": str(out), "entries": count}, f"{out}: {count} entries. {PRIVATELY}", as_json=as_json)

@@ -11,7 +11,7 @@ from dpspca.cli.render import print_table, say, to_json
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.text import printable
-from dpspca.provider.ledger import Release, look, moment, short_name
+from dpspca.provider.ledger import Release, format_time, read_ledger, short_name
 
 BESIDE: Final = {
     "greeting": (
@@ -44,14 +44,14 @@ def outbox(
     No row has a part in anything but answers. With --json, the output also describes what else a provider sends.
     """
     start = _time(since) if since is not None else 0
-    looked = look(config)
-    known = {*looked.settings.names, *looked.books.data_sets}
+    view = read_ledger(config)
+    known = {*view.settings.names, *view.books.data_sets}
     check(
         data_set is None or data_set in known,
         f"Unknown data set {data_set!r:.80}.",
         f"Available: {', '.join(sorted(known))}." if known else "No answer has left yet.",
     )
-    every = sorted(looked.books.outbox(), key=lambda each: (each.at, each.job, each.position))
+    every = sorted(view.books.outbox(), key=lambda each: (each.at, each.job, each.position))
     chosen = [
         each
         for each in every
@@ -60,17 +60,17 @@ def outbox(
         and analyst in {None, each.analyst, short_name(each.analyst)}
     ]
     if as_json:
-        facts = {"answers": [_release_facts(each) for each in chosen], "of": len(every), "gaps": looked.gaps}
+        facts = {"answers": [_release_facts(each) for each in chosen], "of": len(every), "gaps": view.gaps}
         typer.echo(to_json(facts | {"analysts": sorted({each.analyst for each in every}), "beside": BESIDE}))
     else:
-        _print_outbox(chosen, len(every), looked.gaps)
+        _print_outbox(chosen, len(every), view.gaps)
         if analyst is not None:
             _list_analysts(analyst, every)
 
 
 def _release_facts(sent: Release) -> dict[str, Any]:
     return {
-        "at": moment(sent.at),
+        "at": format_time(sent.at),
         "job": sent.job,
         "data_set": sent.data_set,
         "analyst": sent.analyst,
@@ -88,7 +88,7 @@ def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) ->
             ("left at or after", "data set", "analyst", "query", "bytes", "SHA-256", "job", "signed job's SHA-256"),
             (
                 (
-                    moment(each.at),
+                    format_time(each.at),
                     each.data_set,
                     each.analyst,
                     f"{each.position + 1}, {each.query}",

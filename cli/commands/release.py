@@ -22,16 +22,16 @@ from dpspca.common.text import printable
 from dpspca.common.trust import JOB_SKEW
 from dpspca.provider.ledger import (
     Account,
+    LedgerView,
     Limits,
-    Looked,
     QuarantinedError,
     SqliteLedger,
-    amount,
-    imagined,
+    admission_error,
+    format_time,
+    hypothetical_opening,
     ledger_paths,
-    look,
-    moment,
-    probe,
+    price_facts,
+    read_ledger,
 )
 from dpspca.provider.policy import Policy, filter_of, read_policy
 
@@ -68,35 +68,35 @@ def release(
     command shows what will count as spent and asks you to confirm it. Before it asks, it records in the ledger that the
     ledger was opened and found in quarantine.
     """
-    looked = look(config)
-    allowed = read_policy(looked.settings.policy)
+    view = read_ledger(config)
+    allowed = read_policy(view.settings.policy)
     counted = _counted(count or [], allowed)
     lifetimes = {each.data_set: filter_of(each.lifetime) for each in allowed.data_sets}
-    known = {*lifetimes, *looked.settings.names, *looked.books.data_sets}
+    known = {*lifetimes, *view.settings.names, *view.books.data_sets}
     unknown = sorted(set(counted) - known)
     check(
         not unknown,
         f"Unknown data set in --count: {', '.join(map(repr, unknown))}.",
         f"Available: {', '.join(sorted(known))}.",
     )
-    if looked.doubt is None:
-        _planned(looked, lifetimes, reason, counted)  # refuses before anything is written
-    with SqliteLedger(*ledger_paths(looked.settings, config)) as writer:
-        found = look(config)
+    if view.quarantine_reason is None:
+        _planned(view, lifetimes, reason, counted)  # refuses before anything is written
+    with SqliteLedger(*ledger_paths(view.settings, config)) as writer:
+        found = read_ledger(config)
         planned = _planned(found, lifetimes, reason, counted)
         agree(_words(found, planned), "Release the ledger?", yes=yes)
         writer.release(reason, {}, planned)
-    _tell_released(look(config), reason, planned, known, as_json=as_json)
+    _tell_released(read_ledger(config), reason, planned, known, as_json=as_json)
 
 
 def _planned(
-    looked: Looked, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, Price]
+    view: LedgerView, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, Price]
 ) -> dict[str, Price]:
     """Return what a release would count as spent of each data set for which this is not recorded yet."""
-    whole = {name: budget for name, budget in lifetimes.items() if looked.doubt or not _accounted(looked, name)}
-    fact = looked.books.to_release(reason, whole, counted)
+    whole = {name: budget for name, budget in lifetimes.items() if view.quarantine_reason or not _accounted(view, name)}
+    fact = view.books.to_release(reason, whole, counted)
     check(
-        bool(looked.doubt or fact.counted),
+        bool(view.quarantine_reason or fact.counted),
         "What counts as spent is already recorded for every data set.",
         "To count more for one of them, name it with --count.",
     )
@@ -161,17 +161,17 @@ def _require_gaussian(given: str, name: str, allowed: Policy) -> None:
     )
 
 
-def _accounted(looked: Looked, name: str) -> bool:
+def _accounted(view: LedgerView, name: str) -> bool:
     """Whether jobs on a data set are answered again after a quarantine."""
     some = Limits(Filter.for_budget(1.0, 1e-6))
-    return not isinstance(probe(looked.books, imagined(name), some), QuarantinedError)
+    return not isinstance(admission_error(view.books, hypothetical_opening(name), some), QuarantinedError)
 
 
-def _words(looked: Looked, counted: Mapping[str, Price]) -> Iterator[str]:
-    yield f"The ledger {looked.path}: {looked.doubt or 'its quarantine was already ended.'}"
+def _words(view: LedgerView, counted: Mapping[str, Price]) -> Iterator[str]:
+    yield f"The ledger {view.path}: {view.quarantine_reason or 'its quarantine was already ended.'}"
     yield "Answers that it does not know of may have left. This will count as spent, beyond what the ledger shows:"
     for name, price in counted.items():
-        shown = looked.books.data_sets.get(name, Account()).taken.mu
+        shown = view.books.data_sets.get(name, Account()).taken.mu
         more = "nothing" if price.is_free else f"mu {format_up(price.mu, 4)}"
         yield f"  {name}: {more}; the ledger shows mu {format_up(shown, 4)}."
     yield (
@@ -191,15 +191,15 @@ def agree(lines: Iterator[str], query: str, *, yes: bool) -> None:
 
 
 def _tell_released(
-    looked: Looked, reason: str, counted: Mapping[str, Price], known: set[str], *, as_json: bool
+    view: LedgerView, reason: str, counted: Mapping[str, Price], known: set[str], *, as_json: bool
 ) -> None:
-    refused = sorted(name for name in known if not _accounted(looked, name))
-    head = asdict(looked.books.head)
-    after = moment(looked.books.signed_after)
+    refused = sorted(name for name in known if not _accounted(view, name))
+    head = asdict(view.books.head)
+    after = format_time(view.books.signed_after)
     facts = {
         "head": head,
         "reason": reason,
-        "counted": {name: amount(price) for name, price in counted.items()},
+        "counted": {name: price_facts(price) for name, price in counted.items()},
         "refused": refused,
         "signed_after": after,
     }

@@ -8,7 +8,7 @@ from dpspca.cli.arguments import AsJson, OwnSettings
 from dpspca.cli.render import tell
 from dpspca.common.checks import check
 from dpspca.common.text import printable
-from dpspca.provider.ledger import SqliteLedger, ledger_paths, look
+from dpspca.provider.ledger import SqliteLedger, ledger_paths, read_ledger
 
 from .release import agree
 
@@ -41,12 +41,16 @@ def vouch(  # noqa: PLR0913  # a command's flags are its parameters
     refuses every job. If the policy has not changed since the first job on the data set, give the number that it
     states.
     """
-    looked = look(config)
-    check(not looked.doubt, f"The ledger is quarantined. {looked.doubt}", "Release it first: `dpspca ledger release`.")
-    looked.books.to_vouch(data_set, protects, reason)  # refuses before anybody is asked to confirm
+    view = read_ledger(config)
+    check(
+        not view.quarantine_reason,
+        f"The ledger is quarantined. {view.quarantine_reason}",
+        "Release it first: `dpspca ledger release`.",
+    )
+    view.books.to_vouch(data_set, protects, reason)  # refuses before anybody is asked to confirm
     words = f"Every job on the data set '{data_set}' that an earlier version admitted protected {protects:g} or more."
     agree(iter([words, WARNING]), "Record this?", yes=yes)
-    with SqliteLedger(*ledger_paths(looked.settings, config)) as writer:
+    with SqliteLedger(*ledger_paths(view.settings, config)) as writer:
         writer.vouch(data_set, protects, reason)
         number = writer.head().entries
     facts = {"data_set": data_set, "protects": protects, "reason": reason, "entry": number}

@@ -20,7 +20,7 @@ from dpspca.common.transport import wire
 from dpspca.common.trust import SignedJob, new_challenge, peer_of, require_role, verify_challenge, verify_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.jobs import Docket, OpenJob, ProviderSetup
-from dpspca.provider.ledger import WAY_OUT, Head
+from dpspca.provider.ledger import QUARANTINE_REMEDY, Head
 
 from .greeting import greeting
 
@@ -148,10 +148,13 @@ class Conversation:
         except DpspcaError as problem:
             _log.warning("A receipt that is shown is not ours: %s", problem, extra=_ITS_DOING)
             return
-        reason = self._settings.ledger.witnessed(Head(receipt.ledger, receipt.entries, receipt.hash))
+        reason = self._settings.ledger.check_head(Head(receipt.ledger, receipt.entries, receipt.hash))
         if reason:
             _log.error(
-                "The ledger is in quarantine, and every job is refused: %s %s", reason, WAY_OUT, extra=_ITS_DOING
+                "The ledger is in quarantine, and every job is refused: %s %s",
+                reason,
+                QUARANTINE_REMEDY,
+                extra=_ITS_DOING,
             )
 
     def _judge(self) -> None:

@@ -29,7 +29,7 @@ def greeting(settings: ProviderSetup, challenge: bytes) -> pb.Hello:
     named = {name: rows.names for name, rows in settings.data_sets.items()}
     silent = untold(named)
     offered = [_offer(name, rows, told=name not in silent) for name, rows in sorted(settings.data_sets.items())]
-    unfinished = settings.ledger.unfinished()[:MOST_OPEN_JOBS]
+    unfinished = settings.ledger.open_jobs()[:MOST_OPEN_JOBS]
     held = settings.peers.held()
     return pb.Hello(software=SOFTWARE, data_sets=offered, challenge=challenge, open_jobs=unfinished, held=held)
 

@@ -108,11 +108,11 @@ class Docket:
         self._waiting = WaitingRoom(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
         self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
         self._fingerprints = {name: rows.fingerprints() for name, rows in settings.data_sets.items()}
-        require_own_names(self._fingerprints, self._digests, settings.ledger.rows_called)
+        require_own_names(self._fingerprints, self._digests, settings.ledger.data_set_of_rows)
         self._spectral = decided_at_start(settings.data_sets, settings.policy)
         self._tell_of_broken_promises()
         for name, digest in self._digests.items():
-            if settings.ledger.rows_called([digest]) == name:  # as far as an earlier version knew: it has one form
+            if settings.ledger.data_set_of_rows([digest]) == name:  # as far as an earlier version knew: it has one form
                 self._name_rows(name)
 
     def _tell_of_broken_promises(self) -> None:
@@ -279,7 +279,7 @@ class Docket:
 
     def _receipt(self) -> pb.Receipt | None:
         """Sign how far the ledger has come, if others are to know."""
-        head = self._settings.ledger.attested()
+        head = self._settings.ledger.attested_head()
         return sign_receipt(self._settings.identity(), head) if head else None
 
     def _opening(self, signed: SignedJob, envelope: JobEnvelope, plan: Plan, analyst: PartyName) -> Opening:

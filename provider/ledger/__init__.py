@@ -1,8 +1,8 @@
 """What was spent, promised and sent: durable, append-only, and noticed when it goes back in time."""
 
 from .accounts import Account, JobAccount, JobPosition, Release
-from .entries import WAY_OUT, Entry, Head, Limits, Named, Opening, Quarantined, QuarantinedError, Released
-from .files import files_in_words, read_head
+from .entries import QUARANTINE_REMEDY, Entry, Head, Limits, Named, Opening, Quarantined, QuarantinedError, Released
+from .files import file_errors, read_head
 from .ledger import ANSWER, Ledger, MemoryLedger
 from .peer_receipts import PeerReceipts
 from .promises import Promise, extent_of
@@ -10,16 +10,16 @@ from .quotas import Quotas
 from .rules import EXPIRED, Books
 from .sqlite import SqliteLedger, export, read_books, verify
 from .view import (
-    SHORT,
+    SHORT_LENGTH,
     Balance,
-    Looked,
-    amount,
+    LedgerView,
+    admission_error,
     epsilon_of,
-    imagined,
+    format_time,
+    hypothetical_opening,
     ledger_paths,
-    look,
-    moment,
-    probe,
+    price_facts,
+    read_ledger,
     require_trusted,
     short_name,
 )
@@ -27,8 +27,8 @@ from .view import (
 __all__ = [
     "ANSWER",
     "EXPIRED",
-    "SHORT",
-    "WAY_OUT",
+    "QUARANTINE_REMEDY",
+    "SHORT_LENGTH",
     "Account",
     "Balance",
     "Books",
@@ -37,8 +37,8 @@ __all__ = [
     "JobAccount",
     "JobPosition",
     "Ledger",
+    "LedgerView",
     "Limits",
-    "Looked",
     "MemoryLedger",
     "Named",
     "Opening",
@@ -50,18 +50,18 @@ __all__ = [
     "Release",
     "Released",
     "SqliteLedger",
-    "amount",
+    "admission_error",
     "epsilon_of",
     "export",
     "extent_of",
-    "files_in_words",
-    "imagined",
+    "file_errors",
+    "format_time",
+    "hypothetical_opening",
     "ledger_paths",
-    "look",
-    "moment",
-    "probe",
+    "price_facts",
     "read_books",
     "read_head",
+    "read_ledger",
     "require_trusted",
     "short_name",
     "verify",

@@ -125,11 +125,11 @@ class Release:
     signature_hash: str
 
 
-Ended: TypeAlias = Callable[[str, int], str | None]
+FindEnd: TypeAlias = Callable[[str, int], str | None]
 """Says how a job ended that books have forgotten, if one of the first so many entries opened it."""
 
 
-def nothing_forgotten(_job: str, _entries: int) -> None:
+def no_forgotten_jobs(_job: str, _entries: int) -> None:
     """Find no job: of books that forget none."""
 
 

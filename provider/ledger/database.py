@@ -87,7 +87,7 @@ class Database:
             files.create(path, b"")
         if path.stat().st_mode & 0o077:
             raise LedgerError(f"Other users can read or write {path}.", f"Run `chmod 600 {path}`.")
-        with in_words(path):
+        with database_errors(path):
             connection = connect(path)
             try:
                 _require_ledger(path, connection)
@@ -104,7 +104,7 @@ class Database:
         """Open a ledger to read it as it is at one moment, while its daemon may be writing it."""
         if not path.exists():
             raise LedgerError(f"There is no ledger at {path}.", LOST)
-        with in_words(path):
+        with database_errors(path):
             connection = sqlite_file.connect(path, "ro")
             try:
                 _require_ledger(path, connection, new=False)
@@ -115,12 +115,12 @@ class Database:
 
     def close(self) -> None:
         """Let go of the file."""
-        with in_words(self._path):
+        with database_errors(self._path):
             self._connection.close()
 
     def entries(self) -> Iterator[Entry]:
         """Read every entry, in order."""
-        with in_words(self._path):
+        with database_errors(self._path):
             for content, written_hash in self._connection.execute("SELECT content, hash FROM entries ORDER BY number"):
                 yield Entry.read(content, written_hash)
 
@@ -129,7 +129,7 @@ class Database:
 
         Nothing follows the entry of a quarantine but starts, and other quarantines, until it is released.
         """
-        with in_words(self._path):
+        with database_errors(self._path):
             rows = self._connection.execute("SELECT content, hash FROM entries ORDER BY number DESC")
             facts = (Entry.read(content, written_hash).fact for content, written_hash in rows)
             last = next((fact for fact in facts if not isinstance(fact, Started)), None)
@@ -137,7 +137,7 @@ class Database:
 
     def hash_at(self, number: int) -> str | None:
         """Give the hash of an entry, if there is one of that number."""
-        with in_words(self._path):
+        with database_errors(self._path):
             rows = self._run("SELECT hash FROM entries WHERE number = ?", number)
         return rows[0][0] if rows else None
 
@@ -149,7 +149,7 @@ class Database:
     def openings(self) -> int:
         """Count the jobs that their index has."""
         query = "SELECT count(DISTINCT json_extract(content, '$.job')) FROM entries INDEXED BY entries_of_jobs"
-        with in_words(self._path):
+        with database_errors(self._path):
             ((number,),) = self._run(f"{query} WHERE {OF_JOBS}")
         return int(number)
 
@@ -171,7 +171,7 @@ class Database:
 
     def answers(self) -> list[tuple[str, int]]:
         """List the jobs and positions of which answers are kept."""
-        with in_words(self._path):
+        with database_errors(self._path):
             found = list(self._run("SELECT DISTINCT job, position FROM answers"))
         if not all(isinstance(job, str) and isinstance(position, int) for job, position in found):
             raise LedgerError(f"{self._path} is damaged: a kept answer belongs to no query.", "Restore a backup.")
@@ -236,7 +236,7 @@ def migrate(connection: Connection, steps: Sequence[Sequence[str]] = MIGRATIONS)
 
 
 @contextmanager
-def in_words(path: Path) -> Iterator[None]:
+def database_errors(path: Path) -> Iterator[None]:
     """Say what SQLite finds wrong in a sentence."""
     try:
         yield

@@ -22,7 +22,7 @@ GENESIS: Final = "0" * 64
 """What the first entry names as the hash before it."""
 
 
-WAY_OUT: Final = "Find the newer ledger again, or say what counts as spent: `dpspca ledger release --help`."
+QUARANTINE_REMEDY: Final = "Find the newer ledger again, or say what counts as spent: `dpspca ledger release --help`."
 """Of a quarantine, for the operator."""
 
 

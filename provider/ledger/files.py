@@ -25,7 +25,7 @@ UNREADABLE: Final = Head("unreadable", 0, "")
 """What a head file says that holds something, and no head."""
 
 
-class Hold:
+class WriterLock:
     """A hold on a ledger, for as long as this process lives; whoever comes second is told who has it."""
 
     def __init__(self, path: Path, instance: str) -> None:
@@ -64,7 +64,7 @@ class HeadFile:
         return _newest(self._content())[1]
 
     def write(self, head: Head) -> None:
-        """Remember a head, and wait until it is on the disk."""
+        """OpenHeadStore a head, and wait until it is on the disk."""
         self._turn += 1
         self._put(_place(self._turn, head), self._turn % 2 * PLACE_BYTES)
 
@@ -95,7 +95,7 @@ def read_head(path: Path) -> Head | None:
 
 
 @contextmanager
-def files_in_words(path: Path) -> Iterator[None]:
+def file_errors(path: Path) -> Iterator[None]:
     """Say what is wrong with a file in a sentence."""
     try:
         yield
@@ -106,7 +106,7 @@ def files_in_words(path: Path) -> Iterator[None]:
 
 
 def _open_private(path: Path) -> int:
-    with files_in_words(path):
+    with file_errors(path):
         return os.open(path, os.O_RDWR | os.O_CREAT | posix.NO_LINKS | posix.NOT_INHERITED, PRIVATE)
 
 

@@ -6,7 +6,7 @@ entry that does not follow from those before it is refused. Every step costs the
 Jobs that are over may be forgotten (``trim``), so that memory does not grow with their number; whoever has the entries
 is then asked whether one was there. Without that, a job would be admitted, and answered, a second time.
 
-Kept for each data set, each analyst on it and each job, in whole units: spent and reserved. What is spent never
+KeptPromises for each data set, each analyst on it and each job, in whole units: spent and reserved. What is spent never
 becomes less, but for the price of queries whose answers were never stored, which have never left; they are given
 back when their job closes. No balance depends on time.
 
@@ -22,7 +22,7 @@ from typing import Final, Self
 from dpspca.common.privacy import Price
 from dpspca.common.trust import JOB_SKEW
 
-from .accounts import Account, Answer, Ended, JobAccount, JobPosition, QueryRecord, Release, nothing_forgotten
+from .accounts import Account, Answer, FindEnd, JobAccount, JobPosition, QueryRecord, Release, no_forgotten_jobs
 from .entries import (
     GENESIS,
     Closed,
@@ -40,19 +40,19 @@ from .entries import (
     Vouched,
     link,
 )
-from .promises import Kept
+from .promises import KeptPromises
 from .quotas import Usage
 
 QUARANTINED: Final = "quarantined"
 
 
-class Record:
+class History:
     """All that a ledger's entries say. Whoever trims them gives what says how forgotten jobs ``ended``."""
 
-    def __init__(self, ended: Ended = nothing_forgotten) -> None:
+    def __init__(self, find_end: FindEnd = no_forgotten_jobs) -> None:
         self.head = Head("", 0, GENESIS)
         self.jobs: dict[str, JobAccount] = {}  # by name, but for those that are forgotten
-        self._ended = ended
+        self._find_end = find_end
         self.data_sets: dict[str, Account] = {}
         self.named: set[str] = set()
         """Data sets of which it was recorded what their rows say."""
@@ -69,7 +69,7 @@ class Record:
         """What this ledger has been called."""
         self._seen_elsewhere: dict[str, int] = {}
         """Ledgers to which this one was found to have lost entries, and up to how many."""
-        self._kept = Kept()
+        self._kept = KeptPromises()
         self._usage = Usage()
         self._open: dict[str, JobAccount] = {}
         self._unasked: dict[str, tuple[str, int]] = {}
@@ -94,11 +94,11 @@ class Record:
         found = self.jobs.get(job)
         return found.standing if found else None
 
-    def rows_called(self, names: Iterable[str]) -> str | None:
+    def data_set_of_rows(self, names: Iterable[str]) -> str | None:
         """Give the data set that rows of one of these names were offered as first, if they were answered about."""
         return next((self.rows[name] for name in sorted(names) if name in self.rows), None)
 
-    def unfinished(self) -> tuple[str, ...]:
+    def open_jobs(self) -> tuple[str, ...]:
         """List the jobs that are open."""
         return tuple(self._open)
 

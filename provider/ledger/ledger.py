@@ -16,12 +16,12 @@ import numpy as np
 
 from dpspca.common.arrays import Integers
 
-from .accounts import Ended, JobPosition, QueryRecord, nothing_forgotten
+from .accounts import FindEnd, JobPosition, QueryRecord, no_forgotten_jobs
 from .entries import Entry, Fact, Founded, Head, LedgerError, Limits, Named, Opening, QuarantinedError
 from .promises import Promise
 from .rules import EXPIRED, Books
 
-__all__ = ["Bookkeeper", "Head", "Ledger", "LedgerError", "Limits", "MemoryLedger", "Opening", "QuarantinedError"]
+__all__ = ["BaseLedger", "Head", "Ledger", "LedgerError", "Limits", "MemoryLedger", "Opening", "QuarantinedError"]
 
 Clock: TypeAlias = Callable[[], float]
 """Seconds since 1970. Balances never depend on it."""
@@ -69,7 +69,7 @@ class Ledger(Protocol):
         """Record the answer durably; only then may it be sent. Raises if the job was closed meanwhile."""
         ...
 
-    def asked(self, job: str, position: int) -> str | None:
+    def query_digest(self, job: str, position: int) -> str | None:
         """Give the digest of the query that a position was reserved for."""
         ...
 
@@ -91,11 +91,11 @@ class Ledger(Protocol):
         """
         ...
 
-    def unfinished(self) -> tuple[str, ...]:
+    def open_jobs(self) -> tuple[str, ...]:
         """List the jobs that are open."""
         ...
 
-    def rows_called(self, names: Iterable[str]) -> str | None:
+    def data_set_of_rows(self, names: Iterable[str]) -> str | None:
         """Give the data set that rows of one of these names were offered as when they were first answered about."""
         ...
 
@@ -118,11 +118,11 @@ class Ledger(Protocol):
         """Say how far the ledger has come."""
         ...
 
-    def attested(self) -> Head | None:
+    def attested_head(self) -> Head | None:
         """Give the head that whoever gets an answer may be told of; None if the ledger is gone with its process."""
         ...
 
-    def witnessed(self, seen: Head) -> str | None:
+    def check_head(self, seen: Head) -> str | None:
         """Hear of a head that this provider told of. Give the reason, if that puts the ledger into quarantine.
 
         It does if the ledger lacks that head, which was never decided on: it may have forgotten what was spent.
@@ -130,12 +130,12 @@ class Ledger(Protocol):
         ...
 
 
-class Bookkeeper(ABC):
+class BaseLedger(ABC):
     """A ledger but for where it is kept; safe to call from any number of threads."""
 
-    def __init__(self, clock: Clock, ended: Ended = nothing_forgotten) -> None:
+    def __init__(self, clock: Clock, find_end: FindEnd = no_forgotten_jobs) -> None:
         self._clock = clock
-        self._books = Books(ended)
+        self._books = Books(find_end)
         self._lock = RLock()
 
     def open(self, opening: Opening, limits: Limits, named: Named | None = None) -> JobPosition | None:
@@ -162,7 +162,7 @@ class Bookkeeper(ABC):
             fact = self._books.to_store(job, position, answer.shape, content.nbytes, digest)
             self._record(fact, answer=(job, position, content))
 
-    def asked(self, job: str, position: int) -> str | None:
+    def query_digest(self, job: str, position: int) -> str | None:
         with self._lock:
             self._books.require_trusted()
             query = self._books.query(job, position)
@@ -184,13 +184,13 @@ class Bookkeeper(ABC):
         with self._lock:
             self._books.require_within(data_set, analyst, limits)
 
-    def unfinished(self) -> tuple[str, ...]:
+    def open_jobs(self) -> tuple[str, ...]:
         with self._lock:
-            return self._books.unfinished()
+            return self._books.open_jobs()
 
-    def rows_called(self, names: Iterable[str]) -> str | None:
+    def data_set_of_rows(self, names: Iterable[str]) -> str | None:
         with self._lock:
-            return self._books.rows_called(names)
+            return self._books.data_set_of_rows(names)
 
     def name_rows(self, named: Named, *, anew: bool = False) -> None:
         with self._lock:
@@ -219,14 +219,14 @@ class Bookkeeper(ABC):
             self._record(self._books.to_vouch(data_set, protects, reason))
 
     @abstractmethod
-    def attested(self) -> Head | None:
+    def attested_head(self) -> Head | None:
         """See ``Ledger``."""
 
     @abstractmethod
-    def witnessed(self, seen: Head) -> str | None:
+    def check_head(self, seen: Head) -> str | None:
         """See ``Ledger``."""
 
-    def _record(self, *facts: Fact | None, answer: "Kept | None" = None) -> bool:
+    def _record(self, *facts: Fact | None, answer: "StoredAnswer | None" = None) -> bool:
         """Write facts down and take them in, if there are any; all of them or none."""
         entries = self._books.draft(int(self._clock()), [fact for fact in facts if fact is not None])
         if not entries:
@@ -237,7 +237,7 @@ class Bookkeeper(ABC):
         return True
 
     @abstractmethod
-    def _write(self, entries: Sequence[Entry], answer: "Kept | None") -> None:
+    def _write(self, entries: Sequence[Entry], answer: "StoredAnswer | None") -> None:
         """Keep entries, and the answer that one of them is about: all of it, durably, or raise."""
 
     @abstractmethod
@@ -249,7 +249,7 @@ class Bookkeeper(ABC):
         """Drop the answers of jobs that are over, for nobody is given them again; their hashes stay."""
 
 
-Kept: TypeAlias = tuple[str, int, memoryview]
+StoredAnswer: TypeAlias = tuple[str, int, memoryview]
 """An answer's job, position and bytes."""
 
 
@@ -258,7 +258,7 @@ def _content(answer: Integers) -> memoryview:
     return np.ascontiguousarray(answer, dtype=ANSWER).reshape(-1).view(np.uint8).data
 
 
-class MemoryLedger(Bookkeeper):
+class MemoryLedger(BaseLedger):
     """A ledger in memory.
 
     It takes one liberty: a job that nobody opened is held to its own plan alone. Who holds rows, noise and ledger in
@@ -282,13 +282,13 @@ class MemoryLedger(Bookkeeper):
                 self._books.admit(_by_itself(job), int(self._clock()))
             return super().reserve(job, query, digest, before, after)
 
-    def attested(self) -> None:
+    def attested_head(self) -> None:
         return None
 
-    def witnessed(self, seen: Head) -> None:
+    def check_head(self, seen: Head) -> None:
         return None  # another process told of it, whose rows, noise and ledger are gone
 
-    def _write(self, entries: Sequence[Entry], answer: Kept | None) -> None:
+    def _write(self, entries: Sequence[Entry], answer: StoredAnswer | None) -> None:
         if answer:
             job, position, content = answer
             self._answers[job, position] = content.toreadonly()

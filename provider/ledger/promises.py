@@ -35,14 +35,18 @@ class Promise:
     extent: float = UNKNOWN
 
     @property
-    def certain(self) -> float:
+    def least_extent(self) -> float:
         """Give the extent, or the least that it can be where it was not recorded."""
         return self.extent or (UNKNOWN if self.unit in _MATRICES else ONE_ROW)
 
     def __str__(self) -> str:
         if self.unit in _MATRICES:
-            return f"changes of the matrix up to {self.certain:g}"
-        return "one row of a person" if self.certain == ONE_ROW else f"{self.certain:.0f} rows of a person together"
+            return f"changes of the matrix up to {self.least_extent:g}"
+        return (
+            "one row of a person"
+            if self.least_extent == ONE_ROW
+            else f"{self.least_extent:.0f} rows of a person together"
+        )
 
     @property
     def key(self) -> str:
@@ -50,7 +54,7 @@ class Promise:
         return "the least norm_bound" if self.unit in _MATRICES else "rows_per_person"
 
 
-class Kept:
+class KeptPromises:
     """What all jobs on each data set protect that were asked something."""
 
     def __init__(self) -> None:
@@ -90,7 +94,7 @@ def extent_of(unit: PrivacyUnit, rows_per_person: int, norm_bound: float) -> flo
 
 
 def _extent(promise: Promise) -> float:
-    return promise.certain
+    return promise.least_extent
 
 
 def require_kept(data_set: str, kept: Promise | None, stated: Promise) -> None:
@@ -103,9 +107,9 @@ def require_kept(data_set: str, kept: Promise | None, stated: Promise) -> None:
             f"Sign a job with unit = {kept.unit}. The unit of a data set cannot change after its first answer, because "
             "prices in two units do not add up.",
         )
-    if kept.certain >= stated.extent:
+    if kept.least_extent >= stated.extent:
         return
-    if kept.certain == UNKNOWN:
+    if kept.least_extent == UNKNOWN:
         raise RefusedError(
             f"The policy states that jobs on the data set '{data_set}' protect {stated}. What earlier jobs protected "
             "was not recorded, because version 0.1.0 wrote the ledger.",
@@ -114,6 +118,6 @@ def require_kept(data_set: str, kept: Promise | None, stated: Promise) -> None:
     raise RefusedError(
         f"The policy states that all jobs on the data set '{data_set}' together protect {stated}; jobs that count "
         f"against its budget protected {kept}, so what is spent would not cover that promise.",
-        f"The data steward must set {kept.key} back to {kept.certain:g} or less in the policy. No job is "
+        f"The data steward must set {kept.key} back to {kept.least_extent:g} or less in the policy. No job is "
         "answered until then.",
     )

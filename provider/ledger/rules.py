@@ -27,7 +27,7 @@ from .entries import (
     Stored,
     Vouched,
 )
-from .history import QUARANTINED, Record
+from .history import QUARANTINED, History
 from .promises import Promise, require_kept
 
 __all__ = ["EXPIRED", "QUARANTINED", "Books"]
@@ -37,7 +37,7 @@ EXPIRED: Final = "expired"
 _PINNED: Final = ("data_set", "data_digest", "analyst", "unit", "spec_epsilon", "spec_delta", "units", "slack_units")
 
 
-class Books(Record):
+class Books(History):
     """What is recorded, and what may be."""
 
     # --- Deciding -----------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Books(Record):
 
     def _require_new(self, job: str) -> None:
         """Refuse a job that was there before, and is forgotten."""
-        state = self._unasked[job][0] if job in self._unasked else self._ended(job, self.head.entries)
+        state = self._unasked[job][0] if job in self._unasked else self._find_end(job, self.head.entries)
         if state is not None:
             raise _over(state)
 

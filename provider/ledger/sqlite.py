@@ -31,8 +31,8 @@ from dpspca.common.storage import files, sqlite_file
 from .accounts import QueryRecord
 from .database import Connect, Database
 from .entries import Closed, Entry, Fact, Founded, Head, LedgerError, Quarantined, Reserved, Started
-from .files import UNREADABLE, HeadFile, Hold, files_in_words, read_head
-from .ledger import ANSWER, Bookkeeper, Clock, Kept
+from .files import UNREADABLE, HeadFile, WriterLock, file_errors, read_head
+from .ledger import ANSWER, BaseLedger, Clock, StoredAnswer
 from .rules import QUARANTINED, Books
 
 __all__ = ["SqliteLedger", "export", "read_books", "verify"]
@@ -41,7 +41,7 @@ HEAD_FILE: Final = "The head file remembers"
 WITNESS: Final = "A receipt that was given with an answer tells of"
 
 
-class SecondPath(Protocol):
+class HeadStore(Protocol):
     """Where the head is remembered."""
 
     def read(self) -> Head | None: ...
@@ -49,10 +49,10 @@ class SecondPath(Protocol):
     def end(self) -> None: ...
 
 
-Remember: TypeAlias = Callable[[Path], SecondPath]
+OpenHeadStore: TypeAlias = Callable[[Path], HeadStore]
 
 
-class SqliteLedger(Bookkeeper):
+class SqliteLedger(BaseLedger):
     """A ledger in a file. Whoever constructs it is its one writer, until ``shut``."""
 
     def __init__(
@@ -62,25 +62,25 @@ class SqliteLedger(Bookkeeper):
         *,
         clock: Clock = time.time,
         connect: Connect = sqlite_file.connect,
-        remember: Remember = HeadFile,
+        open_head_store: OpenHeadStore = HeadFile,
     ) -> None:
-        super().__init__(clock, self._ended)
+        super().__init__(clock, self._find_end)
         # Enough that nobody outside who is told the hash of the chain can try out what else is in it.
         self.instance = token_hex(16)
-        with ExitStack() as undoing:
+        with ExitStack() as cleanup:
             for folder in (path.parent, head_path.parent):
                 files.make_private_folder(folder)
-            hold = Hold(path.with_name(f"{path.name}.lock"), self.instance)
-            undoing.callback(hold.end)
-            with files_in_words(head_path):
-                self._second = remember(head_path)
-                undoing.callback(self._second.end)
-                remembered = self._second.read()
+            hold = WriterLock(path.with_name(f"{path.name}.lock"), self.instance)
+            cleanup.callback(hold.end)
+            with file_errors(head_path):
+                self._head_store = open_head_store(head_path)
+                cleanup.callback(self._head_store.end)
+                remembered = self._head_store.read()
             self._database = Database.writable(path, connect)
-            undoing.callback(self._database.close)
+            cleanup.callback(self._database.close)
             self._covered: Head | None = None
             self._start(remembered)
-            self._undoing = undoing.pop_all()
+            self._cleanup = cleanup.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +93,7 @@ class SqliteLedger(Bookkeeper):
     def shut(self) -> None:
         """Let go of the files once what is being written is there; the ledger stays as it is."""
         with self._lock:
-            self._undoing.close()
+            self._cleanup.close()
 
     @property
     def quarantine(self) -> str | None:
@@ -111,25 +111,25 @@ class SqliteLedger(Bookkeeper):
             released = self._books.to_release(reason, budgets, counted or {})
             self._record(replace(released, ledger=token_hex(16)))
 
-    def attested(self) -> Head | None:
+    def attested_head(self) -> Head | None:
         with self._lock:
             return self._covered
 
-    def witnessed(self, seen: Head) -> str | None:
+    def check_head(self, seen: Head) -> str | None:
         with self._lock:
-            reason = difference(self._books, seen, self._database.hash_at, WITNESS)
+            reason = missing_entries(self._books, seen, self._database.hash_at, WITNESS)
             if reason is None or self._books.is_decided(seen):
                 return None
             self._record(Quarantined.over(reason, seen))
             return reason
 
     def _start(self, remembered: Head | None) -> None:
-        with _without_collecting():
+        with _no_garbage_collection():
             for entry in self._database.entries():
                 self._books.append(entry)
         self._require_findable()
         kept = {job for job, _ in self._database.answers()}  # refuses what is no answer of any query
-        reason = difference(self._books, remembered, self._database.hash_at)
+        reason = missing_entries(self._books, remembered, self._database.hash_at)
         self._record(
             None if self._books.head.entries else Founded(token_hex(16)),
             Quarantined.over(reason, remembered) if reason and not self.quarantine else None,
@@ -138,7 +138,7 @@ class SqliteLedger(Bookkeeper):
         # A crash, or an earlier version, may have left answers of jobs that are over.
         self._drop_those([job for job in self._books.ended if job in kept])
 
-    def _record(self, *facts: Fact | None, answer: Kept | None = None) -> bool:
+    def _record(self, *facts: Fact | None, answer: StoredAnswer | None = None) -> bool:
         changed = super()._record(*facts, answer=answer)
         # Nothing leaves on the strength of a reservation alone: it is remembered with its answer, for one sync less.
         if changed and not any(isinstance(fact, Reserved) for fact in facts):
@@ -150,7 +150,7 @@ class SqliteLedger(Bookkeeper):
         head = self._books.head
         if self.quarantine is None and self._covered != head:
             try:
-                self._second.write(head)
+                self._head_store.write(head)
             except OSError as problem:
                 raise LedgerError(
                     "The provider cannot write its head file, so nothing was answered.",
@@ -158,7 +158,7 @@ class SqliteLedger(Bookkeeper):
                 ) from problem
             self._covered = head
 
-    def _write(self, entries: Sequence[Entry], answer: Kept | None) -> None:
+    def _write(self, entries: Sequence[Entry], answer: StoredAnswer | None) -> None:
         self._database.write(self._books.head, entries, answer)
 
     def _fetch(self, job: str, position: int, query: QueryRecord) -> Integers | None:
@@ -191,7 +191,7 @@ class SqliteLedger(Bookkeeper):
         self._books.trim()
         self._database.make_room()
 
-    def _ended(self, job: str, entries: int) -> str | None:
+    def _find_end(self, job: str, entries: int) -> str | None:
         """Find among the entries how a job ended. What was opened, and is neither open nor closed, was quarantined."""
         facts = self._database.of_job(job, entries)
         if not facts:
@@ -205,7 +205,7 @@ class SqliteLedger(Bookkeeper):
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def _no_garbage_collection() -> Iterator[None]:
     """Let nobody look for garbage in cycles: reading makes none, and looking takes a quarter as long as reading."""
     looking = gc.isenabled()
     gc.disable()
@@ -216,7 +216,7 @@ def _without_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def difference(
+def missing_entries(
     books: Books, remembered: Head | None, hash_at: Callable[[int], str | None], who: str = HEAD_FILE
 ) -> str | None:
     """Say what a head file, or somebody else, remembers that a ledger lacks; None if it lacks nothing."""
@@ -260,7 +260,7 @@ def verify(path: Path, head_path: Path | None = None) -> list[str]:
     """Say in words all that is wrong with a ledger; nothing if it is as it was written."""
     remembered = read_head(head_path) if head_path else None
     try:
-        with files_in_words(path), Database.readable(path) as database:
+        with file_errors(path), Database.readable(path) as database:
             return list(_problems(database, remembered, beside=head_path is not None))
     except DpspcaError as problem:
         return [str(problem)]
@@ -271,7 +271,7 @@ def _problems(database: Database, remembered: Head | None, *, beside: bool) -> I
     books = Books.replay(database.entries())
     if books.quarantine:
         yield f"Quarantined: {books.quarantine}"
-    elif beside and (found := difference(books, remembered, database.hash_at)):
+    elif beside and (found := missing_entries(books, remembered, database.hash_at)):
         yield found
     yield from _answer_problems(database, books)
 

@@ -14,37 +14,46 @@ from dpspca.common.storage import ProviderConfig, read_config, require_own
 
 from .accounts import Account
 from .database import Database
-from .entries import WAY_OUT, Entry, Limits, Opening, Quarantined, QuarantinedError, Released
-from .files import files_in_words, read_head
+from .entries import QUARANTINE_REMEDY, Entry, Limits, Opening, Quarantined, QuarantinedError, Released
+from .files import file_errors, read_head
 from .rules import Books
-from .sqlite import difference
+from .sqlite import missing_entries
 
 LEDGER: Final = "ledger/ledger.db"
 """A provider's ledger beside its settings, where these name no other."""
 LEDGER_HEAD: Final = "ledger-head"
 """The ledger's head file in the identity's folder, likewise: not where the ledger is, for one loss takes both."""
-SHORT: Final = 12
+SHORT_LENGTH: Final = 12
 """Letters of a name or a hash that tell it from others well enough for people; programs are given all."""
 NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """A ledger as it was at one moment. ``doubt`` is why it may have forgotten what was spent, if it may."""
+class LedgerView:
+    """A ledger as it was at one moment.
+
+    ``quarantine_reason`` says why the ledger may have forgotten what was spent. It is None if it has not.
+    """
 
     settings: ProviderConfig
     path: Path
     books: Books
     decisions: tuple[Entry, ...]
     """Its quarantines, and how they were ended."""
-    doubt: str | None
+    quarantine_reason: str | None
 
     @property
     def gaps(self) -> list[str]:
         """Say since when what the ledger tells of the time before may not be all."""
-        found = [(moment(each.at), each.fact.reason) for each in self.decisions if isinstance(each.fact, Quarantined)]
+        found = [
+            (format_time(each.at), each.fact.reason) for each in self.decisions if isinstance(each.fact, Quarantined)
+        ]
         said = [f"Found {at}: {reason} What left before may be missing here." for at, reason in found]
-        return said if self.books.quarantine or not self.doubt else [*said, f"{self.doubt} What left may be missing."]
+        return (
+            said
+            if self.books.quarantine or not self.quarantine_reason
+            else [*said, f"{self.quarantine_reason} What left may be missing."]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +91,10 @@ class Balance:
         worth = {"share": self.share(self.spent), "epsilon": epsilon_of(self.spent, delta)}
         left = {"mu": root_down(self.left.units * UNIT), "share": round_down(min(self._shares(self.left)))}
         return {
-            "budget": {"epsilon": epsilon, "delta": delta} | amount(self.budget.whole),
-            "spent": amount(self.spent) | worth,
-            "reserved": amount(self.reserved) | {"share": self.share(self.reserved)},
-            "left": amount(self.left) | left,
+            "budget": {"epsilon": epsilon, "delta": delta} | price_facts(self.budget.whole),
+            "spent": price_facts(self.spent) | worth,
+            "reserved": price_facts(self.reserved) | {"share": self.share(self.reserved)},
+            "left": price_facts(self.left) | left,
         }
 
     def _shares(self, taken: Price) -> list[Fraction]:
@@ -97,33 +106,33 @@ def ledger_paths(settings: ProviderConfig, config: Path) -> tuple[Path, Path]:
     return settings.ledger or config.parent / LEDGER, settings.ledger_head or settings.identity / LEDGER_HEAD
 
 
-def look(config: Path) -> Looked:
+def read_ledger(config: Path) -> LedgerView:
     """Read the ledger of a provider, and hold it against its head file as a start of the daemon does."""
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
     path, head_path = ledger_paths(settings, config)
-    with files_in_words(head_path):
+    with file_errors(head_path):
         remembered = read_head(head_path)  # before the ledger, which may go on meanwhile
     books, decisions = Books(), list[Entry]()
-    with files_in_words(path), Database.readable(path) as database:
+    with file_errors(path), Database.readable(path) as database:
         for entry in database.entries():
             books.append(entry)
             if isinstance(entry.fact, Quarantined | Released):
                 decisions.append(entry)
-        doubt = books.quarantine or difference(books, remembered, database.hash_at)
-    return Looked(settings, path, books, tuple(decisions), doubt)
+        quarantine_reason = books.quarantine or missing_entries(books, remembered, database.hash_at)
+    return LedgerView(settings, path, books, tuple(decisions), quarantine_reason)
 
 
 def require_trusted(settings: ProviderConfig, config: Path) -> None:
     """Refuse a ledger that is in quarantine, quickly; ``look`` also holds it against its head file."""
     path, _ = ledger_paths(settings, config)
-    with files_in_words(path), Database.readable(path) as database:
+    with file_errors(path), Database.readable(path) as database:
         reason = database.quarantine()
     if reason:
-        raise QuarantinedError(f"The ledger is in quarantine, and every job is refused: {reason}", WAY_OUT)
+        raise QuarantinedError(f"The ledger is in quarantine, and every job is refused: {reason}", QUARANTINE_REMEDY)
 
 
-def probe(books: Books, opening: Opening, limits: Limits) -> DpspcaError | None:
+def admission_error(books: Books, opening: Opening, limits: Limits) -> DpspcaError | None:
     """Say why a job that is signed later on would not be admitted; None if it would."""
     try:
         books.to_open(opening, limits)
@@ -132,7 +141,7 @@ def probe(books: Books, opening: Opening, limits: Limits) -> DpspcaError | None:
     return None
 
 
-def imagined(data_set: str, *, unit: str = "", analyst: str = "", price: Price = NOTHING) -> Opening:
+def hypothetical_opening(data_set: str, *, unit: str = "", analyst: str = "", price: Price = NOTHING) -> Opening:
     """Make up the opening of a job that nobody has signed yet, of a price and with a budget that covers it."""
     return Opening(
         job="",
@@ -151,12 +160,12 @@ def imagined(data_set: str, *, unit: str = "", analyst: str = "", price: Price =
     )
 
 
-def moment(at: int) -> str:
+def format_time(at: int) -> str:
     """Write a time of the ledger."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def amount(price: Price) -> dict[str, Any]:
+def price_facts(price: Price) -> dict[str, Any]:
     """Return a price in mu, rounded up, and exactly."""
     return {"mu": price.mu, "units": price.units, "slack_units": price.slack_units}
 

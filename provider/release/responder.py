@@ -160,7 +160,7 @@ class Responder:
         depends on when an answer was made.
         """
         digest = query.digest()
-        while self._ledger.asked(self._job, position) is None:
+        while self._ledger.query_digest(self._job, position) is None:
             before = self._ledger.standing(self._job)
             granted = self._gate.grant(position, query, before or JobPosition())
             if self._sketch and isinstance(query, SketchQuery):
@@ -192,7 +192,7 @@ class Responder:
         return self._shard.start_sketch(spec, slot)
 
     def _repeat(self, position: int, query: RowQuery, digest: str) -> "PaidAnswer":
-        if self._ledger.asked(self._job, position) != digest:
+        if self._ledger.query_digest(self._job, position) != digest:
             raise RefusedError(
                 f"Query {position + 1} was already asked with other content.",
                 "Ask the same query again, or sign a new job.",

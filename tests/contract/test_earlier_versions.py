@@ -57,7 +57,7 @@ def test_a_ledger_goes_on_after_its_entries(run: Callable[..., Ended], folder: P
     place = Place(folder / "north-ledger" / "ledger.db", folder / "provider-north" / "ledger-head")
     with place.start() as ledger:
         assert ledger.quarantine is None
-        assert list(ledger.unfinished()) == [UNFINISHED]
+        assert list(ledger.open_jobs()) == [UNFINISHED]
         answer = ledger.stored(UNFINISHED, 1)
         assert answer is not None
         assert answer.shape == (6, 2)

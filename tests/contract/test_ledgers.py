@@ -31,7 +31,7 @@ from ledgers import (
 from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
 from dpspca.common.privacy.accountant import Filter
 from dpspca.provider.ledger.accounts import Account
-from dpspca.provider.ledger.ledger import Bookkeeper, Head, Limits, MemoryLedger, Opening
+from dpspca.provider.ledger.ledger import BaseLedger, Head, Limits, MemoryLedger, Opening
 from dpspca.provider.ledger.rules import Books
 from dpspca.provider.ledger.sqlite import SqliteLedger, read_books
 
@@ -40,14 +40,14 @@ from dpspca.provider.ledger.sqlite import SqliteLedger, read_books
 class Kept:
     """A ledger, and its books worked out anew from its entries."""
 
-    ledger: Bookkeeper
+    ledger: BaseLedger
     replayed: Callable[[], Books]
 
     def account(self, data_set: str = "cohort") -> Account:
         """What a data set stands at: what is recorded, and what is promised to jobs that were asked nothing yet."""
         found = replace(self.replayed().data_sets.get(data_set, Account()))
         books = self.ledger._books
-        for job in (fact for name in books.unfinished() for fact in books.unwritten(name)):
+        for job in (fact for name in books.open_jobs() for fact in books.unwritten(name)):
             if isinstance(job, Opening) and job.data_set == data_set:
                 found.reserved += job.price
         assert books.data_sets.get(data_set, Account()) == found
@@ -87,7 +87,7 @@ def test_a_job_goes_from_opening_to_its_last_answer(kept: Kept) -> None:
     for position in range(3):
         assert kept.ledger.standing("job") == stands(position)
         sent = respond(kept.ledger, "job", position)
-        assert kept.ledger.asked("job", position) == digest("job", position)
+        assert kept.ledger.query_digest("job", position) == digest("job", position)
         again = kept.ledger.stored("job", position)
         assert again is not None
         assert again.dtype == np.int64
@@ -97,10 +97,10 @@ def test_a_job_goes_from_opening_to_its_last_answer(kept: Kept) -> None:
 
 def test_what_was_never_asked_is_not_there(kept: Kept) -> None:
     assert kept.ledger.standing("job") is None
-    assert kept.ledger.asked("job", 0) is None
+    assert kept.ledger.query_digest("job", 0) is None
     assert kept.ledger.stored("job", 0) is None
     kept.ledger.open(opening(), LIMITS)
-    assert kept.ledger.asked("job", -1) is None
+    assert kept.ledger.query_digest("job", -1) is None
     assert reserve(kept.ledger, "job", 0)
     assert kept.ledger.stored("job", 0) is None
 
@@ -310,15 +310,15 @@ def test_t15_no_clock_refills_a_budget(kept: Kept, years: float) -> None:
 
 
 def test_t12_what_a_ledger_told_of_itself_never_counts_against_it(kept: Kept) -> None:
-    heads = [kept.ledger.attested()]
+    heads = [kept.ledger.attested_head()]
     for name in ("first", "second"):
         kept.ledger.open(opening(name), LIMITS)
         for position in range(3):
             respond(kept.ledger, name, position)
-            heads.append(kept.ledger.attested())
+            heads.append(kept.ledger.attested_head())
         kept.ledger.close(name, "done")
     before = kept.ledger.head()
-    assert [kept.ledger.witnessed(head) for head in heads if head] == [None] * sum(map(bool, heads))
+    assert [kept.ledger.check_head(head) for head in heads if head] == [None] * sum(map(bool, heads))
     assert kept.ledger.head() == before
     kept.ledger.open(opening("third"), LIMITS)
 
@@ -359,7 +359,7 @@ def test_a_job_that_ends_without_a_query_leaves_no_entry(kept: Kept) -> None:
     kept.ledger.expire(EXPIRY)
     assert kept.ledger.head() == before
     assert kept.taken() == (0, 0)
-    assert kept.ledger.unfinished() == ()
+    assert kept.ledger.open_jobs() == ()
 
 
 def test_a_job_is_recorded_with_its_first_query(kept: Kept) -> None:
@@ -423,7 +423,7 @@ STEPS = st.one_of(
 )
 
 
-def attempt(ledger: Bookkeeper, step: tuple[str, str, int]) -> Any:
+def attempt(ledger: BaseLedger, step: tuple[str, str, int]) -> Any:
     """Do one thing, and say in a comparable way what came of it."""
     name, job, number = step
     try:
@@ -481,5 +481,5 @@ def test_every_ledger_says_the_same_whatever_is_done_and_keeps_within_its_budget
 def test_a_ledger_in_memory_takes_no_other_process_for_itself() -> None:
     """What that one spent is gone with it, and tells nothing of these rows."""
     ledger = MemoryLedger()
-    assert ledger.witnessed(Head("memory", 1 << 20, "0" * 64)) is None
+    assert ledger.check_head(Head("memory", 1 << 20, "0" * 64)) is None
     ledger.open(opening(), LIMITS)

@@ -67,7 +67,7 @@ class Scene:
     def is_finished(self, job: str) -> bool:
         """Tell whether all providers have answered all that there is to ask, and were told that this is the end."""
         reached = [found.reached if (found := each.standing(job)) else 0 for each in self.ledgers.values()]
-        return reached == [QUERIES] * len(SHARDS) and not any(each.unfinished() for each in self.ledgers.values())
+        return reached == [QUERIES] * len(SHARDS) and not any(each.open_jobs() for each in self.ledgers.values())
 
 
 @asynccontextmanager
@@ -145,7 +145,7 @@ def test_a_job_that_its_analyst_leaves_while_it_waits_begins_and_is_done_without
             job = await here.analyst.submit(SPEC, "cohort", list(SHARDS))
             assert (await job.status()).state == "waiting"
             await left(here, job, goes)
-            assert not any(ledger.unfinished() for ledger in here.ledgers.values())
+            assert not any(ledger.open_jobs() for ledger in here.ledgers.values())
             await here.start("site-1", "site-2")
             await assert_found(town, here, job.name)
 
@@ -161,10 +161,10 @@ def test_a_job_that_its_analyst_leaves_at_any_query_is_done_without_him(
         async with scene(town, paused=reached) as here:
             await here.start(*SHARDS)
             job = await here.analyst.submit(SPEC, "cohort", list(SHARDS))
-            await here.see(lambda: all(each.asked(job.name, reached) for each in here.ledgers.values()))
+            await here.see(lambda: all(each.query_digest(job.name, reached) for each in here.ledgers.values()))
             await left(here, job, goes)
             for ledger in here.ledgers.values():
-                assert ledger.unfinished() == (job.name,)
+                assert ledger.open_jobs() == (job.name,)
                 ledger.let_go.set()
             await assert_found(town, here, job.name)
 

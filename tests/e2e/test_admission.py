@@ -34,7 +34,7 @@ def untouched(ledger: MemoryLedger) -> bool:
 async def forgotten(ledger: MemoryLedger) -> None:
     """Wait until a job is over in a ledger: the word that it is may still be on its way."""
     for _ in range(2000):
-        if not ledger.unfinished():
+        if not ledger.open_jobs():
             return
         await asyncio.sleep(0.01)
     raise AssertionError("The job is still open.")

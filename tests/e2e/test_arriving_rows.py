@@ -202,7 +202,7 @@ def test_the_wait_ends_when(end: str, play: Callable[[Scene], None]) -> None:
         office.add(40, 400)
         assert office.spent() == 0
         if end == "the job is cancelled":
-            await until(lambda: not office.ledger.unfinished())
+            await until(lambda: not office.ledger.open_jobs())
 
     play(scene)
 
@@ -252,7 +252,7 @@ def test_a_job_about_all_rows_is_refused_where_rows_still_arrive_and_told_what_t
                     JobFailedError, match=r"north: Refused: Rows of this data set still arrive.*block_rows"
                 ):
                     await (await office.submit(job)).result()
-        assert office.ledger.unfinished() == ()
+        assert office.ledger.open_jobs() == ()
         assert office.spent() == 0
 
     play(scene)

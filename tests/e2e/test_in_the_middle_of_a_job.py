@@ -98,7 +98,7 @@ def test_a_provider_that_is_revoked_is_shown_out_and_the_others_go_on(town: Town
 async def asked(ledger: MemoryLedger, job: str, position: int) -> None:
     """Wait until a provider has paid for a query."""
     async with asyncio.timeout(PATIENCE):
-        while not ledger.asked(job, position):  # noqa: ASYNC110  # it tells nobody
+        while not ledger.query_digest(job, position):  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.05)
 
 
@@ -314,7 +314,7 @@ def test_a_job_can_be_cancelled_at_every_query_and_costs_what_was_asked_by_then(
             with pytest.raises(JobFailedError):
                 await job.result()
             async with asyncio.timeout(PATIENCE):  # for answers that were being made, and for the farewell
-                while any(ledger.unfinished() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
+                while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(0.05)
             told = {each.name: each for each in cancelled.participants}
             for name, ledger in ledgers.items():

@@ -317,11 +317,11 @@ def test_a_provider_that_was_away_when_its_job_ended_hears_so_when_it_is_back(to
             async with provider.up(running) as ledger:
                 what = spec(minimum_parties=1, answer_seconds=2, options={"sparsity": 6, "rounds": 1000})
                 job = await running.analyst.submit(what, "cohort", [SITE, "site-1"])
-                await until(lambda: any(map(ledger.standing, ledger.unfinished())))  # before, nothing is on its disk
+                await until(lambda: any(map(ledger.standing, ledger.open_jobs())))  # before, nothing is on its disk
             await job.cancel()
             with provider.place.start() as ledger:
-                assert len(ledger.unfinished()) == 1
+                assert len(ledger.open_jobs()) == 1
             async with provider.up(running) as ledger:
-                await until(lambda: not ledger.unfinished())
+                await until(lambda: not ledger.open_jobs())
 
     asyncio.run(scenario())

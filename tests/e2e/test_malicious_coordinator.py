@@ -130,7 +130,7 @@ def test_t07_t10_a_job_changed_invented_late_or_meant_for_another_is_refused(tmp
         for nonsense in (b"", b"nonsense", true.to_bytes()[:-1], true.to_bytes() + b"\0"):
             assert (await stage.ask(nonsense, 0, DENSE)).HasField("refusal")
             assert (await stage.admit(nonsense)).HasField("refusal")
-        assert not stage.ledger.unfinished()
+        assert not stage.ledger.open_jobs()
 
     play(tmp_path, scene)
 

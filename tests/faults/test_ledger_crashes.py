@@ -50,7 +50,7 @@ def running(folder: Path, disk: Disk, seed: int) -> Iterator[SqliteLedger]:
             folder / "head",
             clock=lambda: 5.0,
             connect=lambda path: Connection(path, shim, SETTINGS[seed]),
-            remember=lambda path: RecordedHeadFile(path, disk),
+            open_head_store=lambda path: RecordedHeadFile(path, disk),
         )
         ending.callback(ledger.shut)
         disk.note(("head", ledger.head()))

@@ -169,7 +169,7 @@ def test_when_the_reply_to_a_cancelling_is_lost_the_job_is_over_once_and_nobody_
                 barrier.open()
             assert (ended.state, ended.reason) == ("cancelled", "Cancelled by the analyst.")
             async with asyncio.timeout(PATIENCE):  # for answers that were being made, and for the farewell
-                while any(ledger.unfinished() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
+                while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(0.05)
             paid = [ledger.standing(job.name) for ledger in ledgers.values()]
             heads = [ledger.head() for ledger in ledgers.values()]
@@ -192,7 +192,7 @@ def test_when_a_result_is_lost_it_is_sent_again_and_nothing_is_asked_for_it(town
             job = await analyst.submit(SPEC, "cohort", list(SHARDS))
             model = await job.result()
             async with asyncio.timeout(PATIENCE):
-                while any(ledger.unfinished() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
+                while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(0.05)
             heads = [ledger.head() for ledger in ledgers.values()]
             content = await robbed(thief, handled, "Result", job.line.persist(job._content))

@@ -133,7 +133,7 @@ class Home:
                 folder / HEAD,
                 clock=clock,
                 connect=connect,
-                remember=lambda path: RecordedHeadFile(path, drive),
+                open_head_store=lambda path: RecordedHeadFile(path, drive),
             )
             try:
                 yield ledger

@@ -28,7 +28,7 @@ from universe import Universe, lived
 from weather import FAIR, ILL, WORST, Weather
 
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.ledger.ledger import Bookkeeper, MemoryLedger
+from dpspca.provider.ledger.ledger import BaseLedger, MemoryLedger
 from dpspca.server.jobs.conductor import Conductor
 from dpspca.server.journal.sql import SqlJournal
 
@@ -184,7 +184,7 @@ def test_a_ledger_that_is_gone_with_its_process_is_found_out(inhabitants: Inhabi
 
 
 def test_an_answer_that_leaves_and_is_not_kept_is_found_out(inhabitants: Inhabitants) -> None:
-    with patch.object(Bookkeeper, "store", lambda *_: None):
+    with patch.object(BaseLedger, "store", lambda *_: None):
         assert is_found_out(inhabitants, ILL)
 
 

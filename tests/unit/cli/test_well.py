@@ -78,7 +78,7 @@ def test_health_says_that_the_ledger_is_in_quarantine(folder: Path, here: Callab
     read = read_config(ProviderConfig, folder / "north.toml")
     with open_ledger(read, folder / "north.toml") as ledger:
         lost = ledger.head()
-        assert ledger.witnessed(Head(lost.ledger, lost.entries + 9, "0" * 64))
+        assert ledger.check_head(Head(lost.ledger, lost.entries + 9, "0" * 64))
     settled(folder)  # starts again, and is as it was
     assert "The ledger is in quarantine, and every job is refused" in health(here)
     with open_ledger(read, folder / "north.toml") as ledger:

@@ -140,7 +140,7 @@ def test_whether_a_spectral_matrix_answers_is_decided_at_the_start_and_for_all_j
             docket.open(town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=bound), ada, ["north"]))
         said.add(caught.value.what)
     assert said == {"This matrix answers no job of the unit spectral: that was decided when the provider started."}
-    assert not told.ledger.unfinished()
+    assert not told.ledger.open_jobs()
     Docket(replace(told, policy=lambda: Policy.parse(spectral(4.0)))).open(
         town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=4.0), ada, ["north"])
     )

@@ -119,7 +119,7 @@ def test_t12_a_job_that_was_open_at_a_quarantine_is_found_to_be_over(place: Plac
         ledger.open(opening("job"), LIMITS)
         respond(ledger, "job", 0)
         head = ledger.head()
-        assert ledger.witnessed(Head(head.ledger, head.entries + 7, "f" * 64))
+        assert ledger.check_head(Head(head.ledger, head.entries + 7, "f" * 64))
         ledger.expire(EXPIRY - 1)
         ledger.release("Looked into.", {}, {"cohort": Price(0, 0)})
         refuses(ledger, "job", "quarantined")

@@ -215,7 +215,7 @@ def test_an_answer_is_not_sent_before_the_head_file_has_it(used: Place) -> None:
         made.append(Failing(path))
         return made[0]
 
-    with used.start(remember=remember) as ledger:
+    with used.start(open_head_store=remember) as ledger:
         made[0].broken = True
         with pytest.raises(LedgerError, match="cannot write its head file"):
             respond(ledger, "job", 2)

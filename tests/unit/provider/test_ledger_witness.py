@@ -42,7 +42,7 @@ class Backup:
 
 def told_by(ledger: SqliteLedger) -> Head:
     """What goes out with an answer."""
-    head = ledger.attested()
+    head = ledger.attested_head()
     assert head is not None
     return head
 
@@ -83,12 +83,12 @@ def quarantines(place: Place) -> int:
 def test_t12_a_ledger_taken_back_with_its_head_file_is_found_by_whoever_has_a_receipt(lost: Lost) -> None:
     with lost.place.start() as ledger:
         assert ledger.quarantine is None
-        ledger.witnessed(lost.since[0])
+        ledger.check_head(lost.since[0])
         assert ledger.quarantine is not None
         for refused in (
             lambda: ledger.open(opening("new", **NEW), LIMITS),
             lambda: reserve(ledger, "other", 0),
-            lambda: ledger.asked("job", 0),
+            lambda: ledger.query_digest("job", 0),
             lambda: ledger.stored("job", 0),
             lambda: ledger.close("other", "done"),
         ):
@@ -99,7 +99,7 @@ def test_t12_a_ledger_taken_back_with_its_head_file_is_found_by_whoever_has_a_re
 
 def test_t12_the_reason_says_how_far_the_ledger_went_back(lost: Lost) -> None:
     with lost.place.start() as ledger:
-        reason = ledger.witnessed(lost.since[-1])
+        reason = ledger.check_head(lost.since[-1])
         assert reason == ledger.quarantine
         told, left = lost.since[-1].entries, ledger.head().entries - 1
         assert reason == f"{TELLS} {told} entries, the ledger has {left}: it went back."
@@ -109,7 +109,7 @@ def test_t12_older_receipts_of_the_same_ledger_change_nothing(lost: Lost) -> Non
     with lost.place.start() as ledger:
         entries = ledger.head().entries
         for head in lost.before:
-            assert ledger.witnessed(head) is None
+            assert ledger.check_head(head) is None
         assert (ledger.quarantine, ledger.head().entries) == (None, entries)
         respond(ledger, "job", 2)
 
@@ -121,7 +121,7 @@ def test_t12_a_copy_that_went_its_own_way_is_found_whichever_is_longer(lost: Los
             for position in range(3):
                 respond(ledger, f"job {number}", position)
         assert ledger.head().entries > lost.since[-1].entries
-        assert "another entry" in str(ledger.witnessed(lost.since[-1]))
+        assert "another entry" in str(ledger.check_head(lost.since[-1]))
 
 
 def test_t12_a_ledger_that_was_deleted_with_its_head_file_cannot_begin_anew_unnoticed(lost: Lost) -> None:
@@ -129,7 +129,7 @@ def test_t12_a_ledger_that_was_deleted_with_its_head_file_cannot_begin_anew_unno
     lost.place.head.unlink()
     with lost.place.start() as ledger:
         assert ledger.quarantine is None
-        assert ledger.witnessed(lost.before[0]) == f"{TELLS} another ledger than this one."
+        assert ledger.check_head(lost.before[0]) == f"{TELLS} another ledger than this one."
         with pytest.raises(QuarantinedError):
             ledger.open(opening("new", **NEW), LIMITS)
 
@@ -137,31 +137,31 @@ def test_t12_a_ledger_that_was_deleted_with_its_head_file_cannot_begin_anew_unno
 def test_t12_a_witnessed_quarantine_lasts_over_restarts_and_is_recorded_once(lost: Lost) -> None:
     for _ in range(3):
         with lost.place.start() as ledger:
-            ledger.witnessed(lost.since[-1])
+            ledger.check_head(lost.since[-1])
             assert ledger.quarantine is not None
     assert quarantines(lost.place) == 1
 
 
 def test_t12_what_was_released_is_forgiven_with_all_that_led_to_it_and_nothing_further(lost: Lost) -> None:
     with lost.place.start() as ledger:
-        ledger.witnessed(lost.since[1])
+        ledger.check_head(lost.since[1])
         ledger.release("counted by hand", {}, NOTHING)
     for _ in range(2):
         with lost.place.start() as ledger:
             for head in (*lost.before, *lost.since[:2]):
-                assert ledger.witnessed(head) is None
+                assert ledger.check_head(head) is None
             assert ledger.quarantine is None
     with lost.place.start() as ledger:
         ledger.open(opening("new", **NEW), LIMITS)
         respond(ledger, "new", 0)
-        assert ledger.witnessed(lost.since[2]) is not None
+        assert ledger.check_head(lost.since[2]) is not None
 
 
 def test_t12_a_ledger_that_went_back_again_after_a_release_is_found_however_few_entries_it_has(lost: Lost) -> None:
     """The lost entries number fewer than those that were forgiven, and are not taken for them."""
     place = lost.place
     with place.start() as ledger:
-        ledger.witnessed(Head(lost.since[0].ledger, 1000, "0" * 64))
+        ledger.check_head(Head(lost.since[0].ledger, 1000, "0" * 64))
         ledger.release("counted by hand", {}, NOTHING)
     backup = Backup.of(place)
     with place.start() as ledger:
@@ -171,20 +171,20 @@ def test_t12_a_ledger_that_went_back_again_after_a_release_is_found_however_few_
     backup.restore()
     with place.start() as ledger:
         assert newest.entries < 1000
-        assert "it went back" in str(ledger.witnessed(newest))
+        assert "it went back" in str(ledger.check_head(newest))
 
 
 def test_t12_a_release_that_was_lost_with_what_followed_it_is_missed(lost: Lost) -> None:
     before = Backup.of(lost.place)
     with lost.place.start() as ledger:
-        ledger.witnessed(lost.since[-1])
+        ledger.check_head(lost.since[-1])
         ledger.release("counted by hand", {}, NOTHING)
         ledger.open(opening("new", **NEW), LIMITS)
         respond(ledger, "new", 0)
         newest = told_by(ledger)
     before.restore()
     with lost.place.start() as ledger:
-        assert ledger.witnessed(newest) == f"{TELLS} another ledger than this one."
+        assert ledger.check_head(newest) == f"{TELLS} another ledger than this one."
 
 
 def test_t12_what_the_head_file_found_and_an_operator_released_is_not_found_again_by_a_receipt(
@@ -199,7 +199,7 @@ def test_t12_what_the_head_file_found_and_an_operator_released_is_not_found_agai
     with place.start() as ledger:
         assert "head file" in str(ledger.quarantine)
         ledger.release("counted by hand", {}, NOTHING)
-        assert ledger.witnessed(newest) is None
+        assert ledger.check_head(newest) is None
         assert ledger.quarantine is None
 
 
@@ -207,16 +207,16 @@ def test_t12_a_receipt_that_says_more_than_the_head_file_did_is_recorded_before_
     lost.place.head.unlink()
     with lost.place.start() as ledger:
         assert "head file" in str(ledger.quarantine)
-        assert "went back" in str(ledger.witnessed(lost.since[-1]))
+        assert "went back" in str(ledger.check_head(lost.since[-1]))
         ledger.release("counted by hand", {}, NOTHING)
-        assert ledger.witnessed(lost.since[-1]) is None
+        assert ledger.check_head(lost.since[-1]) is None
 
 
 def test_t12_a_release_is_covered_by_the_head_file_under_its_new_name(lost: Lost) -> None:
     names = [lost.before[0].ledger]
     for number in (1, 2):
         with lost.place.start() as ledger:
-            ledger.witnessed(Head("elsewhere", number, "0" * 64))
+            ledger.check_head(Head("elsewhere", number, "0" * 64))
             ledger.release("counted by hand", {}, NOTHING)
             names.append(ledger.head().ledger)
         assert verify(lost.place.path, lost.place.head) == []

@@ -183,5 +183,5 @@ def test_an_answer_that_shows_outside_of_the_span_is_never_stored(unit: PrivacyU
     for _ in range(2):
         with pytest.raises(InvalidAnswerError, match="not this provider's own"):
             asked.respond(0, query)
-    assert ledger.asked(spec.digest(), 0) == query.digest()
+    assert ledger.query_digest(spec.digest(), 0) == query.digest()
     assert ledger.stored(spec.digest(), 0) is None

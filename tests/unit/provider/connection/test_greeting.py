@@ -19,7 +19,7 @@ from dpspca.provider.ledger.peer_receipts import MOST_LEDGERS, MOST_PEERS, PeerR
 class Busy(MemoryLedger):
     """A ledger with as many open jobs as are told of."""
 
-    def unfinished(self) -> tuple[str, ...]:
+    def open_jobs(self) -> tuple[str, ...]:
         return ("0" * 64,) * (2 * MOST_OPEN_JOBS)
 
 

@@ -244,7 +244,7 @@ def test_whoever_asks_again_gets_an_answer_no_sooner(town: Town) -> None:
         job = Docket(replace(settings(town, Slow), toss=lambda: 0.5)).open(*signed(town))
         begun = time.monotonic()
         first = asyncio.create_task(job.answer(0, reading(job), lambda: None))
-        while not job.responder._ledger.asked(job.name, 0):  # noqa: ASYNC110  # it is paid for in a thread
+        while not job.responder._ledger.query_digest(job.name, 0):  # noqa: ASYNC110  # it is paid for in a thread
             await asyncio.sleep(0.01)
         first.cancel()
         assert job.is_busy
@@ -391,12 +391,12 @@ def test_the_ledger_has_no_answer_before_it_leaves_and_ending_the_job_gives_its_
     async def ended() -> None:
         job = docket.open(signed_job)
         asked = asyncio.create_task(job.answer(0, reading(job), lambda: None))
-        while not told.ledger.asked(job.name, 0):  # noqa: ASYNC110  # it is paid for in a thread
+        while not told.ledger.query_digest(job.name, 0):  # noqa: ASYNC110  # it is paid for in a thread
             await asyncio.sleep(0.01)
-        heads = {told.ledger.attested()}
+        heads = {told.ledger.attested_head()}
         for _ in range(30):  # the answer is made in milliseconds, and leaves after a second
             await asyncio.sleep(0.01)
-            heads.add(told.ledger.attested())
+            heads.add(told.ledger.attested_head())
         assert len(heads) == 1
         assert told.ledger.stored(job.name, 0) is None
         docket.close(job.name, "cancelled")

@@ -7,7 +7,7 @@ import pytest
 
 from dpspca.provider.ledger import files
 from dpspca.provider.ledger.entries import Head, LedgerError
-from dpspca.provider.ledger.files import HeadFile, Hold, read_head
+from dpspca.provider.ledger.files import HeadFile, WriterLock, read_head
 
 
 def test_where_there_is_no_head_file_nothing_is_remembered(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_what_the_head_file_was_told_is_read_while_it_is_in_use(tmp_path: Path) 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="lock cannot be used: No such file"):
-        Hold(tmp_path / "nowhere" / "lock", "instance")
+        WriterLock(tmp_path / "nowhere" / "lock", "instance")
 
 
 def test_a_file_that_cannot_be_locked_is_not_taken_for_one_that_is_in_use(tmp_path: Path) -> None:

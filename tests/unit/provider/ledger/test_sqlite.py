@@ -499,7 +499,7 @@ def test_an_answer_of_40_kilobytes_costs_two_synced_commits_and_a_synced_head(pl
     disk = Disk()
     shim = Shim("counts syncs", disk)
     with place.start(
-        connect=lambda path: Connection(path, shim), remember=lambda path: RecordedHeadFile(path, disk)
+        connect=lambda path: Connection(path, shim), open_head_store=lambda path: RecordedHeadFile(path, disk)
     ) as ledger:
         ledger.open(opening(), LIMITS)
         before = len(disk.steps)
