@@ -11,7 +11,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable
 
-from .arguments import CHECK_CODES, EXIT_CODES, AsJson, empty_values, job_flags, spread
+from .arguments import CHECK_CODES, EXIT_CODES, AsJson, empty_values, job_flags, with_job_flags
 from .commands import audit, authority, budget, daemons, demo, doctor, jobs, ledger, methods, models, outbox, policy
 from .render import output
 
@@ -30,7 +30,7 @@ app = typer.Typer(
 def run() -> None:
     """Run the command. Print an expected error as one line without a traceback, and exit with 2."""
     try:
-        empty_values.careful(app)()
+        empty_values.command_with_checks(app)()
     except DpspcaError as problem:
         typer.echo(printable(str(problem)), err=True)
         raise SystemExit(FAILURE) from None
@@ -56,7 +56,7 @@ app.command("demo", epilog=EXIT_CODES)(demo.demo)
 
 
 @app.command("plan", epilog=EXIT_CODES)
-@spread
+@with_job_flags
 def _plan(
     job: Annotated[
         Path | None,

@@ -14,7 +14,7 @@ INTERRUPTED: Final = 130
 
 def main() -> None:
     """Run the command and end the process with its exit code."""
-    _write_what_the_terminal_can()
+    _replace_unsupported_characters()
     # Daemons and some other commands hold rows and keys. For the rest this costs nothing.
     forbid_core_dumps()
     # gRPC's own log lines about connections and ports do not help an operator. Our messages report what matters.
@@ -22,15 +22,15 @@ def main() -> None:
     try:
         _load_and_run()
     except KeyboardInterrupt:
-        _leave("Interrupted.", INTERRUPTED)
+        _exit_with("Interrupted.", INTERRUPTED)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # typer handles an interrupt too, but prints nothing
-            _leave("Interrupted.", INTERRUPTED)
+            _exit_with("Interrupted.", INTERRUPTED)
         raise
     except OSError as problem:
         # The commands report errors of their files themselves. What is left is mostly standard output.
         _discard_output()
-        _leave(
+        _exit_with(
             f"Reading or writing failed: {problem.strerror or problem}. "
             "Check where the output goes, and that there is room for it.",
             USAGE_ERROR,
@@ -43,7 +43,7 @@ def _load_and_run() -> None:
     run()
 
 
-def _write_what_the_terminal_can() -> None:
+def _replace_unsupported_characters() -> None:
     """Replace characters that the terminal's encoding lacks: a result without its ± is better than none."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -56,7 +56,7 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _leave(message: str, code: int) -> NoReturn:
+def _exit_with(message: str, code: int) -> NoReturn:
     with suppress(OSError):
         sys.stderr.write(message + "\n")
     raise SystemExit(code) from None

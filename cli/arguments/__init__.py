@@ -8,30 +8,30 @@ from .flags import (
     AnalystSettings,
     AnySettings,
     AsJson,
+    DaemonSettings,
     Force,
     ModelFile,
-    OwnSettings,
     Patience,
     Plots,
-    spread,
+    with_job_flags,
 )
-from .method_options import SHORT, USUAL
+from .method_options import DEFAULT_METHOD, OPTIONS_WITH_FLAGS
 
 __all__ = [
     "CHECK_CODES",
     "DAEMON_CODES",
+    "DEFAULT_METHOD",
     "EXIT_CODES",
-    "SHORT",
-    "USUAL",
+    "OPTIONS_WITH_FLAGS",
     "AnalystSettings",
     "AnySettings",
     "AsJson",
+    "DaemonSettings",
     "Force",
     "ModelFile",
-    "OwnSettings",
     "Patience",
     "Plots",
     "empty_values",
     "job_flags",
-    "spread",
+    "with_job_flags",
 ]

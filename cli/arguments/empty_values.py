@@ -9,7 +9,7 @@ from dpspca.common.errors import InvalidParameterError
 _REMEDY: Final = "Give a value, or leave it out."
 
 
-def careful(app: typer.Typer) -> Any:  # noqa: ANN401  # a click command; typer may bring its own copy of click
+def command_with_checks(app: typer.Typer) -> Any:  # noqa: ANN401  # a click command; typer may bring its own copy of click
     """Return the program's command, which refuses an empty or blank text as the value of any parameter."""
     command = typer.main.get_command(app)
     _add_checks(command)

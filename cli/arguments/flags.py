@@ -33,7 +33,9 @@ AnySettings = Annotated[
 AnalystSettings = Annotated[
     Path, typer.Option("--config", help="Settings file (TOML) of the analyst.", show_default=False)
 ]
-OwnSettings = Annotated[Path, typer.Option("--config", help="Settings file (TOML) of the daemon.", show_default=False)]
+DaemonSettings = Annotated[
+    Path, typer.Option("--config", help="Settings file (TOML) of the daemon.", show_default=False)
+]
 Plots = Annotated[
     Path | None,
     typer.Option("--plots", help="Folder for plots of the explained variance and the loadings. If left out: no plots."),
@@ -54,7 +56,7 @@ Patience = Annotated[
 Command = Callable[..., None]
 
 
-def spread(command: Command) -> Command:
+def with_job_flags(command: Command) -> Command:
     """Replace a command's parameter ``flags``, which describes a job, by one option for each of its fields."""
     signature = inspect.signature(command)
     own = [each for name, each in signature.parameters.items() if name != "flags"]

@@ -21,10 +21,10 @@ from dpspca.common.storage import read_toml
 
 from . import method_options
 
-NEEDED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "delta")
-ROWS: Final = ("data_set", "providers")
+REQUIRED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "delta")
+DATA_KEYS: Final = ("data_set", "providers")
 """Keys that a job's file may have besides the job: the data set and the providers."""
-HAVE_DEFAULTS: Final = (
+OPTIONAL: Final = (
     *("method", "accounting", "rows_per_person", "explained_variance", "seed", "minimum_parties", "answer_seconds"),
 )
 """Flags that are keys of a job and have a default there."""
@@ -54,14 +54,14 @@ SHORT_UNITS: Final = (UnitFlag.REPLACE_ONE.value, UnitFlag.ADD_REMOVE.value)
 
 @dataclass(frozen=True, kw_only=True)
 class Flags:
-    """A job as the command line describes it. What was not given is None. ``flags.spread`` makes fields options."""
+    """A job as the command line describes it; None if not given. ``with_job_flags`` makes each field an option."""
 
     dimension: Annotated[int | None, typer.Option(help="Number of columns (features) of a row.")] = None
     components: Annotated[int | None, typer.Option(help="Number of components to find.")] = None
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(CATALOGUE)}. Default: {method_options.USUAL}. `dpspca methods` describes each.",
+            help=f"{', '.join(CATALOGUE)}. Default: {method_options.DEFAULT_METHOD}. `dpspca methods` describes each.",
             autocompletion=method_options.names,
             metavar="NAME",
         ),
@@ -135,7 +135,7 @@ class Flags:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class JobFile:
     """The content of a job's file: a job and, if the file names them, the data set and the providers."""
 
     plan: Plan
@@ -148,15 +148,15 @@ class Order:
         return self.plan.spec
 
 
-def from_file(path: Path, flags: Flags) -> Order:
+def from_file(path: Path, flags: Flags) -> JobFile:
     """Read a job's file. Refuse flags that describe a job too, because either could be meant."""
-    given = [_flag(name) if value is not False else _flag(f"no_{name}") for name, value in _given(flags).items()]
+    given = [_flag(name) if value is not False else _flag(f"no_{name}") for name, value in _given_flags(flags).items()]
     check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job's file, or leave it out.")
     with reading(path, A_JOB):
-        job, rows = _job_in(path)
+        job, rows = _read_job(path)
         spec = JobSpec.from_json(job)
         spec.schema.require_named()
-        return Order(catalogue.plan(spec), *_names(path, rows))
+        return JobFile(catalogue.plan(spec), *_data_set_and_providers(path, rows))
 
 
 def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
@@ -166,7 +166,7 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
     """
     check_given(flags, columns_known=schema is not None)
     values: dict[str, Any] = asdict(flags)
-    others = {name: value for name, value in _given(flags).items() if name in HAVE_DEFAULTS}
+    others = {name: value for name, value in _given_flags(flags).items() if name in OPTIONAL}
     return JobSpec(
         schema=schema or Schema(values["dimension"]),
         unit=values["unit"].unit,
@@ -183,8 +183,8 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
 
 def check_given(flags: Flags, *, columns_known: bool) -> None:
     """Refuse flags that do not describe a job. With ``columns_known``, the number of columns may be missing."""
-    known, own = {*_given(flags), *(["dimension"] if columns_known else [])}, _options(flags)
-    missing = [_flag(name) for name in NEEDED if name not in known] + method_options.missing(flags.method, own)
+    known, own = {*_given_flags(flags), *(["dimension"] if columns_known else [])}, _options(flags)
+    missing = [_flag(name) for name in REQUIRED if name not in known] + method_options.missing(flags.method, own)
     check(
         not missing,
         f"Without a job's file, these flags are needed: {', '.join(missing)}.",
@@ -193,23 +193,23 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
     sparsity = own.get("sparsity")
     if isinstance(sparsity, int):
         check_sparsity(sparsity, flags.components, flags.dimension)
-    _check_promise(flags)
+    _check_unit_and_accounting(flags)
     _check_center(flags)
 
 
-def _given(flags: Flags) -> dict[str, Any]:
+def _given_flags(flags: Flags) -> dict[str, Any]:
     """Return the flags that were given. A repeatable flag that was not given is an empty list."""
     return {name: value for name, value in asdict(flags).items() if value is not None and value != []}
 
 
 def _options(flags: Flags) -> dict[str, Scalar]:
-    short = {name: getattr(flags, name) for name in method_options.SHORT}
-    return method_options.read(flags.method, flags.option or (), short)
+    short = {name: getattr(flags, name) for name in method_options.OPTIONS_WITH_FLAGS}
+    return method_options.parse(flags.method, flags.option or (), short)
 
 
-def _check_promise(flags: Flags) -> None:
+def _check_unit_and_accounting(flags: Flags) -> None:
     """Refuse a unit or an accounting that the method does not support. The error names the flag."""
-    entry, name = method_options.chosen(flags.method), flags.method or method_options.USUAL
+    entry, name = method_options.find_method(flags.method), flags.method or method_options.DEFAULT_METHOD
     for flag, asked, known in (
         ("--unit", flags.unit.unit if flags.unit else entry.units[0], entry.units),
         ("--accounting", flags.accounting or Accounting.EXACT, entry.accounting),
@@ -219,35 +219,35 @@ def _check_promise(flags: Flags) -> None:
         )
 
 
-def _job_in(path: Path) -> tuple[str | bytes, dict[str, Any]]:
+def _read_job(path: Path) -> tuple[str | bytes, dict[str, Any]]:
     """Return a job from TOML or from the output of `plan --json`, and the file's data set and providers.
 
     Any other job is returned unchanged, byte for byte.
     """
     text = path.read_bytes()
     try:
-        raw = read_toml(path) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=_once_each)
+        raw = read_toml(path) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=_refuse_repeated_keys)
     except DpspcaError:
         raise
     except ValueError:
         return text, {}  # JobSpec.from_json reports what is wrong
     if not isinstance(raw, dict):
         return text, {}
-    if path.suffix != ".toml" and not (raw.keys() & {*ROWS, "job"} or raw.get("unit") in SHORT_UNITS):
+    if path.suffix != ".toml" and not (raw.keys() & {*DATA_KEYS, "job"} or raw.get("unit") in SHORT_UNITS):
         return text, {}
-    rows = {name: raw.pop(name) for name in ROWS if name in raw}
-    return json.dumps(_with_whole_unit(raw.get("job", raw))), rows
+    rows = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
+    return json.dumps(_with_full_unit_name(raw.get("job", raw))), rows
 
 
-def _with_whole_unit(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+def _with_full_unit_name(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
     """Replace the estimator's short name of a unit by the full name."""
     if isinstance(job, dict) and job.get("unit") in SHORT_UNITS:
         return job | {"unit": UnitFlag(job["unit"]).unit.value}
     return job
 
 
-def _names(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:
-    data_set, providers = map(rows.get, ROWS)
+def _data_set_and_providers(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:
+    data_set, providers = map(rows.get, DATA_KEYS)
     check(
         providers is None or isinstance(providers, list),
         f"{path}: providers is {providers!r:.120}.",
@@ -260,7 +260,7 @@ def _names(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...
         raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse an object that gives a key twice: when it is written again, only one would be left."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key is given twice")

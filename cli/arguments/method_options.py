@@ -13,12 +13,14 @@ from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import JobSpec, Scalar
 
-USUAL: Final = str(next(field.default for field in JobSpec.__dataclass_fields__.values() if field.name == "method"))
+DEFAULT_METHOD: Final = str(
+    next(field.default for field in JobSpec.__dataclass_fields__.values() if field.name == "method")
+)
 """The default method, of a job that names none."""
-SHORT: Final = ("sparsity", "rounds")
+OPTIONS_WITH_FLAGS: Final = ("sparsity", "rounds")
 """Options that have a flag of their own."""
 
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,30}")
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,30}")
 _SWITCH: Final = {"true": True, "false": False}
 
 
@@ -27,20 +29,20 @@ def names(incomplete: str = "") -> list[str]:
     return [name for name in CATALOGUE if name.startswith(incomplete)]
 
 
-def chosen(method: str | None) -> Method:
+def find_method(method: str | None) -> Method:
     """Return the method of this name, or the default method. An error names the flag --method."""
-    name = method or USUAL
+    name = method or DEFAULT_METHOD
     check(name in CATALOGUE, f"--method is {name!r:.80}, which is unknown.", choices(name))
     return CATALOGUE[name]
 
 
-def read(method: str | None, given: Sequence[str], short: Mapping[str, int | None]) -> dict[str, Scalar]:
+def parse(method: str | None, given: Sequence[str], short: Mapping[str, int | None]) -> dict[str, Scalar]:
     """Parse a method's options from --option and from their own flags. Options that were not given are left out."""
-    entry, name = chosen(method), method or USUAL
+    entry, name = find_method(method), method or DEFAULT_METHOD
     values: dict[str, Scalar] = {}
     for flag, value in short.items():
         if value is not None:
-            _known(entry, name, flag, f"--{flag} is given")
+            _find_option(entry, name, flag, f"--{flag} is given")
             values[flag] = value
     for each in given:
         key, equals, text = each.partition("=")
@@ -49,19 +51,19 @@ def read(method: str | None, given: Sequence[str], short: Mapping[str, int | Non
             f"--option is {each!r:.80}, which is not NAME=VALUE.",
             "Write --option NAME=VALUE.",
         )
-        option = _known(entry, name, key, f"--option names {key!r:.80}")
+        option = _find_option(entry, name, key, f"--option names {key!r:.80}")
         check(key not in values, f"The option {key} is given twice.", "Give every option once.")
-        values[key] = _value(option, text)
+        values[key] = _parse_value(option, text)
     return values
 
 
 def missing(method: str | None, values: Mapping[str, Scalar]) -> list[str]:
     """Return the flags of options that the method requires and that were not given."""
-    needed = [each.name for each in chosen(method).options if each.required and each.name not in values]
-    return [f"--{name}" if name in SHORT else f"--option {name}=..." for name in needed]
+    needed = [each.name for each in find_method(method).options if each.required and each.name not in values]
+    return [f"--{name}" if name in OPTIONS_WITH_FLAGS else f"--option {name}=..." for name in needed]
 
 
-def _known(entry: Method, method: str, name: str, what: str) -> Option:
+def _find_option(entry: Method, method: str, name: str, what: str) -> Option:
     option, others = entry.option(name), ", ".join(each.name for each in entry.options)
     if option is None:
         raise InvalidParameterError(
@@ -71,9 +73,9 @@ def _known(entry: Method, method: str, name: str, what: str) -> Option:
     return option
 
 
-def _value(option: Option, text: str) -> Scalar:
+def _parse_value(option: Option, text: str) -> Scalar:
     """Parse the value of an option by its kind."""
-    value = _READERS[option.kind](text)
+    value = _PARSERS[option.kind](text)
     check(value is not None, f"--option {option.name} is {text!r:.80}, not {option.kind}.", f"Give {option.kind}.")
     check(
         not option.choices or value in option.choices,
@@ -83,11 +85,11 @@ def _value(option: Option, text: str) -> Scalar:
     return value
 
 
-def _whole(text: str) -> int | None:
-    return int(text) if _WHOLE.fullmatch(text) else None
+def _parse_whole_number(text: str) -> int | None:
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
@@ -95,9 +97,9 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-_READERS: Final[Mapping[Kind, Callable[[str], Scalar]]] = {
-    Kind.WHOLE: _whole,
-    Kind.NUMBER: _number,
+_PARSERS: Final[Mapping[Kind, Callable[[str], Scalar]]] = {
+    Kind.WHOLE: _parse_whole_number,
+    Kind.NUMBER: _parse_number,
     Kind.SWITCH: _SWITCH.get,
     Kind.TEXT: str,
 }

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final
 import typer
 
 from dpspca.cli.arguments import AsJson, job_flags
-from dpspca.cli.render import counting, tell
+from dpspca.cli.render import print_output, show_count
 from dpspca.client.audit import Audit, daemons
 from dpspca.client.audit import answers as auditing
 from dpspca.client.demo import telling_why
 from dpspca.common.privacy import Finding, Kind
 from dpspca.common.text import printable
 
-NOT_PASSED: Final = 1
+FAILED: Final = 1
 _MARKS: Final = {True: "passed", False: "FAILED"}
 
 
@@ -36,11 +36,11 @@ def audit(
     No real data are read, and nobody's budget is spent.
     """
     job = job_flags.from_file(spec, job_flags.Flags()).spec if spec else auditing.default_job()
-    with telling_why(), daemons(job) as opening, counting("jobs answered", quiet=as_json) as show_progress:
+    with telling_why(), daemons(job) as opening, show_count("jobs answered", quiet=as_json) as show_progress:
         found = auditing.audit(job, runs=runs, opening=opening, progress=show_progress, check_times=True)
-    tell(facts(found), *map(printable, words(found)), as_json=as_json)
+    print_output(facts(found), *map(printable, lines(found)), as_json=as_json)
     if not found.passed:
-        raise typer.Exit(NOT_PASSED)
+        raise typer.Exit(FAILED)
 
 
 def facts(found: Audit) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def facts(found: Audit) -> dict[str, Any]:
     return about | {"passed": found.passed, "findings": findings}
 
 
-def words(found: Audit) -> list[str]:
+def lines(found: Audit) -> list[str]:
     """Return lines that say what was tried, what each test found, and what that means."""
     failed = sum(not each.passed for each in found.findings)
     verdict = (

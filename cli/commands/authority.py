@@ -9,7 +9,7 @@ import typer
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from dpspca.cli.arguments import EXIT_CODES, AsJson
-from dpspca.cli.render import Folder, tell
+from dpspca.cli.render import Folder, print_output
 from dpspca.client.clock import now
 from dpspca.client.input_files import reading
 from dpspca.common.checks import check
@@ -59,7 +59,7 @@ def _init(
     made = Authority.init(folder, federation, now)
     facts = {"federation": made.federation, "folder": str(folder), "authority": _fingerprint(made.certificate_pem)}
     lines = [f"The authority of {made.federation} is in {folder}.", f"authority {facts['authority']}"]
-    tell(facts, *lines, as_json=as_json)
+    print_output(facts, *lines, as_json=as_json)
 
 
 @ca.command("show", epilog=EXIT_CODES)
@@ -67,7 +67,7 @@ def _show_authority(folder: AuthorityFolder, *, as_json: AsJson = False) -> None
     """Show the federation and the fingerprint of an authority. Each party compares the fingerprint at installation."""
     opened = Authority.open(folder, now)
     facts = {"federation": opened.federation, "authority": _fingerprint(opened.certificate_pem)}
-    tell(facts, f"The authority of {opened.federation}.", f"authority {facts['authority']}", as_json=as_json)
+    print_output(facts, f"The authority of {opened.federation}.", f"authority {facts['authority']}", as_json=as_json)
 
 
 @ca.command("sign", epilog=EXIT_CODES)
@@ -87,23 +87,25 @@ def _sign(  # noqa: PLR0913  # a command's flags are its parameters
     name = PartyName.parse(expected) if expected else None
 
     with reading(request, "a request from `dpspca identity request`"):
-        content = _short(request)
+        content = _read_request(request)
         if REQUEST_HEADER not in content:
             raise ValueError
     before = authority.list()
-    whole = _write(out, lambda: authority.sign(content, days=days, expected=name) + authority.certificate_pem)
+    whole = _make_and_write(out, lambda: authority.sign(content, days=days, expected=name) + authority.certificate_pem)
     made = f"{read_certificate(whole.removesuffix(authority.certificate_pem)).serial_number:x}"
     entry = next(each for each in authority.list() if each.serial == made)
     earlier = [each for each in before if each.name == entry.name and each.serial != made]
     others = [each.serial for each in earlier if not each.revoked and each.until > now()]
     again = any(each.serial == made for each in before)
-    facts = {"file": str(out)} | _facts(entry) | {"others": others, "signed_before": again}
-    tell(facts, f"{out}: {entry.name}", as_json=as_json)
-    for note in _notes(entry, earlier, others, again=again):
+    facts = {"file": str(out)} | _certificate_facts(entry) | {"others": others, "signed_before": again}
+    print_output(facts, f"{out}: {entry.name}", as_json=as_json)
+    for note in _signing_notes(entry, earlier, others, again=again):
         typer.echo(note, err=True)
 
 
-def _notes(entry: IndexEntry, earlier: Sequence[IndexEntry], others: Sequence[str], *, again: bool) -> Iterator[str]:
+def _signing_notes(
+    entry: IndexEntry, earlier: Sequence[IndexEntry], others: Sequence[str], *, again: bool
+) -> Iterator[str]:
     """Yield what the operator should know: this or an earlier request was signed, or certificates were revoked."""
     if again:
         yield f"This request was signed before. The certificate is the same and ends on {entry.until:%Y-%m-%d}."
@@ -121,7 +123,7 @@ def _notes(entry: IndexEntry, earlier: Sequence[IndexEntry], others: Sequence[st
         )
 
 
-def _short(path: Path) -> bytes:
+def _read_request(path: Path) -> bytes:
     """Read a file up to the longest size of a request. Raise ValueError if it is not a regular file."""
     if path.exists() and not path.is_file():
         raise ValueError
@@ -139,7 +141,7 @@ def _revoke(
     """Revoke certificates. Then run `dpspca ca publish` and give the new list to every daemon."""
     revoked = Authority.open(folder, now).revoke(which)
     lines = [f"revoked {entry.serial} of {entry.name}" for entry in revoked]
-    tell({"revoked": [_facts(entry) for entry in revoked]}, *lines, as_json=as_json)
+    print_output({"revoked": [_certificate_facts(entry) for entry in revoked]}, *lines, as_json=as_json)
 
 
 @ca.command("list", epilog=EXIT_CODES)
@@ -147,7 +149,7 @@ def _list(folder: AuthorityFolder, *, as_json: AsJson = False) -> None:
     """List every certificate that was signed."""
     entries = Authority.open(folder, now).list()
     lines = [f"{entry.serial}  {_state(entry):16}  {entry.name}" for entry in entries]
-    tell({"certificates": [_facts(entry) for entry in entries]}, *lines, as_json=as_json)
+    print_output({"certificates": [_certificate_facts(entry) for entry in entries]}, *lines, as_json=as_json)
 
 
 @ca.command("publish", epilog=EXIT_CODES)
@@ -158,8 +160,8 @@ def _publish(
     as_json: AsJson = False,
 ) -> None:
     """Write a fresh revocation list. It is valid for 30 days. Daemons trust nobody without a valid list."""
-    _write(out, Authority.open(folder, now).revocation_list)
-    tell({"file": str(out)}, str(out), as_json=as_json)
+    _make_and_write(out, Authority.open(folder, now).revocation_list)
+    print_output({"file": str(out)}, str(out), as_json=as_json)
 
 
 @identity.command("request", epilog=EXIT_CODES)
@@ -174,15 +176,15 @@ def _request(
 ) -> None:
     """Create a key, which stays on this machine, and a request for the authority's operator to sign."""
     party = PartyName.parse(name)
-    _write(out, lambda: identities.request(folder, party))
-    tell({"file": str(out), "name": party.uri}, str(out), as_json=as_json)
+    _make_and_write(out, lambda: identities.request(folder, party))
+    print_output({"file": str(out), "name": party.uri}, str(out), as_json=as_json)
 
 
 @identity.command("renew", epilog=EXIT_CODES)
 def _renew(folder: PartyFolder, *, out: RequestFile, as_json: AsJson = False) -> None:
     """Create a new key and a request for it. The old key stays in use until the new certificate is installed."""
-    _write(out, lambda: identities.renew_request(folder))
-    tell({"file": str(out), "name": Identity.load(folder).name.uri}, str(out), as_json=as_json)
+    _make_and_write(out, lambda: identities.renew_request(folder))
+    print_output({"file": str(out), "name": Identity.load(folder).name.uri}, str(out), as_json=as_json)
 
 
 @identity.command("install", epilog=EXIT_CODES)
@@ -223,7 +225,7 @@ def _show(folder: PartyFolder, *, as_json: AsJson = False) -> None:
     _print_identity(Identity.load(folder), as_json=as_json)
 
 
-def _write(out: Path, make: Callable[[], bytes]) -> bytes:
+def _make_and_write(out: Path, make: Callable[[], bytes]) -> bytes:
     """Check that a file can be written, then make its content and write it: no key is made or signed in vain."""
     folder = Folder(out.parent, [out.name])
     content = make()
@@ -240,10 +242,10 @@ def _print_identity(shown: Identity, *, as_json: bool) -> None:
         "in_force": since <= now() < until,
         "authority": _fingerprint(shown.authority_pem),
     }
-    tell(facts, f"{shown.name} {_standing(since, until)}", f"authority {facts['authority']}", as_json=as_json)
+    print_output(facts, f"{shown.name} {_validity(since, until)}", f"authority {facts['authority']}", as_json=as_json)
 
 
-def _standing(since: datetime, until: datetime) -> str:
+def _validity(since: datetime, until: datetime) -> str:
     """Return when a certificate is valid, and what to do if it is not valid now."""
     if now() < since:
         return f"NOT YET VALID: it is valid from {since:%Y-%m-%d %H:%M} UTC on. Check the clock."
@@ -280,7 +282,7 @@ def _require_authority(authority_pem: bytes, expected: str) -> None:
     )
 
 
-def _facts(entry: IndexEntry) -> dict[str, str | None]:
+def _certificate_facts(entry: IndexEntry) -> dict[str, str | None]:
     return {
         "serial": entry.serial,
         "name": entry.name.uri,

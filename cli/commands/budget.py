@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import CHECK_CODES, AsJson, OwnSettings, job_flags
-from dpspca.cli.render import say, to_json
+from dpspca.cli.arguments import CHECK_CODES, AsJson, DaemonSettings, job_flags
+from dpspca.cli.render import print_text, to_json
 from dpspca.client.clock import now
 from dpspca.common.checks import check
 from dpspca.common.names import PartyName, Role
@@ -38,7 +38,7 @@ from dpspca.provider.ledger import (
 )
 from dpspca.provider.policy import Policy, Rules, filter_of, read_policy
 
-from .policy import trial
+from .policy import check_job
 
 REFUSED: Final = 1
 _NOBODY: Final = ""
@@ -46,7 +46,7 @@ BUDGET_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", 
 
 
 def budget(
-    config: OwnSettings,
+    config: DaemonSettings,
     *,
     data_set: Annotated[
         str | None, typer.Option(help="Report this data set only. With --job: the data set of a job that names none.")
@@ -65,33 +65,33 @@ def budget(
     """Report what is spent, reserved and left of each data set's and analyst's budget, and how many jobs still fit."""
     check(job is not None or analyst is None, "--analyst is given without --job.", "Give the job that they would sign.")
     view = read_ledger(config)
-    allowed = read_policy(view.settings.policy)
-    order = job_flags.from_file(job, job_flags.Flags()) if job else None
-    tried = trial(allowed, order, data_set, analyst) if order else None
-    names = _names(view, allowed, str(tried["data_set"]) if tried else data_set)
-    shown = [balance(view, name, _rules(allowed, name)) for name in names]
-    asked = cost(view, allowed, order, tried) if order and tried else None
+    policy = read_policy(view.settings.policy)
+    job_file = job_flags.from_file(job, job_flags.Flags()) if job else None
+    job_check = check_job(policy, job_file, data_set, analyst) if job_file else None
+    names = _names(view, policy, str(job_check["data_set"]) if job_check else data_set)
+    shown = [balance(view, name, _rules(policy, name)) for name in names]
+    asked = cost(view, policy, job_file, job_check) if job_file and job_check else None
     if as_json:
         after = format_time(view.books.signed_after) if view.books.signed_after else None
         typer.echo(
             to_json({"quarantine": view.quarantine_reason, "signed_after": after, "data_sets": shown, "job": asked})
         )
     else:
-        for line in (*_signed_after_words(view), *_words(view.quarantine_reason, shown, asked)):
-            say(printable(line))
+        for line in (*_signed_after_lines(view), *_lines(view.quarantine_reason, shown, asked)):
+            print_text(printable(line))
     if asked and not asked["fits"]:
         raise typer.Exit(REFUSED)
 
 
-def _names(view: LedgerView, allowed: Policy, chosen: str | None) -> list[str]:
-    known = {each.data_set for each in allowed.data_sets} | {*view.settings.names, *view.books.data_sets}
+def _names(view: LedgerView, policy: Policy, chosen: str | None) -> list[str]:
+    known = {each.data_set for each in policy.data_sets} | {*view.settings.names, *view.books.data_sets}
     available = f"Available: {', '.join(sorted(known))}." if known else "The settings and the policy name none."
     check(chosen is None or chosen in known, f"Unknown data set {chosen!r:.80}.", available)
     return sorted(known) if chosen is None else [chosen]
 
 
-def _rules(allowed: Policy, name: str) -> Rules | None:
-    return next((rules for rules in allowed.data_sets if rules.data_set == name), None)
+def _rules(policy: Policy, name: str) -> Rules | None:
+    return next((rules for rules in policy.data_sets if rules.data_set == name), None)
 
 
 # --- What is spent, reserved and left ---------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def balance(view: LedgerView, name: str, rules: Rules | None) -> dict[str, Any]:
             | no_rules
             | {"refused": "The policy has no table for this data set.", "analysts": [], "newcomers": None}
         )
-    balance_now, refused = Balance.of(filter_of(rules.lifetime), [account]), _refused(view, rules)
+    balance_now, refused = Balance.of(filter_of(rules.lifetime), [account]), _reason_for_no_jobs(view, rules)
     largest = rules.largest_job
     further = 0 if refused else balance_now.jobs(largest)
     analysts = [
@@ -124,12 +124,17 @@ def balance(view: LedgerView, name: str, rules: Rules | None) -> dict[str, Any]:
     return (
         facts
         | balance_now.facts()
-        | {"refused": refused, "further_jobs": further, "largest_job": _plain(rules.per_job), "analysts": analysts}
+        | {
+            "refused": refused,
+            "further_jobs": further,
+            "largest_job": _budget_facts(rules.per_job),
+            "analysts": analysts,
+        }
         | {"newcomers": _of_analyst(books, rules, _NOBODY, further, largest) if rules.per_analyst else None}
     )
 
 
-def _refused(view: LedgerView, rules: Rules) -> str | None:
+def _reason_for_no_jobs(view: LedgerView, rules: Rules) -> str | None:
     """Return why no job at all would be admitted, or None if some would."""
     if view.quarantine_reason:
         return f"The ledger is quarantined. {view.quarantine_reason}"
@@ -149,26 +154,29 @@ def _of_analyst(books: Books, rules: Rules, uri: str, further: int, largest: Pri
     return {"analyst": uri or None, "named": named, "further_jobs": fitting} | balance_now.facts()
 
 
-def _plain(of: Budget) -> dict[str, float]:
+def _budget_facts(of: Budget) -> dict[str, float]:
     return {"epsilon": of.epsilon, "delta": of.delta}
 
 
 # --- What a job would cost --------------------------------------------------------------------------------------------
 
 
-def cost(view: LedgerView, allowed: Policy, order: job_flags.Order, tried: dict[str, Any]) -> dict[str, Any]:
+def cost(view: LedgerView, policy: Policy, job_file: job_flags.JobFile, job_check: dict[str, Any]) -> dict[str, Any]:
     """Return what a job costs and whether it would be admitted now. Jobs past their expiry are closed in the books."""
-    price = order.plan.price
-    facts = {key: tried[key] for key in ("data_set", "allowed", "refusals", "price")}
-    if not tried["allowed"]:
+    price = job_file.plan.price
+    facts = {key: job_check[key] for key in ("data_set", "allowed", "refusals", "price")}
+    if not job_check["allowed"]:
         return facts | {"fits": False, "analysts": []}
-    rules = allowed.rules(tried["data_set"])
+    rules = policy.rules(job_check["data_set"])
     _expire(view.books)
     balance_now = Balance.of(filter_of(rules.lifetime), [view.books.data_sets.get(rules.data_set)])
-    who = [tried["analyst"]] if tried["analyst"] else rules.analysts
-    reasons = [(each, _why_not(view, rules, each, price)) for each in who]
+    who = [job_check["analyst"]] if job_check["analyst"] else rules.analysts
+    reasons = [(each, _reason_against(view, rules, each, price)) for each in who]
     fitting = [{"analyst": each, "fits": reason is None, "why_not": reason} for each, reason in reasons]
-    room = {"share": balance_now.share(price), "such_jobs": 0 if _refused(view, rules) else balance_now.jobs(price)}
+    room = {
+        "share": balance_now.share(price),
+        "such_jobs": 0 if _reason_for_no_jobs(view, rules) else balance_now.jobs(price),
+    }
     return facts | room | {"fits": any(each["fits"] for each in fitting), "analysts": fitting}
 
 
@@ -180,14 +188,14 @@ def _expire(books: Books) -> None:
             books.append(entry)
 
 
-def _why_not(view: LedgerView, rules: Rules, analyst: str, price: Price) -> str | None:
+def _reason_against(view: LedgerView, rules: Rules, analyst: str, price: Price) -> str | None:
     """Return why the daemon would not admit a job of this price by this analyst now, or None if it would."""
     uri = _uri(view.books, rules.data_set, analyst)
     asked = hypothetical_opening(rules.data_set, unit=rules.unit, analyst=uri, price=price)
     refusal = admission_error(
         view.books, asked, Limits(*rules.limits(PartyName("any", Role.ANALYST, analyst)), rules.promise)
     )
-    return _refused(view, rules) or (refusal.what if refusal else None)
+    return _reason_for_no_jobs(view, rules) or (refusal.what if refusal else None)
 
 
 def _uri(books: Books, data_set: str, analyst: str) -> str:
@@ -200,25 +208,25 @@ def _taken(account: Account) -> int:
     return account.taken.units
 
 
-# --- In words ---------------------------------------------------------------------------------------------------------
+# --- As lines of text -------------------------------------------------------------------------------------------------
 
 
-def _signed_after_words(view: LedgerView) -> Iterator[str]:
+def _signed_after_lines(view: LedgerView) -> Iterator[str]:
     after = view.books.signed_after
     if after >= now().timestamp():
         yield f"A quarantine has just ended: only jobs signed after {format_time(after)} are answered."
 
 
-def _words(reason: str | None, shown: list[dict[str, Any]], asked: dict[str, Any] | None) -> Iterator[str]:
+def _lines(reason: str | None, shown: list[dict[str, Any]], asked: dict[str, Any] | None) -> Iterator[str]:
     if reason:
         what = "QUARANTINED: no job is answered, and more may have been spent than is shown."
         yield f"{what} {reason} {QUARANTINE_REMEDY}"
     if not shown:
         yield "There are no data sets to report."
     for each in shown:
-        yield from _balance_words(each)
+        yield from _balance_lines(each)
     if asked:
-        yield from _cost_words(asked)
+        yield from _cost_lines(asked)
     yield (
         "Shares are of mu squared, in which jobs add up. At the same epsilon and delta, a job whose noise is not "
         "Gaussian takes more of it than a Gaussian job, so fewer such jobs fit. What is spent or reserved is rounded "
@@ -226,7 +234,7 @@ def _words(reason: str | None, shown: list[dict[str, Any]], asked: dict[str, Any
     )
 
 
-def _balance_words(facts: dict[str, Any]) -> Iterator[str]:
+def _balance_lines(facts: dict[str, Any]) -> Iterator[str]:
     yield f"Data set {facts['data_set']}"
     if facts["refused"]:
         yield f"  NO JOB IS ADMITTED. {facts['refused']}"
@@ -236,7 +244,8 @@ def _balance_words(facts: dict[str, Any]) -> Iterator[str]:
         return
     yield f"  Lifetime: epsilon {format_up(whole['epsilon'])} at delta {format_up(whole['delta'])} (mu {_up(whole)})."
     spent = facts["spent"]
-    yield f"  Spent: mu {_up(spent)}, {_percent_up(spent)}. This is worth {_worth(spent['epsilon'], whole['delta'])}."
+    worth = _epsilon_at(spent["epsilon"], whole["delta"])
+    yield f"  Spent: mu {_up(spent)}, {_percent_up(spent)}. This is worth {worth}."
     if facts["written_off"]["units"]:
         yield f"    Of this, mu {_up(facts['written_off'])} was counted as spent when a quarantine was ended."
     yield f"  Reserved for open jobs: mu {_up(facts['reserved'])}, {_percent_up(facts['reserved'])}."
@@ -249,10 +258,10 @@ def _balance_words(facts: dict[str, Any]) -> Iterator[str]:
     largest = facts["largest_job"]
     size = f"epsilon {format_up(largest['epsilon'])} at delta {format_up(largest['delta'])}"
     yield f"  Room for {facts['further_jobs']} further jobs of the largest size allowed ({size})."
-    yield from _analyst_words(facts)
+    yield from _analyst_lines(facts)
 
 
-def _analyst_words(facts: dict[str, Any]) -> Iterator[str]:
+def _analyst_lines(facts: dict[str, Any]) -> Iterator[str]:
     capped = facts["newcomers"] is not None
     for each in facts["analysts"]:
         own = f", left mu {_down(each['left'])} of their own budget" if capped else ""
@@ -267,9 +276,9 @@ def _analyst_words(facts: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _cost_words(asked: dict[str, Any]) -> Iterator[str]:
+def _cost_lines(asked: dict[str, Any]) -> Iterator[str]:
     price = asked["price"]
-    named = f"mu {_up(price)}, that is {_worth(price['epsilon'], price['delta'])}"
+    named = f"mu {_up(price)}, that is {_epsilon_at(price['epsilon'], price['delta'])}"
     if not asked["allowed"]:
         yield f"The job would cost {named}. The policy REFUSES it:"
         yield from (f"  {each['what']} {each['remedy']}" for each in asked["refusals"])
@@ -285,7 +294,7 @@ def _cost_words(asked: dict[str, Any]) -> Iterator[str]:
             yield f"  It does not fit if signed by {each['analyst']}: {each['why_not']}"
 
 
-def _worth(epsilon: float | None, delta: float) -> str:
+def _epsilon_at(epsilon: float | None, delta: float) -> str:
     return (
         f"epsilon {format_up(epsilon, 4)} at delta {format_up(delta)}"
         if epsilon is not None

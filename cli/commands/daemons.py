@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import typer
 
-from dpspca.cli.arguments import DAEMON_CODES, OwnSettings
+from dpspca.cli.arguments import DAEMON_CODES, DaemonSettings
 from dpspca.cli.render import logs
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT
@@ -35,12 +35,12 @@ provider = typer.Typer(
     name="provider", no_args_is_help=True, help="Run a provider, which answers queries about its data."
 )
 
-PEERS: Final = "peers"
+RECEIPTS_FILE: Final = "peers"
 """Name of the file beside the ledger in which a provider keeps other providers' receipts."""
-JOURNAL: Final = "journal.db"
+JOURNAL_FILE: Final = "journal.db"
 """Name of the coordinator's journal beside its settings, unless these name another."""
 
-LOOK: Final = 1.0
+PARENT_CHECK_SECONDS: Final = 1.0
 """Seconds between two checks that the process which started a daemon still runs."""
 
 _log = logging.getLogger(__name__)
@@ -48,25 +48,25 @@ _log = logging.getLogger(__name__)
 
 @coordinator.command("start", epilog=DAEMON_CODES)
 def _start_coordinator(
-    config: OwnSettings,
+    config: DaemonSettings,
     *,
     log_format: logs.LogForm = logs.Form.HUMAN,
     log_level: logs.LogLevel = logs.Level.INFO,
 ) -> None:
     """Run the coordinator until SIGTERM or SIGINT."""
     with logs.logging_to_stderr(log_format, log_level):
-        _coordinate(config)
+        _run_coordinator(config)
 
 
-def _coordinate(config: Path) -> None:
+def _run_coordinator(config: Path) -> None:
     require_own(CoordinatorConfig, config)
     settings = read_config(CoordinatorConfig, config)
-    current, revoked = _own(settings, Role.COORDINATOR)
+    identity, revocations = _identity_and_revocations(settings, Role.COORDINATOR)
     journal = _journal(settings, config)
-    _allow_files(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
+    _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
     async def serve() -> None:
-        running = Coordinator(current.get, revoked.get, now, result_bytes=_room(settings), journal=journal)
+        running = Coordinator(identity.get, revocations.get, now, result_bytes=_result_bytes(settings), journal=journal)
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
         try:
@@ -80,31 +80,31 @@ def _coordinate(config: Path) -> None:
 
 @provider.command("start", epilog=DAEMON_CODES)
 def _start_provider(
-    config: OwnSettings,
+    config: DaemonSettings,
     *,
     log_format: logs.LogForm = logs.Form.HUMAN,
     log_level: logs.LogLevel = logs.Level.INFO,
 ) -> None:
     """Run the provider until SIGTERM or SIGINT. It reads and checks all rows before it connects."""
     with logs.logging_to_stderr(log_format, log_level):
-        _provide(config)
+        _run_provider(config)
 
 
-def _provide(config: Path) -> None:
+def _run_provider(config: Path) -> None:
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
-    current, revoked = _own(settings, Role.PROVIDER)
+    identity, revocations = _identity_and_revocations(settings, Role.PROVIDER)
     policy = CurrentPolicy(settings.policy)
     rows = data_sets_of(settings)
 
-    if no_room := remark({name: each.names for name, each in rows.items()}):
-        _log.warning("%s", no_room)
-    peers = PeerReceipts(ledger_paths(settings, config)[0].parent / PEERS)
+    if warning := remark({name: each.names for name, each in rows.items()}):
+        _log.warning("%s", warning)
+    peers = PeerReceipts(ledger_paths(settings, config)[0].parent / RECEIPTS_FILE)
 
     async def serve() -> None:
-        _log.info("%s offers %s to %s", current.get().name, ", ".join(sorted(rows)), settings.coordinator)
+        _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.coordinator)
         setup = ProviderSetup(
-            settings.coordinator, current.get, revoked.get, now, rows, policy.get, ledger, peers=peers
+            settings.coordinator, identity.get, revocations.get, now, rows, policy.get, ledger, peers=peers
         )
         daemon = Daemon(setup)
         try:
@@ -116,7 +116,7 @@ def _provide(config: Path) -> None:
         asyncio.run(serve())
 
 
-def _allow_files(most: int) -> None:
+def _raise_file_limit(most: int) -> None:
     """Raise the limit on open files and sockets to ``most``, or as far as the system allows. It is often a thousand."""
     import resource  # noqa: PLC0415  # not on every system
 
@@ -127,30 +127,32 @@ def _allow_files(most: int) -> None:
 
 
 def _journal(settings: CoordinatorConfig, config: Path) -> Journal:
-    place = settings.journal or config.parent / JOURNAL
-    return PostgresJournal(place) if isinstance(place, DatabaseUrl) else SqliteJournal(place)
+    location = settings.journal or config.parent / JOURNAL_FILE
+    return PostgresJournal(location) if isinstance(location, DatabaseUrl) else SqliteJournal(location)
 
 
-def _room(settings: CoordinatorConfig) -> int:
+def _result_bytes(settings: CoordinatorConfig) -> int:
     """Return how many bytes of results the coordinator keeps."""
     return RESULT_BYTES if settings.result_mebibytes is None else settings.result_mebibytes * 2**20
 
 
-def _own(settings: CoordinatorConfig | ProviderConfig, role: Role) -> tuple[CurrentIdentity, CurrentRevocations]:
+def _identity_and_revocations(
+    settings: CoordinatorConfig | ProviderConfig, role: Role
+) -> tuple[CurrentIdentity, CurrentRevocations]:
     """Read the daemon's identity and revocation list. Refuse an identity that other parties would not trust."""
-    current = CurrentIdentity(settings.identity)
-    me = current.get()
+    identity = CurrentIdentity(settings.identity)
+    me = identity.get()
     require_role(me.name, role)
-    revoked = CurrentRevocations(settings.revocations, me.authority_pem)
-    peer_of(me.certificate_pem, me.authority_pem, now(), revoked.get())
-    return current, revoked
+    revocations = CurrentRevocations(settings.revocations, me.authority_pem)
+    peer_of(me.certificate_pem, me.authority_pem, now(), revocations.get())
+    return identity, revocations
 
 
-async def _orphaned() -> None:
+async def _parent_ended() -> None:
     """Wait until the parent process named in the environment is gone. If none is named, wait for ever."""
     parent = os.environ.get(PARENT)
     while parent is None or str(os.getppid()) == parent:  # noqa: ASYNC110  # there is no event to wait for
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(PARENT_CHECK_SECONDS)
 
 
 async def _until_stopped(*running: "asyncio.Task[Any]") -> None:
@@ -159,7 +161,7 @@ async def _until_stopped(*running: "asyncio.Task[Any]") -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
-    every = [asyncio.create_task(signalled.wait()), asyncio.create_task(_orphaned()), *running]
+    every = [asyncio.create_task(signalled.wait()), asyncio.create_task(_parent_ended()), *running]
     await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
     for task in every:
         task.cancel()

@@ -15,7 +15,7 @@ import typer
 from rich.filesize import decimal
 
 from dpspca.cli.arguments import AsJson
-from dpspca.cli.render import following, output, participants
+from dpspca.cli.render import output, participants, show_job_progress
 from dpspca.client import report
 from dpspca.client.demo import DATA_SET, Loopback, MadeUp, Panel, federation, telling_why
 from dpspca.client.federation import AsyncFederation
@@ -90,13 +90,13 @@ def demo(  # noqa: PLR0913  # a command's flags are its parameters
     about = subject(panel, flags)
     folder = output.Folder(out, FILES)
     if not (quiet or as_json):
-        output.say(f"{about.introduction}\n{ABOUT}\n")
+        output.print_text(f"{about.introduction}\n{ABOUT}\n")
     outcome = run(about, quiet=quiet)
     numbers = write(outcome, folder)
     if as_json:
         typer.echo(output.to_json(numbers))
     elif not quiet:
-        tell(outcome, numbers)
+        print_outcome(outcome, numbers)
     if not as_json:
         typer.echo("\n".join(numbers["files"].values()))
 
@@ -120,19 +120,19 @@ def run(about: Subject, *, quiet: bool) -> Outcome:
         standings[status.answered] = standing_of(about.plan, status, monotonic() - begin)
         show(status)
 
-    with telling_why(), following(about.plan, quiet=quiet) as show:
+    with telling_why(), show_job_progress(about.plan, quiet=quiet) as show:
         shards = {f"site-{number}": rows for number, rows in enumerate(about.shards(), start=1)}
         with federation(shards, about.job) as there:
-            status, model = asyncio.run(_ask(about, there, list(shards), note))
+            status, model = asyncio.run(_run_job_while_watching(about, there, list(shards), note))
     sizes = {name: len(rows) for name, rows in shards.items()}
     return Outcome(about, model, status, sizes, tuple(standings.values()), monotonic() - begin)
 
 
-async def _ask(
+async def _run_job_while_watching(
     about: Subject, there: Loopback, providers: list[str], note: Callable[[JobStatus], None]
 ) -> tuple[JobStatus, Model]:
     """Act as the analyst. Raise an error if a process of the federation ends meanwhile."""
-    asking = asyncio.create_task(_fit(about, there, providers, note))
+    asking = asyncio.create_task(_run_job(about, there, providers, note))
     watching = asyncio.create_task(there.watch_over())
     try:
         await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +143,7 @@ async def _ask(
         await asyncio.gather(asking, watching, return_exceptions=True)
 
 
-async def _fit(
+async def _run_job(
     about: Subject, there: Loopback, providers: list[str], note: Callable[[JobStatus], None]
 ) -> tuple[JobStatus, Model]:
     """Submit the job, watch it, and fetch its model."""
@@ -187,11 +187,11 @@ def facts(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def tell(outcome: Outcome, numbers: dict[str, Any]) -> None:
+def print_outcome(outcome: Outcome, numbers: dict[str, Any]) -> None:
     """Print the components, who answered, how good the result is, the privacy statement, and how long it took."""
     output.print_components(numbers["model"])
     who = ", ".join(f"{each['name']} {each['answered']}" for each in numbers["participants"])
     answered = f"Queries answered: {who}. {decimal(numbers['bytes_moved'])} were transferred in all."
     took = f"The demo took {numbers['seconds']:.1f} seconds. All its processes have been stopped."
     lines = [outcome.about.verdict(numbers), answered, took, *numbers["notes"]]
-    output.say("\n".join(["", *lines, "", outcome.model.statement.text, "", "Written:"]))
+    output.print_text("\n".join(["", *lines, "", outcome.model.statement.text, "", "Written:"]))

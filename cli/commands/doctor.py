@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnySettings, AsJson
-from dpspca.cli.render import tell
+from dpspca.cli.render import print_output
 from dpspca.client import probe
 from dpspca.client.checks import examine, require_fit
 from dpspca.client.clock import now
@@ -34,8 +34,8 @@ from dpspca.provider.data import names_in
 from dpspca.provider.ledger import require_trusted
 from dpspca.provider.policy import read_readable_part
 
-UNWELL: Final = 1
-_WELL: Final[dict[type[Any], str]] = {
+CHECK_FAILED: Final = 1
+_HEALTHY_MESSAGES: Final[dict[type[Any], str]] = {
     CoordinatorConfig: "serving",
     ProviderConfig: "connected",
     AnalystConfig: "serving",
@@ -44,7 +44,7 @@ _MARKS: Final = {True: "ok     ", False: "FAILED ", None: "skipped"}
 
 _IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "methods", "minimum_parties", "analysts", "unit"})
 _IN_A_JOB: Final = frozenset({"components", "norm_bound", "unit", "job", "schema", "budget", "method"})
-_OTHERS: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool], str], ...]] = (
+_OTHER_FILES: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool], str], ...]] = (
     ("a policy", lambda raw: _is_policy(raw.get("data_sets")), "dpspca policy check"),
     ("a job", lambda raw: bool(_IN_A_JOB & raw.keys()), "dpspca plan"),
 )
@@ -68,13 +68,13 @@ def _check(
     as_json: AsJson = False,
 ) -> None:
     """Show which program a settings file is for, and list everything that is wrong with it."""
-    program, problems = _look_at(file)
+    program, problems = _problems_in_settings(file)
     lines = problems or ["No errors. `dpspca doctor` also checks the files and addresses that the settings name."]
     remarks = [] if problems else _remarks(file)
     facts = {"file": str(file), "program": program, "well": not problems, "problems": problems, "remarks": remarks}
     heading = [f"{file}: settings of the {program}."] if program else []
-    tell(facts, *heading, *map(printable, (*lines, *remarks)), as_json=as_json)
-    _leave(well=not problems)
+    print_output(facts, *heading, *map(printable, (*lines, *remarks)), as_json=as_json)
+    _exit_unless(well=not problems)
 
 
 class Sample(StrEnum):
@@ -95,21 +95,21 @@ def _sample(
 ) -> None:
     """Print a commented sample file to start from. It explains every key."""
     text = (resources.files("dpspca") / "samples" / f"{of}.toml").read_text(encoding="utf-8")
-    tell({"of": of, "text": text}, text.removesuffix("\n"), as_json=as_json)
+    print_output({"of": of, "text": text}, text.removesuffix("\n"), as_json=as_json)
 
 
-def _look_at(file: Path) -> tuple[str | None, list[str]]:
+def _problems_in_settings(file: Path) -> tuple[str | None, list[str]]:
     """Return the program that settings are for, or None if that is unknown, and all that is wrong with them."""
     try:
         raw = read_toml(file)
     except DpspcaError as problem:
         return None, [str(problem)]
-    for what, marks, command in _OTHERS:
+    for what, marks, command in _OTHER_FILES:
         if marks(raw):
             return None, [f"{file} is {what}, not a settings file. Check it with `{command} {file}`."]
     kind = kind_of(raw)
     problems = [str(fault) for fault in faults(kind, file, raw)]
-    return kind.__name__.removesuffix("Config").lower(), problems or _misfits(file)
+    return kind.__name__.removesuffix("Config").lower(), problems or _identity_problems(file)
 
 
 def _is_policy(tables: object) -> bool:
@@ -127,7 +127,7 @@ def _remarks(file: Path) -> list[str]:
     return [no_room] if no_room else []
 
 
-def _misfits(file: Path) -> list[str]:
+def _identity_problems(file: Path) -> list[str]:
     """Return an error if the identity that settings name is of another role. A missing identity is no error yet."""
     settings = read_any_config(file)
     try:
@@ -146,8 +146,8 @@ def doctor(config: AnySettings, *, as_json: AsJson = False) -> None:
     checks = list(examine(config))
     well = all(each.well for each in checks)
     lines = [printable(f"{_MARKS[each.well]}  {each.name}: {each.said}") for each in checks]
-    tell({"well": well, "checks": [asdict(each) for each in checks]}, *lines, as_json=as_json)
-    _leave(well=well)
+    print_output({"well": well, "checks": [asdict(each) for each in checks]}, *lines, as_json=as_json)
+    _exit_unless(well=well)
 
 
 def health(config: AnySettings, *, as_json: AsJson = False) -> None:
@@ -155,27 +155,27 @@ def health(config: AnySettings, *, as_json: AsJson = False) -> None:
 
     A provider answers jobs if it is connected, its whole policy can be read, and its ledger is not in quarantine.
     """
-    problems = _ailments(config)
+    problems = _health_problems(config)
     well = not problems
-    message = " ".join(problems) or _WELL[kind_of(read_toml(config))]
-    tell({"well": well, "said": message}, printable(message), as_json=as_json)
-    _leave(well=well)
+    message = " ".join(problems) or _HEALTHY_MESSAGES[kind_of(read_toml(config))]
+    print_output({"well": well, "said": message}, printable(message), as_json=as_json)
+    _exit_unless(well=well)
 
 
-def _ailments(config: Path) -> list[str]:
+def _health_problems(config: Path) -> list[str]:
     """Return everything that is wrong with the connection and on this machine."""
     try:
         settings = read_any_config(config)
     except DpspcaError as problem:
         return [str(problem)]
-    found = _failures(lambda: _require_connected(settings))
+    found = _problems_of(lambda: _require_connected(settings))
     if isinstance(settings, ProviderConfig):
         found += [str(problem) for problem in read_readable_part(settings.policy)[1]]
-        found += _failures(lambda: require_trusted(settings, config))
+        found += _problems_of(lambda: require_trusted(settings, config))
     return found
 
 
-def _failures(require: Callable[[], None]) -> list[str]:
+def _problems_of(require: Callable[[], None]) -> list[str]:
     try:
         require()
     except DpspcaError as problem:
@@ -189,6 +189,6 @@ def _require_connected(settings: AnyConfig) -> None:
     asyncio.run(probe.ask(probe.address_of(settings), me, probe.service_of(settings, me)))
 
 
-def _leave(*, well: bool) -> None:
+def _exit_unless(*, well: bool) -> None:
     if not well:
-        raise typer.Exit(UNWELL)
+        raise typer.Exit(CHECK_FAILED)

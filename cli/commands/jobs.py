@@ -17,9 +17,9 @@ from dpspca.cli.arguments import (
     Patience,
     Plots,
     job_flags,
-    spread,
+    with_job_flags,
 )
-from dpspca.cli.render import absent_providers, print_table, progress, tell, to_json
+from dpspca.cli.render import absent_providers, print_output, print_table, progress, to_json
 from dpspca.client import findings
 from dpspca.client.calls import PATIENCE
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
@@ -38,13 +38,13 @@ Name = Annotated[
 ]
 Reply = TypeVar("Reply")
 
-SHORT: Final = 12
+NAME_CHARACTERS: Final = 12
 """How many characters of a job's name are shown to people."""
-MOST_NAMED: Final = 8
+MAX_COLUMN_NAMES: Final = 8
 """How many columns of a data set are named to people. JSON output names all."""
 
 
-@spread
+@with_job_flags
 def run(  # noqa: PLR0913  # a command's flags are its parameters
     job: Annotated[
         Path | None,
@@ -77,22 +77,22 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     as_json: AsJson = False,
 ) -> None:
     """Sign a job, run it in the federation, and write its model."""
-    order = job_flags.from_file(job, flags) if job else None
-    if order is None:
+    job_file = job_flags.from_file(job, flags) if job else None
+    if job_file is None:
         job_flags.check_given(flags, columns_known=True)
-    where = check_name("--data-set", data_set) if data_set is not None else order.data_set if order else None
-    who = tuple(check_name("--provider", each) for each in provider or ()) or (order.providers if order else None)
-    shelf = None if detach else progress.Shelf(out, plots, replace=force)
+    where = check_name("--data-set", data_set) if data_set is not None else job_file.data_set if job_file else None
+    who = tuple(check_name("--provider", each) for each in provider or ()) or (job_file.providers if job_file else None)
+    result_files = None if detach else progress.ResultFiles(out, plots, replace=force)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
-        submitted = await _submit(federation, order, flags, where or await federation.only_data_set(), who)
-        if shelf is None:
+        submitted = await _submit(federation, job_file, flags, where or await federation.only_data_set(), who)
+        if result_files is None:
             return {"job": submitted.name}
-        return await _to_model(federation, submitted, shelf, config, quiet=as_json)
+        return await _write_model(federation, submitted, result_files, config, quiet=as_json)
 
     facts = _connected(config, work, patience)
     if detach or as_json:
-        tell(facts, facts["job"], as_json=as_json)
+        print_output(facts, facts["job"], as_json=as_json)
     else:
         progress.print_result(facts)
 
@@ -100,7 +100,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
 def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
     """List the data sets on offer from the providers that are connected now."""
     found: dict[tuple[str, Any], list[str]] = {}
-    for offer in sorted(_connected(config, AsyncFederation.data_sets), key=_place):
+    for offer in sorted(_connected(config, AsyncFederation.data_sets), key=_sort_key):
         found.setdefault((offer.data_set, offer.schema), []).append(offer.provider)
     facts = [
         {"data_set": name, "dimension": schema.dimension, "columns": schema.names, "providers": providers}
@@ -115,7 +115,7 @@ def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
     print_table(
         ("data set", "columns", "providers", "column names"),
         (
-            (each["data_set"], str(each["dimension"]), ", ".join(each["providers"]), _some(each["columns"] or ()))
+            (each["data_set"], str(each["dimension"]), ", ".join(each["providers"]), _first_few(each["columns"] or ()))
             for each in facts
         ),
     )
@@ -135,7 +135,7 @@ def _list(config: AnalystSettings, *, as_json: AsJson = False) -> None:
         ("job", "data set", "state", "answered", "submitted"),
         (
             (
-                each.name[:SHORT],
+                each.name[:NAME_CHARACTERS],
                 each.data_set,
                 each.state,
                 f"{each.answered} of {each.queries}",
@@ -193,10 +193,10 @@ def _result(  # noqa: PLR0913  # a command's flags are its parameters
     as_json: AsJson = False,
 ) -> None:
     """Wait until a job ends and write its model."""
-    shelf = progress.Shelf(out, plots, replace=force)
+    result_files = progress.ResultFiles(out, plots, replace=force)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
-        return await _to_model(federation, await federation.job(job), shelf, config, quiet=as_json)
+        return await _write_model(federation, await federation.job(job), result_files, config, quiet=as_json)
 
     facts = _connected(config, work, patience)
     if as_json:
@@ -210,7 +210,9 @@ def _connected(config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]]
     require_own(AnalystConfig, config)
 
     async def whole() -> Reply:
-        async with AsyncFederation.connect(config, patience=patience, tell=absent_providers.say) as federation:
+        async with AsyncFederation.connect(
+            config, patience=patience, tell=absent_providers.print_message
+        ) as federation:
             return await work(federation)
 
     return asyncio.run(whole())
@@ -218,31 +220,31 @@ def _connected(config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]]
 
 async def _submit(
     federation: AsyncFederation,
-    order: job_flags.Order | None,
+    job_file: job_flags.JobFile | None,
     flags: job_flags.Flags,
     data_set: str,
     providers: tuple[str, ...] | None,
 ) -> AsyncJob:
     """Submit the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
-    if order:
-        spec = order.spec
+    if job_file:
+        spec = job_file.spec
     else:
         known = flags.dimension is not None
         spec = job_flags.from_flags(flags, None if known else (await federation.describe(data_set, providers))[0])
     for remark in findings.of_job(catalogue.plan(spec)):
         typer.echo(remark, err=True)
     if providers:
-        await absent_providers.warn(federation, data_set, providers, spec.answer_seconds)
+        await absent_providers.warn_before_job(federation, data_set, providers, spec.answer_seconds)
     submitted = await federation.submit(spec, data_set, providers)
     typer.echo(f"job {submitted.name}", err=True)
     return submitted
 
 
-async def _to_model(
-    federation: AsyncFederation, job: AsyncJob, shelf: progress.Shelf, config: Path, *, quiet: bool
+async def _write_model(
+    federation: AsyncFederation, job: AsyncJob, result_files: progress.ResultFiles, config: Path, *, quiet: bool
 ) -> dict[str, Any]:
     last = await _follow(federation, job, config, quiet=quiet)
-    return shelf.put(job.plan, last, await job.model())
+    return result_files.write(job.plan, last, await job.model())
 
 
 async def _follow(federation: AsyncFederation, job: AsyncJob, config: Path, *, quiet: bool) -> JobStatus:
@@ -250,14 +252,14 @@ async def _follow(federation: AsyncFederation, job: AsyncJob, config: Path, *, q
     reporting: asyncio.Task[None] | None = None
     try:
         last = await job.status()
-        with progress.following(job.plan, quiet=quiet) as show:
+        with progress.show_job_progress(job.plan, quiet=quiet) as show:
             if not quiet:
-                reporting = asyncio.create_task(absent_providers.tell(federation, lambda: last))
+                reporting = asyncio.create_task(absent_providers.report_while_waiting(federation, lambda: last))
             async for last in job.watch():
                 show(last)
     except (asyncio.CancelledError, FederationError) as problem:
         state = "may still be running" if isinstance(problem, FederationError) else "is still running"
-        name = f"{job.name[:SHORT]} --config {config}"
+        name = f"{job.name[:NAME_CHARACTERS]} --config {config}"
         typer.echo(
             f"The job {state}. Follow it with `dpspca jobs watch {name}`, or end it with `dpspca jobs cancel {name}`.",
             err=True,
@@ -279,19 +281,19 @@ def _print_status(job: AsyncJob, status: JobStatus, *, as_json: bool, why: bool 
         f"data set {status.data_set}, submitted {_time(status.submitted)}",
         *([status.reason] if status.reason and why else []),
     ]
-    tell(facts, *map(printable, lines), as_json=as_json)
+    print_output(facts, *map(printable, lines), as_json=as_json)
     if not as_json:
         progress.print_participants(took_part)
 
 
-def _place(offer: Offer) -> tuple[str, str]:
+def _sort_key(offer: Offer) -> tuple[str, str]:
     return offer.data_set, offer.provider
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_few(names: Sequence[str]) -> str:
     """List the first few names, and how many more there are."""
-    more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
-    return ", ".join([*names[:MOST_NAMED], *more])
+    more = [f"and {len(names) - MAX_COLUMN_NAMES} more"] if len(names) > MAX_COLUMN_NAMES else []
+    return ", ".join([*names[:MAX_COLUMN_NAMES], *more])
 
 
 def _time(moment: datetime) -> str:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, TextIO
 
 import typer
 
-from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, Force, OwnSettings
-from dpspca.cli.render import print_table, say, tell, to_json
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, DaemonSettings, Force
+from dpspca.cli.render import print_output, print_table, print_text, to_json
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.privacy import Price
@@ -41,8 +41,8 @@ from dpspca.provider.ledger import (
 from .release import release
 from .vouch import vouch
 
-WRONG: Final = 1
-PRIVATELY: Final = (
+CHECK_FAILED: Final = 1
+EXPORT_WARNING: Final = (
     "Keep it as private as the rows: it holds hashes of them, against which a guess at a row can be checked."
 )
 DATE: Final = len("2026-01-31")
@@ -55,7 +55,7 @@ ledger.command("vouch", epilog=EXIT_CODES)(vouch)
 
 
 @ledger.command("show", epilog=EXIT_CODES)
-def _show(config: OwnSettings, *, as_json: AsJson = False) -> None:
+def _show(config: DaemonSettings, *, as_json: AsJson = False) -> None:
     """List the jobs that sent queries, how they ended and what they cost, and show the state of the ledger."""
     view = read_ledger(config)
     jobs = [_job_facts(name, job) for name, job in view.books.jobs.items()]
@@ -71,8 +71,8 @@ def _show(config: OwnSettings, *, as_json: AsJson = False) -> None:
         )
     else:
         typer.echo("No job has sent a query yet.")
-    for line in _standing_words(view, decisions):
-        say(printable(line))
+    for line in _ledger_lines(view, decisions):
+        print_text(printable(line))
 
 
 def _job_facts(name: str, job: JobAccount) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _decision_facts(entry: Entry) -> dict[str, Any]:
             raise AssertionError(other)
 
 
-def _standing_words(view: LedgerView, decisions: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _ledger_lines(view: LedgerView, decisions: Sequence[dict[str, Any]]) -> Iterator[str]:
     head = view.books.head
     yield f"Ledger {head.ledger}: {head.entries} entries, the last with hash {head.hash}."
     for each in decisions:
@@ -140,7 +140,7 @@ def _standing_words(view: LedgerView, decisions: Sequence[dict[str, Any]]) -> It
 
 
 @ledger.command("verify", epilog=CHECK_CODES)
-def _verify(config: OwnSettings, *, as_json: AsJson = False) -> None:
+def _verify(config: DaemonSettings, *, as_json: AsJson = False) -> None:
     """Check the chain of entries, the kept answers and the head file, and report every problem."""
     require_own(ProviderConfig, config)
     path, head_path = ledger_paths(read_config(ProviderConfig, config), config)
@@ -152,12 +152,12 @@ def _verify(config: OwnSettings, *, as_json: AsJson = False) -> None:
         problems = verify(path, head_path)
     well = not problems
     facts = {"file": str(path), "head_file": str(head_path), "well": well, "problems": problems, "head": head}
-    tell(facts, *map(printable, problems or [_all_well(head)]), as_json=as_json)
+    print_output(facts, *map(printable, problems or [_no_problems_line(head)]), as_json=as_json)
     if not well:
-        raise typer.Exit(WRONG)
+        raise typer.Exit(CHECK_FAILED)
 
 
-def _all_well(head: dict[str, Any] | None) -> str:
+def _no_problems_line(head: dict[str, Any] | None) -> str:
     assert head is not None
     return (
         f"All is well up to entry {head['entries']}, with hash {head['hash']}: every entry is as it was written and "
@@ -168,7 +168,7 @@ def _all_well(head: dict[str, Any] | None) -> str:
 
 @ledger.command("export", epilog=EXIT_CODES)
 def _export(
-    config: OwnSettings,
+    config: DaemonSettings,
     *,
     out: Annotated[
         Path | None, typer.Option(help="File to write. If left out: standard output.", show_default=False)
@@ -185,7 +185,7 @@ def _export(
     path = read_ledger(config).path
     if out:
         count = _write_lines(out, path, replace=force)
-        tell({"file": str(out), "entries": count}, f"{out}: {count} entries. {PRIVATELY}", as_json=as_json)
+        print_output({"file": str(out), "entries": count}, f"{out}: {count} entries. {EXPORT_WARNING}", as_json=as_json)
     elif as_json:
         typer.echo(to_json({"entries": list(export(path))}))
     else:

@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
-from dpspca.cli.arguments import SHORT, USUAL, AsJson
-from dpspca.cli.render import say, to_json
+from dpspca.cli.arguments import DEFAULT_METHOD, OPTIONS_WITH_FLAGS, AsJson
+from dpspca.cli.render import print_text, to_json
 from dpspca.common.algorithms import CATALOGUE, Method, Option
 from dpspca.common.spec import Accounting
 
@@ -17,8 +17,8 @@ def methods(*, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(to_json({"methods": [facts(name, entry) for name, entry in CATALOGUE.items()]}))
         return
-    for line in _words():
-        say(line)
+    for line in _lines():
+        print_text(line)
 
 
 def facts(name: str, entry: Method) -> dict[str, Any]:
@@ -35,10 +35,10 @@ def facts(name: str, entry: Method) -> dict[str, Any]:
     }
 
 
-def _words() -> Iterator[str]:
+def _lines() -> Iterator[str]:
     for name, entry in CATALOGUE.items():
-        usual = " (default)" if name == USUAL else ""
-        yield f"{name}{usual}: {entry.summary}."
+        mark = " (default)" if name == DEFAULT_METHOD else ""
+        yield f"{name}{mark}: {entry.summary}."
         yield f"  Units: {', '.join(entry.units)}. Accounting: {_accounting(entry)}."
         yield from (f"  {_flag(each)}: {_option(each)}" for each in entry.options)
         yield ""
@@ -53,15 +53,15 @@ def _accounting(entry: Method) -> str:
 
 
 def _flag(option: Option) -> str:
-    return f"--{option.name}" if option.name in SHORT else f"--option {option.name}=..."
+    return f"--{option.name}" if option.name in OPTIONS_WITH_FLAGS else f"--option {option.name}=..."
 
 
 def _option(option: Option) -> str:
     kind = " or ".join(option.choices) or option.kind
-    need = "; required" if option.required else "" if option.default is None else f"; default {_written(option)}"
+    need = "; required" if option.required else "" if option.default is None else f"; default {_flag_value(option)}"
     return f"{option.help} {kind[0].upper()}{kind[1:]}{need}."
 
 
-def _written(option: Option) -> str:
+def _flag_value(option: Option) -> str:
     """Return a default in the form that the flag takes."""
     return str(option.default).lower() if isinstance(option.default, bool) else str(option.default)

@@ -10,7 +10,7 @@ import typer
 from numpy.typing import NDArray
 
 from dpspca.cli.arguments import EXIT_CODES, AsJson
-from dpspca.cli.render import PLOTS, Folder, say, tell, to_json, write_file
+from dpspca.cli.render import PLOTS, Folder, print_output, print_text, to_json, write_file
 from dpspca.client import report
 from dpspca.client.files import load_model
 from dpspca.client.input_files import reading
@@ -23,7 +23,7 @@ model = typer.Typer(name="model", no_args_is_help=True, help="Show, plot, apply 
 
 Stored = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 
-UNPROTECTED: Final = (
+SCORES_WARNING: Final = (
     "Scores are not private: each is computed from one row and reveals something about it. Treat them like the rows."
 )
 
@@ -43,7 +43,7 @@ def _show(
     if as_json:
         typer.echo(text)
     else:
-        say(text)
+        print_text(text)
 
 
 @model.command("plot", epilog=EXIT_CODES)
@@ -56,7 +56,7 @@ def _plot(
     """Plot the explained variance and the loadings of each component."""
     read = _read(stored)
     files = Folder(out, PLOTS).draw(read)
-    tell({"files": files}, *files.values(), as_json=as_json)
+    print_output({"files": files}, *files.values(), as_json=as_json)
 
 
 @model.command("transform", epilog=EXIT_CODES)
@@ -82,12 +82,12 @@ def _transform(
     """
     _check_ending(out, ".npy", ".csv")
     read, table = _read(stored), read_rows(rows, least=1)
-    order = None if by_position else _order(read, table.names, rows)
+    order = None if by_position else _columns_in_model_order(read, table.names, rows)
     scores = read.transform(table.matrix if order is None else table.matrix[:, order])
-    write_file(out, to_csv([_headings(read), *scores.tolist()]) if out.suffix == ".csv" else _npy(scores))
-    facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": UNPROTECTED}
-    tell(facts, str(out), as_json=as_json)
-    typer.echo(UNPROTECTED, err=True)
+    write_file(out, to_csv([_headings(read), *scores.tolist()]) if out.suffix == ".csv" else _npy_bytes(scores))
+    facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": SCORES_WARNING}
+    print_output(facts, str(out), as_json=as_json)
+    typer.echo(SCORES_WARNING, err=True)
 
 
 @model.command("export", epilog=EXIT_CODES)
@@ -104,8 +104,8 @@ def _export(
     """
     _check_ending(out, ".json", ".csv")
     read = _read(stored)
-    write_file(out, _table(read) if out.suffix == ".csv" else to_json(_facts(read)) + "\n")
-    tell({"file": str(out)}, str(out), as_json=as_json)
+    write_file(out, _table(read) if out.suffix == ".csv" else to_json(_loadings_facts(read)) + "\n")
+    print_output({"file": str(out)}, str(out), as_json=as_json)
 
 
 def _read(stored: Path) -> Model:
@@ -117,7 +117,7 @@ def _read(stored: Path) -> Model:
     return read
 
 
-def _order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:
+def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:
     """Match columns to features by name. Refuse if only the model has names: the file's columns may have any order."""
     check(
         names is not None or read.feature_names is None,
@@ -142,7 +142,7 @@ def _table(read: Model) -> str:
     return to_csv([["feature", *_headings(read)], *lines])
 
 
-def _facts(read: Model) -> dict[str, Any]:
+def _loadings_facts(read: Model) -> dict[str, Any]:
     optional = {
         name: None if value is None else value.tolist()
         for name, value in {
@@ -161,7 +161,7 @@ def _facts(read: Model) -> dict[str, Any]:
     }
 
 
-def _npy(scores: Any) -> bytes:  # noqa: ANN401  # an array
+def _npy_bytes(scores: Any) -> bytes:  # noqa: ANN401  # an array
     content = io.BytesIO()
     np.save(content, scores, allow_pickle=False)
     return content.getvalue()

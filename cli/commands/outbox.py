@@ -6,14 +6,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import AsJson, OwnSettings
-from dpspca.cli.render import print_table, say, to_json
+from dpspca.cli.arguments import AsJson, DaemonSettings
+from dpspca.cli.render import print_table, print_text, to_json
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.text import printable
 from dpspca.provider.ledger import Release, format_time, read_ledger, short_name
 
-BESIDE: Final = {
+OTHER_MESSAGES: Final = {
     "greeting": (
         "At each connection, to the coordinator: the names of the data sets, the number and names of their columns, "
         "the jobs in the ledger that have not ended, and receipts of other providers."
@@ -27,7 +27,7 @@ BESIDE: Final = {
 
 
 def outbox(
-    config: OwnSettings,
+    config: DaemonSettings,
     *,
     data_set: Annotated[str | None, typer.Option(help="Only answers about this data set.")] = None,
     analyst: Annotated[
@@ -61,11 +61,11 @@ def outbox(
     ]
     if as_json:
         facts = {"answers": [_release_facts(each) for each in chosen], "of": len(every), "gaps": view.gaps}
-        typer.echo(to_json(facts | {"analysts": sorted({each.analyst for each in every}), "beside": BESIDE}))
+        typer.echo(to_json(facts | {"analysts": sorted({each.analyst for each in every}), "beside": OTHER_MESSAGES}))
     else:
         _print_outbox(chosen, len(every), view.gaps)
         if analyst is not None:
-            _list_analysts(analyst, every)
+            _list_known_analysts(analyst, every)
 
 
 def _release_facts(sent: Release) -> dict[str, Any]:
@@ -102,24 +102,26 @@ def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) ->
         )
     size = sum(each.bytes for each in chosen)
     known = "this ledger knows of. More may have left" if gaps else "ever left"
-    say(
+    print_text(
         f"{len(chosen)} answers, {size:,} bytes, of {every} answers that {known}. Each left at the time given or "
         "later, whenever it was asked for, always with the same bytes."
     )
-    say(
+    print_text(
         "Besides answers, a provider sends greetings, admissions, receipts, refusals and heartbeats. No row has a "
         "part in any of these."
     )
     for gap in gaps:
-        say(printable(gap))
+        print_text(printable(gap))
 
 
-def _list_analysts(analyst: str, every: Sequence[Release]) -> None:
+def _list_known_analysts(analyst: str, every: Sequence[Release]) -> None:
     """List the analysts to whom answers left, if none left to the one that was asked for: the name may be misspelt."""
     analysts = {each.analyst for each in every}
     if analysts and analyst not in analysts | {short_name(each) for each in analysts}:
         others = ", ".join(sorted(analysts))
-        say(printable(f"No answer that this ledger knows of left to {analyst!r:.80}. Answers left to: {others}."))
+        print_text(
+            printable(f"No answer that this ledger knows of left to {analyst!r:.80}. Answers left to: {others}.")
+        )
 
 
 def _time(text: str) -> float:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, job_flags
-from dpspca.cli.render import say, to_json
+from dpspca.cli.render import print_text, to_json
 from dpspca.client import prices
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import catalogue
@@ -25,7 +25,7 @@ from dpspca.provider.policy import Policy, Rules, faults, filter_of, suggest
 
 REFUSED: Final = 1
 
-_ROWS: Final = {
+_CENTERING: Final = {
     Centering.NONE: "the rows as they are",
     Centering.PUBLIC: "the rows minus a public mean",
     Centering.PRIVATE: "the rows minus their own mean, which is queried with noise",
@@ -34,9 +34,9 @@ _OTHER_NOISE: Final = (
     " A job whose noise is not Gaussian is limited by this epsilon and delta. It takes more of the budgets below, "
     "because it costs more in mu."
 )
-_LONG: Final = 100
+_LARGE: Final = 100
 """Numbers from here on are written without decimals."""
-_GUESSED: Final = {
+_GUESS: Final = {
     PrivacyUnit.ROW_ADD_REMOVE: "whether a given row is in the data or not",
     PrivacyUnit.ROW_REPLACE_ONE: "which of two given contents a row of the data has",
     PrivacyUnit.PERSON_ADD_REMOVE: "whether a given person is in the data or not",
@@ -47,7 +47,7 @@ _GUESSED: Final = {
     ),
 }
 
-_BEGINNING: Final = (
+_DRAFT_HEADER: Final = (
     "# A first draft: it allows the job that it was made from, and has room for a few such jobs. Read every line and\n"
     "# change what you do not want. Then run `dpspca policy check`, which explains in words what the policy allows.\n"
 )
@@ -85,16 +85,16 @@ def _check(
         text = file.read_text(encoding="utf-8")
     problems = [str(fault) for fault in faults(text)]
     read = Policy() if problems else Policy.parse(text)
-    order = job_flags.from_file(job, job_flags.Flags()) if job else None
-    tried = trial(read, order, data_set, analyst) if order and not problems else None
-    shown = [] if problems else _shown(read, data_set, tried)
-    facts = {"file": str(file), "well": not problems, "problems": problems, "data_sets": [*map(explained, shown)]}
+    job_file = job_flags.from_file(job, job_flags.Flags()) if job else None
+    job_check = check_job(read, job_file, data_set, analyst) if job_file and not problems else None
+    shown = [] if problems else _shown(read, data_set, job_check)
+    facts = {"file": str(file), "well": not problems, "problems": problems, "data_sets": [*map(rules_facts, shown)]}
     if as_json:
-        typer.echo(to_json(facts | {"job": tried}))
+        typer.echo(to_json(facts | {"job": job_check}))
     else:
-        for line in (*problems, *_all_words(shown, problems), *_verdict(tried)):
-            say(printable(line))
-    if problems or (tried and not tried["allowed"]):
+        for line in (*problems, *_explanations(shown, problems), *_job_lines(job_check)):
+            print_text(printable(line))
+    if problems or (job_check and not job_check["allowed"]):
         raise typer.Exit(REFUSED)
 
 
@@ -110,9 +110,9 @@ def _suggest(
     as_json: AsJson = False,
 ) -> None:
     """Print a draft policy that allows a job and little else, for the steward to read and change."""
-    order = job_flags.from_file(job, job_flags.Flags())
-    name = check_name("the data set", _data_set(order, data_set))
-    text = _BEGINNING + suggest(order.plan, name, analyst)
+    job_file = job_flags.from_file(job, job_flags.Flags())
+    name = check_name("the data set", _data_set(job_file, data_set))
+    text = _DRAFT_HEADER + suggest(job_file.plan, name, analyst)
     Policy.parse(text)  # refuses names and units that no policy may have
     if as_json:
         typer.echo(to_json({"data_set": name, "analysts": sorted(analyst), "policy": text}))
@@ -120,23 +120,27 @@ def _suggest(
         typer.echo(text, nl=False)
 
 
-def explained(rules: Rules) -> dict[str, Any]:
+def rules_facts(rules: Rules) -> dict[str, Any]:
     """Return the rules of a data set, and what follows from them, as plain values."""
-    budgets = {name: _worth(getattr(rules, name)) for name in ("lifetime", "per_analyst", "per_job")}
-    budgets["per_job"] = (budgets["per_job"] or {}) | {"guess_at_most": _guess_of_job(rules)}
-    return asdict(rules) | budgets | {"largest_jobs": _fitting(rules, rules.largest_job), "unusable": rules.unusable()}
+    budgets = {name: _budget_facts(getattr(rules, name)) for name in ("lifetime", "per_analyst", "per_job")}
+    budgets["per_job"] = (budgets["per_job"] or {}) | {"guess_at_most": _best_guess_of_job(rules)}
+    return (
+        asdict(rules)
+        | budgets
+        | {"largest_jobs": _jobs_that_fit(rules, rules.largest_job), "unusable": rules.unusable()}
+    )
 
 
-def trial(read: Policy, order: job_flags.Order, data_set: str | None, analyst: str | None) -> dict[str, Any]:
+def check_job(read: Policy, job_file: job_flags.JobFile, data_set: str | None, analyst: str | None) -> dict[str, Any]:
     """Check a job against a policy under which nothing has been spent yet."""
-    name = _data_set(order, data_set)
-    refusals = _refusals(read, order, name, analyst) or _room(read, order, name)
-    facts = {"data_set": name, "analyst": analyst, "providers": order.providers, "allowed": not refusals}
+    name = _data_set(job_file, data_set)
+    refusals = _refusals(read, job_file, name, analyst) or _lifetime_refusal(read, job_file, name)
+    facts = {"data_set": name, "analyst": analyst, "providers": job_file.providers, "allowed": not refusals}
     refused = [{"code": each.code, "what": each.what, "remedy": each.remedy} for each in refusals]
-    return facts | {"refusals": refused} | _price(order, None if refusals else read.rules(name))
+    return facts | {"refusals": refused} | _price(job_file, None if refusals else read.rules(name))
 
 
-def words(rules: Rules) -> Iterator[str]:
+def explanation(rules: Rules) -> Iterator[str]:
     """Yield the explanation of a data set's rules, one paragraph a line."""
     yield f"Data set {rules.data_set}"
     if rules.unit.is_person:
@@ -163,39 +167,39 @@ def words(rules: Rules) -> Iterator[str]:
         f"  Other providers: a job must be addressed to {rules.minimum_parties} or more providers, including this one, "
         "and must not continue with fewer. Each provider's noise protects its data whoever else takes part."
     )
-    yield f"  When answers leave: {_departure(rules)}"
+    yield f"  When answers leave: {_answer_times(rules)}"
     yield f"  {_quotas(rules.quotas)}"
     yield f"  Who is protected: {rules.unit.neighbours}{_rows(rules)}"
-    yield from _budget_words(rules)
+    yield from _budget_lines(rules)
 
 
-def _data_set(order: job_flags.Order, given: str | None) -> str:
+def _data_set(job_file: job_flags.JobFile, given: str | None) -> str:
     """Return the name of a job's data set, from its file or from --data-set."""
     check(
-        None in {given, order.data_set},
-        f"--data-set is {given!r:.80}, but the job's file already names {order.data_set!r:.80}.",
+        None in {given, job_file.data_set},
+        f"--data-set is {given!r:.80}, but the job's file already names {job_file.data_set!r:.80}.",
         "Remove one of the two.",
     )
-    name = given or order.data_set
+    name = given or job_file.data_set
     check(name is not None, "The job names no data set.", "Name one with --data-set.")
     return str(name)
 
 
-def _shown(read: Policy, data_set: str | None, tried: dict[str, Any] | None) -> list[Rules]:
+def _shown(read: Policy, data_set: str | None, job_check: dict[str, Any] | None) -> list[Rules]:
     """Return the rules to explain: those of the job's data set, of the data set that was asked for, or all."""
-    if data_set and not tried:
+    if data_set and not job_check:
         return [read.rules(data_set)]
-    return [rules for rules in read.data_sets if tried is None or tried["data_set"] == rules.data_set]
+    return [rules for rules in read.data_sets if job_check is None or job_check["data_set"] == rules.data_set]
 
 
-def _all_words(shown: list[Rules], problems: list[str]) -> Iterator[str]:
+def _explanations(shown: list[Rules], problems: list[str]) -> Iterator[str]:
     if not shown and not problems:
         yield "No data set to explain. Jobs on a data set that has no table in the policy are refused."
     for rules in shown:
-        yield from words(rules)
+        yield from explanation(rules)
 
 
-def _budget_words(rules: Rules) -> Iterator[str]:
+def _budget_lines(rules: Rules) -> Iterator[str]:
     gaussian = _all_gaussian(rules)
     yield f"  One job costs at most {_amount(rules.per_job)}.{'' if gaussian else _OTHER_NOISE}"
     if rules.per_analyst:
@@ -204,17 +208,17 @@ def _budget_words(rules: Rules) -> Iterator[str]:
         f"  All jobs of all analysts together, ever, cost at most {_amount(rules.lifetime)}. This budget is never "
         "refilled."
     )
-    fitting = _fitting(rules, rules.largest_job)
+    fitting = _jobs_that_fit(rules, rules.largest_job)
     each = f", {fitting['per_analyst']} for each analyst" if rules.per_analyst else ""
     size = f"of the largest size{'' if gaussian else ' with Gaussian noise'}"
     yield f"  That is enough for {fitting['lifetime']} jobs {size}{each}, or for more jobs that are smaller."
-    job, all_jobs = _guess_of_job(rules), _guess(rules.lifetime)
+    job, all_jobs = _best_guess_of_job(rules), _best_guess(rules.lifetime)
     yield (
         "  What the numbers mean: somebody who knows everything else guesses "
-        f"{_GUESSED[rules.unit]}. With a coin toss alone, the guess is right in 50.0% of cases. With all answers to "
+        f"{_GUESS[rules.unit]}. With a coin toss alone, the guess is right in 50.0% of cases. With all answers to "
         f"one job, it is right in at most {job:.1%}. With all answers to all jobs there will ever be, it is right in "
-        f"at most {all_jobs:.1%}. In other words, {_one(rules)} makes any conclusion from all these answers at most "
-        f"{_factor(rules.lifetime)} times as likely, apart from an additional probability of "
+        f"at most {all_jobs:.1%}. In other words, {_one_unit(rules)} makes any conclusion from all these answers at "
+        f"most {_factor(rules.lifetime)} times as likely, apart from an additional probability of "
         f"{format_up(rules.lifetime.delta)}."
     )
     yield (
@@ -223,7 +227,7 @@ def _budget_words(rules: Rules) -> Iterator[str]:
     )
 
 
-def _refusals(read: Policy, order: job_flags.Order, name: str, analyst: str | None) -> list[RefusedError]:
+def _refusals(read: Policy, job_file: job_flags.JobFile, name: str, analyst: str | None) -> list[RefusedError]:
     """Return the refusals by the rules.
 
     A job that names no providers is addressed to all that offer the data set. They are assumed to be enough.
@@ -233,35 +237,35 @@ def _refusals(read: Policy, order: job_flags.Order, name: str, analyst: str | No
     except RefusedError as refusal:
         return [refusal]
     signer = PartyName("any", Role.ANALYST, analyst or rules.analysts[0])
-    audience = order.providers or tuple(map(str, range(rules.minimum_parties)))
-    return [*rules.refusals(order.spec, signer, audience)]
+    audience = job_file.providers or tuple(map(str, range(rules.minimum_parties)))
+    return [*rules.refusals(job_file.spec, signer, audience)]
 
 
-def _room(read: Policy, order: job_flags.Order, name: str) -> list[RefusedError]:
+def _lifetime_refusal(read: Policy, job_file: job_flags.JobFile, name: str) -> list[RefusedError]:
     """Return a refusal if the rules allow the job but the lifetime is too small for it even while nothing is spent."""
     rules = read.rules(name)
     try:
-        filter_of(rules.lifetime).charge(order.plan.price)
+        filter_of(rules.lifetime).charge(job_file.plan.price)
     except BudgetExceededError as problem:
         return [BudgetExceededError(f"The lifetime of '{name}': {problem.what}", problem.remedy)]
     return []
 
 
-def _price(order: job_flags.Order, rules: Rules | None) -> dict[str, Any]:
-    price = {"price": prices.facts(order.plan)["total"]}
-    return price | ({"such_jobs": _fitting(rules, order.plan.price)} if rules else {})
+def _price(job_file: job_flags.JobFile, rules: Rules | None) -> dict[str, Any]:
+    price = {"price": prices.facts(job_file.plan)["total"]}
+    return price | ({"such_jobs": _jobs_that_fit(rules, job_file.plan.price)} if rules else {})
 
 
-def _verdict(tried: dict[str, Any] | None) -> Iterator[str]:
-    if tried is None:
+def _job_lines(job_check: dict[str, Any] | None) -> Iterator[str]:
+    if job_check is None:
         return
-    who = f"signed by {tried['analyst']}" if tried["analyst"] else "signed by any analyst that the policy names"
-    where = "" if tried["providers"] else " and addressed to enough providers"
-    if not tried["allowed"]:
+    who = f"signed by {job_check['analyst']}" if job_check["analyst"] else "signed by any analyst that the policy names"
+    where = "" if job_check["providers"] else " and addressed to enough providers"
+    if not job_check["allowed"]:
         yield f"The job, {who}{where}, is REFUSED. A refused job costs nothing. Reasons:"
-        yield from (f"  {each['what']} {each['remedy']}" for each in tried["refusals"])
+        yield from (f"  {each['what']} {each['remedy']}" for each in job_check["refusals"])
         return
-    price, fitting = tried["price"], tried["such_jobs"]
+    price, fitting = job_check["price"], job_check["such_jobs"]
     epsilon = f"epsilon {format_up(price['epsilon'], 4)} at delta {format_up(price['delta'])}"
     yield f"The job, {who}{where}, is allowed. It costs mu {format_up(price['mu'], 4)}, that is {epsilon}."
     each = f", {fitting['per_analyst']} for each analyst" if fitting["per_analyst"] is not None else ""
@@ -271,20 +275,20 @@ def _verdict(tried: dict[str, Any] | None) -> Iterator[str]:
     )
 
 
-def _fitting(rules: Rules, price: Price) -> dict[str, int | None]:
+def _jobs_that_fit(rules: Rules, price: Price) -> dict[str, int | None]:
     """Return how many jobs of a price fit into the budgets while nothing is spent."""
     budgets = {"lifetime": rules.lifetime, "per_analyst": rules.per_analyst}
     return {name: Balance.of(filter_of(each)).jobs(price) if each else None for name, each in budgets.items()}
 
 
-def _worth(budget: Budget | None) -> dict[str, float] | None:
+def _budget_facts(budget: Budget | None) -> dict[str, float] | None:
     if budget is None:
         return None
     mu = filter_of(budget).whole.mu
-    return {"epsilon": budget.epsilon, "delta": budget.delta, "mu": mu, "guess_at_most": _guess(budget)}
+    return {"epsilon": budget.epsilon, "delta": budget.delta, "mu": mu, "guess_at_most": _best_guess(budget)}
 
 
-def _guess(budget: Budget) -> float:
+def _best_guess(budget: Budget) -> float:
     """Return the most that a guess between two neighbouring data sets, at even odds, can be right, as a probability.
 
     It is rounded up to a thousandth. Telling N(0, 1) from N(mu, 1) succeeds with probability Phi(mu / 2). The slack of
@@ -295,14 +299,14 @@ def _guess(budget: Budget) -> float:
     return min(1.0, math.ceil(1000 * right) / 1000)
 
 
-def _guess_of_job(rules: Rules) -> float:
+def _best_guess_of_job(rules: Rules) -> float:
     """Return the same for one job. A job whose noise is not Gaussian is limited by epsilon and delta, not by their mu.
 
     By (epsilon, delta) alone a guess is right with probability at most (e^epsilon + delta) / (1 + e^epsilon): the total
     variation distance of neighbours is at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (Kairouz, Oh & Viswanath
     2015), and knowing the answers adds half of it to one half.
     """
-    gaussian = _guess(rules.per_job)
+    gaussian = _best_guess(rules.per_job)
     if _all_gaussian(rules):
         return gaussian
     odds, delta = math.exp(rules.per_job.epsilon), rules.per_job.delta
@@ -320,11 +324,11 @@ def _amount(budget: Budget) -> str:
 
 def _factor(budget: Budget) -> str:
     value = math.exp(budget.epsilon)
-    return format_up(value, 3) if value < _LONG else f"{math.ceil(value):,}"
+    return format_up(value, 3) if value < _LARGE else f"{math.ceil(value):,}"
 
 
 def _queries(rules: Rules) -> str:
-    rows = " or ".join(_ROWS[each] for each in rules.centering) if rules.unit.is_row else "a symmetric matrix"
+    rows = " or ".join(_CENTERING[each] for each in rules.centering) if rules.unit.is_row else "a symmetric matrix"
     how = "; ".join(f"{name}, {catalogue.find(name).summary}" for name in rules.methods)
     also = ", and the variance that they explain" if rules.explained_variance else ""
     return f"principal components of {rows}{also}. Methods: {how}. Accounting: {' or '.join(rules.accounting)}"
@@ -340,7 +344,7 @@ def _rows(rules: Rules) -> str:
     return f" One person has {rows}: the policy states this, and no program checks it."
 
 
-def _departure(rules: Rules) -> str:
+def _answer_times(rules: Rules) -> str:
     if rules.answer_interval == 0:
         return "as soon as they are ready. How long an answer takes can then reveal something about the rows."
     given = rules.answer_interval
@@ -352,7 +356,7 @@ def _departure(rules: Rules) -> str:
     )
 
 
-def _one(rules: Rules) -> str:
+def _one_unit(rules: Rules) -> str:
     if rules.unit.is_person:
         return "one person"
     return "one row" if rules.unit.is_row else "such a change"

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
-from dpspca.cli.arguments import AsJson, OwnSettings, job_flags
-from dpspca.cli.render import tell
+from dpspca.cli.arguments import AsJson, DaemonSettings, job_flags
+from dpspca.cli.render import print_output
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
@@ -35,13 +35,13 @@ from dpspca.provider.ledger import (
 )
 from dpspca.provider.policy import Policy, filter_of, read_policy
 
-MOST_DRAWS: Final = 2**60
+MAX_DRAWS: Final = 2**60
 """More noisy numbers than anybody can have been sent: eight exbibytes. Each may be ``DRAW_SLACK`` from its ideal."""
 NOTHING: Final = "nothing"
 
 
 def release(
-    config: OwnSettings,
+    config: DaemonSettings,
     *,
     reason: Annotated[str, typer.Option(help="Why the ledger may be used again. It stays in the ledger for good.")],
     count: Annotated[
@@ -69,9 +69,9 @@ def release(
     ledger was opened and found in quarantine.
     """
     view = read_ledger(config)
-    allowed = read_policy(view.settings.policy)
-    counted = _counted(count or [], allowed)
-    lifetimes = {each.data_set: filter_of(each.lifetime) for each in allowed.data_sets}
+    policy = read_policy(view.settings.policy)
+    counted = _parse_counts(count or [], policy)
+    lifetimes = {each.data_set: filter_of(each.lifetime) for each in policy.data_sets}
     known = {*lifetimes, *view.settings.names, *view.books.data_sets}
     unknown = sorted(set(counted) - known)
     check(
@@ -80,20 +80,22 @@ def release(
         f"Available: {', '.join(sorted(known))}.",
     )
     if view.quarantine_reason is None:
-        _planned(view, lifetimes, reason, counted)  # refuses before anything is written
+        _prices_to_record(view, lifetimes, reason, counted)  # refuses before anything is written
     with SqliteLedger(*ledger_paths(view.settings, config)) as writer:
         found = read_ledger(config)
-        planned = _planned(found, lifetimes, reason, counted)
-        agree(_words(found, planned), "Release the ledger?", yes=yes)
-        writer.release(reason, {}, planned)
-    _tell_released(read_ledger(config), reason, planned, known, as_json=as_json)
+        prices = _prices_to_record(found, lifetimes, reason, counted)
+        require_confirmation(_confirmation_lines(found, prices), "Release the ledger?", yes=yes)
+        writer.release(reason, {}, prices)
+    _print_release(read_ledger(config), reason, prices, known, as_json=as_json)
 
 
-def _planned(
+def _prices_to_record(
     view: LedgerView, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, Price]
 ) -> dict[str, Price]:
     """Return what a release would count as spent of each data set for which this is not recorded yet."""
-    whole = {name: budget for name, budget in lifetimes.items() if view.quarantine_reason or not _accounted(view, name)}
+    whole = {
+        name: budget for name, budget in lifetimes.items() if view.quarantine_reason or not _answers_again(view, name)
+    }
     fact = view.books.to_release(reason, whole, counted)
     check(
         bool(view.quarantine_reason or fact.counted),
@@ -103,20 +105,20 @@ def _planned(
     return {name: Price(*pair) for name, pair in fact.counted.items()}
 
 
-def _counted(given: Sequence[str], allowed: Policy) -> dict[str, Price]:
+def _parse_counts(given: Sequence[str], policy: Policy) -> dict[str, Price]:
     """Parse the values of --count. Several values for one data set add up."""
     total: dict[str, Price] = {}
     texts: dict[str, list[str]] = {}
     for each in given:
         name, _, text = each.partition("=")
-        total[name] = total.get(name, Price()) + count_of(each, name, text, allowed)
+        total[name] = total.get(name, Price()) + parse_count(each, name, text, policy)
         texts.setdefault(name, []).append(text)
     both = [name for name, given_texts in texts.items() if NOTHING in given_texts and len(given_texts) > 1]
     check(not both, f"--count gives 'nothing' and also a job for {', '.join(both)}.", "Remove one of the two.")
     return total
 
 
-def count_of(given: str, name: str, text: str, allowed: Policy) -> Price:
+def parse_count(given: str, name: str, text: str, policy: Policy) -> Price:
     """Return what a job costs, or the most that a job within a budget can have cost, in units and slack units."""
     if text == NOTHING:
         return Price()
@@ -131,26 +133,26 @@ def count_of(given: str, name: str, text: str, allowed: Policy) -> Price:
             "DATA_SET=nothing.",
         ) from None
     units = filter_of(Budget(epsilon, delta)).whole.units
-    _require_gaussian(given, name, allowed)
+    _require_gaussian(given, name, policy)
     # Whatever the budget: how far the implemented noise of so many numbers may be off, and a sketch's tail.
-    return Price(units, ceil((MOST_DRAWS * Fraction(DRAW_SLACK) + Fraction(STRETCH_TAIL)) / SLACK_UNIT))
+    return Price(units, ceil((MAX_DRAWS * Fraction(DRAW_SLACK) + Fraction(STRETCH_TAIL)) / SLACK_UNIT))
 
 
 def _price_of(name: str, file: Path) -> Price:
     """Return what the job in a file costs, as its provider charged it."""
-    order = job_flags.from_file(file, job_flags.Flags())
-    other = f"{file} is a job on the data set {order.data_set!r:.80}, but --count names {name!r:.80}."
-    check(order.data_set in {None, name}, other, f"Write {order.data_set}={file}, or name another job's file.")
-    return order.plan.price
+    job_file = job_flags.from_file(file, job_flags.Flags())
+    other = f"{file} is a job on the data set {job_file.data_set!r:.80}, but --count names {name!r:.80}."
+    check(job_file.data_set in {None, name}, other, f"Write {job_file.data_set}={file}, or name another job's file.")
+    return job_file.plan.price
 
 
-def _require_gaussian(given: str, name: str, allowed: Policy) -> None:
+def _require_gaussian(given: str, name: str, policy: Policy) -> None:
     """Refuse to count by epsilon and delta if a job may have cost more than they are worth with Gaussian noise.
 
     A pure mechanism is charged the mu that it is no worse than, and a mechanism that may fail is also charged its own
     delta. A pure job of epsilon 1 has cost 1.23, whereas (1, 1e-6) is worth 0.24.
     """
-    listed = [each for rules in allowed.data_sets if rules.data_set == name for each in rules.methods]
+    listed = [each for rules in policy.data_sets if rules.data_set == name for each in rules.methods]
     others = [each for each in listed if not catalogue.find(each).gaussian]
     check(
         not others,
@@ -161,13 +163,13 @@ def _require_gaussian(given: str, name: str, allowed: Policy) -> None:
     )
 
 
-def _accounted(view: LedgerView, name: str) -> bool:
+def _answers_again(view: LedgerView, name: str) -> bool:
     """Whether jobs on a data set are answered again after a quarantine."""
     some = Limits(Filter.for_budget(1.0, 1e-6))
     return not isinstance(admission_error(view.books, hypothetical_opening(name), some), QuarantinedError)
 
 
-def _words(view: LedgerView, counted: Mapping[str, Price]) -> Iterator[str]:
+def _confirmation_lines(view: LedgerView, counted: Mapping[str, Price]) -> Iterator[str]:
     yield f"The ledger {view.path}: {view.quarantine_reason or 'its quarantine was already ended.'}"
     yield "Answers that it does not know of may have left. This will count as spent, beyond what the ledger shows:"
     for name, price in counted.items():
@@ -180,7 +182,7 @@ def _words(view: LedgerView, counted: Mapping[str, Price]) -> Iterator[str]:
     )
 
 
-def agree(lines: Iterator[str], query: str, *, yes: bool) -> None:
+def require_confirmation(lines: Iterator[str], query: str, *, yes: bool) -> None:
     """Show what will be recorded, and raise an error unless the operator confirms it."""
     for line in lines:
         typer.echo(printable(line), err=True)
@@ -190,10 +192,10 @@ def agree(lines: Iterator[str], query: str, *, yes: bool) -> None:
     check(agreed, "Not confirmed, so the decision was not recorded.", "Answer y, or give --yes.")
 
 
-def _tell_released(
+def _print_release(
     view: LedgerView, reason: str, counted: Mapping[str, Price], known: set[str], *, as_json: bool
 ) -> None:
-    refused = sorted(name for name in known if not _accounted(view, name))
+    refused = sorted(name for name in known if not _answers_again(view, name))
     head = asdict(view.books.head)
     after = format_time(view.books.signed_after)
     facts = {
@@ -213,4 +215,4 @@ def _tell_released(
             f"Jobs are still refused on: {', '.join(refused)}. When the policy has a table for such a data set, name "
             "it with --count."
         )
-    tell(facts, *map(printable, lines), as_json=as_json)
+    print_output(facts, *map(printable, lines), as_json=as_json)

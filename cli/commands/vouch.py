@@ -4,13 +4,13 @@ from typing import Annotated, Final
 
 import typer
 
-from dpspca.cli.arguments import AsJson, OwnSettings
-from dpspca.cli.render import tell
+from dpspca.cli.arguments import AsJson, DaemonSettings
+from dpspca.cli.render import print_output
 from dpspca.common.checks import check
 from dpspca.common.text import printable
 from dpspca.provider.ledger import SqliteLedger, ledger_paths, read_ledger
 
-from .release import agree
+from .release import require_confirmation
 
 WARNING: Final = (
     "The ledger does not show this. If the jobs protected less, the promise to the people whose data these are is "
@@ -19,7 +19,7 @@ WARNING: Final = (
 
 
 def vouch(  # noqa: PLR0913  # a command's flags are its parameters
-    config: OwnSettings,
+    config: DaemonSettings,
     *,
     data_set: Annotated[str, typer.Option(help="The data set of the jobs.", show_default=False)],
     protects: Annotated[
@@ -49,9 +49,9 @@ def vouch(  # noqa: PLR0913  # a command's flags are its parameters
     )
     view.books.to_vouch(data_set, protects, reason)  # refuses before anybody is asked to confirm
     words = f"Every job on the data set '{data_set}' that an earlier version admitted protected {protects:g} or more."
-    agree(iter([words, WARNING]), "Record this?", yes=yes)
+    require_confirmation(iter([words, WARNING]), "Record this?", yes=yes)
     with SqliteLedger(*ledger_paths(view.settings, config)) as writer:
         writer.vouch(data_set, protects, reason)
         number = writer.head().entries
     facts = {"data_set": data_set, "protects": protects, "reason": reason, "entry": number}
-    tell(facts, printable(f"Recorded as entry {number}. Start the provider."), as_json=as_json)
+    print_output(facts, printable(f"Recorded as entry {number}. Start the provider."), as_json=as_json)

@@ -34,14 +34,14 @@ Show: TypeAlias = Callable[[JobProgress], None]
 
 PLAIN_WIDTH: Final = 100
 """Characters per line of a table that goes to a file or a pipe, unless COLUMNS says otherwise."""
-MOST_WIDTH: Final = 1000
+MAX_WIDTH: Final = 1000
 """The widest that a table is measured, in characters."""
 
 PLOTS: Final = ("scree.png", "loadings.png")
-NOISE_FITS: Final = (
+NOISE_FITS_NOTE: Final = (
     "The noise of some queries depends on the exact query, at the same price. The table shows the most that it can be."
 )
-OF_BLOCKS: Final = (
+BLOCKS_NOTE: Final = (
     "Some queries are about blocks of rows. A row is in one block, and only the most expensive block counts, so the "
     "shares of the price add up to more than the whole."
 )
@@ -99,7 +99,7 @@ def write_file(path: Path, content: str | bytes) -> None:
         ) from None
 
 
-def tell(facts: dict[str, Any], *lines: str, as_json: bool) -> None:
+def print_output(facts: dict[str, Any], *lines: str, as_json: bool) -> None:
     """Print a result, either the facts as one JSON object or the lines."""
     if as_json:
         typer.echo(to_json(facts))
@@ -118,7 +118,7 @@ def display(
     *, quiet: bool, first: str = "making rows", line: Callable[[JobProgress], str] | None = None
 ) -> Iterator[Show]:
     """Show the progress of a job: a bar on a terminal, a line for each answer elsewhere, nothing if ``quiet``."""
-    to_line = line or _full
+    to_line = line or _progress_line
     console = Console(stderr=True)
     if quiet:
         yield lambda _: None
@@ -126,14 +126,14 @@ def display(
         with _bar(console) as progress:
             task = progress.add_task(first, total=None, facts="")
             yield lambda now: progress.update(
-                task, completed=now.done, total=now.total, description=now.name, facts=_brief(now)
+                task, completed=now.done, total=now.total, description=now.name, facts=_bar_text(now)
             )
     else:
         yield lambda now: typer.echo(to_line(now), err=True)
 
 
 @contextmanager
-def counting(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def show_count(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """Show how many are done: a bar on a terminal, a line for every tenth elsewhere, nothing if ``quiet``."""
     console = Console(stderr=True)
     if quiet:
@@ -150,7 +150,7 @@ def counting(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
         )
 
 
-def say(text: str) -> None:
+def print_text(text: str) -> None:
     """Print text for people. On a terminal, lines are broken between words."""
     Console(highlight=False).print(Text(text), soft_wrap=not sys.stdout.isatty())
 
@@ -166,20 +166,20 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def print_components(model: dict[str, Any]) -> None:
     """Print the components as a table. If they must not be released, say so first."""
     if not model["statement"]["releasable"]:
-        say(model["statement"]["headline"])
+        print_text(model["statement"]["headline"])
     table = Table("component", "explained variance", "of the total", "feature", "loading", show_lines=True)
     for component in model["components"]:
         features = component["top_features"]
         table.add_row(
             str(component["number"]),
-            *_explained(component),
+            *_explained_variance(component),
             Text("\n".join(feature["name"] for feature in features)),
             "\n".join(f"{feature['loading']:+.3f}" for feature in features),
         )
     _print(table, *remarks(model))
 
 
-def _explained(component: dict[str, Any]) -> tuple[str, str]:
+def _explained_variance(component: dict[str, Any]) -> tuple[str, str]:
     """Return a component's explained variance and its share of the total, as far as they are known."""
     variance, ratio = component["explained_variance"], component["explained_variance_ratio"]
     share = UNKNOWN if ratio is None else f"{ratio:.1%}"
@@ -204,7 +204,7 @@ def print_plan(plan: dict[str, Any]) -> None:
             format_up(query["mu"], 4),
             f"{query['share']:.1%}",
         )
-    _print(table, *_notes(plan), _total(total), *plan["remarks"])
+    _print(table, *_notes(plan), _total_line(total), *plan["remarks"])
 
 
 def _notes(plan: dict[str, Any]) -> Iterator[str]:
@@ -216,15 +216,15 @@ def _notes(plan: dict[str, Any]) -> Iterator[str]:
         "something that the privacy unit leaves public."
     )
     if any(query["noise_fits"] and query["noise_std"] for query in asked):
-        yield NOISE_FITS
+        yield NOISE_FITS_NOTE
     for query in asked:
         if query["noise"] == MECHANISM:
             yield f"{MECHANISM} of the query '{query['name']}', which is private by itself: {query['mechanism']}"
     if any(query["block"] for query in asked):
-        yield OF_BLOCKS
+        yield BLOCKS_NOTE
 
 
-def _total(total: dict[str, Any]) -> str:
+def _total_line(total: dict[str, Any]) -> str:
     """Return a line about a plan's price. Noise that is not Gaussian has no exact mu, but is no worse than some mu."""
     epsilon = f"epsilon = {format_up(total['epsilon'])} at delta = {format_up(total['delta'])} for each provider's data"
     budget = f"the budget is epsilon = {format_up(total['budget_epsilon'])}."
@@ -245,18 +245,18 @@ def _bar(console: Console) -> Progress:
     )
 
 
-def _brief(now: JobProgress) -> str:
+def _bar_text(now: JobProgress) -> str:
     return (
         f"{now.answers} answers, {decimal(now.bytes_moved)}, ε {format_up(now.epsilon, 3)} of {format_up(now.budget)}"
     )
 
 
-def _full(now: JobProgress) -> str:
+def _progress_line(now: JobProgress) -> str:
     """Return a line that says how many answered the latest query, and what all answers so far have cost."""
-    return f"{now.done} of {now.total}  {now.name}: {now.answers} answers; {so_far(now)}"
+    return f"{now.done} of {now.total}  {now.name}: {now.answers} answers; {totals_so_far(now)}"
 
 
-def so_far(now: JobProgress) -> str:
+def totals_so_far(now: JobProgress) -> str:
     """Return the bytes transferred, epsilon spent and time taken by all answers so far."""
     spent = f"epsilon {format_up(now.epsilon, 3)} of {format_up(now.budget)} spent"
     return f"so far {decimal(now.bytes_moved)} transferred, {spent}, {now.seconds:.1f} s"
@@ -268,12 +268,12 @@ def _print(table: Table, *notes: str) -> None:
     console = Console(width=None if width_known else PLAIN_WIDTH, highlight=False)
     for column in table.columns:
         column.overflow = "fold"  # break a word rather than cut it off
-    if console.measure(table, options=console.options.update(max_width=MOST_WIDTH)).minimum < console.width:
+    if console.measure(table, options=console.options.update(max_width=MAX_WIDTH)).minimum < console.width:
         console.print(table)
     else:
         _print_list(console, table)
     for note in notes:
-        say(note)
+        print_text(note)
 
 
 def _print_list(console: Console, table: Table) -> None:

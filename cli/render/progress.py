@@ -54,7 +54,9 @@ class Follower:
         if self._status is None or not now.done:
             return printable(f"{now.done} of {now.total}  {now.name}")
         who = [each.name for each in self._status.participants if each.answered >= now.done]
-        return printable(f"{now.done} of {now.total}  {now.name}: {', '.join(who)} answered; {output.so_far(now)}")
+        return printable(
+            f"{now.done} of {now.total}  {now.name}: {', '.join(who)} answered; {output.totals_so_far(now)}"
+        )
 
     def _is_new(self, fact: object) -> bool:
         known = fact in self._printed
@@ -63,7 +65,7 @@ class Follower:
 
 
 @contextmanager
-def following(plan: Plan, *, quiet: bool) -> Iterator[Callable[[JobStatus], None]]:
+def show_job_progress(plan: Plan, *, quiet: bool) -> Iterator[Callable[[JobStatus], None]]:
     """Show a job's states: a progress bar on a terminal, a line for each answer elsewhere."""
     follower = Follower(plan)
     with output.display(quiet=quiet, first="waiting", line=follower.line) as show:
@@ -101,7 +103,7 @@ def print_participants(facts: list[dict[str, Any]]) -> None:
     )
 
 
-class Shelf:
+class ResultFiles:
     """Where a model and its plots are written. It is tried before the job, so that no model is paid for and then lost.
 
     An existing file may be a model that was paid for as well, so it is kept unless it may be replaced.
@@ -112,12 +114,12 @@ class Shelf:
         self._replace = replace
         self._folder = output.Folder(model.parent, [model.name])
         self._plots = output.Folder(plots, output.PLOTS) if plots else None
-        self._require_room("Name another file with --out, or overwrite it with --force.")
+        self._require_new_file("Name another file with --out, or overwrite it with --force.")
 
-    def put(self, plan: Plan, status: JobStatus, model: Model) -> dict[str, Any]:
+    def write(self, plan: Plan, status: JobStatus, model: Model) -> dict[str, Any]:
         """Write the files, and return all facts about a job that is done."""
         remedy = f"The coordinator still has the model: `dpspca jobs result {status.name} --out ANOTHER_FILE`."
-        self._require_room(remedy)
+        self._require_new_file(remedy)
         files = {"model": self._folder.write(self._model.name, lambda path: save_model(model, path), remedy)}
         drawn, notes = self._plots.write_plots(model) if self._plots else ({}, [])
         return {
@@ -126,14 +128,14 @@ class Shelf:
             "participants": participants(plan, status),
             "model": report.to_dict(model),
             "files": files | drawn,
-            "notes": [*_missing(plan.spec, status, model), *notes],
+            "notes": [*_missing_result_notes(plan.spec, status, model), *notes],
         }
 
-    def _require_room(self, remedy: str) -> None:
+    def _require_new_file(self, remedy: str) -> None:
         check(self._replace or not self._model.exists(), f"{self._model} already exists.", remedy)
 
 
-def _missing(spec: JobSpec, status: JobStatus, model: Model) -> Iterator[str]:
+def _missing_result_notes(spec: JobSpec, status: JobStatus, model: Model) -> Iterator[str]:
     """Yield why the result lacks the explained variance, if the job asked for it."""
     left = [each.name for each in status.participants if each.reason and each.answered]
     if spec.explained_variance and model.explained_variance is None and left:
@@ -145,6 +147,6 @@ def print_result(facts: dict[str, Any]) -> None:
     output.print_components(facts["model"])
     print_participants(facts["participants"])
     notes = map(printable, facts["notes"])
-    output.say("\n".join(["", facts["model"]["statement"]["text"], "", *notes, "Written:"]))
+    output.print_text("\n".join(["", facts["model"]["statement"]["text"], "", *notes, "Written:"]))
     for path in facts["files"].values():
         typer.echo(path)

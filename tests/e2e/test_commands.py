@@ -21,7 +21,7 @@ from patience import PROGRAM
 from town import Town, now
 
 from dpspca import load_model, save_model
-from dpspca.cli.arguments.method_options import USUAL
+from dpspca.cli.arguments.method_options import DEFAULT_METHOD
 from dpspca.cli.render import logs
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
@@ -81,7 +81,7 @@ def test_a_job_of_flags_takes_its_columns_from_the_federation_and_asks_all_that_
     assert all((town / "plots" / name).stat().st_size for name in ("scree.png", "loadings.png"))
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name != USUAL])
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name != DEFAULT_METHOD])
 def test_a_job_of_flags_names_any_algorithm_and_a_federation_runs_it(
     name: str, here: Callable[..., Ended], town: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from commands import Ended, commands_in
 
 from dpspca import DPSPCA
-from dpspca.cli.arguments.method_options import USUAL
+from dpspca.cli.arguments.method_options import DEFAULT_METHOD
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.algorithms.options import Option
@@ -76,7 +76,7 @@ def test_the_job_s_file_that_is_shown_is_one(here: Callable[..., Ended], tmp_pat
     (job,) = re.findall(r"```toml\n(.*?)```", TEXT, flags=re.DOTALL)
     (tmp_path / "job.toml").write_text(job)
     facts = here("plan", "job.toml", "--json").facts
-    assert facts["job"]["algorithm"] != USUAL
+    assert facts["job"]["algorithm"] != DEFAULT_METHOD
     assert facts["job"]["options"]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dpspca.cli.commands.policy import words
+from dpspca.cli.commands.policy import explanation
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.names import PartyName, Role
@@ -71,7 +71,7 @@ def test_rules_that_have_no_meaning_for_the_unit_are_refused(old: str, new: str,
 
 @pytest.mark.parametrize("unit", MATRICES)
 def test_the_words_say_what_is_protected_and_up_to_which_change(unit: PrivacyUnit) -> None:
-    told = "\n".join(words(rules(suggested(job(unit)))))
+    told = "\n".join(explanation(rules(suggested(job(unit)))))
     assert unit.neighbours in told
     assert "protects changes up to a bound that it chooses between 2.5 and 2.5" in told
     assert "of a symmetric matrix" in told

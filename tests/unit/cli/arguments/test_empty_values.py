@@ -10,7 +10,7 @@ import pytest
 from commands import Ended, commands_in
 
 from dpspca.cli.app import app
-from dpspca.cli.arguments.empty_values import careful
+from dpspca.cli.arguments.empty_values import command_with_checks
 from dpspca.client.federation import AsyncFederation, settings
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.spec import Schema
@@ -41,7 +41,7 @@ def parameters(command: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("blank", BLANKS)
 def test_every_flag_and_argument_of_every_command_refuses_it(blank: str) -> None:
-    found = list(parameters(careful(app)))
+    found = list(parameters(command_with_checks(app)))
     assert len(found) > 100
     for parameter in found:
         for given in (blank, (blank,), ("a", blank)):

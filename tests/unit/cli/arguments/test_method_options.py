@@ -45,7 +45,7 @@ def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_value_is_read_as_what_its_option_takes(given: str, read: Any) -> None:
-    (value,) = method_options.read("made-up", [given], {}).values()
+    (value,) = method_options.parse("made-up", [given], {}).values()
     assert value == read
     assert type(value) is type(read)
 
@@ -68,23 +68,23 @@ def test_a_value_is_read_as_what_its_option_takes(given: str, read: Any) -> None
 )
 def test_a_value_that_its_option_does_not_take_is_refused_in_the_words_of_the_flag(given: str, said: str) -> None:
     with pytest.raises(InvalidParameterError) as refused:
-        method_options.read("made-up", [given], {})
+        method_options.parse("made-up", [given], {})
     assert said in str(refused.value)
 
 
 def test_an_option_is_given_once_by_whichever_flag() -> None:
-    assert method_options.read("made-up", ["wide=1"], {"sparsity": 3, "rounds": None}) == {
+    assert method_options.parse("made-up", ["wide=1"], {"sparsity": 3, "rounds": None}) == {
         "sparsity": 3,
         "wide": 1.0,
     }
     for given, short in ((["wide=1", "wide=2"], {}), (["sparsity=3"], {"sparsity": 3})):
         with pytest.raises(InvalidParameterError, match="given twice"):
-            method_options.read("made-up", given, short)
+            method_options.parse("made-up", given, short)
 
 
 def test_a_short_flag_that_the_algorithm_has_no_option_for_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="--sparsity is given, but analyze-gauss has no such option"):
-        method_options.read("analyze-gauss", [], {"sparsity": 3})
+        method_options.parse("analyze-gauss", [], {"sparsity": 3})
 
 
 def test_what_an_algorithm_needs_is_named_by_the_flag_that_gives_it() -> None:
@@ -95,7 +95,7 @@ def test_what_an_algorithm_needs_is_named_by_the_flag_that_gives_it() -> None:
 
 def test_an_algorithm_that_there_is_none_of_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InvalidParameterError, match=r"--method is 'magic'.*dps-pca, analyze-gauss"):
-        method_options.chosen("magic")
+        method_options.find_method("magic")
 
 
 def test_the_shell_completes_names_of_algorithms() -> None:

@@ -9,7 +9,7 @@ import examples
 import pytest
 from town import lax_policy
 
-from dpspca.cli.commands.release import count_of
+from dpspca.cli.commands.release import parse_count
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.privacy.costs import Price
@@ -34,7 +34,7 @@ def cost(job: JobSpec) -> Price:
 
 def counted(budget: Budget, allowed: Policy) -> Price:
     text = f"{budget.epsilon!r},{budget.delta!r}"
-    return count_of(f"cohort={text}", "cohort", text, allowed)
+    return parse_count(f"cohort={text}", "cohort", text, allowed)
 
 
 def with_other_budgets(job: JobSpec) -> Iterator[JobSpec]:
@@ -74,7 +74,7 @@ def test_where_other_noise_is_allowed_an_epsilon_and_a_delta_are_refused(name: s
 def test_a_file_counts_for_exactly_what_its_job_costs(job: JobSpec, tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     file.write_text(job.to_json(), encoding="utf-8")
-    assert count_of(f"cohort={file}", "cohort", str(file), ANY) == cost(job)
+    assert parse_count(f"cohort={file}", "cohort", str(file), ANY) == cost(job)
 
 
 def test_a_job_over_another_data_set_is_refused(tmp_path: Path) -> None:
@@ -87,4 +87,4 @@ def test_a_job_over_another_data_set_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidParameterError, match=r"job\.toml is a job on the data set 'trial', but --count names 'cohort'"
     ):
-        count_of(f"cohort={file}", "cohort", str(file), ANY)
+        parse_count(f"cohort={file}", "cohort", str(file), ANY)

@@ -34,8 +34,8 @@ def test_what_is_not_told_because_a_provider_left_is_said_to_be(
     tmp_path: Path, others: list[ParticipantStatus], left: list[ParticipantStatus], *, asked: bool, known: bool
 ) -> None:
     model = simulate(ROWS, spec(explained_variance=known))
-    shelf = progress.Shelf(tmp_path / "model.dpspca", None, replace=False)
-    facts = shelf.put(catalogue.plan(spec(explained_variance=asked)), status(STAYED, *left, *others), model)
+    files = progress.ResultFiles(tmp_path / "model.dpspca", None, replace=False)
+    facts = files.write(catalogue.plan(spec(explained_variance=asked)), status(STAYED, *left, *others), model)
     notes = [re.match("The explained variance is not known: south ", note) for note in facts["notes"]]
     assert len(notes) == (asked and bool(left) and not known)
     assert all(notes)
@@ -71,10 +71,10 @@ def test_a_loss_is_told_once_and_not_where_the_job_ends_for_it(
 def test_a_name_that_the_coordinator_made_up_cannot_steer_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shelf = progress.Shelf(tmp_path / "model.dpspca", None, replace=False)
+    files = progress.ResultFiles(tmp_path / "model.dpspca", None, replace=False)
     strange = ParticipantStatus("\x1b[2Jgone", 3, 2, "no")
     model = simulate(ROWS, spec(explained_variance=False))
-    progress.print_result(shelf.put(catalogue.plan(spec(explained_variance=True)), status(STAYED, strange), model))
+    progress.print_result(files.write(catalogue.plan(spec(explained_variance=True)), status(STAYED, strange), model))
     printed = capsys.readouterr().out
     assert "not known: \\x1b[2Jgone " in printed
     assert "\x1b[2J" not in printed
