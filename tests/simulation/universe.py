@@ -97,7 +97,7 @@ class Door:
     async def admit(self, context: Any, _: str) -> PartyName:
         return context.name  # type: ignore[no-any-return]
 
-    def judge(self, *_: Any) -> None:
+    def identify(self, *_: Any) -> None:
         pass
 
     def clock(self) -> datetime:

@@ -141,7 +141,7 @@ def test_a_provider_may_be_told_which_rows_of_a_table_are_its_own(tmp_path: Path
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("ratings = { start = 4000, rows = 1200, of = 4800 }", "'ratings': From start, row 4000, 1200 rows go up to"),
+        ("ratings = { start = 4000, rows = 1200, of = 4800 }", "'ratings': 1200 rows from row 4000 on end at row 5199"),
         ("ratings = { start = 0, rows = 0, of = 4800 }", "the number of own rows, is 0"),
         ("ratings = { start = 0, rows = 1.5, of = 4800 }", "the number of own rows, is 1.5"),
         ("ratings = { start = 0, rows = 1200 }", "the span of 'ratings' is {"),
