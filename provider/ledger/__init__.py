@@ -1,4 +1,4 @@
-"""What was spent, promised and sent: durable, append-only, and noticed when it goes back in time."""
+"""The durable, append-only record of what was reserved, spent and sent. It notices if it goes back in time."""
 
 from .accounts import Account, JobAccount, JobPosition, Release
 from .entries import QUARANTINE_REMEDY, Entry, Head, Limits, Named, Opening, Quarantined, QuarantinedError, Released

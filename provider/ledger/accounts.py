@@ -1,4 +1,4 @@
-"""Balances, and what is known of each job: the values that ``books.py`` keeps. Pure; amounts are whole units."""
+"""Balances and the state of each job: the values that ``history.py`` keeps. Pure; amounts are whole units."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from .entries import Fact, Opening
 
 @dataclass(frozen=True, slots=True)
 class JobPosition:
-    """How far a job has come at one provider: how many queries were paid for, and what they cost together."""
+    """How far a job has come at one provider: how many queries it has paid for, and what they cost together."""
 
     reached: int = 0
     spent: Price = NOTHING
@@ -20,24 +20,24 @@ class JobPosition:
 
 @dataclass(slots=True)
 class Account:
-    """What of a budget is gone, and what is promised."""
+    """How much of a budget is spent, and how much is reserved."""
 
     spent: Price = NOTHING
     reserved: Price = NOTHING
 
     @property
     def taken(self) -> Price:
-        """What nobody else can have of the budget."""
+        """The part of the budget that no other job can use."""
         return self.spent + self.reserved
 
     def covers(self, price: Price) -> bool:
-        """Whether that much, and no less than nothing, is reserved."""
+        """Tell whether a price is not negative and at most what is reserved."""
         return NOTHING.is_within(price) and price.is_within(self.reserved)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A stored answer, but for its bytes."""
+    """A stored answer, without its bytes."""
 
     stored_at: int
     shape: tuple[int, ...]
@@ -57,62 +57,62 @@ class QueryRecord:
 
 @dataclass(slots=True)
 class JobAccount:
-    """What is known of one job. ``state`` is how it ended, None while it is open."""
+    """One job. ``state`` says how it ended, and is None while it is open."""
 
     opening: Opening
     opened_at: int
     accounts: tuple[Account, Account, Account]
-    """Its own, its analyst's and its data set's."""
+    """The accounts of the job, of its analyst and of its data set."""
     queries: list[QueryRecord] = field(default_factory=list)
     state: str | None = None
     unwritten: tuple[Fact, ...] = ()
-    """What is to be recorded of it with its first query; nothing once it is."""
+    """Facts about the job to record together with its first query. Empty once they are recorded."""
 
     @property
     def account(self) -> Account:
-        """What this job spent and has left."""
+        """What this job has spent and still has reserved."""
         return self.accounts[0]
 
     @property
     def standing(self) -> JobPosition | None:
-        """How far it has come, None before its first query."""
+        """How far the job has come, or None before its first query."""
         if not self.queries:
             return None
         return JobPosition(len(self.queries), self.account.spent)
 
     def returnable(self) -> Price:
-        """Say what closing gives back: the price of queries never asked, and of answers never stored.
+        """Return what closing gives back: the price of queries never asked, and of answers never stored.
 
-        A query that was free may lean on the price of one before it, as blocks of rows do: where it was answered,
-        none before it gives anything back. Of a sketch and a projection both are paid for: where the sketch was lost
-        and the projection answered, its own price covers it, for the sketch's noise is then as good as public.
+        A free query may rely on the price of an earlier one, as blocks of rows do. So if a free query was answered, the
+        queries before it give nothing back. A sketch and a projection each have a price. If the sketch was lost and the
+        projection answered, the projection's own price covers it, even if the sketch's noise were public.
         """
-        leaning = [at for at, each in enumerate(self.queries) if each.answer and each.price.is_free]
-        first = leaning[-1] if leaning else 0
+        answered_free = [at for at, each in enumerate(self.queries) if each.answer and each.price.is_free]
+        first = answered_free[-1] if answered_free else 0
         lost = (each.price for each in self.queries[first:] if each.answer is None)
         return sum(lost, self.account.reserved)
 
     def releases(self) -> "Iterator[Release]":
-        """List its answers that were stored."""
-        told = self.opening
-        for position, asked in enumerate(self.queries):
-            if kept := asked.answer:
+        """List the job's stored answers."""
+        opening = self.opening
+        for position, query in enumerate(self.queries):
+            if answer := query.answer:
                 yield Release(
-                    kept.stored_at,
-                    told.job,
-                    told.data_set,
-                    told.analyst,
+                    answer.stored_at,
+                    opening.job,
+                    opening.data_set,
+                    opening.analyst,
                     position,
-                    asked.name,
-                    kept.bytes,
-                    kept.sha256,
-                    told.signature_hash,
+                    query.name,
+                    answer.bytes,
+                    answer.sha256,
+                    opening.signature_hash,
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A stored answer as an auditor sees it: what left, when, for whom, under which signature."""
+    """A stored answer as an auditor sees it: what left, when, for whom, and under which signature."""
 
     at: int
     job: str
@@ -126,24 +126,24 @@ class Release:
 
 
 FindEnd: TypeAlias = Callable[[str, int], str | None]
-"""Says how a job ended that books have forgotten, if one of the first so many entries opened it."""
+"""Takes a job and a number of entries. Returns how a forgotten job ended if one of those first entries opened it."""
 
 
 def no_forgotten_jobs(_job: str, _entries: int) -> None:
-    """Find no job: of books that forget none."""
+    """Find no job. For books that never forget one."""
 
 
 def admit(budget: Filter, taken: Iterable[Account | None], plan: Price, whose: str) -> None:
-    """Hold a plan, with all that is spent and promised, against a budget; raise if it does not fit."""
+    """Raise unless a plan fits the budget beside everything that is spent and reserved."""
     gone = sum((each.taken for each in taken if each is not None), NOTHING)
     try:
         left = budget.charge(gone)
     except DpspcaError:
-        # A larger epsilon alone makes that part smaller.
-        kept = ", in the part of its delta that is kept for noise as implemented"
+        # Only the part of delta is too small: a larger epsilon alone would make that part even smaller.
+        part = ", in the part of its delta that is kept for noise as implemented"
         raise BudgetExceededError(
-            f"The budget of {whose} is smaller than what is spent and reserved already"
-            f"{kept if gone.units <= budget.whole.units else ''}.",
+            f"The budget of {whose} is smaller than what is already spent and reserved"
+            f"{part if gone.units <= budget.whole.units else ''}.",
             "Ask for a larger budget.",
         ) from None
     try:

@@ -1,9 +1,9 @@
-"""The SQLite file of a ledger: its tables, how it is opened, and the one transaction that everything is written in.
+"""The SQLite file of a ledger: its tables, how it is opened, and the one transaction that writes everything.
 
-Tables: ``entries``, which only grows, and ``answers``, the bytes that may be sent again, in pieces so that no answer is
-ever copied whole. There is no table of balances: those follow from the entries (``books.py``). An index finds how
-a job began and ended, so that nobody needs to remember those that are over. Before a write the file
-must still end where this process left it; another writer, however it got past the locks, is found there.
+The table ``entries`` only grows. The table ``answers`` holds the bytes that may be sent again, in pieces, so that no
+answer is ever copied whole. There is no table of balances, because they follow from the entries (``history.py``). An
+index finds how a job began and ended, so that memory need not keep the jobs that are over. Before each write, the file
+must still end where this process left it. This finds another writer, even one that got past the locks.
 """
 
 import logging
@@ -21,12 +21,13 @@ FILE: Final = sqlite_file.FileKind(int.from_bytes(b"dpsl"))
 PIECE_BYTES: Final = 1 << 20
 
 LOST: Final = (
-    "The provider makes it when it starts for the first time. If it is lost, put back the newest copy: what that lacks "
-    "the provider finds out, and `dpspca ledger release --help` tells the way on."
+    "The provider makes it at its first start. If it was lost, restore the newest copy and start the provider, which "
+    "finds what the copy lacks. Then read `dpspca ledger release --help`."
 )
 
 OF_JOBS: Final = "json_valid(content) AND json_extract(content, '$.kind') IN ('opened', 'closed')"
-"""Entries with which jobs begin and end. Whatever a line holds is for whoever reads it to say, and not for an index."""
+"""The entries that open and close jobs. ``json_valid`` keeps the index from failing on a damaged line; reading the line
+finds the damage."""
 OPENINGS: Final = "json_valid(content) AND json_extract(content, '$.kind') = 'opened'"
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
@@ -51,20 +52,20 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM entries)
             BEGIN SELECT RAISE(ABORT, 'entries of a ledger come one after another'); END""",
     ),
-    (),  # entries of quarantines and releases say more, which older software could not read
+    (),  # quarantines and releases have more fields, which older software cannot read
     (
         f"""CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE {OF_JOBS}""",
         f"""CREATE INDEX openings_by_expiry ON entries (json_extract(content, '$.expires_at')) WHERE {OPENINGS}""",
     ),
-    ("DROP INDEX openings_by_expiry",),  # answers are dropped when their job is over; and there are new kinds of entry
+    ("DROP INDEX openings_by_expiry",),  # answers are dropped when their job is over, and there are new kinds of entry
 )
-"""Step n makes version n of version n - 1; version 0 is an empty file. Steps are added, never changed."""
+"""Step n turns version n - 1 into version n. Version 0 is an empty file. Steps are added, never changed."""
 
 _log = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
-    """The part of a connection to SQLite that a ledger needs; it raises the errors of ``sqlite3``."""
+    """The part of an SQLite connection that a ledger needs. It raises the errors of ``sqlite3``."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Iterable[tuple[Any, ...]]: ...
     def close(self) -> None: ...
@@ -82,7 +83,7 @@ class Database:
 
     @classmethod
     def writable(cls, path: Path, connect: Connect) -> "Database":
-        """Open a ledger to write it, make it if there is none, and bring it to this version."""
+        """Open a ledger for writing. Create it if there is none, and migrate it to this version."""
         if not path.exists():
             files.create(path, b"")
         if path.stat().st_mode & 0o077:
@@ -91,7 +92,7 @@ class Database:
             connection = connect(path)
             try:
                 _require_ledger(path, connection)
-                _settle(connection)
+                _require_sync(connection)
                 migrate(connection)
             except BaseException:
                 connection.close()
@@ -101,7 +102,7 @@ class Database:
     @classmethod
     @contextmanager
     def readable(cls, path: Path) -> "Iterator[Database]":
-        """Open a ledger to read it as it is at one moment, while its daemon may be writing it."""
+        """Open a ledger to read it as it is at one moment, even while its daemon is writing."""
         if not path.exists():
             raise LedgerError(f"There is no ledger at {path}.", LOST)
         with database_errors(path):
@@ -114,7 +115,7 @@ class Database:
                 connection.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with database_errors(self._path):
             self._connection.close()
 
@@ -125,9 +126,9 @@ class Database:
                 yield Entry.read(content, written_hash)
 
     def quarantine(self) -> str | None:
-        """Say why the ledger is in quarantine, if it is, without reading all of it.
+        """Return why the ledger is in quarantine, or None, without reading all of it.
 
-        Nothing follows the entry of a quarantine but starts, and other quarantines, until it is released.
+        Until a quarantine is released, only starts and other quarantines follow its entry.
         """
         with database_errors(self._path):
             rows = self._connection.execute("SELECT content, hash FROM entries ORDER BY number DESC")
@@ -136,25 +137,25 @@ class Database:
         return last.reason if isinstance(last, Quarantined) else None
 
     def hash_at(self, number: int) -> str | None:
-        """Give the hash of an entry, if there is one of that number."""
+        """Return the hash of an entry, or None if no entry has that number."""
         with database_errors(self._path):
             rows = self._run("SELECT hash FROM entries WHERE number = ?", number)
         return rows[0][0] if rows else None
 
     def of_job(self, job: str, entries: int) -> list[Fact]:
-        """Give how a job began and ended, as far as the first so many entries say it."""
+        """Return the facts that opened and closed a job, among the first ``entries`` entries."""
         query = f"SELECT content FROM entries WHERE {OF_JOBS} AND json_extract(content, '$.job') = ? AND number <= ?"  # noqa: S608  # ours
-        return [Entry.read(content, "").fact for (content,) in self._look(f"{query} ORDER BY number", job, entries)]
+        return [Entry.read(content, "").fact for (content,) in self._select(f"{query} ORDER BY number", job, entries)]
 
     def openings(self) -> int:
-        """Count the jobs that their index has."""
+        """Count the jobs in the index."""
         query = "SELECT count(DISTINCT json_extract(content, '$.job')) FROM entries INDEXED BY entries_of_jobs"
         with database_errors(self._path):
             ((number,),) = self._run(f"{query} WHERE {OF_JOBS}")
         return int(number)
 
     def write(self, head: Head, entries: Iterable[Entry], answer: tuple[str, int, memoryview] | None) -> None:
-        """Add entries after a head, and the answer that they are about; when this returns they are on the disk."""
+        """Add entries after a head, and the answer that they are about. When this returns, they are on the disk."""
         with self._transaction(head):
             for entry in entries:
                 self._run("INSERT INTO entries VALUES (?, ?, ?)", entry.number, entry.content, entry.hash)
@@ -165,34 +166,34 @@ class Database:
                     self._run("INSERT INTO answers VALUES (?, ?, ?, ?)", job, position, piece, part)
 
     def pieces(self, job: str, position: int) -> Iterator[bytes]:
-        """Read an answer, piece by piece; nothing if it is not kept."""
+        """Read an answer piece by piece. Yields nothing if it is not stored."""
         query = "SELECT CAST(content AS BLOB) FROM answers WHERE job = ? AND position = ? ORDER BY piece"
         return (row[0] for row in self._connection.execute(query, (job, position)))
 
     def answers(self) -> list[tuple[str, int]]:
-        """List the jobs and positions of which answers are kept."""
+        """List the job and position of each stored answer."""
         with database_errors(self._path):
             found = list(self._run("SELECT DISTINCT job, position FROM answers"))
         if not all(isinstance(job, str) and isinstance(position, int) for job, position in found):
-            raise LedgerError(f"{self._path} is damaged: a kept answer belongs to no query.", "Restore a backup.")
+            raise LedgerError(f"{self._path} is damaged: a stored answer belongs to no query.", "Restore a backup.")
         return found
 
     def drop(self, head: Head, jobs: Iterable[str]) -> None:
-        """Drop all answers of jobs."""
+        """Delete all answers of these jobs."""
         with self._transaction(head):
             for job in jobs:
                 self._run("DELETE FROM answers WHERE job = ?", job)
 
     def make_room(self) -> None:
-        """Give back the memory of pages that are on the disk: of jobs that are over, nobody reads them again."""
+        """Free the memory of cached pages. Nobody reads the pages of jobs that are over again."""
         self._run("PRAGMA shrink_memory")
 
     def damages(self) -> list[str]:
         """List what SQLite finds wrong with the file."""
         return [found for (found,) in self._run("PRAGMA integrity_check") if found != "ok"]
 
-    def _look(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401  # what SQL takes
-        """Read while a query is being answered: what the disk said is for the log alone, as with writing."""
+    def _select(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401  # what SQL takes
+        """Read while a query is being answered. The disk's own error goes to the log alone, as for writing."""
         try:
             return self._run(sql, *parameters)
         except sqlite3.Error as problem:
@@ -206,7 +207,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, head: Head) -> Iterator[None]:
-        """Write all of it or nothing. What the disk said is for the log; whoever asked a query is told less."""
+        """Write all of it or nothing. The disk's own error goes to the log, and the requester gets a shorter one."""
         try:
             with sqlite_file.transaction(self._run):
                 self._require_head(head)
@@ -220,7 +221,7 @@ class Database:
     def _require_head(self, head: Head) -> None:
         rows = self._run("SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1")
         if (rows[0] if rows else (0, GENESIS)) != (head.entries, head.hash):
-            _log.error("%s: another process wrote it, or a write that failed came through.", self._path)
+            _log.error("%s: another process wrote to it, or a write that had failed took effect.", self._path)
             raise LedgerError(
                 "Another process changed the provider's ledger, so nothing was answered.",
                 "The provider's operator must stop the other daemon and restart this one.",
@@ -228,7 +229,7 @@ class Database:
 
 
 def migrate(connection: Connection, steps: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Bring a ledger from whatever version it has to that of the last step, in one transaction."""
+    """Bring a ledger of any version to that of the last step, in one transaction."""
     version = sqlite_file.number(connection, "PRAGMA user_version")
     if version < len(steps):
         with sqlite_file.transaction(connection.execute):
@@ -237,7 +238,7 @@ def migrate(connection: Connection, steps: Sequence[Sequence[str]] = MIGRATIONS)
 
 @contextmanager
 def database_errors(path: Path) -> Iterator[None]:
-    """Say what SQLite finds wrong in a sentence."""
+    """Turn an error of SQLite's into a ``LedgerError``."""
     try:
         yield
     except sqlite3.OperationalError as problem:
@@ -249,14 +250,14 @@ def database_errors(path: Path) -> Iterator[None]:
 
 
 def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> None:
-    """Refuse a file that is not a ledger, or of a version that this software does not know. Nothing is changed."""
+    """Refuse a file that is not a ledger, or whose version this software does not know. Nothing is changed."""
     version = FILE.version(connection)
     if new and version == 0 and not sqlite_file.number(connection, "PRAGMA application_id"):
         return
     if not version or version < 1:
         raise LedgerError(
             f"{path} is not a ledger of this software.",
-            "Name another file in the settings, or restore its newest copy.",
+            "Name another file in the settings, or restore the newest copy of the ledger.",
         )
     if version > len(MIGRATIONS):
         raise LedgerError(
@@ -265,8 +266,8 @@ def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> 
         )
 
 
-def _settle(connection: Connection) -> None:
-    """See to it that what was written is on the disk, and refuse to start where that cannot be had."""
+def _require_sync(connection: Connection) -> None:
+    """Make SQLite sync what it writes. Refuse to start if it cannot."""
     missing = sqlite_file.make_durable(connection)
     if missing:
         raise LedgerError(

@@ -1,8 +1,8 @@
-"""What a ledger records, word for word: the kinds of entry, the one form they are written in, the chain through them.
+"""The entries of a ledger: their kinds, the one form in which they are written, and the chain of hashes.
 
-Pure. An entry is a line of JSON; its hash is the SHA-256 of the hash before it, a line feed, and that line, all as
-text, so that anybody can follow the chain with a shell. Amounts are whole units (``common/privacy/costs.py``), far
-beyond 2^53: a reader of JSON that takes numbers for floats will round them.
+Pure. An entry is a line of JSON. Its hash is the SHA-256 of the previous hash, a line feed and that line, all as text,
+so that anybody can check the chain with a shell. Amounts are whole units (``common/privacy/costs.py``), far beyond
+2^53: a JSON reader that treats numbers as floats will round them.
 """
 
 import json
@@ -19,31 +19,31 @@ from .promises import UNKNOWN, Promise
 from .quotas import JobSize, Quotas
 
 GENESIS: Final = "0" * 64
-"""What the first entry names as the hash before it."""
+"""The previous hash of the first entry."""
 
 
-QUARANTINE_REMEDY: Final = "Find the newer ledger again, or say what counts as spent: `dpspca ledger release --help`."
-"""Of a quarantine, for the operator."""
+QUARANTINE_REMEDY: Final = "Restore the newer ledger, or state what counts as spent: `dpspca ledger release --help`."
+"""What the operator can do about a quarantine."""
 
 
 class LedgerError(DpspcaError):
-    """The ledger cannot be used, or not now; whatever was being done was not answered."""
+    """The ledger cannot be used, or not now. Whatever was asked was not answered."""
 
     code = "ledger"
 
 
 class QuarantinedError(LedgerError):
-    """The ledger may have forgotten what was spent: nothing is answered until an operator has decided."""
+    """The ledger may have forgotten what was spent. Nothing is answered until an operator decides what counts."""
 
     code = "quarantined"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a policy says of a data set, with nothing used.
+    """The limits that a policy sets on a data set, before anything is used.
 
-    Its budget, and one analyst's if there is such a cap; for which neighbours it holds; how much one analyst's jobs may
-    take.
+    They are the budget of the data set, one analyst's budget if there is one, the neighbours that all jobs protect, and
+    the quotas of one analyst's jobs.
     """
 
     data_set: Filter
@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a ledger has come: which one it is, its number of entries, and the hash of the last."""
+    """How far a ledger has come: the ledger's name, its number of entries, and the hash of the last one."""
 
     ledger: str
     entries: int
@@ -73,7 +73,7 @@ class Founded:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A process took the ledger over, as its one writer."""
+    """A process became the ledger's one writer."""
 
     instance: str
 
@@ -82,10 +82,10 @@ class Started:
 class Opening:
     """A job was admitted: the price of its whole plan is reserved on its data set. Written with its first query.
 
-    ``protects`` is up to which extent it protects neighbours of its unit (``promises.py``). It is unknown, and the plan
-    is as if it were nothing, where an earlier version wrote the entry.
-    ``blind`` are random bits that never leave. Receipts tell the hash of all entries, and this one names the rows by
-    their digest: without it, whoever knows all else could try out what they are.
+    ``protects`` is the extent up to which the job protects neighbours of its unit (``promises.py``). In an entry that
+    an earlier version wrote, it is unknown, and ``queries`` and ``answer_bytes`` are 0. ``blind`` are random bits that
+    never leave. Receipts contain the hash of all entries, and this entry has the digest of the rows: without these
+    bits, whoever knows everything else could guess rows and test the guess.
     """
 
     job: str
@@ -107,23 +107,23 @@ class Opening:
 
     @property
     def price(self) -> Price:
-        """What the job's whole plan costs."""
+        """The price of the job's whole plan."""
         return Price(self.units, self.slack_units)
 
     @property
     def promise(self) -> Promise:
-        """Say which neighbours the job protects."""
+        """The neighbours that the job protects."""
         return Promise(self.unit, self.protects)
 
     @property
-    def plan(self) -> JobSize:
-        """Say what the job takes."""
+    def size(self) -> JobSize:
+        """How much the job takes of its analyst's quotas."""
         return JobSize(self.queries, self.answer_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """An operator said which neighbours those jobs on a data set protected of which this was not recorded."""
+    """An operator stated which neighbours earlier jobs on a data set protected, because this was not recorded."""
 
     data_set: str
     protects: float
@@ -132,10 +132,10 @@ class Vouched:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Rows are about to be answered about, under the name of this data set.
+    """Rows are about to be used for answers, under the name of this data set.
 
-    ``rows`` are their names by what they say (``fingerprints.py``), so that they get no second budget under another
-    name. ``blind`` is as in ``Opening``.
+    ``rows`` are fingerprints of their content (``provider/data/fingerprints.py``), so that the rows get no second
+    budget under another name. ``blind`` is as in ``Opening``.
     """
 
     data_set: str
@@ -145,7 +145,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A query is about to be answered: from here on it is paid for."""
+    """A query is about to be answered. From here on it is paid for."""
 
     job: str
     position: int
@@ -156,13 +156,13 @@ class Reserved:
 
     @property
     def price(self) -> Price:
-        """What the query costs."""
+        """The price of the query."""
         return Price(self.units, self.slack_units)
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The answer of a query is kept, and may be sent."""
+    """The answer to a query is stored, and may be sent."""
 
     job: str
     position: int
@@ -173,7 +173,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A job is over; it gives back what it never answered."""
+    """A job is over, and gives back the price of what was never answered."""
 
     job: str
     state: str
@@ -182,15 +182,15 @@ class Closed:
 
     @property
     def returned(self) -> Price:
-        """What it gives back."""
+        """The price that the job gives back."""
         return Price(self.returned_units, self.returned_slack_units)
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """The ledger lacks what is remembered elsewhere; every open job ends, all of it counted as spent.
+    """The ledger lacks entries that were seen elsewhere. Every open job ends, and its whole price counts as spent.
 
-    ``seen_...`` is the head that it lacks, where there is one.
+    ``seen_...`` is the head that the ledger lacks, if it is known.
     """
 
     reason: str
@@ -200,15 +200,16 @@ class Quarantined:
 
     @classmethod
     def over(cls, reason: str, seen: Head | None) -> Self:
-        """Write down what is lacking, if it is known."""
+        """Make the entry, with the head that is lacking if it is known."""
         return cls(reason, seen.ledger, seen.entries, seen.hash) if seen and seen.entries else cls(reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """An operator ended a quarantine, and said for each data set what was spent beyond these books.
+    """An operator ended a quarantine, and stated for each data set what was spent beyond what the ledger shows.
 
-    The ledger is called ``ledger`` from here on: nothing that it forgets later can be taken for what is forgiven now.
+    From here on the ledger has the name ``ledger``, so that entries it loses later cannot be mistaken for the ones that
+    were lost before and are settled now.
     """
 
     reason: str
@@ -232,7 +233,7 @@ _KINDS: Final[Mapping[str, type[Fact]]] = {
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _WRITTEN_AS: Final = {"query": "question", "queries": "questions"}
-"""Keys that differ from the field's name: ledgers keep the form of version 0.1.0, on which their hashes depend."""
+"""Keys that differ from the field's name. Ledgers keep the form of version 0.1.0, because their hashes depend on it."""
 _NAMED: Final = {written: name for name, written in _WRITTEN_AS.items()}
 _FIELDS: Final = {
     kind: tuple((_WRITTEN_AS.get(each.name, each.name), each.name) for each in fields(kind)) for kind in _NAMES
@@ -247,7 +248,7 @@ _READER: Final = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A fact in its place in the chain."""
+    """A fact at its place in the chain."""
 
     number: int
     at: int
@@ -257,19 +258,19 @@ class Entry:
 
     @classmethod
     def following(cls, head: Head, at: int, fact: Fact) -> Self:
-        """Write the entry that comes after a head."""
+        """Make the entry that comes after a head."""
         facts = {key: getattr(fact, name) for key, name in _FIELDS[type(fact)]}
         content = _FORM.encode({"number": head.entries + 1, "at": at, "kind": _NAMES[type(fact)], **facts})
         return cls(head.entries + 1, at, fact, content, link(head.hash, content))
 
     @classmethod
     def read(cls, content: str, written_hash: str) -> Self:
-        """Take an entry's line apart; whether it belongs where it stands is for the books to say."""
+        """Parse an entry's line. Whether the entry may come at this place is checked by ``History.append``."""
         try:
             parts, end = _READER.raw_decode(content)
             number, at, kind = parts.pop("number"), parts.pop("at"), parts.pop("kind")
             if end != len(content) or not (stored_values.is_whole(number) and stored_values.is_whole(at)):
-                raise ValueError  # noqa: TRY301  # as whatever else is wrong with it
+                raise ValueError  # noqa: TRY301  # handled like every other fault of the line
             make: Callable[..., Fact] = _KINDS[kind]
             named = {_NAMED.get(key, key): value for key, value in parts.items()}
             return cls(number, at, stored_values.made(make, named), content, written_hash)
@@ -277,10 +278,10 @@ class Entry:
             raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup.") from problem
 
     def to_dict(self) -> dict[str, Any]:
-        """Give what is written, and its hash."""
+        """Return what is written, and its hash."""
         return {**json.loads(self.content), "hash": self.hash}
 
 
 def link(previous: str, content: str) -> str:
-    """Hash an entry's line, and all before it."""
+    """Hash an entry's line together with the hash of everything before it."""
     return sha256(f"{previous}\n{content}".encode()).hexdigest()

@@ -1,17 +1,17 @@
-"""All that a ledger's entries say, taken in one after the other. Pure: no clock, no file, no lock.
+"""The state that follows from a ledger's entries, which are applied one after the other. Pure: no clock, file or lock.
 
-``append`` has the same result whether an entry was just decided on (``books.py``) or is read again after years; an
-entry that does not follow from those before it is refused. Every step costs the same however long the ledger is.
+``append`` has the same result whether an entry was just decided on (``rules.py``) or is read again after years. It
+refuses an entry that does not follow from those before it. Every step costs the same, however long the ledger is.
 
-Jobs that are over may be forgotten (``trim``), so that memory does not grow with their number; whoever has the entries
-is then asked whether one was there. Without that, a job would be admitted, and answered, a second time.
+Jobs that are over may be forgotten (``trim``), so that memory does not grow with their number. A forgotten job is then
+looked up in the entries. Without that, it would be admitted and answered a second time.
 
-KeptPromises for each data set, each analyst on it and each job, in whole units: spent and reserved. What is spent never
-becomes less, but for the price of queries whose answers were never stored, which have never left; they are given
-back when their job closes. No balance depends on time.
+For each data set, each analyst on it and each job, the spent and the reserved price are kept in whole units. What is
+spent never decreases, with one exception: when a job closes, it gets back the price of queries whose answers were never
+stored, and so never left. No balance depends on time.
 
-A job has entries from its first query on. Before that it has spent nothing and was told nothing, so its plan's price
-is reserved in memory alone (``admit``): a job that ends without a query takes no place on the disk.
+A job has entries from its first query on. Before that it has spent nothing and received nothing, so its plan's price is
+reserved in memory alone (``admit``): a job that ends without a query takes no space on the disk.
 """
 
 import math
@@ -47,41 +47,41 @@ QUARANTINED: Final = "quarantined"
 
 
 class History:
-    """All that a ledger's entries say. Whoever trims them gives what says how forgotten jobs ``ended``."""
+    """The state that follows from a ledger's entries. If jobs are trimmed, ``find_end`` looks up how they ended."""
 
     def __init__(self, find_end: FindEnd = no_forgotten_jobs) -> None:
         self.head = Head("", 0, GENESIS)
-        self.jobs: dict[str, JobAccount] = {}  # by name, but for those that are forgotten
+        self.jobs: dict[str, JobAccount] = {}  # by name, without those that were forgotten
         self._find_end = find_end
         self.data_sets: dict[str, Account] = {}
         self.named: set[str] = set()
-        """Data sets of which it was recorded what their rows say."""
+        """Data sets for which fingerprints of their rows are recorded."""
         self.rows: dict[str, str] = {}
-        """The data set that rows were offered as when they were first answered about, by each name for what they say.
-        Entries of earlier versions have the rows' digest alone, which is one such name."""
+        """By each fingerprint of rows, the data set under which they were first used for an answer. Entries of earlier
+        versions have only the rows' digest, which counts as a fingerprint."""
         self.analysts: dict[tuple[str, str], Account] = {}
         """By data set and analyst."""
         self.written_off: dict[str, Account] = {}
-        """What operators counted as spent beyond what was recorded; in ``data_sets`` too, and in force for analysts."""
+        """What operators counted as spent beyond the records. Also part of ``data_sets``, and counted for analysts."""
         self.quarantine: str | None = None
-        """Why nothing is answered, if so."""
+        """Why the ledger is in quarantine, or None."""
         self.names: set[str] = set()
-        """What this ledger has been called."""
+        """All names that this ledger has had."""
         self._seen_elsewhere: dict[str, int] = {}
-        """Ledgers to which this one was found to have lost entries, and up to how many."""
-        self._kept = KeptPromises()
+        """By a ledger's name, the highest number of entries that was seen elsewhere and led to a quarantine."""
+        self._promises = KeptPromises()
         self._usage = Usage()
         self._open: dict[str, JobAccount] = {}
         self._unasked: dict[str, tuple[str, int]] = {}
-        """Jobs that ended before they were asked anything: how, and when they expire. No entry tells of these."""
+        """Jobs that ended before their first query: how they ended, and when they expire. They have no entries."""
         self._untrimmed: list[JobAccount] = []
         self._accounted: set[str] | None = None
         self.signed_after = 0
-        """Only jobs signed later are answered: others may have been, in what a quarantine was about."""
+        """Only jobs signed after this time are answered. Lost entries may have answered earlier ones."""
 
     @classmethod
     def replay(cls, entries: Iterable[Entry]) -> Self:
-        """Work out every balance anew."""
+        """Compute every balance from the entries."""
         books = cls()
         for entry in entries:
             books.append(entry)
@@ -90,12 +90,12 @@ class History:
     # --- Reading ------------------------------------------------------------------------------------------------------
 
     def standing(self, job: str) -> JobPosition | None:
-        """Say how far a job has come."""
+        """Return how far a job has come."""
         found = self.jobs.get(job)
         return found.standing if found else None
 
     def data_set_of_rows(self, names: Iterable[str]) -> str | None:
-        """Give the data set that rows of one of these names were offered as first, if they were answered about."""
+        """Return the data set under which rows with one of these fingerprints were first used, or None."""
         return next((self.rows[name] for name in sorted(names) if name in self.rows), None)
 
     def open_jobs(self) -> tuple[str, ...]:
@@ -103,38 +103,38 @@ class History:
         return tuple(self._open)
 
     def query(self, job: str, position: int) -> QueryRecord | None:
-        """Give the query that a position was reserved for."""
+        """Return the query that was reserved at a position, or None."""
         found = self.jobs.get(job)
         return found.queries[position] if found and 0 <= position < len(found.queries) else None
 
     def is_decided(self, seen: Head) -> bool:
-        """Tell whether a head that is lacking here, or one further on, was in a quarantine already.
+        """Tell whether an earlier quarantine was already about this missing head, or one beyond it.
 
-        Entries that this ledger loses after its release are never among those: it has another name since.
+        This is never true of entries that the ledger loses after a release, because it has another name since then.
         """
         return seen.entries <= self._seen_elsewhere.get(seen.ledger, 0)
 
     @property
     def ended(self) -> list[str]:
-        """List the jobs that are over and were not left to their entries yet."""
+        """List the jobs that are over but not yet trimmed."""
         return [job.opening.job for job in self._untrimmed]
 
     def trim(self) -> None:
-        """Leave jobs that are over to their entries: of each job and query, a kilobyte would stay for ever.
+        """Forget jobs that are over, because each job and query would otherwise take about a kilobyte for ever.
 
-        Nobody gets an answer of them again, and none is opened again.
+        Their answers are never sent again, and they are never opened again.
         """
         for name in self.ended:
             del self.jobs[name]
         self._untrimmed.clear()
 
     def forget(self, now: float) -> None:
-        """Forget jobs that ended without a query once they have expired, when nobody believes them any longer."""
+        """Forget jobs that ended without a query and have expired, because an expired job is refused anyway."""
         for name in [name for name, (_, expires_at) in self._unasked.items() if expires_at <= now]:
             del self._unasked[name]
 
     def is_over(self, job: str) -> bool:
-        """Tell whether nobody can ask for a job's answers again."""
+        """Tell whether a job is not open, so that its answers cannot be asked for again."""
         return job not in self._open
 
     @property
@@ -143,52 +143,52 @@ class History:
         return bool(self.analysts)
 
     def outbox(self) -> Iterator[Release]:
-        """List every answer that was stored, and so may have left, job by job."""
+        """List every answer that was stored, and so may have left, by job."""
         for job in self.jobs.values():
             yield from job.releases()
 
-    # --- Jobs that were asked nothing yet -----------------------------------------------------------------------------
+    # --- Jobs without a query -----------------------------------------------------------------------------------------
 
     def admit(self, opening: Opening, at: int, named: Named | None = None) -> None:
-        """Reserve the price of a job's plan until it ends. Nothing is written before it is asked its first query.
+        """Reserve the price of a job's plan until it ends. Nothing is written before its first query.
 
-        A crash forgets the job, and no more is lost than was written: it has spent nothing and was told nothing. Shown
+        A crash forgets the job without any loss, because it has spent nothing and received nothing. If it is sent
         again, it is admitted again.
         """
         self._begin(opening, at).unwritten = (opening, named) if named else (opening,)
 
     def unwritten(self, job: str) -> tuple[Fact, ...]:
-        """Give what is to be recorded of a job with its first query: that it was opened, and about which rows."""
+        """Return the facts to record with a job's first query: that it was opened, and about which rows."""
         found = self._open.get(job)
         return found.unwritten if found else ()
 
     def withdraw(self, job: str, state: str) -> None:
-        """End a job that was asked nothing, without a trace but in memory; any other stays as it is."""
+        """End a job without a query, and note this in memory alone. Leave any other job as it is."""
         found = self._open.get(job)
         if found is not None and found.unwritten:
             self._unasked[job] = state, found.opening.expires_at
             self._end(found, state)
             del self.jobs[job], self._open[job]
 
-    # --- Taking entries in --------------------------------------------------------------------------------------------
+    # --- Applying entries ---------------------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> None:
-        """Take the next entry in, or refuse it: it is altered, out of place, or does not follow."""
+        """Apply the next entry, or refuse it if it was altered, is out of place, or does not follow."""
         if entry.number != self.head.entries + 1 or entry.hash != link(self.head.hash, entry.content):
             raise LedgerError(
-                f"The ledger is not as it was written: its chain breaks at entry {self.head.entries + 1}.",
+                f"The ledger was altered: its chain breaks at entry {self.head.entries + 1}.",
                 "Restore a backup.",
             )
         if not self._follows(entry.fact):
             raise LedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup.")
-        self._take(entry)
+        self._apply(entry)
         ledger = self.head.ledger
         if isinstance(entry.fact, Founded | Released):
             ledger = entry.fact.ledger or ledger
             self.names.add(ledger)
         self.head = Head(ledger, entry.number, entry.hash)
 
-    def _follows(self, fact: Fact) -> bool:  # noqa: PLR0911  # one way out for each kind
+    def _follows(self, fact: Fact) -> bool:  # noqa: PLR0911  # one return for each kind
         match fact:
             case Reserved():
                 job = self._open.get(fact.job)
@@ -207,43 +207,43 @@ class History:
             case Founded():
                 return self.head.entries == 0
             case Vouched():
-                return self._kept.lacks(fact.data_set) and 0 < fact.protects < math.inf
+                return self._promises.lacks(fact.data_set) and 0 < fact.protects < math.inf
             case Released():
                 return self._accounted is not None and all(map(_is_amount, fact.counted.values()))
             case _:
                 return self.head.entries > 0
 
-    def _take(self, entry: Entry) -> None:
+    def _apply(self, entry: Entry) -> None:
         match entry.fact:
             case Reserved() as fact:
-                self._take_reserved(fact)
+                self._apply_reserved(fact)
             case Stored() as fact:
                 answer = Answer(entry.at, tuple(fact.shape), fact.bytes, fact.sha256)
                 self.jobs[fact.job].queries[fact.position].answer = answer
             case Opening() as fact:
-                self._take_opening(fact, entry.at)
+                self._apply_opening(fact, entry.at)
             case Named() as fact:
-                self._take_named(fact)
+                self._apply_named(fact)
             case Closed() as fact:
-                self._take_closed(fact)
+                self._apply_closed(fact)
             case Quarantined() as fact:
-                self._take_quarantined(fact)
+                self._apply_quarantined(fact)
             case Released() as fact:
-                self._take_released(fact, entry.at)
+                self._apply_released(fact, entry.at)
             case _:
-                self._take_word(entry.fact)
+                self._apply_ledger_fact(entry.fact)
 
-    def _take_word(self, fact: Fact) -> None:
-        """Take in what is said of the ledger itself: that it began, who took it over, what an operator vouched for."""
+    def _apply_ledger_fact(self, fact: Fact) -> None:
+        """Apply a fact about the ledger itself. Only what an operator vouched for changes anything."""
         if isinstance(fact, Vouched):
-            self._kept.vouch(fact.data_set, fact.protects)
+            self._promises.vouch(fact.data_set, fact.protects)
 
-    def _take_named(self, fact: Named) -> None:
+    def _apply_named(self, fact: Named) -> None:
         self.named.add(fact.data_set)
         for name in fact.rows:
             self.rows.setdefault(name, fact.data_set)
 
-    def _take_opening(self, fact: Opening, at: int) -> None:
+    def _apply_opening(self, fact: Opening, at: int) -> None:
         self.rows.setdefault(fact.data_digest, fact.data_set)
         if fact.job not in self.jobs:
             self._begin(fact, at)
@@ -254,37 +254,37 @@ class History:
         data_set = self.data_sets.setdefault(opening.data_set, Account())
         job = JobAccount(opening, at, (Account(), analyst, data_set))
         self.jobs[opening.job] = self._open[opening.job] = job
-        self._usage.begin(opening.analyst, opening.plan, at)
+        self._usage.begin(opening.analyst, opening.size, at)
         for account in job.accounts:
             account.reserved += opening.price
         return job
 
-    def _take_reserved(self, fact: Reserved) -> None:
+    def _apply_reserved(self, fact: Reserved) -> None:
         job = self._open[fact.job]
         if not job.queries:
-            self._kept.take(job.opening.data_set, job.opening.promise)
+            self._promises.add(job.opening.data_set, job.opening.promise)
         job.queries.append(QueryRecord(fact.query, fact.digest, fact.price))
         for account in job.accounts:
             account.reserved -= fact.price
             account.spent += fact.price
 
-    def _take_closed(self, fact: Closed) -> None:
+    def _apply_closed(self, fact: Closed) -> None:
         job = self._open.pop(fact.job)
-        lost = fact.returned - job.account.reserved  # of answers that were never stored
+        lost = fact.returned - job.account.reserved  # the price of answers that were never stored
         self._end(job, fact.state)
         self._untrimmed.append(job)
         for account in job.accounts:
             account.spent -= lost
 
     def _end(self, job: JobAccount, state: str) -> None:
-        """Take back what a job has not spent, and let its analyst have the room that it took."""
+        """Free what a job has not spent, and the part of its analyst's quotas that it took."""
         job.state = state
-        self._usage.end(job.opening.analyst, job.opening.plan)
+        self._usage.end(job.opening.analyst, job.opening.size)
         held = job.account.reserved
         for account in job.accounts:
             account.reserved -= held
 
-    def _take_quarantined(self, fact: Quarantined) -> None:
+    def _apply_quarantined(self, fact: Quarantined) -> None:
         self.quarantine, self._accounted = fact.reason, set()
         seen, most = fact.seen_ledger, fact.seen_entries
         self._seen_elsewhere[seen] = max(most, self._seen_elsewhere.get(seen, 0))
@@ -298,7 +298,7 @@ class History:
                 account.spent += held
         self._open.clear()
 
-    def _take_released(self, fact: Released, at: int) -> None:
+    def _apply_released(self, fact: Released, at: int) -> None:
         self.quarantine, self.signed_after = None, at + JOB_SKEW
         self._accounted = (self._accounted or set()) | set(fact.counted)
         for name, counted in fact.counted.items():

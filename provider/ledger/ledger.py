@@ -1,8 +1,7 @@
-"""What was promised, reserved and answered. The order of its calls is the order of ``respond.py``.
+"""The ledger's interface, what all ledgers share, and the ledger in memory. ``release/responder.py`` is its caller.
 
-The rules are those of ``books.py`` for every ledger; kinds of ledger differ in where entries and answers are kept.
-``MemoryLedger`` is the ledger of one process, gone with it: enough where the rows, the analyst and the noise share that
-process. ``sqlite_ledger.py`` has the one that lasts.
+Every ledger follows the rules of ``rules.py``. Ledgers differ in where they keep entries and answers. ``MemoryLedger``
+ends with its process: this is enough if rows, analyst and noise share that process. ``sqlite.py`` has the durable one.
 """
 
 import time
@@ -27,67 +26,67 @@ Clock: TypeAlias = Callable[[], float]
 """Seconds since 1970. Balances never depend on it."""
 
 ANSWER: Final = np.dtype("<i8")
-"""How the entries of an answer are kept."""
+"""The type of a stored answer's entries."""
 _NEVER: Final = 1 << 62
 _NO_LIMIT: Final = 1 << 300
 
 
 class Ledger(Protocol):
-    """Open, then for each query reserve, store, send; ``stored`` lets the same query get the same bytes again.
+    """Open a job, then reserve, store and send for each query. ``stored`` gives the same query the same bytes again.
 
     Every ledger keeps this contract. The plans of all jobs that were opened fit into the limits together, in every
-    order and from any number of callers. Of callers that saw the same standing, ``reserve`` succeeds for one: two
-    answers to one position, or a price paid once for two answers, cannot come about. What raises has recorded nothing
-    that a caller may rely on, and nothing may be sent.
+    order and from any number of callers. Of several callers that saw the same standing, ``reserve`` succeeds for only
+    one. So there are never two answers at one position, nor two answers for one price. If a call raises, the caller may
+    rely on no record of it, and must send nothing.
     """
 
     def open(self, opening: Opening, limits: Limits, named: Named | None = None) -> JobPosition | None:
-        """Admit a job and reserve the price of its whole plan; or go on with one that was admitted before.
+        """Admit a job and reserve the price of its whole plan, or continue a job that was admitted before.
 
-        What is reserved is recorded with the job's first query, and so is under which name its rows are offered, if
-        ``named`` says it. Until then a crash forgets the job, which has spent nothing and was told nothing.
+        The reservation, and ``named`` if it is given, are recorded with the job's first query. Until then a crash
+        forgets the job, which has spent nothing and received nothing.
 
-        One atomic step. Gives the job's standing, None before its first query. Raises ``BudgetExceededError`` when
-        the plan does not fit beside everything spent and reserved, and ``RefusedError`` when the job is over or is not
-        the one that was opened; then nothing happened.
+        One atomic step. Returns the job's standing, None before its first query. Raises ``BudgetExceededError`` if the
+        plan does not fit beside everything spent and reserved, and ``RefusedError`` if the job is over or is not the
+        one that was opened. Then nothing has changed.
         """
         ...
 
     def standing(self, job: str) -> JobPosition | None:
-        """Say how far the job has come, None before its first query."""
+        """Return how far the job has come, or None before its first query."""
         ...
 
     def reserve(self, job: str, query: str, digest: str, before: JobPosition | None, after: JobPosition) -> bool:
-        """Record durably that the query at ``before`` is about to be answered, and what that costs.
+        """Record durably that the query at ``before`` is about to be answered, and its price.
 
-        One atomic step. False, and nothing recorded, when the job no longer stands at ``before``. ``query`` is its
-        name in the plan, ``digest`` that of its content.
+        One atomic step. Returns False and records nothing if the job no longer stands at ``before``. ``query`` is the
+        query's name in the plan, and ``digest`` identifies its content.
         """
         ...
 
     def store(self, job: str, position: int, answer: Integers) -> None:
-        """Record the answer durably; only then may it be sent. Raises if the job was closed meanwhile."""
+        """Record the answer durably. Only then may it be sent. Raises if the job was closed in the meantime."""
         ...
 
     def query_digest(self, job: str, position: int) -> str | None:
-        """Give the digest of the query that a position was reserved for."""
+        """Return the digest of the query that was reserved at a position, or None."""
         ...
 
     def stored(self, job: str, position: int) -> Integers | None:
-        """Give the answer of a position, if it was made and its job is open."""
+        """Return the stored answer at a position, or None if there is none or the job is not open."""
         ...
 
     def close(self, job: str, state: str) -> None:
-        """End a job for good, drop its answers, and give back the price of queries whose answers were never stored.
+        """End a job for good, delete its answers, and give back the price of queries whose answers were never stored.
 
-        An answer that is being made is refused by ``store`` afterwards. Closing again changes nothing.
+        Afterwards ``store`` refuses an answer that was still being made. Closing a job again changes nothing.
         """
         ...
 
     def require_within(self, data_set: str, analyst: str, limits: Limits) -> None:
-        """Refuse if all that is spent and promised is more than these limits allow: they may have been lowered.
+        """Refuse if more is spent and reserved than these limits allow. They may have been lowered.
 
-        While they do, every job that is open fits into them: what a query costs was promised before.
+        If the limits allow it, every open job fits into them, because the price of its queries is already reserved.
         """
         ...
 
@@ -96,13 +95,13 @@ class Ledger(Protocol):
         ...
 
     def data_set_of_rows(self, names: Iterable[str]) -> str | None:
-        """Give the data set that rows of one of these names were offered as when they were first answered about."""
+        """Return the data set under which rows with one of these fingerprints were first used, or None."""
         ...
 
     def name_rows(self, named: Named, *, anew: bool = False) -> None:
-        """Record durably that rows are about to be answered about under the name of a data set, if that is new.
+        """Record durably that rows are about to be used under the name of a data set, if that is new.
 
-        For rows that arrived since their job was opened.
+        This is for rows that arrived after their job was opened.
         """
         ...
 
@@ -111,27 +110,28 @@ class Ledger(Protocol):
         ...
 
     def require_promise(self, data_set: str, stated: Promise) -> None:
-        """Refuse a policy's promise for neighbours that some jobs on a data set did not protect."""
+        """Refuse if the policy promises to protect neighbours that some jobs on the data set did not protect."""
         ...
 
     def head(self) -> Head:
-        """Say how far the ledger has come."""
+        """Return how far the ledger has come."""
         ...
 
     def attested_head(self) -> Head | None:
-        """Give the head that whoever gets an answer may be told of; None if the ledger is gone with its process."""
+        """Return the head that receipts may state, or None if the ledger ends with its process."""
         ...
 
     def check_head(self, seen: Head) -> str | None:
-        """Hear of a head that this provider told of. Give the reason, if that puts the ledger into quarantine.
+        """Compare the ledger with a head that this provider signed. Return why it goes into quarantine, or None.
 
-        It does if the ledger lacks that head, which was never decided on: it may have forgotten what was spent.
+        The ledger goes into quarantine if it lacks that head and no operator has decided on this yet: it may have
+        forgotten what was spent.
         """
         ...
 
 
 class BaseLedger(ABC):
-    """A ledger but for where it is kept; safe to call from any number of threads."""
+    """What all ledgers share. Subclasses say where entries and answers are kept. Safe to call from many threads."""
 
     def __init__(self, clock: Clock, find_end: FindEnd = no_forgotten_jobs) -> None:
         self._clock = clock
@@ -157,7 +157,7 @@ class BaseLedger(ABC):
     def store(self, job: str, position: int, answer: Integers) -> None:
         content = _content(answer)
         digest = sha256(content).hexdigest()
-        answer.setflags(write=False)  # what is sent is what is kept
+        answer.setflags(write=False)  # so that what is sent is what was stored
         with self._lock:
             fact = self._books.to_store(job, position, answer.shape, content.nbytes, digest)
             self._record(fact, answer=(job, position, content))
@@ -170,7 +170,7 @@ class BaseLedger(ABC):
 
     def stored(self, job: str, position: int) -> Integers | None:
         with self._lock:
-            self._books.require_trusted()  # what is kept here may not be what was sent
+            self._books.require_trusted()  # the answer stored here may not be the one that was sent
             query = None if self._books.is_over(job) else self._books.query(job, position)
             return self._fetch(job, position, query) if query and query.answer else None
 
@@ -214,7 +214,7 @@ class BaseLedger(ABC):
             return self._books.head
 
     def vouch(self, data_set: str, protects: float, reason: str) -> None:
-        """Record what an operator says that jobs protected of which an earlier version did not record it."""
+        """Record an operator's statement of what earlier jobs protected, where an earlier version did not record it."""
         with self._lock:
             self._record(self._books.to_vouch(data_set, protects, reason))
 
@@ -227,7 +227,7 @@ class BaseLedger(ABC):
         """See ``Ledger``."""
 
     def _record(self, *facts: Fact | None, answer: "StoredAnswer | None" = None) -> bool:
-        """Write facts down and take them in, if there are any; all of them or none."""
+        """Write and apply the facts that are not None: all of them or none. Return whether there were any."""
         entries = self._books.draft(int(self._clock()), [fact for fact in facts if fact is not None])
         if not entries:
             return False
@@ -238,15 +238,15 @@ class BaseLedger(ABC):
 
     @abstractmethod
     def _write(self, entries: Sequence[Entry], answer: "StoredAnswer | None") -> None:
-        """Keep entries, and the answer that one of them is about: all of it, durably, or raise."""
+        """Store entries, and the answer that one of them is about: all of it, durably, or raise."""
 
     @abstractmethod
     def _fetch(self, job: str, position: int, query: QueryRecord) -> Integers | None:
-        """Give the kept answer of a query; None if it was dropped."""
+        """Return the stored answer to a query, or None if it was deleted."""
 
     @abstractmethod
     def _drop(self) -> None:
-        """Drop the answers of jobs that are over, for nobody is given them again; their hashes stay."""
+        """Delete the answers of jobs that are over, because they are never sent again. Their hashes stay."""
 
 
 StoredAnswer: TypeAlias = tuple[str, int, memoryview]
@@ -254,15 +254,15 @@ StoredAnswer: TypeAlias = tuple[str, int, memoryview]
 
 
 def _content(answer: Integers) -> memoryview:
-    """See an answer as bytes; it is copied only if it does not lie in one piece."""
+    """View an answer as bytes. It is copied only if it is not contiguous."""
     return np.ascontiguousarray(answer, dtype=ANSWER).reshape(-1).view(np.uint8).data
 
 
 class MemoryLedger(BaseLedger):
     """A ledger in memory.
 
-    It takes one liberty: a job that nobody opened is held to its own plan alone. Who holds rows, noise and ledger in
-    one process has nobody to be held to.
+    It differs in one way: a job that nobody opened is limited by its own plan alone. A process that holds rows, noise
+    and ledger has nobody else to protect the rows from.
     """
 
     def __init__(self, clock: Clock = time.time) -> None:
@@ -286,7 +286,7 @@ class MemoryLedger(BaseLedger):
         return None
 
     def check_head(self, seen: Head) -> None:
-        return None  # another process told of it, whose rows, noise and ledger are gone
+        return None  # the head is of another process, whose rows, noise and ledger are gone
 
     def _write(self, entries: Sequence[Entry], answer: StoredAnswer | None) -> None:
         if answer:
@@ -306,7 +306,7 @@ class MemoryLedger(BaseLedger):
 
 
 def _by_itself(job: str) -> Opening:
-    """Make up the opening of a job whose data set is nobody else's, with a price that no plan reaches."""
+    """Return an opening for a job with a data set of its own and a price that no plan reaches."""
     return Opening(
         job=job,
         data_set=f"of {job}",

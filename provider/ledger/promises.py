@@ -1,18 +1,18 @@
-"""For which neighbours the budget of a data set holds, and when a policy may still say so. Pure.
+"""The neighbours that the budget of a data set protects, and whether a policy may still promise that. Pure.
 
-Each job protects neighbours of its unit up to an extent that it was signed with: so many rows of one person together
-or, of a matrix, a change up to its norm bound. Its price holds for all neighbours up to that extent and for none
-beyond. Prices add up for neighbours that all jobs protect: so the lifetime's promise holds up to the least extent of
-any job that was asked something, and a policy that states more is wrong.
+Each job is signed for a unit and an extent: a number of rows of one person together or, for a matrix, a change up to
+its norm bound. Its price holds for all neighbours up to that extent, and for none beyond. Prices add up for neighbours
+that all jobs protect. So the lifetime's promise holds up to the least extent of any job that was asked a query, and a
+policy that states more is wrong.
 
 - A policy may state less later. What was spent so far protected more than that, so the new sum is right.
-- It may not state more than the least: earlier answers protected the larger neighbours at a higher price than the
+- A policy may not state more than the least extent. For the larger neighbours, earlier answers cost more than the
   ledger shows. (With m times the rows, mu is up to m times as large.)
-- It may not state another unit, whose prices are about other neighbours.
+- A policy may not state another unit, because prices in that unit are about other neighbours.
 
-Jobs that were never asked anything count only while they are open. An earlier version of the ledger did not record
-extents. Every job about rows protected one row at least, so one row is what such a job counts for. Of a matrix nothing
-is certain: the policy is refused until the provider's operator says what these jobs protected (``Vouched``).
+Jobs that were never asked a query count only while they are open. An earlier version of the ledger did not record
+extents. Every job about rows protected at least one row, so such a job counts for one row. For a matrix no extent is
+certain: the policy is refused until the provider's operator states what these jobs protected (``Vouched``).
 """
 
 from collections.abc import Iterable
@@ -29,14 +29,14 @@ _MATRICES: Final = frozenset({str(unit) for unit in PrivacyUnit if not unit.is_r
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Neighbours that are protected: of this unit, and up to this extent."""
+    """The neighbours that are protected: those of this unit, up to this extent."""
 
     unit: str
     extent: float = UNKNOWN
 
     @property
     def least_extent(self) -> float:
-        """Give the extent, or the least that it can be where it was not recorded."""
+        """The extent or, if it was not recorded, the least that it can be."""
         return self.extent or (UNKNOWN if self.unit in _MATRICES else ONE_ROW)
 
     def __str__(self) -> str:
@@ -50,43 +50,43 @@ class Promise:
 
     @property
     def key(self) -> str:
-        """Say which key of a policy states the extent."""
+        """The policy key that states the extent."""
         return "the least norm_bound" if self.unit in _MATRICES else "rows_per_person"
 
 
 class KeptPromises:
-    """What all jobs on each data set protect that were asked something."""
+    """For each data set, what all jobs that were asked a query protect."""
 
     def __init__(self) -> None:
         self._least: dict[str, Promise] = {}
         self._unrecorded: dict[str, Promise] = {}
-        """The same of jobs of which it was not recorded, as an operator said afterwards."""
+        """The same for jobs whose extent was not recorded, as an operator stated it later."""
 
-    def take(self, data_set: str, promise: Promise) -> None:
-        """Take in what a job protects."""
+    def add(self, data_set: str, promise: Promise) -> None:
+        """Add what a job protects."""
         jobs = self._unrecorded if promise.extent == UNKNOWN else self._least
         jobs[data_set] = min(jobs.get(data_set, promise), promise, key=_extent)
 
     def vouch(self, data_set: str, extent: float) -> None:
-        """Take an operator's word for what jobs protected of which it was not recorded."""
+        """Set what an operator states that jobs without a recorded extent protected."""
         self._unrecorded[data_set] = Promise(self._unrecorded[data_set].unit, extent)
 
     def lacks(self, data_set: str) -> bool:
-        """Tell whether there are jobs of which nobody has said what they protected."""
+        """Tell whether there are jobs whose extent was neither recorded nor stated by an operator."""
         found = self._unrecorded.get(data_set)
         return found is not None and found.extent == UNKNOWN
 
     def of(self, data_set: str, others: Iterable[Promise] = ()) -> Promise | None:
-        """Give what all jobs on a data set protect, and others; None if there is none."""
+        """Return what all jobs on a data set and ``others`` protect together, or None if there are none."""
         known = [jobs[data_set] for jobs in (self._least, self._unrecorded) if data_set in jobs]
         return min([*known, *others], key=_extent, default=None)
 
 
 def extent_of(unit: PrivacyUnit, rows_per_person: int, norm_bound: float) -> float:
-    """Say up to which extent a job, or all jobs of a policy, protect neighbours.
+    """Return the extent up to which a job, or all jobs of a policy, protect neighbours.
 
-    Where the unit is a person the provider uses no more rows of each than a job was signed for, and noise is sized for
-    these: every such job protects a person whole, whatever that number is.
+    If the unit is a person, the provider uses at most as many rows of each person as the job was signed for, and noise
+    is sized for these. So every such job protects a whole person, whatever that number is.
     """
     if unit.is_person:
         return ONE_ROW
@@ -98,7 +98,7 @@ def _extent(promise: Promise) -> float:
 
 
 def require_kept(data_set: str, kept: Promise | None, stated: Promise) -> None:
-    """Refuse to state a promise for neighbours that some jobs, which ``kept`` is the least of, did not protect."""
+    """Refuse a stated promise that goes beyond ``kept``, the least that any job protected."""
     if kept is None:
         return
     if kept.unit != stated.unit:

@@ -1,8 +1,7 @@
-"""How much of a provider's disk, memory and log one analyst's jobs may take, whatever they cost in privacy. Pure.
+"""Quotas: how much of a provider's disk, memory and log one analyst's jobs may take, apart from privacy. Pure.
 
-All of it follows from signed plans, before a job is admitted, and from the ledger. A quota is no part of the privacy
-promise: a day is one of UTC by the provider's clock, and a clock that is wrong does no more than let a quota begin
-anew.
+What a job takes follows from its signed plan, before it is admitted, and from the ledger. Quotas are no part of the
+privacy promise. A day is a UTC day by the provider's clock, so a wrong clock can only start a daily quota too early.
 """
 
 from collections import defaultdict
@@ -22,25 +21,25 @@ _SMALLER: Final = "Plan fewer rounds, columns or components"
 
 
 class QuotaError(RefusedError):
-    """An analyst's jobs take as much here as they may; it cost nothing."""
+    """A job would exceed a quota. Refusing it costs no budget."""
 
     code = "quota-exceeded"
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The most that the jobs of one analyst may take at this provider, on all its data sets together."""
+    """The most that one analyst's jobs may take at this provider, on all its data sets together."""
 
     open_jobs: int = 100
     """Jobs that are open at the same time."""
     jobs_a_day: int = 1_000
-    """Jobs that are admitted."""
+    """Jobs that are admitted in a day."""
     queries_a_day: int = 50_000
-    """Queries that the plans of these jobs have."""
+    """Queries in the plans of these jobs."""
     answer_mebibytes: int = 4_096
-    """Answers that open jobs plan, which are kept until their job is over."""
+    """Planned answers of open jobs. They are stored until their job is over."""
     answer_mebibytes_in_all: int = 16_384
-    """The same of all analysts together."""
+    """The same for all analysts together."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -49,7 +48,7 @@ class Quotas:
 
 @dataclass(frozen=True, slots=True)
 class JobSize:
-    """What a job takes: how many queries it has, and how many bytes their answers."""
+    """What a job takes: its number of queries, and the bytes of their answers."""
 
     queries: int = 0
     answer_bytes: int = 0
@@ -66,7 +65,7 @@ class _Taken:
     queries: int = 0
 
     def of_day(self, at: int) -> tuple[int, int]:
-        """Give the jobs that were admitted on a day, and their queries."""
+        """Return the number of jobs that were admitted on the day of a time, and of their queries."""
         return (self.jobs, self.queries) if self.day == at // DAY else (0, 0)
 
 
@@ -87,14 +86,14 @@ class Usage:
         self._answer_bytes += plan.answer_bytes
 
     def end(self, analyst: str, plan: JobSize) -> None:
-        """Count a job that is over: what was stored for it is dropped."""
+        """Count a job that is over, whose stored answers are deleted."""
         taken = self._taken[analyst]
         taken.open_jobs -= 1
         taken.answer_bytes -= plan.answer_bytes
         self._answer_bytes -= plan.answer_bytes
 
     def require_room(self, analyst: str, plan: JobSize, quotas: Quotas, at: int) -> None:
-        """Refuse a job that would take more than its analyst may; nothing is counted."""
+        """Refuse a job that would exceed a quota. Nothing is counted."""
         for quota, needed, said, remedy in self._needed(analyst, plan, at):
             most = getattr(quotas, quota)
             if needed > most:
@@ -104,7 +103,7 @@ class Usage:
                 )
 
     def _needed(self, analyst: str, plan: JobSize, at: int) -> Iterator[tuple[str, int, str, str]]:
-        """Give each quota, what would be taken of it, that in words, and what an analyst can do."""
+        """Yield each quota's name, how much of it would be taken, that in words, and what an analyst can do."""
         taken, who = self._taken.get(analyst, _Taken()), analyst.rpartition("/")[2]
         jobs, queries = taken.of_day(at)
         yield "open_jobs", taken.open_jobs + 1, f"{taken.open_jobs} jobs of {who} are open here.", _END

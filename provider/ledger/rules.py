@@ -1,6 +1,6 @@
-"""The ledger's rules: what may be recorded next, worked out from its entries alone. Pure: no clock, no file, no lock.
+"""The ledger's rules: what may be recorded next, decided from its entries alone. Pure: no clock, no file, no lock.
 
-``to_...`` decides: it gives the fact to record, or refuses, and changes nothing. Taking facts in is ``record.py``'s.
+The methods ``to_...`` return the fact to record, or refuse, and change nothing. ``history.py`` applies facts.
 """
 
 import math
@@ -38,7 +38,7 @@ _PINNED: Final = ("data_set", "data_digest", "analyst", "unit", "spec_epsilon", 
 
 
 class Books(History):
-    """What is recorded, and what may be."""
+    """What is recorded, and what may be recorded next."""
 
     # --- Deciding -----------------------------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ class Books(History):
         return made
 
     def to_open(self, opening: Opening, limits: Limits, at: int = 0) -> Opening | None:
-        """Allow a job with its whole plan, to ``admit`` it; or find it admitted already, None."""
+        """Return the opening if the job may be admitted with its whole plan, or None if it is already admitted."""
         self.require_trusted()
         known = self.jobs.get(opening.job)
         if known is not None:
@@ -61,12 +61,12 @@ class Books(History):
         self._require_accounted(opening)
         self.require_promise(opening.data_set, Promise(opening.unit, limits.promise.extent if limits.promise else 0.0))
         if limits.quotas is not None:
-            self._usage.require_room(opening.analyst, opening.plan, limits.quotas, at)
+            self._usage.require_room(opening.analyst, opening.size, limits.quotas, at)
         self._require_room(opening.data_set, opening.analyst, limits, opening.price)
         return opening
 
     def require_within(self, data_set: str, analyst: str, limits: Limits) -> None:
-        """Refuse if more is spent and promised than these limits allow: they may have been lowered."""
+        """Refuse if more is spent and reserved than these limits allow. They may have been lowered."""
         self._require_room(data_set, analyst, limits, NOTHING)
 
     def _require_room(self, name: str, analyst: str, limits: Limits, plan: Price) -> None:
@@ -76,26 +76,29 @@ class Books(History):
             admit(limits.analyst, taken, plan, f"{analyst} on the data set '{name}'")
 
     def require_promise(self, data_set: str, stated: Promise) -> None:
-        """Refuse a promise that jobs do not keep: those that were asked something, and those that may be."""
+        """Refuse a promise beyond what jobs protect: jobs that were asked a query, and open jobs that may be."""
         waiting = (job.opening for job in self._open.values() if job.opening.data_set == data_set)
-        require_kept(data_set, self._kept.of(data_set, (each.promise for each in waiting)), stated)
+        require_kept(data_set, self._promises.of(data_set, (each.promise for each in waiting)), stated)
 
     def to_vouch(self, data_set: str, protects: float, reason: str) -> Vouched:
-        """Say what jobs on a data set protected of which an earlier version did not record it."""
-        if not self._kept.lacks(data_set):
+        """State what jobs on a data set protected, where an earlier version did not record it."""
+        if not self._promises.lacks(data_set):
             raise LedgerError(
                 f"The ledger records what every job on the data set '{data_set}' protected.",
                 "Nothing is missing, so there is nothing to state.",
             )
         if not reason.strip() or not 0 < protects < math.inf:
-            raise LedgerError("The reason is empty or the number is not positive.", "Give --reason and --protects.")
+            raise LedgerError(
+                f"The reason {reason!r} is empty, or {protects:g} is not a positive number.",
+                "Give --reason and --protects.",
+            )
         return Vouched(data_set, protects, reason)
 
     def to_name(self, named: Named, *, anew: bool = False) -> Named | None:
-        """Record under which data set's name rows are answered about; None if that is known, or nothing is answered.
+        """Record under which data set rows are used for answers. Return None if this is known or nothing is answered.
 
-        Whether the first entry is written does not depend on what rows say: rows of zeros have no name, and are
-        recorded with none.
+        Whether the first entry is written does not depend on the rows' content: rows of zeros have no fingerprint, and
+        are recorded without one.
         """
         known = named.data_set in self.named and self.rows.keys() >= set(named.rows)
         return None if self.quarantine is not None or (known and not anew) else named
@@ -103,33 +106,36 @@ class Books(History):
     def to_reserve(
         self, job: str, query: str, digest: str, before: JobPosition | None, after: JobPosition
     ) -> Reserved | None:
-        """Move the next query's price from reserved to spent; None if the job no longer stands at ``before``."""
+        """Move the next query's price from reserved to spent. Return None if the job no longer stands at ``before``."""
         found = self._open_job(job)
         if found.standing != before:
             return None
         own = found.account
         price = after.spent - own.spent
         if after.reached != len(found.queries) + 1 or not own.covers(price):
-            raise RefusedError("This query costs more than was reserved for its job.", "Sign a new job.")
+            raise RefusedError("This query costs more than is reserved for its job.", "Sign a new job.")
         return Reserved(job, after.reached - 1, query, digest, *price.pair)
 
     def to_store(self, job: str, position: int, shape: Sequence[int], size: int, digest: str) -> Stored:
-        """Keep the one answer of a query that was paid for."""
+        """Store the one answer to a query that was paid for."""
         found = self._open_job(job)
         if not 0 <= position < len(found.queries) or found.queries[position].answer is not None:
-            raise RefusedError(f"Query {position + 1} waits for no answer.", "Reserve first, and store once.")
+            raise RefusedError(
+                f"Query {position + 1} was not reserved, or its answer is already stored.",
+                "Reserve a query first, and store its answer once.",
+            )
         return Stored(job, position, list(shape), size, digest)
 
     def to_close(self, job: str, state: str) -> Closed | None:
-        """End a job that was asked something; None if it is over, or was never there."""
+        """End a job that was asked a query. Return None if it is over or unknown."""
         self.require_trusted()
         found = self._open.get(job)
         return Closed(job, state, *found.returnable().pair) if found and not found.unwritten else None
 
     def to_release(self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price]) -> Released:
-        """End a quarantine. A data set of these budgets of which nothing is said counts as spent, whole.
+        """End a quarantine. A data set in ``budgets`` but not in ``counted`` counts as wholly spent.
 
-        One that is in neither stays refused; it can be named later, in a release of its own.
+        A data set that is in neither stays refused, and can be named in a later release.
         """
         if self._accounted is None:
             raise LedgerError("This ledger was never quarantined.", "There is nothing to release.")
@@ -141,13 +147,13 @@ class Books(History):
         return Released(reason, {name: list(price.pair) for name, price in sorted({**whole, **counted}.items())})
 
     def overdue(self, now: float) -> list[str]:
-        """List the open jobs past their expiry."""
+        """List the open jobs that have expired."""
         return [name for name, job in self._open.items() if job.opening.expires_at <= now]
 
     # --- Refusing -----------------------------------------------------------------------------------------------------
 
     def require_trusted(self) -> None:
-        """Refuse while the ledger is quarantined."""
+        """Refuse while the ledger is in quarantine."""
         if self.quarantine is not None:
             raise QuarantinedError(
                 "The ledger is in quarantine, because it may have forgotten what was spent.",
@@ -155,7 +161,7 @@ class Books(History):
             )
 
     def _require_accounted(self, opening: Opening) -> None:
-        """After a quarantine refuse what may have been answered in the part that is lost."""
+        """After a quarantine, refuse a job that may have been answered in the entries that are lost."""
         if self._accounted is None:
             return
         if opening.data_set not in self._accounted:
@@ -165,8 +171,7 @@ class Books(History):
             )
         if opening.issued_at <= self.signed_after:
             raise RefusedError(
-                "This job was signed before the end of the last quarantine, or just after it, and may have been "
-                "answered.",
+                "This job was signed before the last quarantine ended, or just after it, so it may have been answered.",
                 f"Sign a new job at least {JOB_SKEW} seconds after the operator ended the quarantine.",
             )
 
@@ -175,13 +180,13 @@ class Books(History):
         job = self.jobs.get(name)
         if job is None:
             self._require_new(name)
-            raise RefusedError("This job was not opened here.", "Open it first.")
+            raise RefusedError(f"Job {name:.12} is not open at this provider.", "Open it first.")
         if job.state is not None:
             raise _over(job.state)
         return job
 
     def _require_new(self, job: str) -> None:
-        """Refuse a job that was there before, and is forgotten."""
+        """Refuse a job that has ended and was forgotten in memory."""
         state = self._unasked[job][0] if job in self._unasked else self._find_end(job, self.head.entries)
         if state is not None:
             raise _over(state)

@@ -1,12 +1,12 @@
-"""The ledger that lasts: one SQLite file, one writer, and a head file that notices when the file goes back in time.
+"""The durable ledger: one SQLite file, one writer, and a head file that notices when the file goes back in time.
 
-A start replays every entry, so that no balance is believed that the chain does not give. It then holds the ledger
-against the head file, and later against what witnesses were told of it; where the ledger lacks what these remember,
-it may have forgotten what was spent, and it quarantines itself: nothing is answered until an operator has said what
-counts as spent (``release``).
+A start replays every entry, so that every balance follows from the chain. It then compares the ledger with the head
+file, and later with receipts that others kept. If the ledger lacks entries that these show, it may have forgotten what
+was spent. Then it goes into quarantine: nothing is answered until an operator states what counts as spent
+(``release``).
 
-The head file is written, and synced, after every commit that lets something be sent. A crash between the two leaves
-it behind by what was never sent, which the next start accepts.
+The head file is written and synced after every commit that allows something to be sent. If a crash comes between the
+two, the head file only lacks what was never sent, and the next start accepts that.
 """
 
 import gc
@@ -37,12 +37,12 @@ from .rules import QUARANTINED, Books
 
 __all__ = ["SqliteLedger", "export", "read_books", "verify"]
 
-HEAD_FILE: Final = "The head file remembers"
-WITNESS: Final = "A receipt that was given with an answer tells of"
+HEAD_FILE: Final = "The head file shows"
+RECEIPT: Final = "A receipt that was sent with an answer shows"
 
 
 class HeadStore(Protocol):
-    """Where the head is remembered."""
+    """The place apart from the ledger where its head is kept."""
 
     def read(self) -> Head | None: ...
     def write(self, head: Head) -> None: ...
@@ -53,7 +53,7 @@ OpenHeadStore: TypeAlias = Callable[[Path], HeadStore]
 
 
 class SqliteLedger(BaseLedger):
-    """A ledger in a file. Whoever constructs it is its one writer, until ``shut``."""
+    """A ledger in a file. The process that constructs it is its one writer until ``shut``."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class SqliteLedger(BaseLedger):
         open_head_store: OpenHeadStore = HeadFile,
     ) -> None:
         super().__init__(clock, self._find_end)
-        # Enough that nobody outside who is told the hash of the chain can try out what else is in it.
+        # Long enough that nobody who knows the hash of the chain can guess what else is in it.
         self.instance = token_hex(16)
         with ExitStack() as cleanup:
             for folder in (path.parent, head_path.parent):
@@ -91,21 +91,21 @@ class SqliteLedger(BaseLedger):
         self.shut()
 
     def shut(self) -> None:
-        """Let go of the files once what is being written is there; the ledger stays as it is."""
+        """Finish the write in progress and close the files. No job is closed."""
         with self._lock:
             self._cleanup.close()
 
     @property
     def quarantine(self) -> str | None:
-        """Why nothing is answered, if so."""
+        """Why the ledger is in quarantine, or None."""
         return self._books.quarantine
 
     def release(self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price] | None = None) -> None:
-        """End a quarantine, as an operator decided; the decision is an entry like any other.
+        """End a quarantine as an operator decided. The decision is an entry like any other.
 
-        ``counted`` says what of a data set was spent beyond what these books show. Of a data
-        set of ``budgets`` that is not in it everything counts as spent; one in neither stays refused until a later
-        release names it. Jobs signed before now are refused: their answers may be in the part that is lost.
+        ``counted`` states what was spent on a data set beyond what the ledger shows. A data set in ``budgets`` but not
+        in ``counted`` counts as wholly spent. One that is in neither stays refused until a later release names it. Jobs
+        signed before now are refused, because their answers may be in the entries that are lost.
         """
         with self._lock:
             released = self._books.to_release(reason, budgets, counted or {})
@@ -117,7 +117,7 @@ class SqliteLedger(BaseLedger):
 
     def check_head(self, seen: Head) -> str | None:
         with self._lock:
-            reason = missing_entries(self._books, seen, self._database.hash_at, WITNESS)
+            reason = missing_entries(self._books, seen, self._database.hash_at, RECEIPT)
             if reason is None or self._books.is_decided(seen):
                 return None
             self._record(Quarantined.over(reason, seen))
@@ -128,25 +128,25 @@ class SqliteLedger(BaseLedger):
             for entry in self._database.entries():
                 self._books.append(entry)
         self._require_findable()
-        kept = {job for job, _ in self._database.answers()}  # refuses what is no answer of any query
+        stored = {job for job, _ in self._database.answers()}  # raises if an answer belongs to no query
         reason = missing_entries(self._books, remembered, self._database.hash_at)
         self._record(
             None if self._books.head.entries else Founded(token_hex(16)),
             Quarantined.over(reason, remembered) if reason and not self.quarantine else None,
             Started(self.instance),
         )
-        # A crash, or an earlier version, may have left answers of jobs that are over.
-        self._drop_those([job for job in self._books.ended if job in kept])
+        # A crash or an earlier version may have left answers of jobs that are over.
+        self._drop_those([job for job in self._books.ended if job in stored])
 
     def _record(self, *facts: Fact | None, answer: StoredAnswer | None = None) -> bool:
         changed = super()._record(*facts, answer=answer)
-        # Nothing leaves on the strength of a reservation alone: it is remembered with its answer, for one sync less.
+        # Nothing is sent because of a reservation alone: the head file is written with its answer, which saves a sync.
         if changed and not any(isinstance(fact, Reserved) for fact in facts):
             self._cover()
         return changed
 
     def _cover(self) -> None:
-        """Have the head file remember everything; in quarantine it keeps what it saw, as evidence."""
+        """Write the head to the head file. In quarantine the head file stays as it is, as evidence."""
         head = self._books.head
         if self.quarantine is None and self._covered != head:
             try:
@@ -163,8 +163,8 @@ class SqliteLedger(BaseLedger):
 
     def _fetch(self, job: str, position: int, query: QueryRecord) -> Integers | None:
         self._cover()
-        told = query.answer
-        content = np.empty(told.bytes if told else 0, dtype=np.uint8)
+        answer = query.answer
+        content = np.empty(answer.bytes if answer else 0, dtype=np.uint8)
         filled, piece = 0, None
         try:
             for piece in self._database.pieces(job, position):
@@ -172,18 +172,18 @@ class SqliteLedger(BaseLedger):
                 filled += len(piece)
         except (sqlite3.Error, ValueError) as problem:
             raise _answer_lost() from problem
-        if told is None or piece is None:
+        if answer is None or piece is None:
             return None
-        if sha256(content.data).hexdigest() != told.sha256:
+        if sha256(content.data).hexdigest() != answer.sha256:
             raise _answer_lost()
         content.setflags(write=False)
-        return content.view(ANSWER).reshape(told.shape)
+        return content.view(ANSWER).reshape(answer.shape)
 
     def _drop(self) -> None:
         self._drop_those(self._books.ended)
 
     def _drop_those(self, ended: list[str]) -> None:
-        """Drop the answers of jobs, and leave jobs to their entries; a ledger in quarantine stays as it was found."""
+        """Delete the answers of these jobs, and trim jobs that are over. A ledger in quarantine stays as it was."""
         if self.quarantine is not None:
             return
         if ended:
@@ -192,43 +192,43 @@ class SqliteLedger(BaseLedger):
         self._database.make_room()
 
     def _find_end(self, job: str, entries: int) -> str | None:
-        """Find among the entries how a job ended. What was opened, and is neither open nor closed, was quarantined."""
+        """Find in the entries how a job ended. An opened job that is neither open nor closed was quarantined."""
         facts = self._database.of_job(job, entries)
         if not facts:
             return None
         return facts[-1].state if isinstance(facts[-1], Closed) else QUARANTINED
 
     def _require_findable(self) -> None:
-        """Refuse a file whose index lacks a job: that job could be admitted again, and answered with fresh noise."""
+        """Refuse a file whose index lacks a job. That job could be admitted again, and answered with fresh noise."""
         if self._database.openings() != len(self._books.jobs):
             raise LedgerError("The ledger is damaged: its index lacks some jobs.", "Restore a backup.")
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Let nobody look for garbage in cycles: reading makes none, and looking takes a quarter as long as reading."""
-    looking = gc.isenabled()
+    """Pause the cyclic garbage collector. Reading makes no cycles, and collecting adds a quarter to its time."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if looking:
+        if was_enabled:
             gc.enable()
 
 
 def missing_entries(
     books: Books, remembered: Head | None, hash_at: Callable[[int], str | None], who: str = HEAD_FILE
 ) -> str | None:
-    """Say what a head file, or somebody else, remembers that a ledger lacks; None if it lacks nothing."""
+    """Return what a ledger lacks that a head file or a receipt shows, or None if it lacks nothing."""
     head = books.head
     if remembered is None:
-        return "The head file remembers nothing of this ledger." if books.has_jobs else None
+        return "The head file is empty, but the ledger has jobs." if books.has_jobs else None
     if remembered == UNREADABLE:
         return "The head file cannot be read."
     if remembered.ledger not in books.names:
         return f"{who} another ledger than this one."
     if remembered.entries > head.entries:
-        return f"{who} {remembered.entries} entries, the ledger has {head.entries}: it went back."
+        return f"{who} {remembered.entries} entries, but the ledger has {head.entries}: it went back."
     if hash_at(remembered.entries) != remembered.hash:
         return f"{who} another entry {remembered.entries} than the ledger has."
     return None
@@ -244,20 +244,20 @@ def _answer_lost() -> LedgerError:
 
 
 def read_books(path: Path) -> Books:
-    """Work out all balances, and what left, from the entries as they are now."""
+    """Compute all balances, and what left, from the entries as they are now."""
     with Database.readable(path) as database:
         return Books.replay(database.entries())
 
 
 def export(path: Path) -> Iterator[dict[str, Any]]:
-    """Give every entry with its hash, in order."""
+    """Yield every entry with its hash, in order."""
     with Database.readable(path) as database:
         for entry in database.entries():
             yield entry.to_dict()
 
 
 def verify(path: Path, head_path: Path | None = None) -> list[str]:
-    """Say in words all that is wrong with a ledger; nothing if it is as it was written."""
+    """List in words everything that is wrong with a ledger."""
     remembered = read_head(head_path) if head_path else None
     try:
         with file_errors(path), Database.readable(path) as database:
@@ -284,10 +284,10 @@ def _answer_problems(database: Database, books: Books) -> Iterator[str]:
         for piece in database.pieces(job, position):
             digest.update(piece)
         if query is None or query.answer is None:
-            yield f"Query {position + 1} of job {job} has a kept answer and no entry."
+            yield f"Query {position + 1} of job {job} has a stored answer but no entry."
         elif digest.hexdigest() != query.answer.sha256:
-            yield f"The kept answer to query {position + 1} of job {job} is not the one that was stored."
+            yield f"The answer to query {position + 1} of job {job} is not the one that was stored."
     for name, found in books.jobs.items():
         for position, asked in enumerate(found.queries):
             if found.state is None and asked.answer and (name, position) not in kept:
-                yield f"The answer to query {position + 1} of job {name} is not kept."
+                yield f"The answer to query {position + 1} of job {name} is missing."

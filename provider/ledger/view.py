@@ -1,4 +1,4 @@
-"""A provider's ledger as those see it who only look, while its daemon may be writing, and its amounts in mu."""
+"""Reading a provider's ledger, even while its daemon is writing, and showing its amounts in mu."""
 
 import math
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ from .rules import Books
 from .sqlite import missing_entries
 
 LEDGER: Final = "ledger/ledger.db"
-"""A provider's ledger beside its settings, where these name no other."""
+"""The default place of the ledger, relative to the folder of the settings."""
 LEDGER_HEAD: Final = "ledger-head"
-"""The ledger's head file in the identity's folder, likewise: not where the ledger is, for one loss takes both."""
+"""The default place of the head file, in the identity's folder. Beside the ledger, both could be lost at once."""
 SHORT_LENGTH: Final = 12
-"""Letters of a name or a hash that tell it from others well enough for people; programs are given all."""
+"""Characters of a name or hash that are shown to people. Programs get all of them."""
 NEVER: Final = 1 << 62
 
 
@@ -39,26 +39,24 @@ class LedgerView:
     path: Path
     books: Books
     decisions: tuple[Entry, ...]
-    """Its quarantines, and how they were ended."""
+    """The entries of its quarantines and releases."""
     quarantine_reason: str | None
 
     @property
     def gaps(self) -> list[str]:
-        """Say since when what the ledger tells of the time before may not be all."""
+        """Say since when earlier answers may be missing from the ledger."""
         found = [
             (format_time(each.at), each.fact.reason) for each in self.decisions if isinstance(each.fact, Quarantined)
         ]
-        said = [f"Found {at}: {reason} What left before may be missing here." for at, reason in found]
-        return (
-            said
-            if self.books.quarantine or not self.quarantine_reason
-            else [*said, f"{self.quarantine_reason} What left may be missing."]
-        )
+        gaps = [f"Found {at}: {reason} Answers from before may be missing here." for at, reason in found]
+        if self.quarantine_reason and not self.books.quarantine:
+            gaps.append(f"{self.quarantine_reason} Answers may be missing here.")
+        return gaps
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A budget, and what accounts have taken of it. No figure flatters: taken is rounded up, left is rounded down."""
+    """A budget, and what accounts have taken of it. What is taken is rounded up, and what is left is rounded down."""
 
     budget: Filter
     spent: Price
@@ -66,7 +64,7 @@ class Balance:
 
     @classmethod
     def of(cls, budget: Filter, accounts: Iterable[Account | None] = ()) -> "Balance":
-        """Hold accounts against a budget; without any, nothing is spent yet."""
+        """Make the balance of a budget and the accounts that take from it. Without accounts, nothing is spent."""
         known = [each for each in accounts if each is not None]
         return cls(
             budget, sum((each.spent for each in known), NOTHING), sum((each.reserved for each in known), NOTHING)
@@ -74,19 +72,19 @@ class Balance:
 
     @property
     def left(self) -> Price:
-        """What nobody has taken."""
+        """What is neither spent nor reserved."""
         return (self.budget.whole - self.spent - self.reserved).at_least(NOTHING)
 
     def jobs(self, price: Price) -> int:
-        """Return how many jobs of a price fit into what is left."""
+        """Return how many jobs at a price fit into what is left."""
         return price.times_in(self.left)
 
     def share(self, taken: Price) -> float:
-        """Return what part of the budget an amount takes, rounded up."""
+        """Return the share of the budget that an amount takes, rounded up."""
         return round_up(max(self._shares(taken)))
 
     def facts(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the balance as plain values."""
         epsilon, delta = self.budget.epsilon, self.budget.delta
         worth = {"share": self.share(self.spent), "epsilon": epsilon_of(self.spent, delta)}
         left = {"mu": root_down(self.left.units * UNIT), "share": round_down(min(self._shares(self.left)))}
@@ -102,17 +100,17 @@ class Balance:
 
 
 def ledger_paths(settings: ProviderConfig, config: Path) -> tuple[Path, Path]:
-    """Say where a provider's ledger is, and its head file."""
+    """Return the paths of a provider's ledger and of its head file."""
     return settings.ledger or config.parent / LEDGER, settings.ledger_head or settings.identity / LEDGER_HEAD
 
 
 def read_ledger(config: Path) -> LedgerView:
-    """Read the ledger of a provider, and hold it against its head file as a start of the daemon does."""
+    """Read a provider's ledger and compare it with its head file, as the daemon does when it starts."""
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
     path, head_path = ledger_paths(settings, config)
     with file_errors(head_path):
-        remembered = read_head(head_path)  # before the ledger, which may go on meanwhile
+        remembered = read_head(head_path)  # before the ledger, which may grow in the meantime
     books, decisions = Books(), list[Entry]()
     with file_errors(path), Database.readable(path) as database:
         for entry in database.entries():
@@ -133,7 +131,7 @@ def require_trusted(settings: ProviderConfig, config: Path) -> None:
 
 
 def admission_error(books: Books, opening: Opening, limits: Limits) -> DpspcaError | None:
-    """Say why a job that is signed later on would not be admitted; None if it would."""
+    """Return why a job that is signed now would not be admitted, or None if it would."""
     try:
         books.to_open(opening, limits)
     except DpspcaError as refusal:
@@ -142,7 +140,7 @@ def admission_error(books: Books, opening: Opening, limits: Limits) -> DpspcaErr
 
 
 def hypothetical_opening(data_set: str, *, unit: str = "", analyst: str = "", price: Price = NOTHING) -> Opening:
-    """Make up the opening of a job that nobody has signed yet, of a price and with a budget that covers it."""
+    """Return the opening of a job that nobody has signed, with a price and a budget that covers it."""
     return Opening(
         job="",
         data_set=data_set,
@@ -153,7 +151,7 @@ def hypothetical_opening(data_set: str, *, unit: str = "", analyst: str = "", pr
         spec_delta=1.0,
         units=price.units,
         slack_units=price.slack_units,
-        issued_at=NEVER,  # after any release: how old a job may be is not the query
+        issued_at=NEVER,  # after any release, because the age of the job does not matter here
         expires_at=NEVER,
         signature_hash="",
         protects=math.inf,
@@ -161,17 +159,17 @@ def hypothetical_opening(data_set: str, *, unit: str = "", analyst: str = "", pr
 
 
 def format_time(at: int) -> str:
-    """Write a time of the ledger."""
+    """Format a time of the ledger."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def price_facts(price: Price) -> dict[str, Any]:
-    """Return a price in mu, rounded up, and exactly."""
+    """Return a price in mu, rounded up, and its exact units."""
     return {"mu": price.mu, "units": price.units, "slack_units": price.slack_units}
 
 
 def epsilon_of(price: Price, delta: float) -> float | None:
-    """Return the epsilon that a price is worth at a delta, rounded up; None if there is none."""
+    """Return the epsilon of a price at a delta, rounded up, or None if it is infinite."""
     epsilon = PrivacyLoss((Mixture(gaussian_units=price.units, slack_units=price.slack_units),)).epsilon(delta)
     return epsilon if epsilon < math.inf else None
 

@@ -252,7 +252,7 @@ def test_what_is_wrong_with_a_ledger_is_said_and_exits_with_1(here: Here, site: 
     place.tamper("UPDATE answers SET content = zeroblob(96) WHERE job LIKE 'b%' AND position = 0")
     damaged = here("ledger", "verify", *OWN)
     assert damaged.code == 1
-    assert damaged.out == f"The kept answer to query 1 of job {'b' * 64} is not the one that was stored.\n"
+    assert damaged.out == f"The answer to query 1 of job {'b' * 64} is not the one that was stored.\n"
     place.tamper(
         "DROP TRIGGER entries_are_never_changed",
         "UPDATE entries SET content = replace(content, 'analyst/ada', 'analyst/eve') WHERE number = 3",
@@ -270,7 +270,7 @@ def test_where_there_is_no_ledger_none_is_made(command: str, here: Here, tmp_pat
     assert here(*command.split(), *OWN).complaint.startswith("There is no ledger at ledger/ledger.db.")
     verified = here("ledger", "verify", *OWN)
     assert (verified.code, "There is no ledger" in verified.out) == (1, True)
-    assert "put back the newest copy" in verified.out
+    assert "restore the newest copy" in verified.out
     assert not (tmp_path / "ledger").exists()
 
 
@@ -290,9 +290,9 @@ def test_an_older_copy_is_told_by_everything_that_looks_at_it_before_the_provide
     verified = here("ledger", "verify", *OWN)
     assert (verified.code, "it went back" in verified.out) == (1, True)
     shown = here("ledger", "show", *OWN)
-    assert re.search("QUARANTINED: no job is answered.* remembers", shown.out)
+    assert re.search("QUARANTINED: no job is answered.* shows", shown.out)
     (gap,) = here("outbox", *OWN, "--json").facts["gaps"]
-    assert "it went back. What left may be missing." in gap
+    assert "it went back. Answers may be missing here." in gap
     (wrong,) = [line for line in here("doctor", *OWN).wrongs if " ledger: " in line]
     assert "The ledger is in quarantine, and every job is refused" in wrong
 
@@ -331,11 +331,11 @@ def test_a_release_counts_everything_as_spent_and_says_so_for_good(here: Here, o
     assert told["signed_after"] == facts["signed_after"]
     assert f"only jobs signed after {facts['signed_after']} are answered." in here("budget", *OWN).out
     words = here("ledger", "show", *OWN).out
-    assert "quarantined: The head file remembers" in words
+    assert "quarantined: The head file shows" in words
     assert "released: disk failed, ticket 12" in words
     assert "QUARANTINED" not in words
     assert here("ledger", "verify", *OWN).code == 0
-    assert "What left before may be missing here." in here("outbox", *OWN, "--json").facts["gaps"][0]
+    assert "Answers from before may be missing here." in here("outbox", *OWN, "--json").facts["gaps"][0]
     assert "answers that this ledger knows of. More may have left." in here("outbox", *OWN).out
     with older.running() as ledger:
         assert ledger.quarantine is None
@@ -381,7 +381,7 @@ def test_what_a_job_is_counted_for_covers_all_that_it_can_have_cost(here: Here, 
 
 def test_nothing_counts_if_nothing_is_missing(here: Here, site: Site) -> None:
     (site.folder / "identity" / "ledger-head").unlink()
-    assert "remembers nothing of this ledger" in here("ledger", "verify", *OWN).out
+    assert "The head file is empty" in here("ledger", "verify", *OWN).out
     assert released(here, "--count", "cohort=nothing")["counted"]["cohort"]["units"] == 0
     (budget,) = here("budget", *OWN, "--json").facts["data_sets"]
     assert budget["written_off"]["units"] == 0

@@ -165,7 +165,7 @@ def test_what_is_too_long_to_be_a_receipt_does_not_fill_the_greeting(
     held = [pb.HeldReceipt(provider="x" * 4_000_000), long, receipt("south", "a" * 32, 7)]
     files.create(tmp_path / "peers", pb.HeldReceipts(held=held).SerializeToString())
     assert [each.provider for each in PeerReceipts(tmp_path / "peers").held()] == ["south"]
-    assert f"Of 3 receipts in {tmp_path / 'peers'}, 2 are none, or too many." in caplog.text
+    assert f"Ignored 2 of 3 receipts in {tmp_path / 'peers'}" in caplog.text
 
 
 def test_a_spoilt_receipt_does_not_stand_against_a_true_one(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledgers import LIMITS, Place, opening, quick_folder, respond
 
 from dpspca.provider.ledger.entries import GENESIS, Entry, Head, LedgerError, Named, link
-from dpspca.provider.ledger.files import PLACE_BYTES, HeadFile, read_head
+from dpspca.provider.ledger.files import SLOT_BYTES, HeadFile, read_head
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.ledger.rules import Books
 from dpspca.provider.ledger.sqlite import export, read_books, verify
@@ -112,7 +112,7 @@ HEADS = altered({"turn": 3, "ledger": "one", "entries": 9, "hash": "0" * 64}) | 
 @st.composite
 def head_files(draw: st.DrawFn) -> bytes:
     """Give two places, each with its true checksum over anything."""
-    return b"".join(summed(value).ljust(PLACE_BYTES) for value in draw(st.lists(HEADS, max_size=2)))
+    return b"".join(summed(value).ljust(SLOT_BYTES) for value in draw(st.lists(HEADS, max_size=2)))
 
 
 @given(st.binary(max_size=1100) | head_files())

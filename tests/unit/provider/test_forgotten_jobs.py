@@ -196,5 +196,5 @@ def test_kept_answers_of_no_query_are_found_at_the_start(place: Place) -> None:
         ledger.open(opening("first"), LIMITS)
         respond(ledger, "first", 0)
     place.tamper("PRAGMA ignore_check_constraints = ON", "UPDATE answers SET job = x'00'")
-    with pytest.raises(LedgerError, match="a kept answer belongs to no query"):
+    with pytest.raises(LedgerError, match="a stored answer belongs to no query"):
         place.start()

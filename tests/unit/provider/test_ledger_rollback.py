@@ -25,7 +25,7 @@ from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.privacy.costs import Price
 from dpspca.provider.ledger.database import Database
 from dpspca.provider.ledger.entries import Head
-from dpspca.provider.ledger.files import PLACE_BYTES, HeadFile
+from dpspca.provider.ledger.files import SLOT_BYTES, HeadFile
 from dpspca.provider.ledger.ledger import LedgerError, QuarantinedError
 from dpspca.provider.ledger.sqlite import SqliteLedger, export, verify
 
@@ -129,7 +129,7 @@ def test_t12_an_operator_who_knows_better_counts_less_and_the_rest_can_be_used(p
         with pytest.raises(BudgetExceededError):
             ledger.open(replace(rest, units=rest.units + 1), LIMITS)
         assert ledger.open(rest, LIMITS) is None
-        with pytest.raises(RefusedError, match="before the end of the last quarantine"):
+        with pytest.raises(RefusedError, match="before the last quarantine ended"):
             ledger.open(opening("lost"), LIMITS)
     place.start().shut()
 
@@ -137,7 +137,7 @@ def test_t12_an_operator_who_knows_better_counts_less_and_the_rest_can_be_used(p
 def test_t12_a_ledger_that_was_lost_altogether_cannot_begin_anew_unnoticed(used: Place) -> None:
     shutil.rmtree(used.path.parent)
     with used.start() as ledger:
-        assert ledger.quarantine == "The head file remembers another ledger than this one."
+        assert ledger.quarantine == "The head file shows another ledger than this one."
         ledger.release("the disk is gone", {"cohort": BUDGET})
         with pytest.raises(BudgetExceededError):
             ledger.open(opening("new", units=1, slack_units=0, issued_at=SIGNED + YEAR), LIMITS)
@@ -161,14 +161,14 @@ def test_t12_a_ledger_that_went_another_way_after_a_backup_is_found(used: Place,
 
 
 def test_t12_a_head_file_that_is_gone_or_unreadable_is_found(used: Place) -> None:
-    used.head.write_bytes(b"x" * 2 * PLACE_BYTES)
+    used.head.write_bytes(b"x" * 2 * SLOT_BYTES)
     with used.start() as ledger:
         assert ledger.quarantine == "The head file cannot be read."
         ledger.release("the file was overwritten, the ledger was not touched", {}, {"cohort": Price(0, 0)})
     used.start().shut()
     used.head.unlink()
     with used.start() as ledger:
-        assert ledger.quarantine == "The head file remembers nothing of this ledger."
+        assert ledger.quarantine == "The head file is empty, but the ledger has jobs."
 
 
 def test_nothing_is_released_that_was_not_quarantined(used: Place) -> None:
@@ -187,8 +187,8 @@ def test_a_head_that_was_being_written_when_the_power_failed_is_forgotten_and_th
         file.write(head)
     file.end()
     whole = path.read_bytes()
-    assert len(whole) == 2 * PLACE_BYTES
-    for start in range(PLACE_BYTES, PLACE_BYTES + 100):
+    assert len(whole) == 2 * SLOT_BYTES
+    for start in range(SLOT_BYTES, SLOT_BYTES + 100):
         path.write_bytes(whole[:start] + bytes([whole[start] ^ 1]) + whole[start + 1 :])
         torn = HeadFile(path)
         assert torn.read() == heads[-2]

@@ -15,7 +15,7 @@ from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_books, veri
 
 NEW = {"issued_at": SIGNED + YEAR, "expires_at": SIGNED + 2 * YEAR}
 NOTHING = {"cohort": Price(0, 0)}
-TELLS = "A receipt that was given with an answer tells of"
+TELLS = "A receipt that was sent with an answer shows"
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_t12_the_reason_says_how_far_the_ledger_went_back(lost: Lost) -> None:
         reason = ledger.check_head(lost.since[-1])
         assert reason == ledger.quarantine
         told, left = lost.since[-1].entries, ledger.head().entries - 1
-        assert reason == f"{TELLS} {told} entries, the ledger has {left}: it went back."
+        assert reason == f"{TELLS} {told} entries, but the ledger has {left}: it went back."
 
 
 def test_t12_older_receipts_of_the_same_ledger_change_nothing(lost: Lost) -> None:

@@ -156,7 +156,7 @@ def test_a_lifetime_that_is_smaller_than_what_is_promised_stops_the_job(provider
     provider.answer(first, 0)
     one = "{ epsilon = 1.3, delta = 1e-6 }"
     provider.write(changed("lifetime", one).replace("per_job = ", f"per_job = {one} #", 1))
-    with pytest.raises(WithdrawnError, match="smaller than what is spent and reserved"):
+    with pytest.raises(WithdrawnError, match="smaller than what is already spent and reserved"):
         provider.answer(first, 1)
     provider.answer(second, 0)  # what the first has not spent is free again, and the rest fits
     assert provider.account == (2 * COSTS[0], COSTS[-1] - COSTS[0])

@@ -31,10 +31,10 @@ def test_a_file_that_cannot_be_locked_is_not_taken_for_one_that_is_in_use(tmp_pa
     gone = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     os.close(gone)
     with pytest.raises(LedgerError, match="cannot be locked"):
-        files._hold(gone, tmp_path / "lock", "another")
+        files._lock(gone, tmp_path / "lock", "another")
 
 
 def test_a_head_file_whose_words_are_whole_and_mean_nothing_cannot_be_read(tmp_path: Path) -> None:
     """Its own hash holds, so that it was written so: with numbers where there are names."""
-    (tmp_path / "head").write_bytes(files._place(1, Head(7, -3, None)))  # type: ignore[arg-type]
+    (tmp_path / "head").write_bytes(files._slot(1, Head(7, -3, None)))  # type: ignore[arg-type]
     assert read_head(tmp_path / "head") == files.UNREADABLE

@@ -262,7 +262,7 @@ def test_a_data_set_of_which_nobody_said_anything_stays_refused_until_somebody_d
 def test_a_job_signed_before_the_release_is_refused_as_it_may_have_been_answered() -> None:
     books = quarantined()
     after(books, books.to_release("looked into", {}, {"cohort": Price(0, 0)}), at=SIGNED)
-    with pytest.raises(RefusedError, match="before the end of the last quarantine"):
+    with pytest.raises(RefusedError, match="before the last quarantine ended"):
         books.to_open(opening("lost", issued_at=SIGNED + JOB_SKEW), LIMITS)
     newer = opening("newer", issued_at=SIGNED + JOB_SKEW + 1)
     assert books.to_open(newer, LIMITS) == newer

@@ -195,7 +195,7 @@ def test_an_answer_that_was_lost_is_made_after_a_restart_and_its_price_comes_bac
 
 
 def test_a_job_that_nobody_opened_is_refused(place: Place) -> None:
-    with place.start() as ledger, pytest.raises(RefusedError, match="not opened here"):
+    with place.start() as ledger, pytest.raises(RefusedError, match="is not open at this provider"):
         responder(ledger, "job").respond(0, CovarianceProduct(np.eye(6)[:, :2]))
 
 
@@ -416,15 +416,15 @@ def test_a_kept_answer_that_was_removed_is_gone_and_no_other_takes_its_place(use
     used.tamper("DELETE FROM answers")
     with used.start() as ledger:
         assert ledger.stored("job", 1) is None
-        with pytest.raises(RefusedError, match="waits for no answer"):
+        with pytest.raises(RefusedError, match="was not reserved, or"):
             ledger.store("job", 1, answer("job", 1))
 
 
 def test_verification_says_what_is_missing_and_what_is_too_much(used: Place) -> None:
     used.tamper("UPDATE answers SET position = 7 WHERE position = 1")
     assert verify(used.path, used.head) == [
-        "Query 8 of job job has a kept answer and no entry.",
-        "The answer to query 2 of job job is not kept.",
+        "Query 8 of job job has a stored answer but no entry.",
+        "The answer to query 2 of job job is missing.",
     ]
 
 
