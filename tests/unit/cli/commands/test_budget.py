@@ -191,7 +191,7 @@ def test_a_lifetime_below_what_is_spent_leaves_nothing(here: Callable[..., Ended
     facts = told(here)
     assert (facts["left"]["mu"], facts["left"]["share"], facts["further_jobs"]) == (0.0, 0.0, 0)
     assert facts["spent"]["share"] > 1
-    assert "smaller than what is already spent and reserved already" in facts["refused"]
+    assert "smaller than what is already spent and reserved" in facts["refused"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What closing a job gives back: what was promised and never asked, and answers that were lost; never what was used."""
+"""What closing a job gives back: the price of queries never asked and of lost answers, never that of stored answers."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ KEPT = Answer(1, (2, 2), 32, "a" * 64)
 
 
 def job(*queries: QueryRecord, left: tuple[int, int] = (0, 0)) -> JobAccount:
-    """A job that was asked so much, with so much of its promise left."""
+    """Return a job with these queries and this much still reserved."""
     accounts = Account(reserved=Price(*left)), Account(), Account()
     return JobAccount(opening(), 1, accounts, list(queries))
 
@@ -27,23 +27,23 @@ def asked(units: int, slack: int, *, lost: bool = False) -> QueryRecord:
     return QueryRecord("query", "d" * 64, Price(units, slack), None if lost else KEPT)
 
 
-def test_what_was_never_asked_and_what_was_lost_is_given_back_and_what_was_answered_is_not() -> None:
+def test_closing_gives_back_all_but_the_price_of_answers() -> None:
     given = job(asked(5, 2), asked(7, 3, lost=True), left=(11, 4)).returnable()
     assert given == Price(11 + 7, 4 + 3)
 
 
-def test_a_lost_first_block_is_never_given_back_when_a_later_block_was_answered() -> None:
-    """The later one was free because of it: its answer left, and nothing else pays for that."""
+def test_a_lost_first_block_costs_its_price_if_a_later_block_was_answered() -> None:
+    """The later block was free because the first was paid for. Its answer left, so the price must stay spent."""
     first, later = asked(5, 2, lost=True), asked(0, 0)
     assert job(first, later).returnable() == Price(0, 0)
     assert job(first, replace(later, answer=None), later).returnable() == Price(0, 0)
 
 
-def test_blocks_that_were_all_lost_are_given_back() -> None:
+def test_blocks_whose_answers_were_all_lost_are_given_back() -> None:
     assert job(asked(5, 2, lost=True), asked(0, 0, lost=True)).returnable() == Price(5, 2)
 
 
-def test_what_is_lost_after_the_last_free_answer_is_given_back() -> None:
+def test_answers_lost_after_the_last_free_answer_are_given_back() -> None:
     assert job(asked(5, 2), asked(0, 0), asked(7, 3, lost=True)).returnable() == Price(7, 3)
 
 
@@ -66,8 +66,8 @@ SPEC = JobSpec(
     [((), False), ((0,), True), ((1,), True), ((2,), True), ((1, 2), True), ((0, 1, 2), True)],
     ids=["none", "the first", "the second", "the last", "all but the first", "all"],
 )
-def test_of_blocks_one_answer_is_paid_for_whichever_it_was(stored: tuple[int, ...], spent: bool) -> None:
-    """All three are asked; those stored have left. Afterwards the data set stands at one block's price, or at none."""
+def test_blocks_cost_one_price_whichever_answers_were_stored(stored: tuple[int, ...], spent: bool) -> None:
+    """All three blocks are asked, and the stored ones leave. In the end one block's price is spent, or nothing."""
     plan = catalogue.plan(SPEC)
     steps = [NOTHING, *prices(plan)]
     whole = steps[-1]

@@ -1,4 +1,4 @@
-"""The small files beside a ledger: where one cannot be had, its operator is told in words."""
+"""The lock file and the head file beside a ledger: reading, locking, and errors."""
 
 import os
 from pathlib import Path
@@ -10,11 +10,11 @@ from dpspca.provider.ledger.entries import Head, LedgerError
 from dpspca.provider.ledger.files import HeadFile, WriterLock, read_head
 
 
-def test_where_there_is_no_head_file_nothing_is_remembered(tmp_path: Path) -> None:
+def test_a_missing_head_file_has_no_head(tmp_path: Path) -> None:
     assert read_head(tmp_path / "head") is None
 
 
-def test_what_the_head_file_was_told_is_read_while_it_is_in_use(tmp_path: Path) -> None:
+def test_the_head_can_be_read_while_the_head_file_is_in_use(tmp_path: Path) -> None:
     second, head = HeadFile(tmp_path / "head"), Head("one", 3, "0" * 64)
     second.write(head)
     assert read_head(tmp_path / "head") == head
@@ -26,15 +26,15 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         WriterLock(tmp_path / "nowhere" / "lock", "instance")
 
 
-def test_a_file_that_cannot_be_locked_is_not_taken_for_one_that_is_in_use(tmp_path: Path) -> None:
-    """Network disks refuse; so does a file that is not open any more."""
+def test_a_failing_lock_is_not_reported_as_a_file_in_use(tmp_path: Path) -> None:
+    """A network disk may refuse to lock, and so does a closed file."""
     gone = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     os.close(gone)
     with pytest.raises(LedgerError, match="cannot be locked"):
         files._lock(gone, tmp_path / "lock", "another")
 
 
-def test_a_head_file_whose_words_are_whole_and_mean_nothing_cannot_be_read(tmp_path: Path) -> None:
-    """Its own hash holds, so that it was written so: with numbers where there are names."""
+def test_a_head_with_a_valid_checksum_and_wrong_types_is_unreadable(tmp_path: Path) -> None:
+    """The checksum is valid, but there are numbers instead of names."""
     (tmp_path / "head").write_bytes(files._slot(1, Head(7, -3, None)))  # type: ignore[arg-type]
     assert read_head(tmp_path / "head") == files.UNREADABLE

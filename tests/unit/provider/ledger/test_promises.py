@@ -1,4 +1,4 @@
-"""A budget holds for the neighbours that every job protected; a policy that promises more is refused."""
+"""A budget holds for the neighbours that every job protected. A policy that promises more is refused."""
 
 import json
 from contextlib import nullcontext
@@ -31,7 +31,7 @@ def ledger() -> MemoryLedger:
     return MemoryLedger(lambda: 5.0)
 
 
-def test_more_rows_of_a_person_are_not_promised_after_fewer_were_protected(ledger: MemoryLedger) -> None:
+def test_rows_per_person_cannot_be_raised_after_jobs_protected_fewer(ledger: MemoryLedger) -> None:
     spend(ledger, ROWS, 2)
     with pytest.raises(
         RefusedError,
@@ -42,7 +42,7 @@ def test_more_rows_of_a_person_are_not_promised_after_fewer_were_protected(ledge
     ledger.open(opening("second", unit=ROWS, protects=3), stating(ROWS, 2))
 
 
-def test_larger_changes_of_a_matrix_are_not_promised_after_smaller_ones_were(ledger: MemoryLedger) -> None:
+def test_the_least_norm_bound_cannot_be_raised_after_jobs_protected_less(ledger: MemoryLedger) -> None:
     spend(ledger, MATRIX, 5)
     spend(ledger, MATRIX, 0.5, "smaller")
     with pytest.raises(
@@ -54,7 +54,7 @@ def test_larger_changes_of_a_matrix_are_not_promised_after_smaller_ones_were(led
 
 
 @pytest.mark.parametrize(("unit", "spent", "stated"), [(ROWS, 3, 1), (ROWS, 2, 2), (MATRIX, 5, 0.1)])
-def test_less_may_be_promised_for_all_jobs_protected_more(
+def test_a_policy_may_promise_less_than_all_jobs_protected(
     ledger: MemoryLedger, unit: str, spent: float, stated: float
 ) -> None:
     spend(ledger, unit, spent)
@@ -63,7 +63,7 @@ def test_less_may_be_promised_for_all_jobs_protected_more(
         ledger.require_promise("cohort", Promise(unit, spent))
 
 
-def test_a_job_that_was_never_asked_anything_counts_while_it_is_open(ledger: MemoryLedger) -> None:
+def test_a_job_without_a_query_counts_while_it_is_open(ledger: MemoryLedger) -> None:
     ledger.open(opening(unit=ROWS, protects=1), stating(ROWS, 1))
     with pytest.raises(RefusedError, match="protected one row of a person"):
         ledger.open(opening("second", unit=ROWS, protects=2), stating(ROWS, 2))
@@ -71,12 +71,12 @@ def test_a_job_that_was_never_asked_anything_counts_while_it_is_open(ledger: Mem
     ledger.open(opening("second", unit=ROWS, protects=2), stating(ROWS, 2))
 
 
-def test_other_data_sets_have_promises_of_their_own(ledger: MemoryLedger) -> None:
+def test_each_data_set_has_its_own_promise(ledger: MemoryLedger) -> None:
     spend(ledger, ROWS, 1)
     ledger.open(opening("second", data_set="another", unit=MATRIX, protects=7), stating(MATRIX, 7))
 
 
-def test_the_unit_stays_after_a_restart_and_so_does_the_extent(tmp_path: Path) -> None:
+def test_unit_and_extent_survive_a_restart(tmp_path: Path) -> None:
     place = Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
     with place.start() as ledger:
         spend(ledger, MATRIX, 2)
@@ -92,7 +92,7 @@ def test_the_unit_stays_after_a_restart_and_so_does_the_extent(tmp_path: Path) -
 
 
 def earlier(place: Place, unit: str) -> None:
-    """A ledger as an earlier version wrote it: a job is admitted in an entry of its own, which says less."""
+    """A ledger as an earlier version wrote it: the entry that admits a job has fewer fields."""
     with place.start() as ledger:
         spend(ledger, unit, 3)
     lines = [{key: each[key] for key in each if key not in NEW} for each in export(place.path)]
@@ -107,7 +107,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
 
 
-def test_a_job_of_an_earlier_version_counts_for_the_one_row_that_is_certain(place: Place) -> None:
+def test_a_job_of_an_earlier_version_counts_for_one_row(place: Place) -> None:
     earlier(place, ROWS)
     with place.start() as ledger:
         assert ledger.quarantine is None
@@ -116,7 +116,7 @@ def test_a_job_of_an_earlier_version_counts_for_the_one_row_that_is_certain(plac
             ledger.require_promise("cohort", Promise(ROWS, 2))
 
 
-def test_of_a_matrix_an_operator_says_what_an_earlier_version_did_not_record(place: Place) -> None:
+def test_an_operator_states_the_extent_of_unrecorded_matrix_jobs(place: Place) -> None:
     earlier(place, MATRIX)
     with place.start() as ledger:
         with pytest.raises(RefusedError, match=r"protect changes .* up to 2\. What earlier .*`dpspca ledger vouch"):
@@ -133,7 +133,7 @@ def test_of_a_matrix_an_operator_says_what_an_earlier_version_did_not_record(pla
             ledger.require_promise("cohort", Promise(MATRIX, 4))
 
 
-def test_nobody_vouches_for_what_is_recorded(ledger: MemoryLedger) -> None:
+def test_vouching_for_recorded_jobs_is_refused(ledger: MemoryLedger) -> None:
     spend(ledger, MATRIX, 2)
     for data_set in ("cohort", "never asked"):
         with pytest.raises(LedgerError, match="records what every job"):

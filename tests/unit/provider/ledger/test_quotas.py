@@ -1,4 +1,4 @@
-"""What the jobs of one analyst take is bounded by their signed plans, however little they cost."""
+"""Quotas bound what one analyst's jobs take, from their signed plans, however little privacy they cost."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def ledger(clock: Clock) -> MemoryLedger:
     return MemoryLedger(clock)
 
 
-def test_an_analyst_has_so_many_open_jobs_and_no_more(ledger: MemoryLedger) -> None:
+def test_open_jobs_of_an_analyst_are_bounded(ledger: MemoryLedger) -> None:
     limits = held(open_jobs=2)
     for job in ("first", "second"):
         ledger.open(opening(job, **FREE), limits)
@@ -50,7 +50,7 @@ def test_an_analyst_has_so_many_open_jobs_and_no_more(ledger: MemoryLedger) -> N
     ledger.open(opening("third", **FREE), limits)
 
 
-def test_an_analyst_has_so_many_jobs_a_day_whether_they_ask_or_not(ledger: MemoryLedger, clock: Clock) -> None:
+def test_jobs_a_day_are_bounded_with_or_without_queries(ledger: MemoryLedger, clock: Clock) -> None:
     limits = held(jobs_a_day=3)
     for number in range(3):
         ledger.open(opening(f"job {number}", **FREE), limits)
@@ -63,14 +63,14 @@ def test_an_analyst_has_so_many_jobs_a_day_whether_they_ask_or_not(ledger: Memor
 
 
 @pytest.mark.parametrize("days", [-3650, -1, 1, 3650])
-def test_a_clock_that_is_wrong_locks_nobody_out(ledger: MemoryLedger, clock: Clock, days: int) -> None:
+def test_a_wrong_clock_locks_no_analyst_out(ledger: MemoryLedger, clock: Clock, days: int) -> None:
     clock.now += days * DAY
     ledger.open(opening("under the wrong clock", **FREE), held(jobs_a_day=1))
     clock.now = NOON
     ledger.open(opening("under the right clock", **FREE), held(jobs_a_day=1))
 
 
-def test_queries_are_counted_as_planned(ledger: MemoryLedger) -> None:
+def test_planned_queries_count_against_the_quota(ledger: MemoryLedger) -> None:
     limits = held(queries_a_day=100)
     ledger.open(opening("first", queries=60, **FREE), limits)
     with pytest.raises(QuotaError, match=r"queries_a_day = 100.*plans 41 queries, and first's other jobs .* 60"):
@@ -78,7 +78,7 @@ def test_queries_are_counted_as_planned(ledger: MemoryLedger) -> None:
     ledger.open(opening("second", queries=40, **FREE), limits)
 
 
-def test_answers_of_open_jobs_take_so_much_of_each_and_of_all(ledger: MemoryLedger) -> None:
+def test_answers_of_open_jobs_are_bounded_by_analyst_and_in_all(ledger: MemoryLedger) -> None:
     limits = held(answer_mebibytes=10, answer_mebibytes_in_all=15)
     ledger.open(opening("first", answer_bytes=8 * MEBIBYTE, **FREE), limits)
     with pytest.raises(QuotaError, match=r"answer_mebibytes = 10.*take 3 MiB, and those of first's open jobs 8 MiB"):
@@ -89,7 +89,7 @@ def test_answers_of_open_jobs_take_so_much_of_each_and_of_all(ledger: MemoryLedg
     ledger.open(opening("another's", analyst=OTHER, answer_bytes=8 * MEBIBYTE, **FREE), limits)
 
 
-def test_quotas_last_over_a_restart_for_all_that_was_asked(tmp_path: Path) -> None:
+def test_quotas_survive_a_restart_for_jobs_that_were_asked(tmp_path: Path) -> None:
     place = Place(tmp_path / "kept" / "ledger.sqlite", tmp_path / "second" / "head")
     limits = held(jobs_a_day=2, answer_mebibytes=10)
     with place.start() as ledger:
@@ -105,12 +105,12 @@ def test_quotas_last_over_a_restart_for_all_that_was_asked(tmp_path: Path) -> No
             ledger.open(opening("third"), limits)
 
 
-def test_a_quota_is_refused_like_any_rule_under_a_code_of_its_own() -> None:
+def test_an_exceeded_quota_is_a_refusal_with_its_own_code() -> None:
     assert issubclass(QuotaError, RefusedError)
     assert QuotaError.code == "quota-exceeded"
 
 
-def test_quotas_are_whole_numbers_from_one_on() -> None:
+def test_quotas_are_whole_numbers_from_one() -> None:
     for wrong in (0, -1, 2**41):
         with pytest.raises(InvalidParameterError, match="open_jobs"):
             Quotas(open_jobs=wrong)
@@ -119,7 +119,7 @@ def test_quotas_are_whole_numbers_from_one_on() -> None:
 SAMPLE = Path(__file__).parents[4] / "deploy" / "samples" / "policy.toml"
 
 
-def test_a_policy_that_says_nothing_of_quotas_has_those_of_the_sample() -> None:
+def test_the_default_quotas_are_those_of_the_sample_policy() -> None:
     said = SAMPLE.read_text()
     silent = "\n".join(line for line in said.splitlines() if not line.startswith("quotas"))
     assert Policy.parse(silent).rules("cohort").quotas == Policy.parse(said).rules("cohort").quotas == Quotas()

@@ -1,4 +1,4 @@
-"""The ledger's entries: what is altered, left out or put in is found, and every balance follows from them."""
+"""The ledger's entries: every change, omission or addition is found, and every balance follows from them."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ from dpspca.provider.ledger.rules import Books
 
 
 def written() -> list[Entry]:
-    """A job that was answered once and closed, and one that stands open."""
+    """One job that was answered once and closed, and one that is open."""
     ledger = MemoryLedger(clock=lambda: 5.0)
     for job in ("job", "other"):
         ledger.open(opening(job), LIMITS)
@@ -56,7 +56,7 @@ def reread(entry: Entry) -> Entry:
     return Entry.read(entry.content, entry.hash)
 
 
-def test_entries_read_again_give_the_same_books() -> None:
+def test_replaying_entries_gives_the_same_books() -> None:
     entries = written()
     books = Books.replay(map(reread, entries))
     assert books.head == Head("memory", len(entries), entries[-1].hash)
@@ -68,14 +68,14 @@ def test_entries_read_again_give_the_same_books() -> None:
     assert books.jobs["job"].state == "done"
 
 
-def test_the_chain_can_be_followed_with_nothing_but_a_hash() -> None:
+def test_the_chain_can_be_checked_with_a_hash_alone() -> None:
     previous = GENESIS
     for entry in written():
         previous = sha256(f"{previous}\n{entry.content}".encode()).hexdigest()
         assert entry.hash == previous
 
 
-def test_an_entry_is_written_in_one_form_for_ever() -> None:
+def test_the_stored_form_of_an_entry_never_changes() -> None:
     entry = Entry.following(Head("one", 6, "a" * 64), 7, Reserved("job", 2, "product", "c" * 64, 2**80 + 1, 3))
     assert entry.content == (
         '{"at":7,"digest":"' + "c" * 64 + '","job":"job","kind":"reserved","number":7,"position":2,'
@@ -98,7 +98,7 @@ KINDS: list[Fact] = [
 
 
 @pytest.mark.parametrize("fact", KINDS, ids=lambda fact: type(fact).__name__)
-def test_every_kind_of_entry_is_read_as_it_was_written(fact: Fact) -> None:
+def test_every_kind_of_entry_survives_writing_and_reading(fact: Fact) -> None:
     entry = Entry.following(Head("one", 0, GENESIS), 1, fact)
     assert reread(entry).fact == fact
     assert entry.to_dict()["hash"] == entry.hash
@@ -108,7 +108,7 @@ def test_every_kind_of_entry_is_read_as_it_was_written(fact: Fact) -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [("}", "} "), ("}", "}{}"), ('"number":1', '"number":1.0'), ('"at":5', '"at":true')]
 )
-def test_a_line_with_more_on_it_or_with_numbers_that_are_none_is_no_entry(old: str, new: str) -> None:
+def test_a_line_with_extra_text_or_invalid_numbers_is_refused(old: str, new: str) -> None:
     entry = written()[0]
     assert old in entry.content
     with pytest.raises(LedgerError, match="cannot be read"):
@@ -155,15 +155,15 @@ OUT_OF_PLACE: list[list[Fact]] = [
 
 
 @pytest.mark.parametrize("facts", OUT_OF_PLACE)
-def test_well_chained_entries_that_do_not_follow_are_refused_all_the_same(facts: list[Fact]) -> None:
-    """Whoever can write the file can make a chain; it still has to tell a story that could have happened."""
+def test_well_chained_entries_that_break_a_rule_are_refused(facts: list[Fact]) -> None:
+    """Whoever can write the file can make a valid chain, but its entries must still follow the rules."""
     books = founded()
     with pytest.raises(LedgerError, match=f"Entry {1 + len(facts)} does not follow"):
         after(books, *facts)
     assert books.head.entries == len(facts)
 
 
-def test_a_chain_has_to_begin_with_its_founding() -> None:
+def test_a_chain_must_begin_with_founded() -> None:
     with pytest.raises(LedgerError, match="Entry 1 does not follow"):
         after(Books(), Started("instance"))
 
@@ -171,7 +171,7 @@ def test_a_chain_has_to_begin_with_its_founding() -> None:
 @pytest.mark.parametrize(
     "line", ["", "{}", "[]", '{"kind":"opened","number":1,"at":1}', '{"kind":"x","number":1,"at":1}']
 )
-def test_a_line_that_is_no_entry_is_refused_in_words(line: str) -> None:
+def test_a_line_that_is_no_entry_is_a_ledger_error(line: str) -> None:
     with pytest.raises(LedgerError, match="cannot be read"):
         Entry.read(line, GENESIS)
 
@@ -186,7 +186,7 @@ def test_deciding_changes_nothing() -> None:
     assert (books.data_sets["cohort"], books.head) == before
 
 
-def test_the_outbox_says_what_left_when_for_whom_and_under_which_signature() -> None:
+def test_the_outbox_lists_what_left_when_for_whom_and_its_signature() -> None:
     (first, second) = Books.replay(written()).outbox()
     assert (first.at, first.job, first.data_set, first.analyst) == (5, "job", "cohort", opening().analyst)
     assert (first.position, first.query, first.signature_hash) == (0, "query 0", "5" * 64)
@@ -195,7 +195,7 @@ def test_the_outbox_says_what_left_when_for_whom_and_under_which_signature() -> 
     assert first.sha256 != second.sha256
 
 
-def test_the_outbox_leaves_out_what_was_paid_for_and_never_answered() -> None:
+def test_the_outbox_leaves_out_queries_without_an_answer() -> None:
     assert list(after(founded(), opening(), Reserved("job", 0, "q", "d", PRICE, SLACK)).outbox()) == []
 
 
@@ -207,7 +207,7 @@ def quarantined() -> Books:
     return after(books, Quarantined("it went back"))
 
 
-def test_a_quarantine_refuses_everything_and_counts_every_open_job_as_answered() -> None:
+def test_a_quarantine_refuses_everything_and_counts_open_jobs_as_spent() -> None:
     books = quarantined()
     account = books.data_sets["cohort"]
     assert (account.spent.units, account.reserved.units) == (3 * PRICE, 0)
@@ -224,7 +224,7 @@ def test_a_quarantine_refuses_everything_and_counts_every_open_job_as_answered()
             attempted()
 
 
-def test_a_release_counts_everything_as_spent_unless_the_operator_says_less() -> None:
+def test_a_release_counts_all_as_spent_unless_the_operator_states_less() -> None:
     budgets = {"cohort": BUDGET, "another": BUDGET}
     released = quarantined().to_release("looked into", budgets, {"another": Price(PRICE, 0)})
     assert released.counted["cohort"] == [BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK]
@@ -239,8 +239,8 @@ def test_a_release_counts_everything_as_spent_unless_the_operator_says_less() ->
         books.to_open(replace(left, units=left.units + 1), LIMITS)
 
 
-def test_what_was_written_off_counts_against_every_analyst() -> None:
-    """Nobody knows whose answers were forgotten."""
+def test_a_write_off_counts_against_every_analyst() -> None:
+    """The lost answers could have been any analyst's."""
     books = quarantined()
     after(books, books.to_release("looked into", {}, {"cohort": Price(PRICE, 0)}))
     limits = Limits(BUDGET, analyst=BUDGET)
@@ -249,7 +249,7 @@ def test_what_was_written_off_counts_against_every_analyst() -> None:
         books.to_open(plan, Limits(Filter.for_budget(2.0, 1e-5), limits.analyst))
 
 
-def test_a_data_set_of_which_nobody_said_anything_stays_refused_until_somebody_does() -> None:
+def test_a_data_set_stays_refused_until_a_release_names_it() -> None:
     books = quarantined()
     after(books, books.to_release("looked into", {"cohort": BUDGET}, {}))
     forgotten = opening("new", data_set="forgotten", issued_at=SIGNED + YEAR)
@@ -259,7 +259,7 @@ def test_a_data_set_of_which_nobody_said_anything_stays_refused_until_somebody_d
     assert books.to_open(forgotten, LIMITS) == forgotten
 
 
-def test_a_job_signed_before_the_release_is_refused_as_it_may_have_been_answered() -> None:
+def test_a_job_signed_before_the_release_is_refused() -> None:
     books = quarantined()
     after(books, books.to_release("looked into", {}, {"cohort": Price(0, 0)}), at=SIGNED)
     with pytest.raises(RefusedError, match="before the last quarantine ended"):
@@ -277,7 +277,7 @@ def test_a_job_signed_before_the_release_is_refused_as_it_may_have_been_answered
         (quarantined(), "looked into", {"cohort": Price(0, -1)}, "negative"),
     ],
 )
-def test_a_release_that_says_too_little_is_refused(
+def test_a_release_without_a_reason_or_valid_amounts_is_refused(
     books: Books, reason: str, counted: dict[str, Price], refusal: str
 ) -> None:
     with pytest.raises(LedgerError, match=refusal):

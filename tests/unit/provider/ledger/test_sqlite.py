@@ -1,4 +1,4 @@
-"""The ledger in a file: who may use it, what it refuses to start on, what it costs."""
+"""The ledger in a file: its one writer, the files it refuses, and what it costs."""
 
 import gc
 import json
@@ -68,10 +68,10 @@ def used(place: Place) -> Place:
     return place
 
 
-# --- Going on ---------------------------------------------------------------------------------------------------------
+# --- Restarts ---------------------------------------------------------------------------------------------------------
 
 
-def test_after_a_restart_everything_is_as_it_was(used: Place) -> None:
+def test_a_restart_changes_nothing(used: Place) -> None:
     before = list(export(used.path))
     with used.start() as ledger:
         assert ledger.standing("job") == standing_at(2)
@@ -106,7 +106,7 @@ def test_a_ledger_that_others_can_read_is_refused(used: Place) -> None:
         used.start()
 
 
-def test_every_entry_can_be_exported_and_followed(used: Place) -> None:
+def test_exported_entries_form_the_chain(used: Place) -> None:
     entries = list(export(used.path))
     assert [entry["kind"] for entry in entries][:3] == ["founded", "started", "opened"]
     assert [entry["number"] for entry in entries] == list(range(1, len(entries) + 1))
@@ -131,7 +131,7 @@ def test_readers_see_the_ledger_while_its_daemon_writes_it(used: Place) -> None:
         assert verify(used.path, used.head) == []
 
 
-def test_reading_needs_a_ledger_and_makes_none(place: Place) -> None:
+def test_reading_never_creates_a_ledger(place: Place) -> None:
     place.path.parent.mkdir()
     for read in (read_books, lambda path: list(export(path))):
         with pytest.raises(LedgerError, match="no ledger at"):
@@ -151,7 +151,7 @@ def priced(job: str) -> Opening:
     return opening(job, spec_epsilon=SPEC.budget.epsilon, spec_delta=SPEC.budget.delta, **price)
 
 
-def test_t05_a_provider_that_starts_again_sends_the_same_bytes_and_goes_on_to_the_end(place: Place) -> None:
+def test_t05_a_restarted_provider_sends_the_same_bytes_and_continues(place: Place) -> None:
     queries = [CovarianceProduct(np.eye(6)[:, :2])] * 3
     sent = []
     for position in range(3):
@@ -166,7 +166,7 @@ def test_t05_a_provider_that_starts_again_sends_the_same_bytes_and_goes_on_to_th
     assert books.jobs["job"].account.spent.units == priced("job").units
 
 
-def test_an_answer_that_was_lost_is_made_after_a_restart_and_its_price_comes_back_if_it_is_not(place: Place) -> None:
+def test_a_lost_answer_is_made_after_a_restart_or_given_back(place: Place) -> None:
     class Broken:
         def check(self, job: JobSpec) -> None:
             pass
@@ -194,7 +194,7 @@ def test_an_answer_that_was_lost_is_made_after_a_restart_and_its_price_comes_bac
     assert gone == {"cohort": (paid.spent.units, 0), "elsewhere": (0, 0)}
 
 
-def test_a_job_that_nobody_opened_is_refused(place: Place) -> None:
+def test_a_job_that_was_not_opened_is_refused(place: Place) -> None:
     with place.start() as ledger, pytest.raises(RefusedError, match="is not open at this provider"):
         responder(ledger, "job").respond(0, CovarianceProduct(np.eye(6)[:, :2]))
 
@@ -202,7 +202,7 @@ def test_a_job_that_nobody_opened_is_refused(place: Place) -> None:
 # --- One writer -------------------------------------------------------------------------------------------------------
 
 
-def test_t13_a_second_ledger_on_the_same_file_is_refused_by_name(used: Place) -> None:
+def test_t13_a_second_writer_gets_an_error_that_names_the_first(used: Place) -> None:
     with used.start() as first:
         with pytest.raises(LedgerError, match=f"process {os.getpid()} on .*{first.instance}"):
             used.start()
@@ -216,8 +216,8 @@ def test_t13_a_copy_of_the_ledger_with_the_same_head_file_is_refused(used: Place
         SqliteLedger(tmp_path / "copy" / "ledger.sqlite", used.head)
 
 
-def test_t13_a_writer_that_got_past_every_lock_is_found_before_anything_is_promised(used: Place) -> None:
-    """The lock was deleted and the head file copied: two daemons hold one file. The later one goes on, alone."""
+def test_t13_a_second_writer_past_the_locks_is_found_before_reserving(used: Place) -> None:
+    """The lock file was deleted and the head file copied, so two daemons have one ledger. Only the later continues."""
     with used.start() as first:
         used.path.with_name("ledger.sqlite.lock").unlink()
         shutil.copytree(used.head.parent, used.head.parent.with_name("third"))
@@ -234,8 +234,8 @@ def test_t13_a_writer_that_got_past_every_lock_is_found_before_anything_is_promi
     assert read_books(used.path).data_sets["cohort"].spent.units == 3 * PRICE
 
 
-def test_t11_two_daemons_past_every_lock_never_overspend(used: Place) -> None:
-    """Both admit jobs as fast as they can; only one of them finds the ledger as it left it."""
+def test_t11_two_daemons_past_the_locks_never_overspend(used: Place) -> None:
+    """Both admit jobs as fast as they can, and only one of them finds the ledger as it left it."""
     with used.start() as first:
         used.path.with_name("ledger.sqlite.lock").unlink()
         shutil.copytree(used.head.parent, used.head.parent.with_name("third"))
@@ -262,7 +262,7 @@ def test_t11_two_daemons_past_every_lock_never_overspend(used: Place) -> None:
 
 
 class Careless:
-    """A connection that syncs as somebody told it, whatever the ledger says."""
+    """A connection that ignores how the ledger sets it to sync."""
 
     def __init__(self, path: Path, pragma: str) -> None:
         self._connection = connect(path)
@@ -296,7 +296,7 @@ NO_LEDGERS: list[tuple[Callable[[Place], Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "reason"), NO_LEDGERS, ids=["text", "another database", "another application"])
-def test_a_file_that_is_no_ledger_is_refused_and_left_alone(
+def test_a_file_that_is_no_ledger_is_refused_and_unchanged(
     place: Place, make: Callable[[Place], Any], reason: str
 ) -> None:
     place.restore({place.path: b""})
@@ -308,7 +308,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize("version", [len(MIGRATIONS) + 1, 1000, 0, -1])
-def test_an_unknown_version_is_refused_and_left_alone(used: Place, version: int) -> None:
+def test_an_unknown_version_is_refused_and_unchanged(used: Place, version: int) -> None:
     used.tamper(f"PRAGMA user_version = {version}")
     with pytest.raises(LedgerError, match=f"has version {version}, but this software knows|not a ledger of this"):
         used.start()
@@ -319,7 +319,7 @@ def test_an_unknown_version_is_refused_and_left_alone(used: Place, version: int)
 NEXT_VERSION = (*MIGRATIONS, ("CREATE TABLE witnesses (receipt TEXT)", "CREATE TABLE more (x)"))
 
 
-def test_a_migration_keeps_every_entry_and_old_software_then_refuses_the_ledger(used: Place) -> None:
+def test_a_migration_keeps_every_entry_and_raises_the_version(used: Place) -> None:
     before = list(export(used.path))
     connection = connect(used.path)
     migrate(connection, NEXT_VERSION)
@@ -341,7 +341,7 @@ def test_a_migration_that_fails_leaves_the_old_version(used: Place) -> None:
     assert used.tables() == ["answers", "entries"]
 
 
-def test_a_new_file_is_made_by_the_same_steps_as_an_old_one_is_brought_up(place: Place) -> None:
+def test_new_and_migrated_files_have_the_same_tables(place: Place) -> None:
     place.restore({place.path: b""})
     connection = connect(place.path)
     migrate(connection)
@@ -352,7 +352,7 @@ def test_a_new_file_is_made_by_the_same_steps_as_an_old_one_is_brought_up(place:
     assert place.tables() == tables == ["answers", "entries"]
 
 
-def test_entries_cannot_be_changed_removed_or_skipped_even_by_hand(used: Place) -> None:
+def test_triggers_stop_changing_removing_or_skipping_entries(used: Place) -> None:
     for statement in (
         "UPDATE entries SET content = ''",
         "DELETE FROM entries WHERE number = 5",
@@ -362,7 +362,7 @@ def test_entries_cannot_be_changed_removed_or_skipped_even_by_hand(used: Place) 
             used.tamper(statement)
 
 
-def test_an_entry_changed_behind_the_triggers_back_is_found_at_the_next_start(used: Place) -> None:
+def test_an_entry_changed_without_triggers_is_found_at_the_next_start(used: Place) -> None:
     used.tamper(
         "DROP TRIGGER entries_are_never_changed",
         "UPDATE entries SET content = replace(content, 'query 0', 'query 9')",
@@ -372,8 +372,8 @@ def test_an_entry_changed_behind_the_triggers_back_is_found_at_the_next_start(us
     assert "chain breaks at entry 4" in verify(used.path, used.head)[0]
 
 
-def test_a_damaged_page_is_refused_in_words_wherever_it_is(used: Place) -> None:
-    """Whatever page is spoilt: the ledger starts with every balance right, or says that it is damaged."""
+def test_any_damaged_page_is_a_ledger_error(used: Place) -> None:
+    """For every damaged page, the ledger starts with every balance right or reports the damage."""
     whole, head = used.path.read_bytes(), used.head.read_bytes()
     refused = 0
     for start in range(0, len(whole), 4096):
@@ -392,7 +392,7 @@ def test_a_damaged_page_is_refused_in_words_wherever_it_is(used: Place) -> None:
 
 
 def served(ledger: SqliteLedger, position: int) -> None:
-    """The answer that was sent, or a refusal: never another."""
+    """Require the answer that was sent or a refusal, and never another answer."""
     try:
         again = ledger.stored("job", position)
     except LedgerError as problem:
@@ -403,7 +403,7 @@ def served(ledger: SqliteLedger, position: int) -> None:
 
 
 @pytest.mark.parametrize("change", ["zeroblob(length(content))", "substr(content, 1, 8)", "content || content"])
-def test_a_kept_answer_that_was_changed_is_never_sent(used: Place, change: str) -> None:
+def test_a_stored_answer_that_was_changed_is_never_sent(used: Place, change: str) -> None:
     used.tamper(f"UPDATE answers SET content = {change} WHERE position = 1")  # noqa: S608  # the changes above
     assert "not the one that was stored" in verify(used.path, used.head)[0]
     with used.start() as ledger:
@@ -412,7 +412,7 @@ def test_a_kept_answer_that_was_changed_is_never_sent(used: Place, change: str) 
             ledger.stored("job", 1)
 
 
-def test_a_kept_answer_that_was_removed_is_gone_and_no_other_takes_its_place(used: Place) -> None:
+def test_a_stored_answer_that_was_removed_is_never_replaced(used: Place) -> None:
     used.tamper("DELETE FROM answers")
     with used.start() as ledger:
         assert ledger.stored("job", 1) is None
@@ -420,7 +420,7 @@ def test_a_kept_answer_that_was_removed_is_gone_and_no_other_takes_its_place(use
             ledger.store("job", 1, answer("job", 1))
 
 
-def test_verification_says_what_is_missing_and_what_is_too_much(used: Place) -> None:
+def test_verify_lists_missing_and_extra_answers(used: Place) -> None:
     used.tamper("UPDATE answers SET position = 7 WHERE position = 1")
     assert verify(used.path, used.head) == [
         "Query 8 of job job has a stored answer but no entry.",
@@ -428,13 +428,13 @@ def test_verification_says_what_is_missing_and_what_is_too_much(used: Place) -> 
     ]
 
 
-def test_a_folder_that_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_a_ledger_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(DpspcaError, match="cannot be created"):
         Place(tmp_path / "file" / "kept" / "ledger.sqlite", tmp_path / "head" / "head").start()
 
 
-def test_a_disk_that_only_reads_is_refused_in_words_and_nothing_is_spent(used: Place) -> None:
+def test_a_read_only_disk_is_a_ledger_error_and_spends_nothing(used: Place) -> None:
     disk = Disk(refuse=read_only)
     shim = Shim("only reads", disk)
     with pytest.raises(LedgerError, match=r"cannot be (used|written)"):
@@ -463,7 +463,7 @@ class Counting:
         self._connection.close()
 
 
-def test_an_answer_costs_the_same_few_statements_however_long_the_ledger_is(place: Place) -> None:
+def test_an_answer_takes_few_statements_at_any_ledger_length(place: Place) -> None:
     statements: list[str] = []
     counts = set()
     with place.start(connect=lambda path: Counting(path, statements)) as ledger:
@@ -475,7 +475,7 @@ def test_an_answer_costs_the_same_few_statements_however_long_the_ledger_is(plac
     assert counts == {10}  # begin, look, write two, commit; and once more, with the answer
 
 
-def test_a_job_is_admitted_without_a_look_at_the_answers_that_are_kept(place: Place) -> None:
+def test_admitting_a_job_reads_no_stored_answers(place: Place) -> None:
     statements: list[str] = []
     with place.start(connect=lambda path: Counting(path, statements)) as ledger:
         for number in range(3):
@@ -486,7 +486,7 @@ def test_a_job_is_admitted_without_a_look_at_the_answers_that_are_kept(place: Pl
             respond(ledger, f"job {number}", 0)
 
 
-def test_answers_from_before_a_restart_are_dropped_when_their_job_is_over(used: Place) -> None:
+def test_answers_from_before_a_restart_are_deleted_when_the_job_ends(used: Place) -> None:
     with used.start() as ledger:
         ledger.expire(EXPIRY - 1)
         assert ledger.stored("job", 0) is not None
@@ -495,7 +495,7 @@ def test_answers_from_before_a_restart_are_dropped_when_their_job_is_over(used: 
         assert list(connection.execute("SELECT count(*) FROM answers")) == [(0,)]
 
 
-def test_an_answer_of_40_kilobytes_costs_two_synced_commits_and_a_synced_head(place: Place) -> None:
+def test_a_small_answer_costs_two_synced_commits_and_a_synced_head(place: Place) -> None:
     disk = Disk()
     shim = Shim("counts syncs", disk)
     with place.start(
@@ -509,7 +509,7 @@ def test_an_answer_of_40_kilobytes_costs_two_synced_commits_and_a_synced_head(pl
 
 
 @pytest.mark.slow
-def test_an_answer_of_80_megabytes_is_kept_and_given_without_copies(place: Place) -> None:
+def test_an_answer_of_80_megabytes_is_stored_and_read_without_copies(place: Place) -> None:
     made = np.arange(10**7).reshape(-1, 5)
     with place.start() as ledger:
         ledger.open(opening(), LIMITS)
@@ -524,7 +524,7 @@ def test_an_answer_of_80_megabytes_is_kept_and_given_without_copies(place: Place
 
 
 @pytest.mark.slow
-def test_a_ledger_of_a_hundred_thousand_entries_starts_in_five_times_what_parsing_and_hashing_its_lines_takes(
+def test_a_start_takes_at_most_five_times_parsing_and_hashing_the_lines(
     place: Place,
 ) -> None:
     """Some three times; of both the least of three counts, for what others do to the processor only adds."""
@@ -559,7 +559,7 @@ def long_story(head: Head) -> Iterator[Entry]:
 
 
 @pytest.mark.parametrize("collecting", [True, False])
-def test_a_start_leaves_the_collection_of_garbage_as_it_was(place: Place, *, collecting: bool) -> None:
+def test_a_start_leaves_garbage_collection_as_it_was(place: Place, *, collecting: bool) -> None:
     before = gc.isenabled()
     try:
         (gc.enable if collecting else gc.disable)()

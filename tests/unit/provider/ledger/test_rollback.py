@@ -1,4 +1,4 @@
-"""A ledger that went back in time is noticed, answers nothing, and goes on as its operator decides."""
+"""A ledger that went back in time is found, goes into quarantine, and continues as its operator decides."""
 
 import errno
 import shutil
@@ -46,7 +46,7 @@ def used(place: Place) -> Place:
 
 
 def steps(ledger: SqliteLedger) -> Iterator[None]:
-    """A job's life, one commit at a time; none before its first query."""
+    """Run a job one commit at a time. It has no commit before its first query."""
     ledger.open(opening(), LIMITS)
     for position in range(2):
         assert reserve(ledger, "job", position)
@@ -58,15 +58,15 @@ def steps(ledger: SqliteLedger) -> Iterator[None]:
 
 
 def backups(place: Place) -> list[dict[Path, bytes]]:
-    """A backup after every commit, the first of a ledger in which nothing was opened."""
+    """Make a backup after every commit. The first is of a ledger without jobs."""
     with place.start() as ledger:
         made = [place.snapshot()]
         made += [place.snapshot() for _ in steps(ledger)]
     return made
 
 
-def test_t12_every_older_backup_is_found_to_be_one(place: Place) -> None:
-    """But for one that lacks a last reservation alone, on the strength of which nothing was sent."""
+def test_t12_every_older_backup_is_found(place: Place) -> None:
+    """The exception is a backup that lacks only the last reservation, because nothing was sent for it yet."""
     *older, last = backups(place)
     for backup in older:
         place.restore(backup)
@@ -88,7 +88,7 @@ def test_t12_every_older_backup_is_found_to_be_one(place: Place) -> None:
         assert ledger.quarantine is None
 
 
-def test_t12_a_quarantine_lasts_over_restarts_until_somebody_decides(place: Place) -> None:
+def test_t12_a_quarantine_survives_restarts_until_released(place: Place) -> None:
     place.restore(backups(place)[1])
     for _ in range(3):
         with place.start() as ledger:
@@ -96,7 +96,7 @@ def test_t12_a_quarantine_lasts_over_restarts_until_somebody_decides(place: Plac
     assert [entry["kind"] for entry in export(place.path)].count("quarantined") == 1
 
 
-def test_t12_whoever_finds_the_newer_ledger_again_needs_no_decision(place: Place) -> None:
+def test_t12_restoring_the_newer_ledger_needs_no_release(place: Place) -> None:
     made = backups(place)
     place.restore(made[2])
     place.start().shut()
@@ -121,7 +121,7 @@ def test_t12_a_release_is_recorded_and_counts_everything_as_spent(place: Place) 
         assert ledger._books.data_sets["cohort"].spent.units == BUDGET.whole.units
 
 
-def test_t12_an_operator_who_knows_better_counts_less_and_the_rest_can_be_used(place: Place) -> None:
+def test_t12_an_operator_may_count_less_and_leave_the_rest_usable(place: Place) -> None:
     place.restore(backups(place)[2])
     with place.start() as ledger:
         ledger.release("the lost answers are in the coordinator's journal", {}, {"cohort": Price(2 * PRICE, 0)})
@@ -134,7 +134,7 @@ def test_t12_an_operator_who_knows_better_counts_less_and_the_rest_can_be_used(p
     place.start().shut()
 
 
-def test_t12_a_ledger_that_was_lost_altogether_cannot_begin_anew_unnoticed(used: Place) -> None:
+def test_t12_a_new_ledger_in_place_of_a_lost_one_is_found(used: Place) -> None:
     shutil.rmtree(used.path.parent)
     with used.start() as ledger:
         assert ledger.quarantine == "The head file shows another ledger than this one."
@@ -145,7 +145,7 @@ def test_t12_a_ledger_that_was_lost_altogether_cannot_begin_anew_unnoticed(used:
         assert ledger.quarantine is None
 
 
-def test_t12_a_ledger_that_went_another_way_after_a_backup_is_found(used: Place, tmp_path: Path) -> None:
+def test_t12_a_ledger_that_diverged_after_a_backup_is_found(used: Place, tmp_path: Path) -> None:
     backup = used.snapshot()
     shutil.copytree(used.head.parent, tmp_path / "elsewhere")
     with used.start() as ledger:
@@ -160,7 +160,7 @@ def test_t12_a_ledger_that_went_another_way_after_a_backup_is_found(used: Place,
         assert "another entry" in ledger.quarantine
 
 
-def test_t12_a_head_file_that_is_gone_or_unreadable_is_found(used: Place) -> None:
+def test_t12_a_missing_or_unreadable_head_file_is_found(used: Place) -> None:
     used.head.write_bytes(b"x" * 2 * SLOT_BYTES)
     with used.start() as ledger:
         assert ledger.quarantine == "The head file cannot be read."
@@ -171,12 +171,12 @@ def test_t12_a_head_file_that_is_gone_or_unreadable_is_found(used: Place) -> Non
         assert ledger.quarantine == "The head file is empty, but the ledger has jobs."
 
 
-def test_nothing_is_released_that_was_not_quarantined(used: Place) -> None:
+def test_a_release_without_a_quarantine_is_refused(used: Place) -> None:
     with used.start() as ledger, pytest.raises(LedgerError, match="nothing to release"):
         ledger.release("just in case", {"cohort": BUDGET})
 
 
-def test_a_head_that_was_being_written_when_the_power_failed_is_forgotten_and_the_one_before_holds(
+def test_after_a_power_cut_the_last_whole_head_counts(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "head"
@@ -198,7 +198,7 @@ def test_a_head_that_was_being_written_when_the_power_failed_is_forgotten_and_th
 
 
 class Failing(HeadFile):
-    """A head file whose disk can break, and be mended."""
+    """A head file whose disk can fail and recover."""
 
     broken = False
 
@@ -228,7 +228,7 @@ def test_an_answer_is_not_sent_before_the_head_file_has_it(used: Place) -> None:
         assert made[0].read() == ledger.head()
 
 
-def test_a_quarantine_is_found_at_the_end_of_a_ledger_without_reading_all_of_it(place: Place) -> None:
+def test_a_quarantine_is_found_without_reading_the_whole_ledger(place: Place) -> None:
     made = backups(place)
     assert quarantined(place) is None
     place.restore(made[2])

@@ -1,4 +1,4 @@
-"""Jobs that are over are forgotten: they take no memory, are found again in the entries, and never begin again."""
+"""Jobs that are over take no memory, are looked up in the entries, and are never opened again."""
 
 import gc
 import sqlite3
@@ -22,7 +22,7 @@ from dpspca.provider.ledger.sqlite import SqliteLedger, verify
 WARM_UP = 200
 MANY = 1000
 FEW_BYTES = 40
-"""That a job may leave: its name alone would be a hundred. Caches that come and go are in it."""
+"""Bytes that a job may leave in memory. Its name alone would take a hundred. This includes caches."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def finish(ledger: Ledger, job: str, **changes: Any) -> None:
 
 
 def refuses(ledger: Ledger, job: str, state: str) -> None:
-    """See that nothing of a job can be had any more."""
+    """Require that a job can be neither opened, asked nor read any more."""
     for work in (
         lambda: ledger.open(opening(job), LIMITS),
         lambda: reserve(ledger, job, 1),
@@ -60,7 +60,7 @@ def live_bytes() -> int:
 
 
 @pytest.mark.slow
-def test_the_memory_of_a_provider_does_not_grow_with_the_jobs_that_it_answered() -> None:
+def test_memory_does_not_grow_with_the_jobs_that_are_over() -> None:
     def work(ledger: SqliteLedger, number: int) -> None:
         job = f"{number:064x}"
         ledger.expire(SIGNED)
@@ -88,7 +88,7 @@ def test_the_memory_of_a_provider_does_not_grow_with_the_jobs_that_it_answered()
 
 
 @pytest.mark.parametrize("again", [lambda _ledger: None, lambda ledger: ledger.expire(EXPIRY - 1)])
-def test_t10_a_job_that_is_over_stays_over_however_it_is_remembered(
+def test_t10_a_job_that_is_over_stays_over_in_memory_and_in_entries(
     place: Place, again: Callable[[SqliteLedger], None]
 ) -> None:
     with place.start() as ledger:
@@ -106,7 +106,7 @@ def test_t10_a_job_that_is_over_stays_over_however_it_is_remembered(
     assert verify(place.path, place.head) == []
 
 
-def test_t15_a_clock_that_goes_back_brings_no_forgotten_job_back(place: Place) -> None:
+def test_t15_a_clock_set_back_reopens_no_forgotten_job(place: Place) -> None:
     with place.start() as ledger:
         finish(ledger, "job")
         ledger.expire(EXPIRY * 2)
@@ -114,7 +114,7 @@ def test_t15_a_clock_that_goes_back_brings_no_forgotten_job_back(place: Place) -
         refuses(ledger, "job", "done")
 
 
-def test_t12_a_job_that_was_open_at_a_quarantine_is_found_to_be_over(place: Place) -> None:
+def test_t12_a_job_that_was_open_at_a_quarantine_is_over(place: Place) -> None:
     with place.start() as ledger:
         ledger.open(opening("job"), LIMITS)
         respond(ledger, "job", 0)
@@ -125,7 +125,7 @@ def test_t12_a_job_that_was_open_at_a_quarantine_is_found_to_be_over(place: Plac
         refuses(ledger, "job", "quarantined")
 
 
-def test_answers_are_dropped_when_their_job_is_over(place: Place) -> None:
+def test_answers_are_deleted_when_their_job_is_over(place: Place) -> None:
     with place.start() as ledger:
         for job in ("open", "late"):
             ledger.open(opening(job, expires_at=EXPIRY + (job == "open")), LIMITS)
@@ -139,7 +139,7 @@ def test_answers_are_dropped_when_their_job_is_over(place: Place) -> None:
         assert ledger.stored("open", 0) is not None
 
 
-def test_answers_that_an_earlier_version_kept_are_dropped_at_the_start(place: Place) -> None:
+def test_a_start_deletes_answers_that_an_earlier_version_kept(place: Place) -> None:
     with place.start() as ledger:
         ledger.open(opening("done"), LIMITS)
         respond(ledger, "done", 0)
@@ -152,7 +152,7 @@ def test_answers_that_an_earlier_version_kept_are_dropped_at_the_start(place: Pl
         assert kept_answers(place) == {"open"}
 
 
-def test_jobs_from_before_there_was_an_index_are_found(place: Place) -> None:
+def test_jobs_from_before_the_index_are_found(place: Place) -> None:
     with place.start() as ledger:
         finish(ledger, "job")
     place.tamper("DROP INDEX entries_of_jobs", "PRAGMA user_version = 2")
@@ -162,7 +162,7 @@ def test_jobs_from_before_there_was_an_index_are_found(place: Place) -> None:
 
 
 def test_a_ledger_whose_index_lacks_a_job_is_refused(place: Place) -> None:
-    """Or that job would be admitted again, and answered with other noise."""
+    """Otherwise that job would be admitted again, and answered with fresh noise."""
     with place.start() as ledger:
         finish(ledger, "job")
     whole = "CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE " + OF_JOBS
@@ -178,8 +178,8 @@ def test_a_ledger_whose_index_lacks_a_job_is_refused(place: Place) -> None:
     assert any("missing from index" in problem for problem in verify(place.path, place.head))
 
 
-def test_where_a_job_cannot_be_looked_up_it_is_neither_opened_nor_paid_for(place: Place) -> None:
-    """Another connection sees no table of that name: what the disk says of it is for the log alone."""
+def test_a_job_that_cannot_be_looked_up_is_neither_opened_nor_charged(place: Place) -> None:
+    """The lookup fails, because its connection has no such table. The log alone has the details."""
     with place.start() as ledger:
         finish(ledger, "first")
         before = ledger.head()
@@ -191,7 +191,7 @@ def test_where_a_job_cannot_be_looked_up_it_is_neither_opened_nor_paid_for(place
         finish(ledger, "second")
 
 
-def test_kept_answers_of_no_query_are_found_at_the_start(place: Place) -> None:
+def test_a_start_finds_answers_that_belong_to_no_query(place: Place) -> None:
     with place.start() as ledger:
         ledger.open(opening("first"), LIMITS)
         respond(ledger, "first", 0)

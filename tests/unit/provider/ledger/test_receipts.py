@@ -1,4 +1,4 @@
-"""A ledger that others remember better than its head file does is noticed too, and released once for all."""
+"""A receipt finds a ledger that went back together with its head file, and one release settles that."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Place:
 
 @dataclass(frozen=True)
 class Backup:
-    """A ledger and its head file, of one moment."""
+    """A copy of a ledger and its head file at one moment."""
 
     place: Place
     files: dict[Path, bytes]
@@ -41,7 +41,7 @@ class Backup:
 
 
 def told_by(ledger: SqliteLedger) -> Head:
-    """What goes out with an answer."""
+    """Return the head that is sent with an answer."""
     head = ledger.attested_head()
     assert head is not None
     return head
@@ -49,7 +49,7 @@ def told_by(ledger: SqliteLedger) -> Head:
 
 @dataclass(frozen=True)
 class Lost:
-    """A ledger taken back together with its head file, and what was told of it before and since."""
+    """A ledger restored together with its head file, and the heads that were sent before and since the backup."""
 
     place: Place
     before: list[Head]
@@ -80,7 +80,7 @@ def quarantines(place: Place) -> int:
     return [entry["kind"] for entry in export(place.path)].count("quarantined")
 
 
-def test_t12_a_ledger_taken_back_with_its_head_file_is_found_by_whoever_has_a_receipt(lost: Lost) -> None:
+def test_t12_a_receipt_finds_a_ledger_restored_with_its_head_file(lost: Lost) -> None:
     with lost.place.start() as ledger:
         assert ledger.quarantine is None
         ledger.check_head(lost.since[0])
@@ -105,7 +105,7 @@ def test_t12_the_reason_says_how_far_the_ledger_went_back(lost: Lost) -> None:
         assert reason == f"{TELLS} {told} entries, but the ledger has {left}: it went back."
 
 
-def test_t12_older_receipts_of_the_same_ledger_change_nothing(lost: Lost) -> None:
+def test_t12_older_receipts_change_nothing(lost: Lost) -> None:
     with lost.place.start() as ledger:
         entries = ledger.head().entries
         for head in lost.before:
@@ -114,7 +114,7 @@ def test_t12_older_receipts_of_the_same_ledger_change_nothing(lost: Lost) -> Non
         respond(ledger, "job", 2)
 
 
-def test_t12_a_copy_that_went_its_own_way_is_found_whichever_is_longer(lost: Lost) -> None:
+def test_t12_a_diverged_copy_is_found_whichever_is_longer(lost: Lost) -> None:
     with lost.place.start() as ledger:
         for number in range(3):
             ledger.open(opening(f"job {number}", data_set=f"set {number}"), LIMITS)
@@ -124,7 +124,7 @@ def test_t12_a_copy_that_went_its_own_way_is_found_whichever_is_longer(lost: Los
         assert "another entry" in str(ledger.check_head(lost.since[-1]))
 
 
-def test_t12_a_ledger_that_was_deleted_with_its_head_file_cannot_begin_anew_unnoticed(lost: Lost) -> None:
+def test_t12_a_receipt_finds_a_new_ledger_in_place_of_a_lost_one(lost: Lost) -> None:
     shutil.rmtree(lost.place.path.parent)
     lost.place.head.unlink()
     with lost.place.start() as ledger:
@@ -134,7 +134,7 @@ def test_t12_a_ledger_that_was_deleted_with_its_head_file_cannot_begin_anew_unno
             ledger.open(opening("new", **NEW), LIMITS)
 
 
-def test_t12_a_witnessed_quarantine_lasts_over_restarts_and_is_recorded_once(lost: Lost) -> None:
+def test_t12_a_quarantine_by_receipt_survives_restarts_recorded_once(lost: Lost) -> None:
     for _ in range(3):
         with lost.place.start() as ledger:
             ledger.check_head(lost.since[-1])
@@ -142,7 +142,7 @@ def test_t12_a_witnessed_quarantine_lasts_over_restarts_and_is_recorded_once(los
     assert quarantines(lost.place) == 1
 
 
-def test_t12_what_was_released_is_forgiven_with_all_that_led_to_it_and_nothing_further(lost: Lost) -> None:
+def test_t12_a_release_settles_the_lost_entries_and_no_later_ones(lost: Lost) -> None:
     with lost.place.start() as ledger:
         ledger.check_head(lost.since[1])
         ledger.release("counted by hand", {}, NOTHING)
@@ -157,8 +157,8 @@ def test_t12_what_was_released_is_forgiven_with_all_that_led_to_it_and_nothing_f
         assert ledger.check_head(lost.since[2]) is not None
 
 
-def test_t12_a_ledger_that_went_back_again_after_a_release_is_found_however_few_entries_it_has(lost: Lost) -> None:
-    """The lost entries number fewer than those that were forgiven, and are not taken for them."""
+def test_t12_a_second_rollback_after_a_release_is_found(lost: Lost) -> None:
+    """Fewer entries are lost than were settled before, but they are not mistaken for those."""
     place = lost.place
     with place.start() as ledger:
         ledger.check_head(Head(lost.since[0].ledger, 1000, "0" * 64))
@@ -174,7 +174,7 @@ def test_t12_a_ledger_that_went_back_again_after_a_release_is_found_however_few_
         assert "it went back" in str(ledger.check_head(newest))
 
 
-def test_t12_a_release_that_was_lost_with_what_followed_it_is_missed(lost: Lost) -> None:
+def test_t12_a_lost_release_is_found(lost: Lost) -> None:
     before = Backup.of(lost.place)
     with lost.place.start() as ledger:
         ledger.check_head(lost.since[-1])
@@ -187,7 +187,7 @@ def test_t12_a_release_that_was_lost_with_what_followed_it_is_missed(lost: Lost)
         assert ledger.check_head(newest) == f"{TELLS} another ledger than this one."
 
 
-def test_t12_what_the_head_file_found_and_an_operator_released_is_not_found_again_by_a_receipt(
+def test_t12_a_receipt_does_not_repeat_a_released_quarantine(
     place: Place,
 ) -> None:
     with place.start() as ledger:
@@ -203,7 +203,7 @@ def test_t12_what_the_head_file_found_and_an_operator_released_is_not_found_agai
         assert ledger.quarantine is None
 
 
-def test_t12_a_receipt_that_says_more_than_the_head_file_did_is_recorded_before_the_release(lost: Lost) -> None:
+def test_t12_a_receipt_with_more_entries_is_recorded_before_a_release(lost: Lost) -> None:
     lost.place.head.unlink()
     with lost.place.start() as ledger:
         assert "head file" in str(ledger.quarantine)
@@ -212,7 +212,7 @@ def test_t12_a_receipt_that_says_more_than_the_head_file_did_is_recorded_before_
         assert ledger.check_head(lost.since[-1]) is None
 
 
-def test_t12_a_release_is_covered_by_the_head_file_under_its_new_name(lost: Lost) -> None:
+def test_t12_the_head_file_has_the_new_name_after_a_release(lost: Lost) -> None:
     names = [lost.before[0].ledger]
     for number in (1, 2):
         with lost.place.start() as ledger:
@@ -225,8 +225,8 @@ def test_t12_a_release_is_covered_by_the_head_file_under_its_new_name(lost: Lost
     assert len(set(names)) == 3
 
 
-def test_nothing_is_told_that_a_power_cut_could_take_back(place: Place) -> None:
-    """A reservation that is not on the head file yet is not told of: a crash may leave the two apart by it."""
+def test_receipts_never_show_what_a_power_cut_could_undo(place: Place) -> None:
+    """A receipt leaves out a reservation that is not in the head file yet, because a crash may undo it."""
     with place.start() as ledger:
         ledger.open(opening(), LIMITS)
         opened = told_by(ledger)
@@ -237,15 +237,15 @@ def test_nothing_is_told_that_a_power_cut_could_take_back(place: Place) -> None:
 
 
 @pytest.mark.parametrize("fact", [Quarantined("why"), Released("why", {"cohort": [1, 2]})])
-def test_an_entry_of_before_there_were_witnesses_is_read_as_it_was_meant(fact: Quarantined | Released) -> None:
-    """Older software wrote no head into a quarantine and no new name into a release."""
+def test_older_quarantines_and_releases_can_be_read(fact: Quarantined | Released) -> None:
+    """Older software wrote no head into a quarantine, and no new name into a release."""
     written = Entry.following(Head("x", 1, "0" * 64), 7, fact).to_dict()
     old = {name: value for name, value in written.items() if name in {"number", "at", "kind", "reason", "counted"}}
     assert len(written) > len(old) + 1
     assert Entry.read(json.dumps(old), "").fact == fact
 
 
-def test_a_ledger_of_before_there_were_witnesses_is_taken_over_and_kept_from_older_software(place: Place) -> None:
+def test_a_ledger_from_before_receipts_is_migrated(place: Place) -> None:
     with place.start() as ledger:
         ledger.open(opening(), LIMITS)
         respond(ledger, "job", 0)
