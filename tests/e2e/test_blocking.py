@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from threading import active_count
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from puppets import reissued
 from town import NOISE_SEED, SHARDS, Town, federation, now, seeded, spec, words_for
 
 from dpspca import DPSPCA, AsyncFederation, Budget, DpspcaWarning, Federation, JobSpec, PrivacyUnit, Schema, simulate
+from dpspca.client import blocking
 from dpspca.client.blocking import Loop
 from dpspca.client.federation import FederationError
 from dpspca.common.errors import InvalidParameterError, NotNowError
@@ -88,15 +89,24 @@ def test_a_federation_warns_of_a_result_as_one_process_does_and_once(tmp_path: P
         assert [str(each.message) for each in caught] == list(expected)
 
 
-def test_whose_certificate_has_run_out_is_told_so_and_nothing_is_left_running(tmp_path: Path) -> None:
+def test_an_expired_certificate_is_refused_and_no_thread_remains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     town = Town.found(tmp_path)
     old = reissued(town, town.identity(Role.ANALYST, "ada"), since=now() - timedelta(days=3))
     pem = tmp_path / "analyst-ada" / "identity.pem"
     pem.write_bytes(old.key_pem + old.certificate_pem + old.authority_pem)
-    before = active_count()
+    threads: list[Thread] = []  # of this client; gRPC and other tests start and end theirs at any time
+
+    def recorded(**arguments: Any) -> Thread:
+        threads.append(Thread(**arguments))
+        return threads[-1]
+
+    monkeypatch.setattr(blocking, "Thread", recorded)
     with pytest.raises(NotNowError, match=r"certificate of \S+/analyst/ada .* Renew it"):
         Federation.connect("127.0.0.1:1", tmp_path / "analyst-ada")
-    assert active_count() == before
+    assert len(threads) == 1
+    assert not threads[0].is_alive()
 
 
 def test_the_estimator_is_the_same_over_the_wire(tmp_path: Path) -> None:
