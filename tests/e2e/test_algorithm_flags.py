@@ -139,7 +139,7 @@ def test_the_help_of_a_plan_names_every_algorithm(here: Callable[..., Ended]) ->
 def test_a_mistake_about_an_algorithm_is_told_by_its_flag(
     arguments: list[str], said: str, here: Callable[..., Ended]
 ) -> None:
-    assert said in here("plan", *arguments).complaint
+    assert said in here("plan", *arguments).error_line
 
 
 def test_a_job_of_flags_alone_has_the_defaults_of_a_job(here: Callable[..., Ended]) -> None:

@@ -106,7 +106,7 @@ def test_a_daemon_with_a_fault_is_found_and_the_steward_is_told_what_to_do(
     planted(monkeypatch, fault)
     told = run("audit", "--spec", "job.json", "--runs", 30)
     assert told.code == 1
-    assert any(line.startswith(f"FAILED  {found}") for line in told.wrongs)
+    assert any(line.startswith(f"FAILED  {found}") for line in told.failed_checks)
     assert "Stop answering jobs with it" in told.out
 
 
@@ -120,7 +120,7 @@ def test_a_daemon_whose_time_depends_on_rows_is_found(
     (tmp_path / "job.json").write_text(job(unit=unit).to_json(), encoding="utf-8")
     told = run("audit", "--spec", "job.json", "--runs", 60)
     assert told.code == 1
-    assert any(line.startswith("FAILED  time of the answer to") for line in told.wrongs)
+    assert any(line.startswith("FAILED  time of the answer to") for line in told.failed_checks)
 
 
 def test_a_daemon_that_does_not_run_ends_the_audit_with_what_it_said(

@@ -65,7 +65,7 @@ def test_at_port_0_nobody_is_asked_and_the_key_is_named(
     health = here("health", "--config", "port-0.toml")
     assert health.code == 1
     assert health.out.startswith(f"{key} is 127.0.0.1:0, but port 0 cannot be connected to. ")
-    (port,) = here("doctor", "--config", "port-0.toml").wrongs
+    (port,) = here("doctor", "--config", "port-0.toml").failed_checks
     assert health.out.startswith(port.partition("port: ")[2])
 
 
@@ -75,7 +75,7 @@ def test_at_port_0_nobody_is_asked_and_the_key_is_named(
 def test_with_a_certificate_that_has_run_out_nothing_begins_and_the_remedy_is_told(
     command: str, program: str, here: Callable[..., Ended]
 ) -> None:
-    said = here(*command.split(), "--config", f"old-{program}.toml").complaint
+    said = here(*command.split(), "--config", f"old-{program}.toml").error_line
     assert said.startswith("The certificate of dpspca://town/")
     assert "Renew it" in said
 
@@ -84,7 +84,7 @@ def test_whose_certificate_has_run_out_is_told_so_by_health_and_doctor(here: Cal
     health = here("health", "--config", "old-north.toml")
     assert health.code == 1
     assert re.match(r"The certificate of \S+ expired at .* Renew it", health.out)
-    certificate, port = here("doctor", "--config", "old-north.toml").wrongs
+    certificate, port = here("doctor", "--config", "old-north.toml").failed_checks
     assert "certificate: It expired at" in certificate
     assert "port: 127.0.0.1:1 cannot be reached" in port
 
@@ -102,7 +102,7 @@ def test_a_daemon_does_not_start_with_the_identity_of_another_role_and_its_setti
     role: Role, other: str, here: Callable[..., Ended], town: Path
 ) -> None:
     (town / "other-role.toml").write_text(settings(role, other.replace("/", "-")))
-    refused = here(role, "start", "--config", "other-role.toml").complaint
+    refused = here(role, "start", "--config", "other-role.toml").error_line
     assert refused.startswith(f"dpspca://town/{other} does not have the role {role}. ")
     checked = here("config", "check", "other-role.toml", "--json")
     assert checked.code == 1
@@ -143,19 +143,19 @@ def test_in_a_bad_state_an_analyst_is_told_in_one_line_what_to_do(
     (town / "copy" / IDENTITY_FILE).chmod(file)
     (town / "copy").chmod(folder)
     (town / "bad.toml").write_text(settings(Role.ANALYST, identity))
-    assert here(*command.split(), "--config", "bad.toml").complaint.startswith(said)
+    assert here(*command.split(), "--config", "bad.toml").error_line.startswith(said)
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "coordinator start", "provider start"])
 def test_without_settings_every_program_says_which_file_is_missing(command: str, here: Callable[..., Ended]) -> None:
-    said = here(*command.split(), "--config", "none.toml").complaint
+    said = here(*command.split(), "--config", "none.toml").error_line
     assert said == "none.toml cannot be read: No such file or directory. Give the path of a file."
 
 
 def test_a_request_that_finds_no_place_makes_no_key(here: Callable[..., Ended], town: Path) -> None:
     (town / "in-the-way").write_text("")
     order = ["identity", "request", "new", "dpspca://town/provider/new", "--out"]
-    assert "cannot be written" in here(*order, "in-the-way/new.csr").complaint
+    assert "cannot be written" in here(*order, "in-the-way/new.csr").error_line
     assert not (town / "new").exists()
     assert here(*order, "new.csr").code == 0
 
@@ -193,4 +193,4 @@ def test_a_file_that_is_no_text_is_told_so_with_its_path(here: Callable[..., End
 
 def test_what_is_no_model_is_told_with_its_path(here: Callable[..., Ended], town: Path) -> None:
     (town / "rows.csv").write_text("a,b\n1,2\n")
-    assert here("model", "show", "rows.csv").complaint.startswith("rows.csv: The bytes do not hold a model.")
+    assert here("model", "show", "rows.csv").error_line.startswith("rows.csv: The bytes do not hold a model.")

@@ -152,7 +152,7 @@ def test_a_model_that_is_there_is_not_replaced_unless_told_so_and_nothing_is_sub
     before = (town / "model.dpspca").read_bytes()
     jobs = here("jobs", "list", "--config", "ada.toml", "--json").facts
     order = ["run", *JOB, "--config", "ada.toml", "--data-set", "cohort"]
-    said = here(*order).complaint
+    said = here(*order).error_line
     assert re.fullmatch(r"model\.dpspca already exists\. .*--out.*--force\.", said)
     assert (town / "model.dpspca").read_bytes() == before
     assert here("jobs", "list", "--config", "ada.toml", "--json").facts == jobs
@@ -288,18 +288,18 @@ def test_a_doctor_finds_nothing_wrong_where_nothing_is(program: str, here: Calla
 
 
 def test_a_doctor_names_what_is_wrong_and_skips_what_rests_on_it(here: Callable[..., Ended], town: Path) -> None:
-    (away,) = here("doctor", "--config", "west.toml").wrongs
+    (away,) = here("doctor", "--config", "west.toml").failed_checks
     assert "not connected" in away
     (town / "broken.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "provider-west"\nrevocations = "nowhere.pem"\n'
         'policy = "policy.toml"\n[data_sets]\na = "none.csv"\n'
     )
-    told = here("doctor", "--config", "broken.toml").wrongs
+    told = here("doctor", "--config", "broken.toml").failed_checks
     assert [line.split(":")[0].split(maxsplit=1)[1] for line in told] == ["revocation list", "data set a", "port"]
     (town / "wrong-role.toml").write_text((town / "west.toml").read_text().replace("provider-west", "analyst-ada"))
-    assert "does not have the role provider" in here("doctor", "--config", "wrong-role.toml").wrongs[0]
+    assert "does not have the role provider" in here("doctor", "--config", "wrong-role.toml").failed_checks[0]
     (town / "bad.toml").write_text('listen = "here"\n')
-    assert "settings" in here("doctor", "--config", "bad.toml").wrongs[0]
+    assert "settings" in here("doctor", "--config", "bad.toml").failed_checks[0]
 
 
 def test_a_stranger_is_told_what_the_handshake_said(here: Callable[..., Ended], town: Path, tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_stranger_is_told_what_the_handshake_said(here: Callable[..., Ended], 
     (town / "eve.toml").write_text(
         (town / "ada.toml").read_text().replace("analyst-ada", str(tmp_path / "analyst-eve"))
     )
-    (told,) = here("doctor", "--config", "eve.toml").wrongs
+    (told,) = here("doctor", "--config", "eve.toml").failed_checks
     assert "coordinator" in told
     assert "UNAVAILABLE" in told
 
@@ -367,7 +367,7 @@ def test_a_job_that_names_columns_otherwise_is_refused_at_once(here: Callable[..
     (town / "swapped.json").write_text(json.dumps(A_JOB | {"schema": {"dimension": 20, "names": NAMES[::-1]}}))
     before = here("jobs", "list", "--config", "ada.toml", "--json").facts
     refused = here("run", "swapped.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "swapped.dpspca")
-    assert f"column 1 is '{NAMES[-1]}' for the job, and '{NAMES[0]}' for north" in refused.complaint
+    assert f"column 1 is '{NAMES[-1]}' for the job, and '{NAMES[0]}' for north" in refused.error_line
     assert here("jobs", "list", "--config", "ada.toml", "--json").facts == before
 
 
@@ -388,11 +388,11 @@ def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[...,
     assert scored("some.csv").code == 0
     assert np.array_equal(np.load(town / "some.npy"), expected)
     write(NAMES[1:], table[:, 1:])
-    assert f"missing: '{NAMES[0]}'" in scored("some.csv").complaint
+    assert f"missing: '{NAMES[0]}'" in scored("some.csv").error_line
     write([*NAMES, "more"], np.c_[table, table[:, 0]])
-    assert "no feature of the model: 'more'" in scored("some.csv").complaint
+    assert "no feature of the model: 'more'" in scored("some.csv").error_line
     np.save(town / "bare.npy", table)
-    assert "bare.npy has no column names, but the model's features have" in scored("bare.npy").complaint
+    assert "bare.npy has no column names, but the model's features have" in scored("bare.npy").error_line
     assert scored("bare.npy", "--by-position").code == 0
     assert np.array_equal(np.load(town / "some.npy"), expected)
 
@@ -401,7 +401,7 @@ def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[...,
 def test_rows_with_names_are_refused_for_a_model_without(here: Callable[..., Ended], town: Path) -> None:
     save_model(replace(load_model(town / "model.dpspca"), feature_names=None), town / "bare.dpspca")
     refused = here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
-    assert "the model's features have none: which column is which" in refused.complaint
+    assert "the model's features have none: which column is which" in refused.error_line
     assert not (town / "bare-scores.npy").exists()
     assert here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare.npy", "--by-position").code == 0
 

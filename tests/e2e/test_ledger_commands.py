@@ -89,7 +89,7 @@ def test_a_running_provider_s_ledger_is_verified_exported_and_not_released(besid
     lines = beside("ledger", "export", *NORTH).out.splitlines()
     assert len(lines) == verified["head"]["entries"]
     assert json.loads(lines[-1])["hash"] == verified["head"]["hash"]
-    assert "never quarantined" in beside("ledger", "release", *NORTH, "--reason", "to see").complaint
+    assert "never quarantined" in beside("ledger", "release", *NORTH, "--reason", "to see").error_line
     assert beside("budget", *NORTH, "--json").facts["data_sets"][0]["spent"]["mu"] > 0.23
     assert town.joinpath("north-ledger").stat().st_mode & 0o077 == 0
 
@@ -107,7 +107,7 @@ def test_a_doctor_looks_at_policy_and_ledger(beside: Here, town: Path) -> None:
     (town / "none.toml").write_text((town / "west.toml").read_text().replace("policy.toml", "none-there.toml"))
     assert any(
         "policy: The policy none-there.toml cannot be read" in line
-        for line in beside("doctor", "--config", "none.toml").wrongs
+        for line in beside("doctor", "--config", "none.toml").failed_checks
     )
 
 
@@ -152,7 +152,7 @@ def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
     assert answers(here(*asked)) == every
     assert answers(here(*asked, "--analyst", "grace")) == answers(here(*asked, "--analyst", GRACE)) == every[3:]
     assert answers(here(*asked, "--analyst", "ada", "--data-set", "cohort")) == every[:3]
-    unknown = here("outbox", *OWN, "--data-set", "nothere").complaint
+    unknown = here("outbox", *OWN, "--data-set", "nothere").error_line
     assert unknown.startswith("Unknown data set 'nothere'. Available: cohort")
     for since in ("2023-11-15", "2023-11-15T22:13:20Z", "2023-11-15T23:13:20+01:00"):
         assert answers(here(*asked, "--since", since)) == every[3:], since
@@ -162,7 +162,7 @@ def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
     nobody = f"No answer that this ledger knows of left to 'adda'. Answers left to: {ADA}, {GRACE}."
     assert nobody in here("outbox", *OWN, "--analyst", "adda").out
     assert "No answer" not in here("outbox", *OWN, "--analyst", "ada").out
-    assert here("outbox", *OWN, "--since", "").complaint.startswith("--since is ''")
+    assert here("outbox", *OWN, "--since", "").error_line.startswith("--since is ''")
     told = {
         "greeting": "hello",
         "admission": "admitted",
@@ -172,7 +172,7 @@ def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
     }
     assert set(here(*asked).facts["beside"]) == set(told)
     assert set(told.values()) == {each.name for each in pb.FromProvider.DESCRIPTOR.oneofs_by_name["message"].fields}
-    assert here("outbox", *OWN, "--since", "yesterday").complaint.startswith(
+    assert here("outbox", *OWN, "--since", "yesterday").error_line.startswith(
         "--since is 'yesterday', which is not a time"
     )
 
@@ -216,7 +216,7 @@ def test_the_chain_of_an_export_is_followed_as_the_documentation_says(
 @pytest.mark.usefixtures("site")
 def test_an_export_replaces_a_file_only_if_told_so(here: Here, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("mine")
-    said = here("ledger", "export", *OWN, "--out", "there").complaint
+    said = here("ledger", "export", *OWN, "--out", "there").error_line
     assert said.startswith("there already exists.")
     assert "--force" in said
     assert (tmp_path / "there").read_text() == "mine"
@@ -224,7 +224,7 @@ def test_an_export_replaces_a_file_only_if_told_so(here: Here, tmp_path: Path) -
     entries = here("ledger", "export", *OWN, "--json").facts["entries"]
     assert [json.loads(line) for line in (tmp_path / "there").read_text().splitlines()] == entries
     assert (tmp_path / "there").stat().st_mode & 0o777 == 0o600
-    assert "cannot be written" in here("ledger", "export", *OWN, "--out", "no/where").complaint
+    assert "cannot be written" in here("ledger", "export", *OWN, "--out", "no/where").error_line
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
@@ -240,7 +240,7 @@ def test_an_export_takes_the_place_of_nothing_but_a_file_and_says_that_it_is_pri
     for name in ("folder", "link", "nowhere", "pipe"):
         for flags in ((), ("--force",)):
             refused = here("ledger", "export", *OWN, "--out", name, *flags)
-            assert refused.complaint == f"{name} is a folder, a link, a pipe or a device. Name another file."
+            assert refused.error_line == f"{name} is a folder, a link, a pipe or a device. Name another file."
     assert (tmp_path / "mine").read_text() == "mine"
     assert "Keep it as private as the rows" in here("ledger", "export", *OWN, "--out", "new").out
 
@@ -261,13 +261,13 @@ def test_what_is_wrong_with_a_ledger_is_said_and_exits_with_1(here: Here, site: 
     assert (broken.code, json.loads(broken.out)["head"]) == (1, None)
     assert "chain breaks at entry 3" in json.loads(broken.out)["problems"][0]
     for command in ("ledger show", "outbox", "budget"):
-        assert "chain breaks at entry 3" in here(*command.split(), *OWN).complaint
+        assert "chain breaks at entry 3" in here(*command.split(), *OWN).error_line
 
 
 @pytest.mark.parametrize("command", ["ledger show", "ledger export", "outbox", "ledger release --reason why"])
 def test_where_there_is_no_ledger_none_is_made(command: str, here: Here, tmp_path: Path) -> None:
     Site.made(tmp_path)
-    assert here(*command.split(), *OWN).complaint.startswith("There is no ledger at ledger/ledger.db.")
+    assert here(*command.split(), *OWN).error_line.startswith("There is no ledger at ledger/ledger.db.")
     verified = here("ledger", "verify", *OWN)
     assert (verified.code, "There is no ledger" in verified.out) == (1, True)
     assert "restore the newest copy" in verified.out
@@ -278,7 +278,7 @@ def test_where_there_is_no_ledger_none_is_made(command: str, here: Here, tmp_pat
 def test_other_programs_settings_are_refused_by_name(here: Here, tmp_path: Path) -> None:
     (tmp_path / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada"\n')
     for command in ("ledger show", "ledger verify", "ledger export", "outbox", "budget"):
-        said = here(*command.split(), "--config", "ada.toml").complaint
+        said = here(*command.split(), "--config", "ada.toml").error_line
         assert "holds the settings of an analyst, not of a provider" in said
 
 
@@ -293,13 +293,13 @@ def test_an_older_copy_is_told_by_everything_that_looks_at_it_before_the_provide
     assert re.search("QUARANTINED: no job is answered.* shows", shown.out)
     (gap,) = here("outbox", *OWN, "--json").facts["gaps"]
     assert "it went back. Answers may be missing here." in gap
-    (wrong,) = [line for line in here("doctor", *OWN).wrongs if " ledger: " in line]
+    (wrong,) = [line for line in here("doctor", *OWN).failed_checks if " ledger: " in line]
     assert "The ledger is in quarantine, and every job is refused" in wrong
 
 
 def test_a_ledger_that_is_gone_is_not_taken_for_one_that_never_was(here: Here, site: Site) -> None:
     shutil.rmtree(site.path.parent)
-    (wrong,) = [line for line in here("doctor", *OWN).wrongs if " ledger: " in line]
+    (wrong,) = [line for line in here("doctor", *OWN).failed_checks if " ledger: " in line]
     assert "There is no ledger at" in wrong
     with site.running():
         pass
@@ -308,7 +308,7 @@ def test_a_ledger_that_is_gone_is_not_taken_for_one_that_never_was(here: Here, s
 
 def test_a_folder_that_others_can_look_into_is_told(here: Here, site: Site) -> None:
     site.path.parent.chmod(0o755)
-    (wrong,) = [line for line in here("doctor", *OWN).wrongs if " ledger: " in line]
+    (wrong,) = [line for line in here("doctor", *OWN).failed_checks if " ledger: " in line]
     assert "is not a folder that only this user can use" in wrong
 
 
@@ -396,7 +396,7 @@ def test_a_data_set_without_a_policy_stays_refused_until_it_is_spoken_of(here: H
     later = released(here, "--count", "trial=1,1e-6")
     assert (list(later["counted"]), later["refused"]) == (["trial"], [])
     again = here("ledger", "release", *OWN, "--reason", "again", "--yes")
-    assert "already recorded for every data set" in again.complaint
+    assert "already recorded for every data set" in again.error_line
 
 
 def refused(here: Here, name: str, site: Site) -> str:
@@ -430,7 +430,7 @@ def test_nothing_is_released_unless_somebody_agrees(here: Here, older: Site, mon
 
 def test_nothing_is_released_while_a_daemon_has_the_ledger(here: Here, older: Site) -> None:
     with older.running() as ledger:
-        said = here("ledger", "release", *OWN, "--reason", "why", "--yes").complaint
+        said = here("ledger", "release", *OWN, "--reason", "why", "--yes").error_line
         assert "is in use by process" in said
         assert ledger.quarantine is not None
 
@@ -496,4 +496,4 @@ def test_no_policy_is_suggested_that_no_provider_would_take(
     words: tuple[str, ...], said: str, here: Here, tmp_path: Path
 ) -> None:
     Site.made(tmp_path)
-    assert said in here("policy", "suggest", *words).complaint
+    assert said in here("policy", "suggest", *words).error_line

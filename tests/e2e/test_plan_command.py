@@ -81,7 +81,7 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
     ],
 )
 def test_a_mistake_in_a_plan_is_told_in_a_line(arguments: list[str], said: str, here: Callable[..., Ended]) -> None:
-    assert said in here(*arguments).complaint
+    assert said in here(*arguments).error_line
 
 
 A_JOB = {
@@ -117,19 +117,19 @@ def test_a_job_of_the_wrong_form_is_refused(change: dict[str, Any], tmp_path: Pa
     (tmp_path / "job.json").write_text(json.dumps(A_JOB))
     assert here("plan", "job.json").code == 0
     (tmp_path / "job.json").write_text(json.dumps(A_JOB | change))
-    assert here("plan", "job.json").complaint
+    assert here("plan", "job.json").error_line
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"seed": ' + "9" * 5000 + "}", "", "\x00", "null", "{" * 3])
 def test_what_is_no_job_at_all_is_refused(text: str, tmp_path: Path, here: Callable[..., Ended]) -> None:
     (tmp_path / "job.json").write_text(text)
-    assert here("plan", "job.json").complaint
+    assert here("plan", "job.json").error_line
 
 
 def test_a_key_given_twice_is_refused_inside_a_plan_too(tmp_path: Path, here: Callable[..., Ended]) -> None:
     twice = json.dumps(A_JOB)[:-1] + ', "components": 1}'
     (tmp_path / "job.json").write_text(f'{{"job": {twice}}}')
-    assert "given twice" in here("plan", "job.json").complaint
+    assert "given twice" in here("plan", "job.json").error_line
 
 
 def test_a_job_is_written_for_later_and_plans_the_same(tmp_path: Path, here: Callable[..., Ended]) -> None:
@@ -146,7 +146,7 @@ def test_a_plan_prices_the_mean_that_is_taken_off(tmp_path: Path, here: Callable
     public = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json", "--json").facts
     assert public["job"]["public_mean"] == [0.5] * 40
     (tmp_path / "mean.json").write_text("17")
-    refusal = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json").complaint
+    refusal = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json").error_line
     assert "mean.json is not a mean" in refusal
 
 
@@ -161,7 +161,7 @@ def test_the_estimators_words_name_the_units_of_rows_too(word: str, here: Callab
 def test_a_unit_that_the_algorithm_has_not_is_refused_with_those_that_it_has(
     unit: str, here: Callable[..., Ended]
 ) -> None:
-    refusal = here("plan", *JOB, "--unit", unit).complaint
+    refusal = here("plan", *JOB, "--unit", unit).error_line
     assert (
         f"--unit is {unit}, which dps-pca does not support. Choose one of: row-replace-one, row-add-remove, person-"
         in refusal

@@ -40,7 +40,7 @@ def test_what_was_not_recorded_is_vouched_for_once_and_stays_in_the_ledger(here:
     last = here("ledger", "export", "--config", "provider.toml", "--json").facts["entries"][-1]
     assert (last["kind"], last["number"], last["reason"]) == ("vouched", facts["entry"], "three from the start")
     again = here(*VOUCH, "--data-set", "cohort", "--protects", "4", "--yes")
-    assert "records what every job on the data set 'cohort' protected" in again.complaint
+    assert "records what every job on the data set 'cohort' protected" in again.error_line
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_was_not_recorded_is_vouched_for_once_and_stays_in_the_ledger(here:
     ],
 )
 def test_a_word_that_means_nothing_is_refused(here: Here, words: tuple[str, ...], said: str) -> None:
-    assert said in here(*VOUCH, *words, "--yes").complaint
+    assert said in here(*VOUCH, *words, "--yes").error_line
 
 
 def test_nothing_is_recorded_unless_somebody_agrees(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

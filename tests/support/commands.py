@@ -27,14 +27,14 @@ class Ended:
         return read
 
     @property
-    def complaint(self) -> str:
+    def error_line(self) -> str:
         """Return the one line that a failed command wrote to standard error. Its exit code must be 2."""
         assert (self.code, self.out) == (2, ""), self.err
         (line,) = self.err.splitlines()
         return line
 
     @property
-    def wrongs(self) -> list[str]:
+    def failed_checks(self) -> list[str]:
         """Return the failed checks of ``dpspca doctor``."""
         assert self.code == 1
         return [line for line in self.out.splitlines() if line.startswith("FAILED")]

@@ -1,4 +1,4 @@
-"""Every benchmark runs, and says in JSON what its table says. The numbers themselves depend on the machine."""
+"""Every benchmark runs and prints its table as JSON. The numbers depend on the machine."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def measured(name: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_the_cost_of_a_round_is_told_from_a_gram_matrix_and_from_a_pass() -> None:
+def test_round_cost_reports_gram_matrix_and_row_pass() -> None:
     result = measured("round_cost")
     assert set(result) == {"gram", "stream", "paper_table_1"}
     parts = ("sparse", "dense", "plain", "gate", "noise", "combine", "next_basis", "round", "first_round")
@@ -34,7 +34,7 @@ def test_the_cost_of_a_round_is_told_from_a_gram_matrix_and_from_a_pass() -> Non
     assert set(result["paper_table_1"]["DPS-PCA"].values()) == {"< 1 ms"}
 
 
-def test_the_error_against_the_rounds_is_told_for_every_budget() -> None:
+def test_rounds_reports_the_error_for_every_budget() -> None:
     results = measured("rounds")
     for row in results:
         errors = row["mean_errors"]
@@ -45,7 +45,7 @@ def test_the_error_against_the_rounds_is_told_for_every_budget() -> None:
     assert by_mu[0]["rule_error"] > 3 * by_mu[-1]["rule_error"]
 
 
-def test_the_thin_qr_is_compared_with_numpys() -> None:
+def test_linalg_compares_the_thin_qr_with_numpy() -> None:
     results = measured("linalg")
     assert [row["matrix"] for row in results] == ["independent", "dependent"]
     for row in results:
@@ -53,7 +53,7 @@ def test_the_thin_qr_is_compared_with_numpys() -> None:
         assert row["departure_from_orthonormal"] < 1e-12
 
 
-def test_the_noise_is_compared_with_opendps() -> None:
+def test_noise_is_compared_with_opendp() -> None:
     results = measured("noise")
     for law in ("gaussian", "laplace"):
         for row in results[law].values():
@@ -61,7 +61,7 @@ def test_the_noise_is_compared_with_opendps() -> None:
             assert row["tables_ms"] > 0
 
 
-def test_a_federation_is_compared_with_the_least_that_its_messages_cost() -> None:
+def test_federation_is_compared_with_bare_grpc() -> None:
     result = measured("federation")
     assert set(result) == {"parts", "small", "large", "idle", "many"}
     for row in result["small"].values():
@@ -80,7 +80,7 @@ def test_a_federation_is_compared_with_the_least_that_its_messages_cost() -> Non
     assert result["many"]["job_ms"] > 0
 
 
-def test_time_and_memory_over_sparse_rows_are_told_for_every_job_and_size() -> None:
+def test_sparse_reports_time_and_memory_of_every_job_and_size() -> None:
     results = measured("sparse")
     assert [row["job"] for row in results] == ["rows alone", "noisy-power", "range-projection"] * 2
     assert all(row["peak_gib"] > 0 for row in results)

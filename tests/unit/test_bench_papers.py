@@ -1,4 +1,4 @@
-"""The papers' figures can be drawn again, and the page about them says what was measured."""
+"""The figures of the papers can be drawn again, and the page about them shows what was measured."""
 
 import csv
 import json
@@ -52,7 +52,7 @@ def drawn(out: Path, *names: str) -> Any:
     return json.loads(python(str(BENCH / "run.py"), *words))
 
 
-def test_figures_are_drawn_with_their_numbers_beside_them(tmp_path: Path) -> None:
+def test_figures_are_drawn_and_their_numbers_written(tmp_path: Path) -> None:
     summary = drawn(tmp_path, "figure-2", "figure-4b")
     assert list(summary["results"]) == ["figure-2", "figure-4b"]
     for name, result in summary["results"].items():
@@ -70,13 +70,13 @@ def test_figures_are_drawn_with_their_numbers_beside_them(tmp_path: Path) -> Non
         assert all(at["mean"] >= least for at, least in zip(curve, floor, strict=True))
 
 
-def test_a_later_run_keeps_what_an_earlier_one_measured(tmp_path: Path) -> None:
+def test_a_later_run_keeps_earlier_measurements(tmp_path: Path) -> None:
     first = drawn(tmp_path, "figure-2")
     (tmp_path / "summary.json").write_text(json.dumps(first | {"results": first["results"] | {"table-1": {}}}))
     assert list(drawn(tmp_path, "figure-2")["results"]) == ["figure-2", "table-1"]
 
 
-def test_jobs_on_shards_prepared_once_are_simulates_bit_for_bit() -> None:
+def test_prepared_shards_give_the_bits_of_simulate() -> None:
     python("-c", SAME_BITS)
 
 
@@ -85,7 +85,7 @@ def test_the_page_says_what_was_measured() -> None:
     assert python("-c", AGAIN, str(page), str(MEASURED)) == page.read_text(encoding="utf-8")
 
 
-def test_every_figure_of_the_page_is_there_small_and_with_its_numbers() -> None:
+def test_every_figure_of_the_page_exists_is_small_and_has_numbers() -> None:
     results = json.loads(MEASURED.read_text(encoding="utf-8"))["results"]
     for name, result in results.items():
         assert (MEASURED.parent / f"{name}.csv").exists()

@@ -1,4 +1,4 @@
-"""docs/divergences.md says which methods have published accounting, as the catalogue does, and figures that hold."""
+"""docs/divergences.md agrees with the catalogue about published accounting, and its factors are right."""
 
 import re
 from pathlib import Path
@@ -16,25 +16,25 @@ ROWS: Final = re.findall(r"^\| `([^`|]+)` \| ([^|]+) \| ([^|]+) \|$", TEXT, flag
 
 
 def published_for(entry: Method) -> str:
-    """Write the units that a method's published noise is for, as the page does."""
+    """Return the units of a method's published noise in the notation of the page."""
     has = Accounting.PUBLISHED in entry.accounting
     return ", ".join(unit for unit in entry.units if has and unit in entry.published) or "none"
 
 
-def test_the_page_says_of_every_algorithm_which_units_its_published_noise_is_for() -> None:
+def test_the_page_lists_the_published_units_of_every_method() -> None:
     assert [(name, units) for name, units, _ in ROWS] == [
         (name, published_for(entry)) for name, entry in CATALOGUE.items()
     ]
 
 
-def test_the_page_says_whose_formula_it_is_or_why_there_is_none() -> None:
+def test_the_page_cites_each_formula_or_explains_its_absence() -> None:
     for name, _, reason in ROWS:
         (paper,) = re.findall(r"\(([^()]+ \d{4})\)$", CATALOGUE[name].summary)
         assert paper.split()[0] in reason or "the paper's method is not private" in reason
 
 
 @pytest.mark.parametrize(("name", "times"), [("mod-sulq", 65), ("sulq", 509)])
-def test_the_published_noise_of_the_baselines_is_as_many_times_what_the_promise_needs(name: str, times: int) -> None:
+def test_published_noise_of_the_baselines_has_the_factors_shown(name: str, times: int) -> None:
     assert f"{times} (" in TEXT
     widths = {}
     for accounting in Accounting:

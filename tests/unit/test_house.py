@@ -1,4 +1,4 @@
-"""The house is as it says: what should be pure is listed as pure, and every ignore of a linter explains itself."""
+"""The code keeps its structural rules: purity, public names, secret randomness, sizes and locked dependencies."""
 
 import ast
 import json
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_everything_in_common_but_its_edge_is_held_to_purity() -> None:
+def test_everything_in_common_but_its_edge_is_listed_as_pure() -> None:
     contracts = {contract["id"]: contract for contract in SETTINGS["tool"]["importlinter"]["contracts"]}
     listed = {name.removeprefix("dpspca.common.") for name in contracts["pure-common"]["source_modules"]}
     there = {
@@ -25,7 +25,7 @@ def test_everything_in_common_but_its_edge_is_held_to_purity() -> None:
     assert listed == there - {"__init__", "storage", "transport", "trust"}
 
 
-def test_nobody_reaches_past_the_door_of_a_package() -> None:
+def test_imports_use_only_the_public_names_of_packages() -> None:
     """Outside a package, its names come from the package itself, which lists them in ``__all__``."""
     packages = {
         ".".join(["dpspca", *path.parent.parts[-2:]]): set(_listed(path)) for path in ROOT.glob("*/*/__init__.py")
@@ -52,7 +52,7 @@ def _listed(door: Path) -> list[str]:
 
 
 def test_t21_no_release_path_uses_a_generator_that_is_not_cryptographic() -> None:
-    """On the provider's side nothing draws from numpy's generators or the standard library's."""
+    """A provider draws nothing from the generators of numpy or of the standard library."""
     for path in (*(ROOT / "provider").rglob("*.py"), *(ROOT / "common" / "privacy").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert "np.random" not in text, path
@@ -72,8 +72,8 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_words_for_a_release_are_made_in_one_place(maker: str) -> None:
-    """A release has no other words than those of ``entropy(draw)``, for a draw with its full name."""
+def test_random_words_for_a_release_are_made_in_one_place(maker: str) -> None:
+    """All random words of a release come from ``entropy(draw)``, with a draw that is fully named."""
     found = {
         path.relative_to(ROOT).as_posix()
         for folder in LIBRARY
@@ -83,8 +83,8 @@ def test_words_for_a_release_are_made_in_one_place(maker: str) -> None:
     assert found == MAKERS[maker]
 
 
-def test_nothing_keeps_random_words_beyond_the_call_that_uses_them() -> None:
-    """What an object keeps, a copy of the process has as well: a word source is an argument, and never a field."""
+def test_no_object_keeps_random_words_in_a_field() -> None:
+    """A copy of the process would also hold it, so a word source is an argument and never a field."""
     for path in (path for folder in LIBRARY for path in (ROOT / folder).rglob("*.py")):
         for part in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(part, ast.ClassDef):
@@ -101,7 +101,7 @@ def _arguments(function: ast.FunctionDef) -> list[ast.arg]:
 
 
 def _names_in_fields(function: ast.FunctionDef) -> set[str]:
-    """Name what a function puts into a field; of what it asks something (``words.words(8)``), only that is kept."""
+    """Return the names that a function stores in a field. A call on a name (``words.words(8)``) does not store it."""
     assigned = [each for each in ast.walk(function) if isinstance(each, ast.Assign)]
     kept = [each.value for each in assigned if any(isinstance(target, ast.Attribute) for target in each.targets)]
     names = [each for value in kept for each in ast.walk(value) if isinstance(each, ast.Name)]
@@ -110,7 +110,7 @@ def _names_in_fields(function: ast.FunctionDef) -> set[str]:
 
 
 def _is_source(annotation: ast.expr) -> bool:
-    """Tell whether an annotation, in quotes or not, is about random words themselves, and not about who makes them."""
+    """Return whether an annotation, quoted or not, is a source of random words, not a function that makes one."""
     return bool({"WordSource", "KeyStream"} & set(re.findall(r"\w+", ast.unparse(annotation))))
 
 
@@ -140,7 +140,7 @@ def test_t37_every_dependency_is_locked_by_its_hash_and_installed_by_it() -> Non
     assert all("--require-hashes" in line or "--no-deps" in line for line in installs)
 
 
-def test_t37_the_bill_of_materials_has_every_package_of_the_lock_with_every_hash() -> None:
+def test_t37_the_bill_of_materials_lists_every_locked_package_and_hash() -> None:
     lock = (ROOT / "requirements-run.lock").read_text(encoding="utf-8")
     written = [
         subprocess.run([sys.executable, ROOT / "deploy" / "sbom.py"], capture_output=True, check=True).stdout  # noqa: S603
@@ -156,15 +156,15 @@ def test_t37_the_bill_of_materials_has_every_package_of_the_lock_with_every_hash
     assert bill["metadata"]["component"]["version"] == SETTINGS["project"]["version"]
 
 
-def test_t37_a_lock_that_pins_no_version_has_no_bill(tmp_path: Path) -> None:
+def test_t37_a_lock_without_versions_gives_no_bill_of_materials(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("one==1.0 --hash=sha256:00\ntwo>=2\n")
-    told = [sys.executable, ROOT / "deploy" / "sbom.py", "--lock", tmp_path / "lock"]
-    made = subprocess.run(told, capture_output=True, text=True, check=False)  # noqa: S603
+    output = [sys.executable, ROOT / "deploy" / "sbom.py", "--lock", tmp_path / "lock"]
+    made = subprocess.run(output, capture_output=True, text=True, check=False)  # noqa: S603
     assert made.returncode != 0
     assert "pins no version: 'two>=2'" in made.stderr
 
 
-def test_t37_a_dependency_that_was_swapped_is_not_installed(tmp_path: Path) -> None:
+def test_t37_a_swapped_dependency_is_not_installed(tmp_path: Path) -> None:
     name = "swapped-1.0-py3-none-any.whl"
     lock = tmp_path / "locked.txt"
 

@@ -1,4 +1,4 @@
-"""The package loads on systems that lack POSIX modules, and the daemons' parts say what they need."""
+"""The package loads on systems without POSIX modules, and the parts for daemons say what they need."""
 
 import subprocess
 import sys
@@ -47,13 +47,13 @@ def ended(code: str, folder: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_analyst_works_without_posix(tmp_path: object) -> None:
+def test_the_client_works_without_posix_modules(tmp_path: object) -> None:
     pytest.importorskip("sklearn")
     done = ended(ANALYST, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-def test_what_needs_locks_says_so(tmp_path: object) -> None:
+def test_parts_that_need_file_locks_say_so(tmp_path: object) -> None:
     done = ended(LOCKED, tmp_path)
     assert "UnsupportedSystemError" in done.stderr
     assert "POSIX" in done.stderr

@@ -1,4 +1,4 @@
-"""What docs/matrices.md shows runs as it stands there, and gives what it says."""
+"""The examples in docs/matrices.md run as shown and give the results shown."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "matrices.md"
 
 
 def test_the_examples_run_in_order() -> None:
-    """The noise is real: in 12 runs no eigenvalue or singular value was off by more than 7 %, and no group wrong."""
+    """The noise is random. In 12 runs no eigenvalue or singular value was off by more than 7 %, no group wrong."""
     names: dict[str, object] = {}
     for example in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL):
         exec(compile(example, str(PAGE), "exec"), names)  # noqa: S102  # our own text

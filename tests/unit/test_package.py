@@ -1,4 +1,4 @@
-"""What is installed is whole: nothing that lies in the folders is missing from the package that is imported."""
+"""The installed package is complete: it has every module of the folders."""
 
 from importlib import import_module
 from pathlib import Path
@@ -21,5 +21,5 @@ def test_every_module_is_installed_and_can_be_loaded(module: str) -> None:
     import_module(f"dpspca.{module}")
 
 
-def test_whoever_checks_types_is_told_that_the_package_has_them() -> None:
+def test_the_package_declares_its_types() -> None:
     assert Path(dpspca.__file__).with_name("py.typed").is_file()

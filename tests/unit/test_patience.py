@@ -1,3 +1,5 @@
+"""Deadlines of tests do not count time in which the machine stands still."""
+
 import asyncio
 import time
 import zlib
@@ -6,7 +8,7 @@ import pytest
 from patience import MOST, SteadyLoop
 
 
-def test_a_deadline_does_not_count_the_time_that_the_process_stands_still() -> None:
+def test_a_deadline_ignores_time_in_which_the_process_is_stopped() -> None:
     async def scenario() -> None:
         async with asyncio.timeout(1):
             time.sleep(1.5)  # noqa: ASYNC251  # as if the machine stood still
@@ -15,7 +17,7 @@ def test_a_deadline_does_not_count_the_time_that_the_process_stands_still() -> N
     asyncio.run(scenario())
 
 
-def test_a_deadline_passes_where_the_process_waits() -> None:
+def test_a_deadline_counts_time_in_which_the_process_waits() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SteadyLoop)
@@ -28,7 +30,7 @@ def test_a_deadline_passes_where_the_process_waits() -> None:
     asyncio.run(scenario())
 
 
-def test_a_deadline_hardly_counts_the_time_that_a_thread_works() -> None:
+def test_a_deadline_hardly_counts_the_work_of_a_thread() -> None:
     def work() -> None:
         content = bytes(1 << 20)
         begun = time.monotonic()

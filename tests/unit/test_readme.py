@@ -1,4 +1,4 @@
-"""What the README shows runs as it stands there."""
+"""The examples in the README run as shown."""
 
 import re
 from pathlib import Path
@@ -23,6 +23,6 @@ def test_the_examples_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     pca, model = names["pca"], names["model"]
     assert isinstance(pca, DPSPCA)
     assert isinstance(model, Model)
-    # The noise is real. In 500 runs neither missed one of these; missing one takes a start far from all components.
+    # The noise is random. In 500 runs neither missed one of these columns.
     assert {0, 1, 2, 3} <= set(pca.support_)
     assert {0, 1, 2, 3} <= set(model.support)

@@ -24,14 +24,14 @@ _NUMBERS = re.compile(r"(?<=_)t(\d\d)(?=_)")
 
 
 def threats() -> dict[str, tuple[str, str]]:
-    """Read the table: the attack of each threat, and what stops it."""
+    """Return the attack and the defence of each threat, from the table."""
     found = _ROW.findall(PAGE.read_text(encoding="utf-8"))
     assert len(found) == len({row[0] for row in found})
     return {number: (attack, stopped) for number, attack, stopped in found}
 
 
 def by_threat() -> dict[str, list[str]]:
-    """Find the tests whose names bear a threat's number, each with the file it stands in."""
+    """Return the tests that have a threat's number in their names, each with its file."""
     found = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -42,7 +42,7 @@ def by_threat() -> dict[str, list[str]]:
 
 
 def index() -> str:
-    """Write the index of tests: one list for each threat and each fault."""
+    """Return the index of tests: one list for each threat and each fault."""
     existing = by_threat()
     lines = [
         "# Index of tests\n",
@@ -63,7 +63,7 @@ def test_every_threat_has_a_row() -> None:
     assert list(threats()) == THREATS
 
 
-def test_every_threat_has_a_test_and_no_test_bears_another_number() -> None:
+def test_every_threat_has_a_test_and_no_other_number_is_used() -> None:
     assert sorted(by_threat()) == THREATS
 
 
@@ -86,7 +86,7 @@ def test_every_fault_has_a_row_and_names_tests_that_exist() -> None:
         assert set(fault["tests"]) <= existing, set(fault["tests"]) - existing
 
 
-def test_a_cell_of_the_tables_of_threats_and_faults_is_short() -> None:
+def test_table_cells_of_threats_and_faults_are_short() -> None:
     for line in PAGE.read_text(encoding="utf-8").partition("## Threats")[2].splitlines():
         if line.startswith("|"):
             assert max(len(cell.strip()) for cell in line.split("|")) <= LONGEST_CELL, line

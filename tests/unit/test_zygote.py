@@ -1,4 +1,4 @@
-"""A program that is forked is told from one that was started by nothing but its speed."""
+"""A forked program differs from a started one only in speed."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ WAITS = "from dpspca.cli import main\nimport time\nprint('up', flush=True)\ntime
 
 
 @pytest.mark.parametrize("variables", [None, {**os.environ, "NO_COLOR": "1"}], ids=["forked", "started"])
-def test_a_program_has_its_own_words_folder_streams_and_exit_code(
+def test_a_fork_has_its_own_arguments_folder_streams_and_exit_code(
     variables: dict[str, str] | None, tmp_path: Path
 ) -> None:
     words = [*DPSPCA, "model", "show", "none.dpspca"]
@@ -25,7 +25,7 @@ def test_a_program_has_its_own_words_folder_streams_and_exit_code(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="programs are forked on Linux alone")
-def test_a_forked_program_is_a_child_with_a_line_and_a_group_of_its_own_and_can_be_killed(tmp_path: Path) -> None:
+def test_a_fork_is_a_child_with_its_own_command_line_and_group(tmp_path: Path) -> None:
     words = [sys.executable, "-c", WAITS, "a word"]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, process_group=0) as process:  # noqa: S603  # ours
         assert process.stdout

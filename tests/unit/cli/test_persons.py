@@ -25,10 +25,10 @@ def settings(folder: Path, unit: str, *, persons: bool) -> ProviderConfig:
 
 @pytest.mark.parametrize("unit", ["row-add-remove", "row-replace-one", "person-add-remove", "person-replace-one"])
 @pytest.mark.parametrize("persons", [True, False])
-def test_doctor_tells_of_a_policy_under_which_no_job_is_answered(tmp_path: Path, unit: str, *, persons: bool) -> None:
-    told = settings(tmp_path, unit, persons=persons)
+def test_doctor_reports_a_policy_that_lets_no_job_be_answered(tmp_path: Path, unit: str, *, persons: bool) -> None:
+    output = settings(tmp_path, unit, persons=persons)
     if unit.startswith("person") == persons:
-        assert "policy.toml is valid" in _policy(told)
+        assert "policy.toml is valid" in _policy(output)
         return
     with pytest.raises(InvalidParameterError, match=rf"unit {unit} every job on 'cohort' is refused.*\[persons\]"):
-        _policy(told)
+        _policy(output)

@@ -1,4 +1,4 @@
-"""The samples that we ship are in the installed program too."""
+"""The samples in deploy/ are part of the installed program."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +15,6 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
 
 
 @pytest.mark.parametrize("what", ["coordinator", "provider", "analyst", "policy", "job"])
-def test_a_sample_of_everything_is_printed_by_the_program_itself(what: str, here: Callable[..., Ended]) -> None:
+def test_config_sample_prints_every_shipped_sample(what: str, here: Callable[..., Ended]) -> None:
     assert here("config", "sample", what).out == (SAMPLES / f"{what}.toml").read_text(encoding="utf-8")
     assert here("config", "sample", what, "--json").facts["of"] == what

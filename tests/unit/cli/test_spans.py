@@ -1,4 +1,4 @@
-"""A span that is no true word about its data set is told by every command that looks, and no daemon starts with it."""
+"""A span that contradicts its data set is reported by every check, and no daemon starts with it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -59,14 +59,14 @@ def test_a_data_set_is_offered_with_its_span(folder: Path, here: Callable[..., E
         ("{ start = 2, rows = 3, of = 11 }", "too few for a span of 11 rows"),
     ],
 )
-def test_a_span_that_the_share_does_not_keep_is_refused_at_the_start(
+def test_a_span_that_contradicts_the_data_is_refused_at_start(
     span: str, why: str, folder: Path, here: Callable[..., Ended]
 ) -> None:
     settings = read_config(ProviderConfig, write(folder, span))
     with pytest.raises(InvalidDataError, match=why) as caught:
         data_sets_of(settings)
     assert "ratings.npz" in str(caught.value)
-    assert any(why in line for line in here("doctor", "--config", "provider.toml").wrongs)
+    assert any(why in line for line in here("doctor", "--config", "provider.toml").failed_checks)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_span_that_the_share_does_not_keep_is_refused_at_the_start(
         ("{ start = 2, rows = 3, of = 7 }", "cohort", "spans names 'cohort', which is no data set"),
     ],
 )
-def test_a_span_that_makes_no_sense_is_told_before_any_data_are_looked_at(
+def test_config_check_reports_an_impossible_span_without_the_data(
     span: str, name: str, why: str, folder: Path, here: Callable[..., Ended]
 ) -> None:
     write(folder, span, name)

@@ -1,4 +1,4 @@
-"""Empty text is an error wherever a name or a path is given: it passed for one that was left out, or for a folder."""
+"""Empty text is refused as a name or a path, because it would count as left out, or as the current folder."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def parameters(command: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("blank", BLANKS)
-def test_every_flag_and_argument_of_every_command_refuses_it(blank: str) -> None:
+def test_every_flag_and_argument_refuses_empty_text(blank: str) -> None:
     found = list(parameters(command_with_checks(app)))
     assert len(found) > 100
     for parameter in found:
@@ -49,42 +49,42 @@ def test_every_flag_and_argument_of_every_command_refuses_it(blank: str) -> None
                 parameter.process_value(None, given)
 
 
-def test_a_run_with_an_empty_name_of_a_data_set_is_refused(here: Callable[..., Ended]) -> None:
-    said = here("run", "--config", "ada.toml", "--data-set", "").complaint
-    assert said == "--data-set is '', which is empty. Give a value, or leave it out."
+def test_run_refuses_an_empty_data_set_name(here: Callable[..., Ended]) -> None:
+    message = here("run", "--config", "ada.toml", "--data-set", "").error_line
+    assert message == "--data-set is '', which is empty. Give a value, or leave it out."
 
 
 @pytest.mark.parametrize("blank", BLANKS)
 @pytest.mark.parametrize(
     ("kind", "name"), [(CoordinatorConfig, "coordinator"), (ProviderConfig, "provider"), (AnalystConfig, "analyst")]
 )
-def test_every_key_of_settings_refuses_it(kind: type[AnyConfig], name: str, blank: str, tmp_path: Path) -> None:
+def test_every_key_of_settings_refuses_empty_text(kind: type[AnyConfig], name: str, blank: str, tmp_path: Path) -> None:
     good = read_toml(SAMPLES / f"{name}.toml")
     for key, value in good.items():
         if isinstance(value, str):
-            told = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: blank})))
-            assert "which is empty" in told or "is no address" in told
+            output = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: blank})))
+            assert "which is empty" in output or "is no address" in output
     for key in ("data_sets", "arriving", "persons"):
         if kind is ProviderConfig:
             for table in ({"cohort": blank}, {blank: "rows.csv"}):
-                told = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: table})))
-                assert "which is empty" in told or "the data set's name is" in told
+                output = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: table})))
+                assert "which is empty" in output or "the data set's name is" in output
 
 
 @pytest.mark.parametrize("blank", BLANKS)
 @pytest.mark.parametrize("key", ["data_set", "providers"])
-def test_a_job_s_file_refuses_it(key: str, blank: str, here: Callable[..., Ended], tmp_path: Path) -> None:
+def test_a_job_file_refuses_empty_text(key: str, blank: str, here: Callable[..., Ended], tmp_path: Path) -> None:
     text = (SAMPLES / "job.toml").read_text(encoding="utf-8")
     kept = [line for line in text.splitlines() if not line.startswith(key)]
     given = [blank] if key == "providers" else blank
     (tmp_path / "job.toml").write_text("\n".join([f"{key} = {given!r}", *kept]), encoding="utf-8")
-    said = here("plan", "job.toml")
-    assert said.code == 2
-    assert "job.toml: " in said.err
+    message = here("plan", "job.toml")
+    assert message.code == 2
+    assert "job.toml: " in message.err
 
 
 @pytest.mark.parametrize("blank", BLANKS)
-def test_a_policy_refuses_it(blank: str) -> None:
+def test_a_policy_refuses_empty_text(blank: str) -> None:
     text = (SAMPLES / "policy.toml").read_text(encoding="utf-8")
     for key in ("analysts", "columns"):
         kept = [line for line in text.splitlines() if not line.startswith(f"{key} =")]
@@ -94,7 +94,7 @@ def test_a_policy_refuses_it(blank: str) -> None:
 
 
 @pytest.mark.parametrize("blank", BLANKS)
-def test_names_of_columns_refuse_it(blank: str) -> None:
+def test_column_names_refuse_empty_text(blank: str) -> None:
     with pytest.raises(DpspcaError, match="Column 2 of 3 has an empty name"):
         Schema.of(["a", blank, "c"])
     with pytest.raises(DpspcaError, match="empty name"):
@@ -102,14 +102,14 @@ def test_names_of_columns_refuse_it(blank: str) -> None:
 
 
 async def refuses(blank: str) -> None:
-    """Arguments of Python functions; no connection is made."""
+    """Call a method with an empty name, without a connection."""
     federation = object.__new__(AsyncFederation)
     with pytest.raises(DpspcaError, match="which is empty"):
         await federation.job(blank)
 
 
 @pytest.mark.parametrize("blank", BLANKS)
-def test_arguments_of_python_functions_refuse_it(blank: str, tmp_path: Path) -> None:
+def test_arguments_of_python_functions_refuse_empty_text(blank: str, tmp_path: Path) -> None:
     asyncio.run(refuses(blank))
     for given in ((blank, None), (blank, tmp_path), ("127.0.0.1:1", blank)):
         with pytest.raises(DpspcaError, match="which is empty"):

@@ -1,4 +1,4 @@
-"""A method's options are read off the flags as what the method takes, and refused in the words of the flags."""
+"""A method's options are parsed by their kind, and errors about them name the flags."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -44,14 +44,14 @@ def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
         ("shade=light", "light"),
     ],
 )
-def test_a_value_is_read_as_what_its_option_takes(given: str, read: Any) -> None:
+def test_a_value_is_parsed_by_the_kind_of_its_option(given: str, read: Any) -> None:
     (value,) = method_options.parse("made-up", [given], {}).values()
     assert value == read
     assert type(value) is type(read)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("count", "--option is 'count', which is not NAME=VALUE"),
         ("=3", "--option is '=3', which is not NAME=VALUE"),
@@ -66,13 +66,13 @@ def test_a_value_is_read_as_what_its_option_takes(given: str, read: Any) -> None
         ("shade=red", "--option shade is 'red'. Choose one of: light, dark."),
     ],
 )
-def test_a_value_that_its_option_does_not_take_is_refused_in_the_words_of_the_flag(given: str, said: str) -> None:
+def test_a_wrong_value_is_refused_and_the_error_names_the_flag(given: str, message: str) -> None:
     with pytest.raises(InvalidParameterError) as refused:
         method_options.parse("made-up", [given], {})
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_an_option_is_given_once_by_whichever_flag() -> None:
+def test_an_option_given_twice_by_either_flag_is_refused() -> None:
     assert method_options.parse("made-up", ["wide=1"], {"sparsity": 3, "rounds": None}) == {
         "sparsity": 3,
         "wide": 1.0,
@@ -82,22 +82,22 @@ def test_an_option_is_given_once_by_whichever_flag() -> None:
             method_options.parse("made-up", given, short)
 
 
-def test_a_short_flag_that_the_algorithm_has_no_option_for_is_refused() -> None:
+def test_a_short_flag_that_the_method_lacks_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="--sparsity is given, but analyze-gauss has no such option"):
         method_options.parse("analyze-gauss", [], {"sparsity": 3})
 
 
-def test_what_an_algorithm_needs_is_named_by_the_flag_that_gives_it() -> None:
+def test_missing_options_are_named_by_their_flags() -> None:
     assert method_options.missing("made-up", {}) == ["--sparsity", "--option wide=..."]
     assert method_options.missing("made-up", {"sparsity": 3, "wide": 1.0}) == []
     assert method_options.missing("analyze-gauss", {}) == []
 
 
-def test_an_algorithm_that_there_is_none_of_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_method_is_refused_and_the_error_lists_the_known() -> None:
     with pytest.raises(InvalidParameterError, match=r"--method is 'magic'.*dps-pca, analyze-gauss"):
         method_options.find_method("magic")
 
 
-def test_the_shell_completes_names_of_algorithms() -> None:
+def test_the_shell_completes_method_names() -> None:
     assert method_options.names() == [*CATALOGUE, "made-up"]
     assert method_options.names("dps") == ["dps-pca"]

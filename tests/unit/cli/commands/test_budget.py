@@ -1,4 +1,4 @@
-"""What is left of a budget is told exactly, and a figure that is rounded never flatters."""
+"""`dpspca budget` reports exact balances, rounded so that none looks better than it is."""
 
 import math
 import re
@@ -38,8 +38,8 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], sit
     return commands_in(site.folder, monkeypatch, capfd)
 
 
-def told(here: Callable[..., Ended], *words: object) -> dict[str, Any]:
-    """What the command says of the one data set."""
+def output(here: Callable[..., Ended], *words: object) -> dict[str, Any]:
+    """Return what the command reports about the only data set."""
     (data_set,) = here("budget", "--config", "provider.toml", "--json", *words).facts["data_sets"]
     return dict(data_set)
 
@@ -48,7 +48,7 @@ amounts = st.integers(0, 2 * WHOLE)
 
 
 @given(spent=amounts, reserved=amounts)
-def test_no_figure_flatters(spent: int, reserved: int) -> None:
+def test_spent_is_rounded_up_and_left_is_rounded_down(spent: int, reserved: int) -> None:
     facts = Balance.of(LIFETIME, [Account(Price(spent), Price(reserved))]).facts()
     left = max(0, WHOLE - spent - reserved)
     assert Fraction(facts["spent"]["mu"]) ** 2 >= spent * UNIT
@@ -61,31 +61,31 @@ def test_no_figure_flatters(spent: int, reserved: int) -> None:
 
 
 @given(value=st.floats(0, 1e6), digits=st.integers(1, 8))
-def test_what_is_left_is_written_in_a_few_digits_and_never_as_more(value: float, digits: int) -> None:
+def test_what_is_left_is_printed_rounded_down(value: float, digits: int) -> None:
     written = rounded_down(value, digits)
     assert not written.startswith("-")
     assert float(written) <= value
     assert float(written) == pytest.approx(value, rel=10.0 ** (1 - digits))
 
 
-def test_the_share_of_delta_for_the_noise_counts_where_it_is_nearer_its_end() -> None:
+def test_the_share_counts_the_part_of_delta_for_noise_if_scarcer() -> None:
     slack = LIFETIME.whole.slack_units
     facts = Balance.of(LIFETIME, [Account(Price(0, slack))]).facts()
     assert (facts["spent"]["share"], facts["left"]["share"]) == (1.0, 0.0)
     assert Balance.of(LIFETIME, [Account(Price(0, slack))]).jobs(Price(1, 1)) == 0
 
 
-def test_what_is_worth_no_epsilon_at_the_policy_s_delta_is_said_to_be_worth_none() -> None:
+def test_a_price_without_a_finite_epsilon_reports_none() -> None:
     facts = Balance.of(LIFETIME, [Account(Price(10**7 * WHOLE))]).facts()
     assert facts["spent"]["epsilon"] is None
 
 
-def test_spent_reserved_and_left_are_those_of_what_was_answered(here: Callable[..., Ended], site: Site) -> None:
+def test_spent_reserved_and_left_follow_from_the_answers(here: Callable[..., Ended], site: Site) -> None:
     with site.running() as ledger:
         site.answer(ledger, "first")
         ledger.close("first", "done")
         site.answer(ledger, "second", 1, analyst=GRACE)
-    facts = told(here)
+    facts = output(here)
     part = PRICE // QUERIES
     assert facts["spent"]["units"] == pytest.approx(PRICE + part, rel=1e-6)
     assert facts["spent"]["units"] + facts["reserved"]["units"] == 2 * PRICE
@@ -101,13 +101,11 @@ def test_spent_reserved_and_left_are_those_of_what_was_answered(here: Callable[.
     }
 
 
-def test_each_analyst_has_what_is_left_of_their_own_and_never_more_than_all_have(
-    here: Callable[..., Ended], site: Site
-) -> None:
+def test_each_analyst_has_an_own_budget_within_the_lifetime(here: Callable[..., Ended], site: Site) -> None:
     with site.running() as ledger:
         site.answer(ledger, "first")
         site.answer(ledger, "hers", analyst="dpspca://town/analyst/gone")
-    facts = told(here)
+    facts = output(here)
     analysts = {each["analyst"]: each for each in facts["analysts"]}
     assert analysts[ADA]["left"]["units"] == OWN - PRICE
     assert analysts[ADA]["further_jobs"] == (OWN - PRICE) // LARGEST == 3
@@ -116,20 +114,18 @@ def test_each_analyst_has_what_is_left_of_their_own_and_never_more_than_all_have
     assert (gone["named"], gone["further_jobs"]) == (False, 0)
 
 
-def test_where_analysts_have_no_budget_of_their_own_the_lifetime_is_what_limits_them(
-    here: Callable[..., Ended], site: Site
-) -> None:
+def test_without_per_analyst_the_lifetime_limits_each_analyst(here: Callable[..., Ended], site: Site) -> None:
     policy = site.folder / "policy.toml"
     policy.write_text(policy.read_text().replace("per_analyst = ", "# per_analyst = "))
     with site.running() as ledger:
         site.answer(ledger, "first")
-    facts = told(here)
+    facts = output(here)
     assert facts["newcomers"] is None
     assert facts["analysts"][0]["further_jobs"] == facts["further_jobs"]
     assert "of their own budget" not in here("budget", "--config", "provider.toml").out
 
 
-def test_a_job_fits_exactly_as_often_as_the_ledger_admits_it(here: Callable[..., Ended], site: Site) -> None:
+def test_budget_reports_as_many_fits_as_the_ledger_admits(here: Callable[..., Ended], site: Site) -> None:
     limits = Limits(LIFETIME, Filter.for_budget(2.0, 1e-5))
     asking = ("budget", "--config", "provider.toml", "--job", "job.json", "--data-set", "cohort", "--json")
     for number in range(4):
@@ -147,7 +143,7 @@ def test_a_job_fits_exactly_as_often_as_the_ledger_admits_it(here: Callable[...,
     assert Fraction(others["share"]) >= Fraction(PRICE, WHOLE)
 
 
-def test_a_job_says_what_it_costs_and_for_whom_it_does_not_fit(here: Callable[..., Ended], site: Site) -> None:
+def test_budget_reports_a_job_s_cost_and_for_whom_it_does_not_fit(here: Callable[..., Ended], site: Site) -> None:
     with site.running() as ledger:
         for number in range(4):
             site.answer(ledger, f"job {number}")
@@ -159,7 +155,7 @@ def test_a_job_says_what_it_costs_and_for_whom_it_does_not_fit(here: Callable[..
     assert "does NOT fit" in here(*asking, "--analyst", "ada").out
 
 
-def test_a_job_that_the_policy_refuses_is_refused_with_its_rule(here: Callable[..., Ended], site: Site) -> None:
+def test_budget_names_the_policy_rule_that_refuses_a_job(here: Callable[..., Ended], site: Site) -> None:
     with site.running():
         pass
     (site.folder / "large.json").write_text(job(2.0).to_json())
@@ -170,13 +166,13 @@ def test_a_job_that_the_policy_refuses_is_refused_with_its_rule(here: Callable[.
     assert "its rule 'per_job'." in ended.out
 
 
-def test_jobs_past_their_expiry_are_told_and_stand_in_nobodys_way(here: Callable[..., Ended], site: Site) -> None:
+def test_expired_jobs_are_counted_and_their_reservations_freed(here: Callable[..., Ended], site: Site) -> None:
     past = int(time.time()) - 10
     with site.running(past - 10) as ledger:
         for number in range(9):
             site.answer(ledger, f"job {number}", 1, expires_at=past, analyst=GRACE)
     asking = ("--job", "job.json", "--data-set", "cohort", "--analyst", "grace")
-    facts = told(here, *asking)
+    facts = output(here, *asking)
     assert (facts["past_expiry"], facts["further_jobs"]) == (9, 6)
     assert facts["reserved"]["units"] + facts["spent"]["units"] == 9 * PRICE
     assert "9 open jobs are past their expiry" in here("budget", "--config", "provider.toml", *asking).out
@@ -188,7 +184,7 @@ def test_a_lifetime_below_what_is_spent_leaves_nothing(here: Callable[..., Ended
             site.answer(ledger, f"job {number}")
     policy = site.folder / "policy.toml"
     policy.write_text(policy.read_text().replace("epsilon = 4.0", "epsilon = 2.0"))
-    facts = told(here)
+    facts = output(here)
     assert (facts["left"]["mu"], facts["left"]["share"], facts["further_jobs"]) == (0.0, 0.0, 0)
     assert facts["spent"]["share"] > 1
     assert "smaller than what is already spent and reserved" in facts["refused"]
@@ -201,14 +197,14 @@ def test_a_lifetime_below_what_is_spent_leaves_nothing(here: Callable[..., Ended
         ("[data_sets.cohort]", "[data_sets.other]", "The policy has no table for this data set."),
     ],
 )
-def test_where_no_job_is_admitted_the_reason_is_told(
+def test_budget_gives_the_reason_if_no_job_is_admitted(
     old: str, new: str, why: str, here: Callable[..., Ended], site: Site
 ) -> None:
     with site.running() as ledger:
         site.answer(ledger, "first")
     policy = site.folder / "policy.toml"
     policy.write_text(policy.read_text().replace(old, new))
-    facts = told(here, "--data-set", "cohort")
+    facts = output(here, "--data-set", "cohort")
     assert why in facts["refused"]
     assert facts["further_jobs"] == 0
     words = here("budget", "--config", "provider.toml").out
@@ -216,7 +212,7 @@ def test_where_no_job_is_admitted_the_reason_is_told(
     assert math.isclose(facts["spent"]["mu"], mu_of(PRICE))
 
 
-def test_an_older_copy_of_the_ledger_has_nothing_to_give(here: Callable[..., Ended], site: Site) -> None:
+def test_an_older_copy_of_the_ledger_leaves_no_room_for_jobs(here: Callable[..., Ended], site: Site) -> None:
     with site.running() as ledger:
         site.answer(ledger, "first")
     site.back_up()
@@ -228,11 +224,11 @@ def test_an_older_copy_of_the_ledger_has_nothing_to_give(here: Callable[..., End
     assert ended.code == 1
     assert "QUARANTINED" in ended.out
     assert "room for 0 such jobs" in ended.out
-    assert told(here)["further_jobs"] == 0
+    assert output(here)["further_jobs"] == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--analyst", "ada"), "--analyst is given without --job."),
         (("--data-set", "nothing"), "Unknown data set 'nothing'. Available: cohort."),
@@ -241,12 +237,12 @@ def test_an_older_copy_of_the_ledger_has_nothing_to_give(here: Callable[..., End
     ],
 )
 def test_what_cannot_be_looked_at_exits_with_2_in_one_line(
-    words: tuple[str, ...], said: str, here: Callable[..., Ended], site: Site
+    words: tuple[str, ...], message: str, here: Callable[..., Ended], site: Site
 ) -> None:
     with site.running():
         pass
-    assert said in here("budget", "--config", "provider.toml", *words).complaint
+    assert message in here("budget", "--config", "provider.toml", *words).error_line
 
 
-def test_without_a_ledger_nothing_is_made_up(here: Callable[..., Ended]) -> None:
-    assert here("budget", "--config", "provider.toml").complaint.startswith("There is no ledger at ledger/ledger.db.")
+def test_budget_without_a_ledger_is_an_error(here: Callable[..., Ended]) -> None:
+    assert here("budget", "--config", "provider.toml").error_line.startswith("There is no ledger at ledger/ledger.db.")

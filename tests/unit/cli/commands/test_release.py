@@ -1,4 +1,4 @@
-"""What `dpspca ledger release --count` takes for the cost of a job covers what any such job can have cost."""
+"""`dpspca ledger release --count` counts at least as much as any such job can have cost."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +23,7 @@ OTHERS = sorted({job.method for job in JOBS.values()} - {job.method for job in G
 
 
 def allowing(*methods: str) -> Policy:
-    """Give a policy for the data set 'cohort' that allows these methods alone."""
+    """Return a policy for the data set 'cohort' that allows only these methods."""
     (rules,) = ANY.data_sets
     return Policy((replace(rules, methods=methods),))
 
@@ -38,7 +38,7 @@ def counted(budget: Budget, allowed: Policy) -> Price:
 
 
 def with_other_budgets(job: JobSpec) -> Iterator[JobSpec]:
-    """Give a job under budgets for which its method has a plan."""
+    """Yield a job with other budgets, as far as its method has a plan for them."""
     for epsilon, delta in ((0.5, 1e-3), (1.0, 0.3), (4.0, 1e-12), (4.0, 1e-24), (20.0, 1e-8)):
         other = replace(job, budget=Budget(epsilon, delta))
         with suppress(DpspcaError):
@@ -47,15 +47,15 @@ def with_other_budgets(job: JobSpec) -> Iterator[JobSpec]:
 
 
 @pytest.mark.parametrize("job", GAUSSIAN.values(), ids=GAUSSIAN)
-def test_an_epsilon_and_a_delta_count_for_no_less_than_a_job_of_gaussian_noise_costs(job: JobSpec) -> None:
+def test_a_counted_budget_covers_any_gaussian_job_within_it(job: JobSpec) -> None:
     for each in (job, *with_other_budgets(job)):
         (units, slack), (most, most_slack) = cost(each).pair, counted(each.budget, allowing(each.method)).pair
         assert units <= most, each.budget
         assert slack <= most_slack, each.budget
 
 
-def test_jobs_of_other_noise_cost_more_than_that() -> None:
-    """Or there would be no reason to refuse them."""
+def test_jobs_without_gaussian_noise_can_cost_more_than_their_budget() -> None:
+    """Otherwise there would be no reason to refuse their budgets."""
     assert OTHERS
     for name in OTHERS:
         costs = [(cost(job).pair, counted(job.budget, Policy()).pair) for job in JOBS.values() if job.method == name]
@@ -63,7 +63,7 @@ def test_jobs_of_other_noise_cost_more_than_that() -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_where_other_noise_is_allowed_an_epsilon_and_a_delta_are_refused(name: str) -> None:
+def test_count_refuses_a_budget_if_other_noise_is_allowed(name: str) -> None:
     with pytest.raises(
         InvalidParameterError, match=rf"--count is .*policy allows {name} .*not Gaussian.*--count cohort=job\.toml"
     ):
@@ -71,13 +71,13 @@ def test_where_other_noise_is_allowed_an_epsilon_and_a_delta_are_refused(name: s
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
-def test_a_file_counts_for_exactly_what_its_job_costs(job: JobSpec, tmp_path: Path) -> None:
+def test_a_counted_file_counts_the_exact_price_of_its_job(job: JobSpec, tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     file.write_text(job.to_json(), encoding="utf-8")
     assert parse_count(f"cohort={file}", "cohort", str(file), ANY) == cost(job)
 
 
-def test_a_job_over_another_data_set_is_refused(tmp_path: Path) -> None:
+def test_count_refuses_a_job_on_another_data_set(tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     text = (
         'data_set = "trial"\nnorm_bound = 12.0\nunit = "row-replace-one"\ncomponents = 2\nexplained_variance = false\n'

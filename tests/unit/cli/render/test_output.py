@@ -1,4 +1,4 @@
-"""What is printed is whole, however narrow the page."""
+"""Output is complete on a terminal of any width."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 76, 77, 78, 80, 100])
-def test_a_table_fits_its_page_and_loses_nothing(
+def test_a_table_fits_the_terminal_and_loses_nothing(
     width: int, here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
@@ -39,34 +39,32 @@ def test_a_table_fits_its_page_and_loses_nothing(
         assert heading in letters
 
 
-def test_without_a_page_a_table_is_as_wide_as_it_was(
-    here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_is_piped_keeps_its_width(here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS")
     assert max(map(len, here(*PLAN).out.partition("noise: the standard")[0].splitlines())) > 80
 
 
 @pytest.mark.parametrize(("delta", "warned"), [("0.5", True), ("2e-3", True), ("1e-3", False)])
-def test_a_plan_warns_of_a_large_delta_as_its_statement_will(
-    *, delta: str, warned: bool, here: Callable[..., Ended]
-) -> None:
+def test_a_plan_warns_of_a_large_delta(*, delta: str, warned: bool, here: Callable[..., Ended]) -> None:
     words = [*PLAN[:-1], delta]
     assert ("is large: with that probability the promise may not hold" in here(*words).out) is warned
     assert bool(here(*words, "--json").facts["remarks"]) is warned
 
 
 @pytest.mark.parametrize(("sparsity", "warned"), [("40", True), ("39", False)])
-def test_a_plan_says_that_a_sparsity_is_no_limit(*, sparsity: str, warned: bool, here: Callable[..., Ended]) -> None:
+def test_a_plan_warns_of_a_sparsity_that_is_no_limit(
+    *, sparsity: str, warned: bool, here: Callable[..., Ended]
+) -> None:
     words = [*PLAN, "--sparsity", sparsity]
-    said = f"A sparsity of {sparsity} is no limit: of 40 columns, all may be in the support."
-    assert here(*words, "--json").facts["remarks"] == ([said] if warned else [])
-    assert (said in here(*words).out) is warned
+    message = f"A sparsity of {sparsity} is no limit: of 40 columns, all may be in the support."
+    assert here(*words, "--json").facts["remarks"] == ([message] if warned else [])
+    assert (message in here(*words).out) is warned
 
 
-def test_a_model_that_does_not_say_what_its_components_explain_is_shown_and_drawn_all_the_same(
+def test_a_model_without_explained_variance_is_shown_and_plotted(
     here: Callable[..., Ended], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A job may not ask for it, and where a provider left half-way it is not known."""
+    """It is missing if the job did not ask for it, or if a provider left before it was queried."""
     rows = np.random.default_rng(0).standard_normal((50, 30))
     model = simulate([rows], spec(explained_variance=False))
     save_model(model, tmp_path / "model.dpspca")
@@ -79,7 +77,7 @@ def test_a_model_that_does_not_say_what_its_components_explain_is_shown_and_draw
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "message"),
     [
         (
             "output-perturbation",
@@ -92,11 +90,11 @@ def test_a_model_that_does_not_say_what_its_components_explain_is_shown_and_draw
         ),
     ],
 )
-def test_a_plan_says_what_happens_where_noise_is_not_added_to_an_answer(
-    method: str, said: str, here: Callable[..., Ended]
+def test_a_plan_explains_mechanisms_that_add_no_noise_to_answers(
+    method: str, message: str, here: Callable[..., Ended]
 ) -> None:
     words = ["plan", "--method", method, "--dimension", "40", "--components", "2", "--norm-bound", "20"]
     words += ["--unit", "replace-one", "--epsilon", "1", "--delta", "1e-6"]
-    assert said in here(*words).out
+    assert message in here(*words).out
     for query in here(*words, "--json").facts["queries"]:
         assert bool(query["mechanism"]) is (query["noise"] == "mechanism")

@@ -1,4 +1,4 @@
-"""What a job came to is told whole: what is missing as well, and why."""
+"""The result of a job is printed completely, including what is missing and why."""
 
 import re
 from dataclasses import replace
@@ -30,7 +30,7 @@ def status(*participants: ParticipantStatus) -> JobStatus:
 @pytest.mark.parametrize("left", [[], [LEFT]])
 @pytest.mark.parametrize("asked", [True, False])
 @pytest.mark.parametrize("known", [True, False])
-def test_what_is_not_told_because_a_provider_left_is_said_to_be(
+def test_a_result_explains_missing_variance_if_a_provider_left(
     tmp_path: Path, others: list[ParticipantStatus], left: list[ParticipantStatus], *, asked: bool, known: bool
 ) -> None:
     model = simulate(ROWS, spec(explained_variance=known))
@@ -45,7 +45,7 @@ REFUSED = ParticipantStatus("west", 0, 0, "Refused: no policy.")
 
 
 @pytest.mark.parametrize(
-    ("lost", "states", "told"),
+    ("lost", "states", "output"),
     [
         (
             LEFT,
@@ -58,19 +58,17 @@ REFUSED = ParticipantStatus("west", 0, 0, "Refused: no policy.")
         (REFUSED, [("waiting", 0, ""), ("failed", 0, f"Too few: {REFUSED.reason}")], ["", ""]),
     ],
 )
-def test_a_loss_is_told_once_and_not_where_the_job_ends_for_it(
-    lost: ParticipantStatus, states: list[tuple[str, int, str]], told: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_lost_provider_is_reported_once_unless_it_ends_the_job(
+    lost: ParticipantStatus, states: list[tuple[str, int, str]], output: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     follower = progress.Follower(catalogue.plan(spec()))
-    for (state, answered, reason), words in zip(states, told, strict=True):
+    for (state, answered, reason), words in zip(states, output, strict=True):
         now = replace(status(STAYED, lost), state=state, answered=answered, reason=reason)
         follower.follow(now, lambda _: None)
         assert capsys.readouterr().err == (f"{lost.name} dropped out: {words}\n" if words else "")
 
 
-def test_a_name_that_the_coordinator_made_up_cannot_steer_a_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_provider_name_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = progress.ResultFiles(tmp_path / "model.dpspca", None, replace=False)
     strange = ParticipantStatus("\x1b[2Jgone", 3, 2, "no")
     model = simulate(ROWS, spec(explained_variance=False))

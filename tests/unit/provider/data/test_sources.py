@@ -82,7 +82,7 @@ def table(folder: Path, content: str | bytes) -> Path:
     return path
 
 
-def complaint(folder: Path, content: str | bytes) -> str:
+def error_line(folder: Path, content: str | bytes) -> str:
     with pytest.raises(DpspcaError) as caught:
         read_rows(table(folder, content))
     assert str(caught.value).startswith(f"{folder / 'rows.csv'}: ")
@@ -121,7 +121,7 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
 def test_what_is_wrong_with_a_table_is_told_with_its_place_and_a_remedy(
     tmp_path: Path, content: str | bytes, said: str
 ) -> None:
-    assert said in complaint(tmp_path, content)
+    assert said in error_line(tmp_path, content)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_is_wrong_with_a_table_is_told_with_its_place_and_a_remedy(
     ],
 )
 def test_no_cell_is_told_not_even_of_a_row_that_was_taken_for_names(tmp_path: Path, content: str | bytes) -> None:
-    assert "SECRET" not in complaint(tmp_path, content)
+    assert "SECRET" not in error_line(tmp_path, content)
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n", "\r\n", "\n \n"])
@@ -151,7 +151,7 @@ def test_quoted_names_may_hold_commas_and_lines_are_counted_as_an_editor_does(tm
     rows = read_rows(table(tmp_path, '"age, in years","bmi;raw"\n1,"2"\n3,4e-1\n'))
     assert rows.names == ("age, in years", "bmi;raw")
     assert (rows.matrix == [[1, 2], [3, 0.4]]).all()
-    assert "Line 4, column 2" in complaint(tmp_path, '"two\nlines",bmi\n1,2\n3,x\n')
+    assert "Line 4, column 2" in error_line(tmp_path, '"two\nlines",bmi\n1,2\n3,x\n')
 
 
 def test_a_single_row_is_enough_for_whoever_asks_for_no_more(tmp_path: Path) -> None:

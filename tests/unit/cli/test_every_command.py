@@ -1,4 +1,4 @@
-"""What every command promises: to say its exit codes and, where it prints a result, to print it for programs too."""
+"""Every command documents its exit codes, and every command that prints a result can print it as JSON."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ DAEMONS = {"coordinator start", "provider start"}
 
 
 def commands(of: typer.Typer, name: str = "") -> Iterator[tuple[str, str | None, Callable[..., Any] | None]]:
-    """Walk to the commands that do something; give name, last words and function of each."""
+    """Yield the name, epilog and function of every command."""
     for each in of.registered_commands:
         yield f"{name} {each.name}".strip(), each.epilog, each.callback
     for group in of.registered_groups:
@@ -24,18 +24,18 @@ def commands(of: typer.Typer, name: str = "") -> Iterator[tuple[str, str | None,
 ALL = [pytest.param(*each, id=each[0]) for each in commands(app)]
 
 
-def test_there_are_commands_to_look_at() -> None:
+def test_all_groups_of_commands_are_found() -> None:
     names = {name for name, _, _ in commands(app)}
     assert names >= DAEMONS | {"run", "jobs watch", "ca sign", "identity request", "config check", "model show"}
 
 
 @pytest.mark.parametrize(("name", "epilog", "callback"), ALL)
-def test_every_command_says_its_exit_codes_and_what_it_does(name: str, epilog: str, callback: Any) -> None:
+def test_every_command_explains_itself_and_its_exit_codes(name: str, epilog: str, callback: Any) -> None:
     assert epilog.startswith("Exit codes: 0 "), name
     assert inspect.cleandoc(callback.__doc__).endswith("."), name
 
 
 @pytest.mark.parametrize(("name", "epilog", "callback"), ALL)
-def test_every_command_that_prints_a_result_prints_it_for_programs_too(name: str, epilog: str, callback: Any) -> None:
+def test_every_command_except_daemons_has_json_output(name: str, epilog: str, callback: Any) -> None:
     assert epilog
     assert ("as_json" in inspect.signature(callback).parameters) == (name not in DAEMONS)

@@ -1,4 +1,4 @@
-"""A data set whose rows arrive is offered by its name, and every command that looks at settings knows it."""
+"""Arriving rows are offered under their name, and every command that reads settings knows them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,18 +36,20 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], fol
     return commands_in(folder, monkeypatch, capfd)
 
 
-def test_what_arrives_is_offered_and_looked_at(folder: Path, here: Callable[..., Ended]) -> None:
+def test_arriving_rows_are_offered_and_shown_by_doctor(folder: Path, here: Callable[..., Ended]) -> None:
     np.save(folder / "measurements" / "2026-01.npy", np.eye(3))
     (rows,) = data_sets_of(read_config(ProviderConfig, folder / "provider.toml")).values()
     assert isinstance(rows, Arrivals)
     assert (rows.count, rows.dimension) == (3, 3)
     assert here("config", "check", "provider.toml").code == 0
-    told = here("doctor", "--config", "provider.toml").out
-    assert "measurements: 3 rows of 3 columns, and more may arrive." in told
-    assert "It does not name measurements: every job on that is refused." in told
+    output = here("doctor", "--config", "provider.toml").out
+    assert "measurements: 3 rows of 3 columns, and more may arrive." in output
+    assert "It does not name measurements: every job on that is refused." in output
 
 
-def test_an_empty_folder_is_told_before_and_at_the_start(folder: Path, here: Callable[..., Ended]) -> None:
-    assert any("measurements holds no file" in line for line in here("doctor", "--config", "provider.toml").wrongs)
+def test_an_empty_folder_is_reported_by_doctor_and_at_start(folder: Path, here: Callable[..., Ended]) -> None:
+    assert any(
+        "measurements holds no file" in line for line in here("doctor", "--config", "provider.toml").failed_checks
+    )
     with pytest.raises(InvalidDataError, match="holds no file"):
         data_sets_of(read_config(ProviderConfig, folder / "provider.toml"))

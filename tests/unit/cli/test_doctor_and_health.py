@@ -1,4 +1,4 @@
-"""Commands that ask how a provider is say what is wrong on its machine, and how many odd rows there are."""
+"""`dpspca doctor` and `health` report what is wrong at a provider; doctor also counts unusable rows."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,18 +48,18 @@ def write(folder: Path, **rows: np.ndarray) -> ProviderConfig:
 
 
 def settled(folder: Path) -> None:
-    """Make the ledger, as a first start does."""
+    """Create the ledger, as the first start of a daemon does."""
     open_ledger(read_config(ProviderConfig, folder / "north.toml"), folder / "north.toml").shut()
 
 
 def health(here: Callable[..., Ended]) -> str:
-    """Ask how a provider is whose coordinator is not there."""
-    said = here("health", "--config", "north.toml")
-    assert said.code == 1
-    return said.out
+    """Return what `dpspca health` prints for a provider without a coordinator."""
+    message = here("health", "--config", "north.toml")
+    assert message.code == 1
+    return message.out
 
 
-def test_health_says_that_the_policy_cannot_be_read(folder: Path, here: Callable[..., Ended]) -> None:
+def test_health_reports_an_unreadable_policy(folder: Path, here: Callable[..., Ended]) -> None:
     settled(folder)
     assert "olicy" not in health(here)
     whole = (folder / "policy.toml").read_text()
@@ -68,18 +68,18 @@ def test_health_says_that_the_policy_cannot_be_read(folder: Path, here: Callable
         if broken is not None:
             (folder / "policy.toml").write_text(broken)
         assert "he policy" in health(here)
-        assert any("policy" in line for line in here("doctor", "--config", "north.toml").wrongs)
+        assert any("policy" in line for line in here("doctor", "--config", "north.toml").failed_checks)
         (folder / "policy.toml").write_text(whole)
 
 
-def test_health_says_that_the_ledger_is_in_quarantine(folder: Path, here: Callable[..., Ended]) -> None:
+def test_health_reports_a_quarantined_ledger(folder: Path, here: Callable[..., Ended]) -> None:
     settled(folder)
     assert "quarantine" not in health(here)
     read = read_config(ProviderConfig, folder / "north.toml")
     with open_ledger(read, folder / "north.toml") as ledger:
         lost = ledger.head()
         assert ledger.check_head(Head(lost.ledger, lost.entries + 9, "0" * 64))
-    settled(folder)  # starts again, and is as it was
+    settled(folder)  # a restart does not end the quarantine
     assert "The ledger is in quarantine, and every job is refused" in health(here)
     with open_ledger(read, folder / "north.toml") as ledger:
         ledger.release("nothing was lost", {})
@@ -87,36 +87,36 @@ def test_health_says_that_the_ledger_is_in_quarantine(folder: Path, here: Callab
 
 
 def test_doctor_finds_the_same_rows_under_two_names(folder: Path, here: Callable[..., Ended]) -> None:
-    assert not any("names of rows" in line for line in here("doctor", "--config", "north.toml").wrongs)
+    assert not any("names of rows" in line for line in here("doctor", "--config", "north.toml").failed_checks)
     write(folder, cohort=ROWS, labs=ROWS)
-    found = here("doctor", "--config", "north.toml").wrongs
+    found = here("doctor", "--config", "north.toml").failed_checks
     assert any("The rows of 'labs' are those of 'cohort'" in line for line in found)
 
 
-def test_doctor_finds_rows_that_arrive_under_another_name(folder: Path, here: Callable[..., Ended]) -> None:
+def test_doctor_finds_arriving_rows_that_have_another_name_too(folder: Path, here: Callable[..., Ended]) -> None:
     write(folder, cohort=ROWS)
     (folder / "arriving").mkdir()
     np.save(folder / "arriving" / "1.npy", ROWS)
     with (folder / "north.toml").open("a") as settings:
         settings.write('[arriving]\nextra = "arriving"\n')
-    found = here("doctor", "--config", "north.toml").wrongs
+    found = here("doctor", "--config", "north.toml").failed_checks
     assert any("The rows of 'extra' are those of 'cohort'" in line for line in found)
 
 
-def test_doctor_finds_a_policy_that_states_more_than_was_kept(folder: Path, here: Callable[..., Ended]) -> None:
+def test_doctor_finds_a_policy_that_promises_more_than_was_kept(folder: Path, here: Callable[..., Ended]) -> None:
     settled(folder)
     own = read_config(ProviderConfig, folder / "north.toml")
     with open_ledger(own, folder / "north.toml") as ledger:
-        assert not any("promises" in line for line in here("doctor", "--config", "north.toml").wrongs)
+        assert not any("promises" in line for line in here("doctor", "--config", "north.toml").failed_checks)
         ledger.open(opening(protects=1.0, unit="row-replace-one", issued_at=2**40, expires_at=2**41), LIMITS)
         assert ledger.reserve("job", "query", "digest", None, standing_at(1))
     stated = (folder / "policy.toml").read_text().replace("rows_per_person = 1", "rows_per_person = 2")
     (folder / "policy.toml").write_text(stated)
-    found = here("doctor", "--config", "north.toml").wrongs
+    found = here("doctor", "--config", "north.toml").failed_checks
     assert any("promises" in line and "protect" in line for line in found)
 
 
-def test_odd_rows_keep_no_provider_from_starting_and_are_counted_for_its_steward(
+def test_unusable_rows_do_not_stop_a_provider_and_doctor_counts_them(
     folder: Path, here: Callable[..., Ended], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert "count as zero rows" not in here("doctor", "--config", "north.toml").out
@@ -127,18 +127,18 @@ def test_odd_rows_keep_no_provider_from_starting_and_are_counted_for_its_steward
     assert data_sets_of(write(folder, cohort=odd, labs=ROWS + 1)).keys() == {"cohort", "labs"}
     assert "'cohort' has a row that is no row of finite numbers" in caplog.text
     assert "2" not in caplog.messages[-1]
-    said = here("doctor", "--config", "north.toml").out
-    assert "2 of them are unusable" in said
-    assert "count as zero rows" in said
+    message = here("doctor", "--config", "north.toml").out
+    assert "2 of them are unusable" in message
+    assert "count as zero rows" in message
 
 
-def test_what_does_not_fit_into_a_greeting_is_said_before_the_start(folder: Path, here: Callable[..., Ended]) -> None:
+def test_config_check_reports_what_does_not_fit_into_a_greeting(folder: Path, here: Callable[..., Ended]) -> None:
     (folder / "wide.csv").write_text(",".join(f"{number:012}x" for number in range(70_000)) + "\n")
     (folder / "north.toml").write_text(SETTINGS + 'cohort = "cohort.npy"\nwide = "wide.csv"\n')
     checked = here("config", "check", "north.toml")
     assert checked.code == 0
-    for said in (checked.out, here("doctor", "--config", "north.toml").out):
-        assert "those of wide are not told" in said
+    for message in (checked.out, here("doctor", "--config", "north.toml").out):
+        assert "those of wide are not told" in message
     many = "".join(f's{number} = "cohort.npy"\n' for number in range(257))
     (folder / "north.toml").write_text(SETTINGS + many)
     assert "offers 257 data sets; a coordinator takes at most 256" in here("config", "check", "north.toml").out
