@@ -36,9 +36,9 @@ from dpspca.common.trust import (
     read_certificate,
     require_role,
 )
-from dpspca.provider.connection import remark
+from dpspca.provider.connection import names_warning
 from dpspca.provider.data import require_unit
-from dpspca.provider.jobs import require_own_names
+from dpspca.provider.jobs import require_one_name
 from dpspca.provider.ledger import (
     QUARANTINE_REMEDY,
     QuarantinedError,
@@ -245,12 +245,12 @@ class _Checks:
 
     def names_of_columns(self) -> str:
         """Report column names that are too many for a greeting to the coordinator. That is no failure."""
-        return remark(self.columns) or "All column names fit into the greeting to the coordinator."
+        return names_warning(self.columns) or "All column names fit into the greeting to the coordinator."
 
     def names_of_rows(self, settings: ProviderConfig) -> str:
         """Check that no rows are offered under two names, or were spent on under another name."""
         there = ledger_paths(settings, self.file)[0].exists()
-        require_own_names(
+        require_one_name(
             self.fingerprints, self.digests, read_ledger(self.file).books.data_set_of_rows if there else _no_name
         )
         return "No rows have two names, here or in the ledger."

@@ -1,1 +1,1 @@
-"""Everything that runs beside the data; the only floor that ever sees a row."""
+"""Everything that runs beside the data. No other package ever sees a row."""

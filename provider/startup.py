@@ -1,4 +1,4 @@
-"""From a provider's settings to its parts: the data sets it offers and its ledger. Edge: reads files."""
+"""Builds a provider's data sets and its ledger from its settings. Reads files."""
 
 import logging
 from functools import partial
@@ -13,21 +13,21 @@ from .evaluate import declared
 from .ledger import QUARANTINE_REMEDY, SqliteLedger, ledger_paths
 
 UNUSABLE: Final = (
-    "has a row that is no row of finite numbers, or names nobody; such a row counts as one of zeros. "
-    "`dpspca doctor` says how many there are."
+    "has rows that are not finite numbers, or that name no person. Such a row counts as a row of zeros. "
+    "Run `dpspca doctor` to see how many there are."
 )
 
 _log = logging.getLogger(__name__)
 
 
 def data_sets_of(settings: ProviderConfig) -> dict[str, DataSet]:
-    """Read all data sets, and of those whose rows arrive what is there."""
+    """Read all data sets. Of those whose rows arrive over time, read what is there."""
     arriving = {name: arriving_data_set(settings, name) for name in settings.arriving or {}}
     return {name: read_data_set(settings, name) for name in settings.data_sets} | arriving
 
 
 def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
-    """Read rows, and whose they are, and hold a span against them, where that is told."""
+    """Read the rows of a data set and whose they are, and check its span if it has one."""
     file, span = settings.data_sets[name], (settings.spans or {}).get(name)
     persons, row_entries = (settings.persons or {}).get(name), (settings.row_entries or {}).get(name)
     rows = read_protected(file, persons=persons, row_entries=row_entries)
@@ -40,7 +40,7 @@ def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
 
 
 def arriving_data_set(settings: ProviderConfig, name: str) -> Arrivals:
-    """Count the rows that are there of a data set whose rows arrive."""
+    """Count the rows that have arrived so far in a data set."""
     read = partial(read_arriving, row_entries=(settings.row_entries or {}).get(name))
     return Arrivals(name, (settings.arriving or {})[name], read=read)
 

@@ -17,7 +17,7 @@ from dpspca.common.names import Role
 from dpspca.common.storage import CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
 from dpspca.common.transport import rpc
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, peer_of, require_role
-from dpspca.provider.connection import Daemon, remark
+from dpspca.provider.connection import Daemon, names_warning
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.policy import CurrentPolicy
@@ -97,7 +97,7 @@ def _run_provider(config: Path) -> None:
     policy = CurrentPolicy(settings.policy)
     rows = data_sets_of(settings)
 
-    if warning := remark({name: each.names for name, each in rows.items()}):
+    if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)
     peers = PeerReceipts(ledger_paths(settings, config)[0].parent / RECEIPTS_FILE)
 

@@ -29,7 +29,7 @@ from dpspca.common.storage import (
 )
 from dpspca.common.text import printable
 from dpspca.common.trust import Identity
-from dpspca.provider.connection import remark
+from dpspca.provider.connection import names_warning
 from dpspca.provider.data import names_in
 from dpspca.provider.ledger import require_trusted
 from dpspca.provider.policy import read_readable_part
@@ -123,7 +123,7 @@ def _remarks(file: Path) -> list[str]:
     if not isinstance(settings, ProviderConfig):
         return []
     places = settings.data_sets | (settings.arriving or {})
-    no_room = remark({name: names_in(place) for name, place in places.items()})
+    no_room = names_warning({name: names_in(place) for name, place in places.items()})
     return [no_room] if no_room else []
 
 

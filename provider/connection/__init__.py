@@ -1,9 +1,9 @@
-"""The daemon's connection to the coordinator: dials out, greets, answers, reconnects."""
+"""The provider's connection to the coordinator: dial out, greet, answer, reconnect."""
 
 from .daemon import Daemon
-from .greeting import remark
+from .greeting import names_warning
 
 __all__ = [
     "Daemon",
-    "remark",
+    "names_warning",
 ]

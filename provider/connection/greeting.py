@@ -1,10 +1,10 @@
-"""What a provider says first: which data sets it offers, and how wide they are. No row has a part in it.
+"""A provider's first message: which data sets it offers, and their columns. It depends on no row.
 
-A greeting is one message, and a coordinator takes no message of more than ``rpc.MAX_MESSAGE`` bytes: a longer one would
-never connect. The names of columns are the part that has no bound of its own. All data sets together may tell
-``MOST_NAME_BYTES`` of them; the receipts of other providers, the names of jobs and of data sets take the rest. If there
-is no room for all, the data sets with the shortest lists keep theirs. The others are offered without names, and a job
-has to list their columns itself. Names are public, so which are told is, too.
+A greeting is one message, and a coordinator takes no message above ``rpc.MAX_MESSAGE`` bytes: a provider with a longer
+one could never connect. The names of columns are the only part without a bound of its own. All data sets together may
+send ``MOST_NAME_BYTES`` of them. The receipts of other providers and the names of jobs and data sets take the rest. If
+not all names fit, the data sets with the shortest lists send theirs. The others are offered without names, and a job
+must list their columns itself. Names are public, so which of them are sent is public, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,52 +16,52 @@ from dpspca.provider.jobs import ProviderSetup
 
 SOFTWARE: Final = "dpspca"
 MOST_NAME_BYTES: Final = 3 * 2**18
-"""Of the names of columns, as they are sent, of all data sets together."""
+"""The most bytes of column names in a greeting, of all data sets together."""
 MOST_OPEN_JOBS: Final = 256
-"""Of which the coordinator is asked whether they are over; others are closed when they expire."""
+"""The most open jobs in a greeting. The coordinator says which of them are over. Others are closed when they expire."""
 
 Columns = Mapping[str, Sequence[str] | None]
-"""Of each data set the names of its columns, where it has names."""
+"""For each data set, the names of its columns, if they have names."""
 
 
 def greeting(settings: ProviderSetup, challenge: bytes) -> pb.Hello:
-    """Write the greeting."""
+    """Make the greeting."""
     named = {name: rows.names for name, rows in settings.data_sets.items()}
-    silent = untold(named)
-    offered = [_offer(name, rows, told=name not in silent) for name, rows in sorted(settings.data_sets.items())]
+    nameless = data_sets_without_names(named)
+    offered = [_offer(name, rows, with_names=name not in nameless) for name, rows in sorted(settings.data_sets.items())]
     unfinished = settings.ledger.open_jobs()[:MOST_OPEN_JOBS]
     held = settings.peers.held()
     return pb.Hello(software=SOFTWARE, data_sets=offered, challenge=challenge, open_jobs=unfinished, held=held)
 
 
-def untold(columns: Columns) -> tuple[str, ...]:
-    """Name the data sets for whose columns' names there is no room."""
+def data_sets_without_names(columns: Columns) -> tuple[str, ...]:
+    """List the data sets whose column names do not fit into a greeting."""
     sizes = sorted((_size(names), data_set) for data_set, names in columns.items() if names)
-    left, silent = MOST_NAME_BYTES, list[str]()
+    left, nameless = MOST_NAME_BYTES, list[str]()
     for size, data_set in sizes:
         left -= size
         if left < 0:
-            silent.append(data_set)
-    return tuple(sorted(silent))
+            nameless.append(data_set)
+    return tuple(sorted(nameless))
 
 
-def remark(columns: Columns) -> str:
-    """Say what is not told and what to do about it; nothing if all is told."""
-    silent = untold(columns)
-    if not silent:
+def names_warning(columns: Columns) -> str:
+    """Say which column names are not sent and what to do about it. Empty if all are sent."""
+    nameless = data_sets_without_names(columns)
+    if not nameless:
         return ""
     size = sum(_size(names or ()) for names in columns.values())
     return (
-        f"The names of all columns take {size:,} bytes, and a greeting has room for {MOST_NAME_BYTES:,}: those of "
-        f"{', '.join(silent)} are not told. A job on these has to list its columns itself. To have all told, shorten "
-        "the names, or divide the data sets among several providers."
+        f"The column names of all data sets take {size:,} bytes, and a greeting has room for {MOST_NAME_BYTES:,}. The "
+        f"names of {', '.join(nameless)} are not sent, so a job on these must list its columns itself. To send all "
+        "names, shorten them, or divide the data sets among several providers."
     )
 
 
-def _offer(name: str, rows: DataSet, *, told: bool) -> pb.DataSet:
-    return pb.DataSet(name=name, dimension=rows.dimension, columns=(rows.names or ()) if told else ())
+def _offer(name: str, rows: DataSet, *, with_names: bool) -> pb.DataSet:
+    return pb.DataSet(name=name, dimension=rows.dimension, columns=(rows.names or ()) if with_names else ())
 
 
 def _size(names: Sequence[str]) -> int:
-    """Give the bytes that names take as they are sent."""
+    """Return the bytes that names take in a message."""
     return pb.DataSet(columns=names).ByteSize()

@@ -1,6 +1,6 @@
 """Rows on their way in: read, checked, bounded and named."""
 
-from .arrivals import Arrivals, DataSet, WaitingRoom
+from .arrivals import Arrivals, DataSet, WaitingQueries
 from .fingerprints import duplicates
 from .odd_rows import zero_row
 from .preparation import CheckedRows, UsableRows, check_names, check_rows, numeric, require_unit, with_persons
@@ -12,7 +12,7 @@ __all__ = [
     "CheckedRows",
     "DataSet",
     "UsableRows",
-    "WaitingRoom",
+    "WaitingQueries",
     "check_names",
     "check_rows",
     "duplicates",

@@ -112,7 +112,7 @@ class _Shared:
         return await asyncio.shield(self._under_way)
 
 
-class WaitingRoom:
+class WaitingQueries:
     """Bounds how many queries wait for rows, and what they hold, of all a provider's data sets together."""
 
     def __init__(self, most: int, most_bytes: int) -> None:

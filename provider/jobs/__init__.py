@@ -1,12 +1,12 @@
-"""The jobs that a provider serves, and whether each may still be answered."""
+"""The jobs that a provider serves, and the check that each may still be answered."""
 
 from .open_job import OpenJob
-from .registry import Docket, ProviderSetup
-from .start_checks import require_own_names
+from .registry import JobRegistry, ProviderSetup
+from .start_checks import require_one_name
 
 __all__ = [
-    "Docket",
+    "JobRegistry",
     "OpenJob",
     "ProviderSetup",
-    "require_own_names",
+    "require_one_name",
 ]

@@ -1,4 +1,4 @@
-"""A job that is open: its queries are answered one after the other, and its answers leave on a schedule."""
+"""An open job: its queries are answered one after the other, and its answers leave on a schedule."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,14 +11,14 @@ from dpspca.common.plan import Plan, Step
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.data import Arrivals, DataSet, WaitingRoom, run_in_row_thread
+from dpspca.provider.data import Arrivals, DataSet, WaitingQueries, run_in_row_thread
 from dpspca.provider.evaluate import MatrixShard, Shard
 from dpspca.provider.release import PaidAnswer, Responder, Schedule
 
 
 @dataclass(slots=True)
 class OpenJob:
-    """A verified job and all it needs to be answered, one query after the other."""
+    """A verified job, and everything that answering its queries needs."""
 
     signed: SignedJob
     envelope: JobEnvelope
@@ -26,59 +26,58 @@ class OpenJob:
     responder: Responder
     schedule: Schedule
     receipt: Callable[[], pb.Receipt | None]
-    """Makes what is handed out with an answer, if anything is."""
-    ready: Callable[[Step, int], Awaitable[None]]
-    """Waits until the rows that a query of so many bytes is about are there, or refuses; it holds no thread and
-    nobody's turn."""
-    still: Callable[[], None]
-    """Refuses if the job is to be believed no longer, or is not allowed any more (``permission.py``)."""
+    """Makes the receipt that is sent with an answer, if there is one."""
+    wait_for_rows: Callable[[Step, int], Awaitable[None]]
+    """Waits until the rows for a query of this many bytes have arrived, or refuses. Takes no thread and no turn."""
+    require_permission: Callable[[], None]
+    """Refuses if the job is no longer valid or no longer allowed (``permission.py``)."""
     name_rows: Callable[[], None]
-    """Has the ledger know what these rows say, and as which data set they are offered."""
+    """Records the rows' fingerprints and their data set in the ledger."""
     name: str = field(init=False)
-    """What the job is called everywhere."""
+    """The job's identifier."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _asking: int = 0
-    """How many queries wait for rows or for their turn, or are answered."""
+    """How many queries wait for rows or for their turn."""
 
     def __post_init__(self) -> None:
         self.name = self.signed.job_id
 
     async def answer(
-        self, position: int, query: wire.QueryReader, asker: Callable[[], None]
+        self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]
     ) -> tuple[memoryview, pb.Receipt | None]:
-        """Answer in a thread, with a receipt of the ledger that has the answer, once the rows are there.
+        """Answer a query in a thread once its rows are there. Return it with a receipt of the ledger that stores it.
 
-        ``asker`` refuses if whoever asked may ask no longer. The answer is stored and given, or its refusal raised, at
-        a moment of the schedule. Until then the job answers nothing else, and the ledger has no answer: whoever asked
-        may be gone and back on another connection, end the job, or look at the receipts of others, and finds out no
-        sooner whether the answer was made.
+        ``require_requester`` refuses if the requester has lost its authority. The answer is stored and returned, or the
+        refusal raised, at a moment of the schedule. Until then the job answers nothing else, and the ledger has no
+        answer. So a requester that reconnects, ends the job or reads others' receipts does not learn sooner whether the
+        answer was made.
         """
         self._asking += 1
         try:
-            await self.ready(self.plan[position], query.size)
+            await self.wait_for_rows(self.plan[position], query.size)
             await self._turn.acquire()
         finally:
             self._asking -= 1
-        leaving = asyncio.create_task(self._answered(position, query, asker))
+        leaving = asyncio.create_task(self._answer_on_schedule(position, query, require_requester))
         leaving.add_done_callback(self._done)
         return await asyncio.shield(leaving)
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether an answer is being made, or is held back, or a query waits."""
+        """Tell whether an answer is being made or waits to leave, or a query waits."""
         return self._turn.locked() or self._asking > 0
 
-    async def _answered(
-        self, position: int, query: wire.QueryReader, asker: Callable[[], None]
+    async def _answer_on_schedule(
+        self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]
     ) -> tuple[memoryview, pb.Receipt | None]:
-        making = run_in_row_thread(self._make, position, query, asker)
-        making.add_done_callback(seen)
+        making = run_in_row_thread(self._make, position, query, require_requester)
+        making.add_done_callback(retrieve_exception)
         made = await self.schedule.delay_result(position, making)
         return await asyncio.to_thread(self._store, made)
 
-    def _make(self, position: int, query: wire.QueryReader, asker: Callable[[], None]) -> PaidAnswer:
-        self.still()  # both may have changed while rows, the turn and a thread were waited for
-        asker()
+    def _make(self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]) -> PaidAnswer:
+        self.require_permission()  # both may have changed during the wait for rows, the turn and a thread
+        require_requester()
         self.name_rows()
         return self.responder.make(position, query.query())
 
@@ -87,28 +86,28 @@ class OpenJob:
 
     def _done(self, leaving: "asyncio.Future[Any]") -> None:
         self._turn.release()
-        seen(leaving)
+        retrieve_exception(leaving)
 
 
-def seen(work: "asyncio.Future[Any]") -> None:
-    """Look at what went wrong even if nobody waits for it any more."""
+def retrieve_exception(work: "asyncio.Future[Any]") -> None:
+    """Retrieve the error of a finished task, so that asyncio does not report it if nobody waits for it any more."""
     if not work.cancelled():
         work.exception()
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Waits for the rows that a query is about where they arrive, before a unit of the budget is touched.
+class RowWait:
+    """Waits for the rows of a query, if they arrive over time, before anything of the budget is spent.
 
-    For as long as the analyst gave for an answer, and no longer than the job is believed. A query about rows that
-    are there takes nobody's place among those that wait.
+    It waits as long as the analyst allowed for an answer, and no longer than the job is valid. A query whose rows are
+    already there takes no place among the waiting ones.
     """
 
     rows: DataSet
     shard: Shard | MatrixShard
     seconds: int
-    still: Callable[[], None]
-    room: WaitingRoom
+    require_permission: Callable[[], None]
+    room: WaitingQueries
 
     async def __call__(self, step: Step, size: int) -> None:
         if not isinstance(self.rows, Arrivals) or not isinstance(self.shard, Shard):
@@ -117,7 +116,7 @@ class Wait:
         try:
             with nullcontext() if self.rows.count >= reach else self.room.place(size):
                 async with asyncio.timeout(self.seconds):
-                    await self.rows.until(reach, self.still)
+                    await self.rows.until(reach, self.require_permission)
         except TimeoutError:
-            what = f"The rows for '{step.name}' were not ready within {self.seconds} seconds."
-            raise RefusedError(what, "Give more answer_seconds, or ask about fewer rows.") from None
+            what = f"The rows for '{step.name}' did not arrive within {self.seconds} seconds."
+            raise RefusedError(what, "Set answer_seconds higher, or ask about fewer rows.") from None

@@ -1,12 +1,12 @@
-"""Whether a job may still be answered: asked before every query, and before every piece of an answer leaves.
+"""Whether a job may still be answered. This is checked before every query, and before each piece of an answer leaves.
 
-A signature counts for as long as its certificate does, and the steward may change the policy while a job runs. A job
-that the policy of this moment does not allow is answered no further: not its next query, not the rest of an answer,
-and not an answer that was stored before. What was answered by then stays spent. The rest of what was promised is free
-again at once, because the job is closed in the ledger, and it stays closed if the policy changes back.
+A signature is valid only as long as its certificate, and the steward may change the policy while a job runs. If the
+current policy does not allow a job, nothing more of it is answered: no further query, no further piece of an answer,
+and no answer that was stored before. What was answered stays spent. The rest of its reservation is free at once,
+because the job is closed in the ledger. It stays closed even if the policy changes back.
 
-A policy that cannot be read allows nothing, either. But then nobody has decided about the job, so it is not closed: it
-goes on, if the coordinator still asks, when the policy is mended.
+An unreadable policy allows nothing either. But then nobody has decided about the job, so it is not closed: it continues
+once the policy is repaired, if the coordinator still asks.
 """
 
 import logging
@@ -25,23 +25,23 @@ from dpspca.provider.ledger import Ledger, Limits, Promise, Quotas
 from dpspca.provider.policy import UnreadablePolicyError
 
 WITHDRAWN: Final = "withdrawn"
-"""How a job ended that the policy stopped allowing."""
+"""The state of a job that ended because the policy no longer allowed it."""
 
 _log = logging.getLogger(__name__)
 
 
 class WithdrawnError(RefusedError):
-    """The policy stopped allowing a job while it ran: it is over here."""
+    """The policy stopped allowing a job while it ran, so the job has ended at this provider."""
 
     code = "withdrawn"
 
 
-class Ruling(Protocol):
-    """What is allowed on one data set. Two that compare equal allow the same."""
+class DataSetRules(Protocol):
+    """The rules of one data set. Two that compare equal allow the same."""
 
     @property
     def unit(self) -> PrivacyUnit | None:
-        """The unit that every job protects, if there is only one."""
+        """The unit that every job must protect, if there is only one."""
         ...
 
     @property
@@ -51,17 +51,17 @@ class Ruling(Protocol):
 
     @property
     def promise(self) -> Promise | None:
-        """Which neighbours all jobs together protect, if that is stated."""
+        """The neighbours that all jobs together protect, if the policy states them."""
         ...
 
     @property
     def quotas(self) -> Quotas | None:
-        """How much the jobs of one analyst may take, if that is bounded."""
+        """The quotas of one analyst's jobs, if there are any."""
         ...
 
     @property
     def answer_interval(self) -> float | None:
-        """Seconds between two moments at which an answer may leave; None for what follows from the plan."""
+        """Seconds between two moments at which an answer may leave. None: the interval follows from the plan."""
         ...
 
     def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
@@ -69,54 +69,54 @@ class Ruling(Protocol):
         ...
 
     def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
-        """Give the budgets of the data set and of this analyst, with nothing spent in them."""
+        """Return the budgets of the data set and of this analyst, before anything is spent."""
         ...
 
 
-class Allowing(Protocol):
+class PolicyLike(Protocol):
     """A policy."""
 
-    def rules(self, data_set: str) -> Ruling:
-        """Give the rules of a data set, or refuse."""
+    def rules(self, data_set: str) -> DataSetRules:
+        """Return the rules of a data set, or refuse."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """What permission follows from, each as it is now."""
+class PermissionSources:
+    """What a permission depends on, each read as it is now."""
 
     authority_pem: bytes
     revocations: Callable[[], RevocationList]
     clock: Callable[[], datetime]
-    policy: Callable[[], Allowing]
+    policy: Callable[[], PolicyLike]
     ledger: Ledger
 
 
 class Permission:
-    """That of one verified job."""
+    """The permission of one verified job."""
 
     def __init__(
-        self, sources: Sources, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName
+        self, sources: PermissionSources, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName
     ) -> None:
         self._sources = sources
         self._signed = signed
         self._envelope = envelope
         self._spec = spec
         self._analyst = analyst
-        self._kept: Ruling | None = None
+        self._kept: DataSetRules | None = None
         self._withdrawn: WithdrawnError | None = None
 
-    def rules(self) -> Ruling:
-        """Give the rules of this moment, if the job keeps them; else it is refused, and closed if it is open."""
+    def rules(self) -> DataSetRules:
+        """Return the current rules if the job keeps them. Otherwise refuse the job, and close it if it is open."""
         with self._withdrawing():
             rules = self._sources.policy().rules(self._envelope.data_set)
             rules.check(self._spec, self._analyst, self._envelope.audience)
         return rules
 
-    def require_room(self, rules: Ruling) -> None:
-        """Refuse a job in the ledger if the budgets are smaller than all that is spent and promised of them.
+    def require_room(self, rules: DataSetRules) -> None:
+        """Refuse a job if the budgets are now smaller than what is spent and reserved.
 
-        The ledger asks this of a job when it admits it, and never again; a budget may have been lowered since.
+        The ledger checks this only when it admits a job, and a budget may have been lowered since.
         """
         limits = Limits(*rules.limits(self._analyst))
         with self._withdrawing():
@@ -124,7 +124,7 @@ class Permission:
         self._kept = rules
 
     def require(self) -> None:
-        """Refuse a job that is to be believed no longer, or that the policy of this moment does not allow."""
+        """Refuse a job that is no longer valid, or that the current policy does not allow."""
         sources = self._sources
         now, revoked = sources.clock(), sources.revocations()
         require_still_valid(self._signed, self._envelope, sources.authority_pem, now=now, revoked=revoked)
@@ -140,7 +140,7 @@ class Permission:
                 raise self._withdrawn from None
 
     def _has_changed(self) -> bool:
-        """Tell whether the rules are others than those that the job was held against: a quick look."""
+        """Tell quickly whether the rules differ from those that the job was checked against."""
         try:
             return self._sources.policy().rules(self._envelope.data_set) != self._kept
         except RefusedError:
@@ -148,7 +148,7 @@ class Permission:
 
     @contextmanager
     def _withdrawing(self) -> Iterator[None]:
-        """Close the job if the policy refuses it; not if the policy cannot be read."""
+        """Close the job if the policy refuses it, but not if the policy cannot be read."""
         try:
             yield
         except UnreadablePolicyError:
@@ -156,12 +156,12 @@ class Permission:
         except RefusedError:
             try:
                 self._sources.ledger.close(self._signed.job_id, WITHDRAWN)
-            except DpspcaError as problem:  # a quarantine, or a disk: it ends when it expires
+            except DpspcaError as problem:  # a quarantine or a disk error: the job ends when it expires
                 _log.warning("Job %.12s was not closed: %s", self._signed.job_id, problem)
             raise
 
 
 _OVER: Final = (
-    "Nothing more of it is answered, and the budget that it did not use is free again. What was answered stays spent. "
-    "Sign a new job within the policy, or ask the steward of the data."
+    "The job has ended here. What it did not use of its budget is free again, and what was answered stays spent. Sign "
+    "a new job that keeps the policy, or ask the data steward."
 )

@@ -1,7 +1,7 @@
-"""The jobs that this provider serves: each verified here, once, and given the rows it is about.
+"""The jobs that this provider serves. Each is verified once, when it is opened, and given the rows that it is about.
 
-The analyst's signature is believed and nothing that the coordinator says: the plan is worked out here, from what was
-signed.
+The provider trusts the analyst's signature and nothing that the coordinator says: it computes the plan from the signed
+job.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from dpspca.provider.data import (
     CheckedRows,
     DataSet,
     UsableRows,
-    WaitingRoom,
+    WaitingQueries,
     require_unit,
     run_in_row_thread,
 )
@@ -41,13 +41,13 @@ from dpspca.provider.ledger import ANSWER, Ledger, Limits, MemoryLedger, Named, 
 from dpspca.provider.policy import Policy
 from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
 
-from .open_job import OpenJob, Wait, seen
-from .permission import Allowing, Permission, Ruling, Sources, WithdrawnError
-from .start_checks import decided_at_start, require_own_names
+from .open_job import OpenJob, RowWait, retrieve_exception
+from .permission import DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
+from .start_checks import check_spectral_matrices, require_one_name
 
 MAX_OPEN_JOBS: Final = 64
-"""Jobs that are kept ready; of more, those asked about least recently are opened again when they are asked about. No
-more than so many have a query that waits for rows."""
+"""Jobs that are kept in memory. Of more jobs, the least recently used are opened again when they are asked about. This
+is also the most queries that wait for rows."""
 MAX_WAITING_BYTES: Final = 2 * 8 * MAX_COMPONENT_ENTRIES
 """Of the contents of queries that wait for rows, one of each job: as much as two of the largest bases."""
 BLIND_BYTES: Final = 16
@@ -57,11 +57,11 @@ ENDS: Final = frozenset({"done", "failed", "cancelled"})
 
 @dataclass(frozen=True, slots=True)
 class _Preparation:
-    """How a job has rows prepared: all of it follows from what was signed."""
+    """How the rows are prepared for a job. It follows from the signed job alone."""
 
     rows_per_person: int
-    limit: int | None  # how many rows it is about, from the first; None if about all there are
-    strategy: Strategy  # of dense rows
+    limit: int | None  # the job is about so many rows from the first, or about all rows if None
+    strategy: Strategy  # for dense rows
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -75,9 +75,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ProviderSetup:
-    """What a daemon is told at its start; without a policy, it refuses everything.
+    """What a daemon needs to start. Without a policy, it refuses everything.
 
-    ``entropy`` makes the words of every draw; anything but the default is for tests alone.
+    ``entropy`` returns the words of every draw. Only tests use another than the default.
     """
 
     address: str
@@ -85,43 +85,43 @@ class ProviderSetup:
     revocations: Callable[[], RevocationList]
     clock: Callable[[], datetime]
     data_sets: Mapping[str, DataSet]
-    policy: Callable[[], Allowing] = Policy
+    policy: Callable[[], PolicyLike] = Policy
     ledger: Ledger = field(default_factory=MemoryLedger)
     entropy: Entropy = system_entropy
     peers: PeerReceipts = field(default_factory=PeerReceipts)
     toss: Coin = system_coin
-    """Chooses when answers leave; other than the default is for tests alone, as for ``entropy``."""
+    """The coin that chooses when answers leave. Only tests use another than the default."""
 
 
-class Docket:
-    """Jobs by name. Opening one takes a while, and is done in a thread."""
+class JobRegistry:
+    """The open jobs by name. Opening a job takes a while, and is done in a thread."""
 
     def __init__(self, settings: ProviderSetup) -> None:
         self._settings = settings
-        self._authority = settings.identity().authority_pem  # which is never exchanged, as keys and certificates are
+        self._authority = settings.identity().authority_pem  # unlike keys and certificates, it is never replaced
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self._lock = Lock()  # jobs are opened and closed in threads
         self._openings: dict[str, asyncio.Task[OpenJob]] = {}
         self._shards: dict[str, tuple[_Preparation, Shard | MatrixShard]] = {}
-        """Of each data set the rows as the last job used them."""
+        """For each data set, the rows as they were prepared for the last job."""
         self._named_at = {name: rows.count for name, rows in settings.data_sets.items()}
-        self._waiting = WaitingRoom(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
+        self._waiting = WaitingQueries(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
         self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
         self._fingerprints = {name: rows.fingerprints() for name, rows in settings.data_sets.items()}
-        require_own_names(self._fingerprints, self._digests, settings.ledger.data_set_of_rows)
-        self._spectral = decided_at_start(settings.data_sets, settings.policy)
-        self._tell_of_broken_promises()
+        require_one_name(self._fingerprints, self._digests, settings.ledger.data_set_of_rows)
+        self._spectral = check_spectral_matrices(settings.data_sets, settings.policy)
+        self._report_broken_promises()
         for name, digest in self._digests.items():
-            if settings.ledger.data_set_of_rows([digest]) == name:  # as far as an earlier version knew: it has one form
+            if settings.ledger.data_set_of_rows([digest]) == name:  # an earlier version recorded the digest alone
                 self._name_rows(name)
 
-    def _tell_of_broken_promises(self) -> None:
-        """Tell the operator at the start of data sets on which the ledger will refuse every job for the policy's sake.
+    def _report_broken_promises(self) -> None:
+        """Log, at the start, data sets whose policy promises more than earlier jobs protected.
 
-        Others are answered as ever.
+        The ledger refuses every job on these. Other data sets are not affected.
         """
         for name in self._settings.data_sets:
-            with suppress(RefusedError):  # nothing is allowed, and nothing promised
+            with suppress(RefusedError):  # no rules: nothing is allowed, and nothing promised
                 stated = self._settings.policy().rules(name).promise
                 try:
                     if stated:
@@ -130,14 +130,14 @@ class Docket:
                     _log.error("Every job on the data set '%s' is refused: %s", name, problem)
 
     def find(self, name: str) -> OpenJob | None:
-        """Give a job that is open, if it may still be answered: it may have expired, or the policy may have changed."""
+        """Return an open job, or None. Refuse it if it has expired or the policy no longer allows it."""
         job = self._jobs.get(name)
         if job is None:
             return None
         try:
-            job.still()
+            job.require_permission()
         except WithdrawnError:
-            self._let_go(name)
+            self._forget(name)
             raise
         with self._lock:
             if name in self._jobs:
@@ -145,11 +145,11 @@ class Docket:
         return job
 
     def close(self, name: str, state: str) -> None:
-        """End a job for good: nothing further is asked of it, and what it has not spent is free again."""
-        self._let_go(name)
+        """End a job for good. Nothing more of it is answered, and what it has not spent is free again."""
+        self._forget(name)
         self._settings.ledger.close(name, state if state in ENDS else "ended")
 
-    def _let_go(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         with self._lock:
             self._jobs.pop(name, None)
 
@@ -159,11 +159,11 @@ class Docket:
             for name in [name for name, job in self._jobs.items() if job.envelope.expires_at <= now]:
                 del self._jobs[name]
 
-    async def opened(self, signed: SignedJob) -> OpenJob:
-        """Find a job, or open it, once whoever asks: two of one job would each make an answer to the same query.
+    async def find_or_open(self, signed: SignedJob) -> OpenJob:
+        """Return a job, and open it first if necessary. Callers that ask at once share one opening.
 
-        What is made ready for a job takes a time that depends on the rows; how long opening it takes shows no more of
-        that than the time of an answer does.
+        Otherwise two copies of one job could each make an answer to the same query. Preparing the rows takes a time
+        that depends on them, so opening ends on a schedule too, and shows no more than the time of an answer does.
         """
         job = self.find(signed.job_id)
         if job is not None:
@@ -171,7 +171,7 @@ class Docket:
         opening = self._openings.get(signed.job_id)
         if opening is None:
             work = run_in_row_thread(self.open, signed)
-            work.add_done_callback(seen)
+            work.add_done_callback(retrieve_exception)
             opening = asyncio.create_task(delay_result(work, LEAST_INTERVAL, self._settings.toss))
             self._openings[signed.job_id] = opening
             opening.add_done_callback(partial(self._opening_done, signed.job_id))
@@ -179,10 +179,10 @@ class Docket:
 
     def _opening_done(self, name: str, opening: "asyncio.Future[OpenJob]") -> None:
         del self._openings[name]
-        seen(opening)
+        retrieve_exception(opening)
 
     def open(self, signed: SignedJob) -> OpenJob:
-        """Verify a job, hold it against the policy and the budgets, and make the rows ready for it."""
+        """Verify a job, check it against the policy and the budgets, and prepare the rows for it."""
         settings = self._settings
         me = settings.identity()
         envelope, analyst = verify(
@@ -191,7 +191,7 @@ class Docket:
         spec = JobSpec.from_json(envelope.spec)
         permission = self._permission(signed, envelope, spec, analyst)
         rules = permission.rules()
-        self._require_decided(envelope.data_set, spec, rules)
+        self._require_spectral_check(envelope.data_set, spec, rules)
         plan = catalogue.plan(spec)
         shard = self._shard(envelope.data_set, plan, rules.least_bound)
         shard.check(spec)
@@ -216,11 +216,13 @@ class Docket:
             responder,
             schedule,
             self._receipt,
-            Wait(settings.data_sets[envelope.data_set], shard, spec.answer_seconds, permission.require, self._waiting),
+            RowWait(
+                settings.data_sets[envelope.data_set], shard, spec.answer_seconds, permission.require, self._waiting
+            ),
             permission.require,
             partial(self._name_rows, envelope.data_set),
         )
-        self._keep_ready(opened)
+        self._keep_open(opened)
         _log.info(
             "Opened job %.12s of %s over '%s': epsilon %g, delta %g.",
             opened.name,
@@ -232,10 +234,10 @@ class Docket:
         )
         return opened
 
-    def _keep_ready(self, opened: OpenJob) -> None:
-        """Keep a job ready. Of more than so many, let go of those asked about least recently, but of none at work.
+    def _keep_open(self, opened: OpenJob) -> None:
+        """Keep a job open. If there are too many, forget the least recently used ones, but none that is busy.
 
-        A job at work that was opened anew would make the same answer once more, and so show twice how long that takes.
+        If a busy job were opened again, it would make the same answer once more, and so show twice how long that takes.
         """
         with self._lock:
             self._jobs[opened.name] = opened
@@ -243,8 +245,8 @@ class Docket:
             for name in idle[: max(0, len(self._jobs) - MAX_OPEN_JOBS)]:
                 del self._jobs[name]
 
-    def _require_decided(self, name: str, spec: JobSpec, rules: Ruling) -> None:
-        """Refuse a job of the unit spectral as was decided at the start, whatever its own bound."""
+    def _require_spectral_check(self, name: str, spec: JobSpec, rules: DataSetRules) -> None:
+        """Refuse a job with the unit spectral if its matrix failed the check at the start, whatever the job's bound."""
         if spec.unit is not PrivacyUnit.SPECTRAL or rules.least_bound is None:
             return
         decided = self._spectral.get(name)
@@ -256,15 +258,15 @@ class Docket:
         decided.require(rules.least_bound)
 
     def _permission(self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName) -> Permission:
-        told = self._settings
-        sources = Sources(self._authority, told.revocations, told.clock, told.policy, told.ledger)
+        setup = self._settings
+        sources = PermissionSources(self._authority, setup.revocations, setup.clock, setup.policy, setup.ledger)
         return Permission(sources, signed, envelope, spec, analyst)
 
     def _name_rows(self, data_set: str) -> None:
-        """Have the ledger know rows by what they say, as many of them as there are by now.
+        """Record fingerprints of the rows that are there by now in the ledger.
 
-        It records them whenever there are more, whatever these say: an entry that is written or not would show in every
-        receipt whether a new row is one of zeros.
+        They are recorded whenever there are more rows, whatever the new ones contain. Otherwise every receipt would
+        show, by one entry more or less, whether a new row is a row of zeros.
         """
         count = self._settings.data_sets[data_set].count
         anew = self._named_at.get(data_set, count) != count
@@ -272,18 +274,18 @@ class Docket:
         self._settings.ledger.name_rows(self._named(data_set), anew=anew)
 
     def _named(self, data_set: str) -> Named:
-        """Name rows by what they say, as many of them as there are by now."""
+        """Make the entry with the fingerprints of the rows that are there by now."""
         rows = self._settings.data_sets[data_set]
         names = rows.fingerprints() if isinstance(rows, Arrivals) else self._fingerprints[data_set]
         return Named(data_set, sorted(names), token_hex(BLIND_BYTES))
 
     def _receipt(self) -> pb.Receipt | None:
-        """Sign how far the ledger has come, if others are to know."""
+        """Sign how far the ledger has come, or return None if it ends with this process."""
         head = self._settings.ledger.attested_head()
         return sign_receipt(self._settings.identity(), head) if head else None
 
     def _opening(self, signed: SignedJob, envelope: JobEnvelope, plan: Plan, analyst: PartyName) -> Opening:
-        """Write down what is admitted, and at what price."""
+        """Make the entry that says what is admitted, and at what price."""
         spec = plan.spec
         return Opening(
             job=signed.job_id,
@@ -305,14 +307,16 @@ class Docket:
         )
 
     def _shard(self, name: str, plan: Plan, least_bound: float | None = None) -> Shard | MatrixShard:
-        """Make data ready under a job's bounds, or find them so: what the last job used is kept for the next.
+        """Prepare a data set for a job's bounds, or reuse it if the last job had the same.
 
-        What the job's unit protects says whether the data are rows or a share of a symmetric matrix.
+        The job's unit says whether the data are rows or a share of a symmetric matrix.
         """
         rows, spec = self._settings.data_sets.get(name), plan.spec
         if rows is None:
-            raise RefusedError("This provider has no such data set.", "Run `dpspca datasets` to list what is on offer.")
-        # Before rows are left out or found ready: what is left must not show in a refusal, and of a matrix none may be.
+            raise RefusedError(
+                f"This provider has no data set '{name}'.", "Run `dpspca datasets` to list what is on offer."
+            )
+        # Check before rows are left out or reused: a refusal must not show which are left, and a matrix must be whole.
         persons, uncut = (rows.persons, rows.uncut) if isinstance(rows, CheckedRows) else (None, None)
         require_unit(spec.unit, persons=persons is not None, cut=uncut is not None)
         preparation = _Preparation.of(plan)
@@ -335,7 +339,7 @@ def _prepared(
     if limit is None:
         raise RefusedError(
             "Rows of this data set still arrive, but this job needs all rows at once.",
-            "Use method = streaming-power with block_rows: the number of rows of each provider in a round.",
+            "Use the method streaming-power, and set block_rows to the rows of each provider in a round.",
         )
     return _shard_of(rows.first(limit), spec, preparation.strategy)
 

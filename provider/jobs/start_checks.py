@@ -1,4 +1,4 @@
-"""What is decided once, when a provider starts, so that nothing a row says shows in a refusal later."""
+"""Checks that are made once, when a provider starts, so that no later refusal depends on a row."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -9,33 +9,35 @@ from dpspca.common.queries import largest_entry
 from dpspca.provider.data import CheckedRows, DataSet, duplicates
 from dpspca.provider.evaluate import SpectralCheck
 
-from .permission import Allowing
+from .permission import PolicyLike
 
 _log = logging.getLogger(__name__)
 
 
-def require_own_names(
+def require_one_name(
     named: Mapping[str, frozenset[str]], digests: Mapping[str, str], known_as: Callable[[Sequence[str]], str | None]
 ) -> None:
-    """Refuse rows under another name than the one under which they were spent on: that would be a second budget.
+    """Refuse rows that are offered under another name than before, because that would give them a second budget.
 
-    ``named`` names rows by what they say; an earlier version of the ledger knows them by their digest. ``known_as``
-    gives the data set that a ledger knows by one of some names. This is checked at the start, before anybody connects,
-    so that what rows are shows in no answer and no refusal; and by ``dpspca doctor``.
+    ``named`` has the fingerprints of each data set's rows, and ``digests`` the digests by which an earlier version of
+    the ledger knows them. ``known_as`` returns the data set that the ledger has for one of some fingerprints. This is
+    checked at the start, before anybody connects, so that no answer and no refusal depends on the rows' content.
+    ``dpspca doctor`` checks it too.
     """
     beside = duplicates(named)
     before = [(known_as([*names, digests[name]]), name) for name, names in named.items()]
     for known, name in (*before, *beside):
         if known not in {None, name}:
             raise RefusedError(
-                f"The rows of '{name}' are those of '{known}', whose budget they have.",
-                f"Offer them as '{known}' alone: what was spent on rows stays spent, whatever they are called and in "
-                "whatever form or order they are saved.",
+                f"The data set '{name}' has the same rows as '{known}', and rows have only one budget.",
+                f"Offer them as '{known}' only. What was spent on rows stays spent under any name, form or order.",
             )
 
 
-def decided_at_start(data_sets: Mapping[str, DataSet], policy: Callable[[], Allowing]) -> dict[str, SpectralCheck]:
-    """Decide about every matrix on which the policy allows the unit spectral; tell the steward of those that fail."""
+def check_spectral_matrices(
+    data_sets: Mapping[str, DataSet], policy: Callable[[], PolicyLike]
+) -> dict[str, SpectralCheck]:
+    """Check every matrix on which the policy allows the unit spectral, and log the ones that fail."""
     found = {}
     for name, rows in data_sets.items():
         try:
@@ -46,7 +48,7 @@ def decided_at_start(data_sets: Mapping[str, DataSet], policy: Callable[[], Allo
             found[name] = SpectralCheck.of(rows, rules.least_bound)
             if not found[name].holds:
                 _log.error(
-                    "Every job on '%s' is refused: an entry is more than %d times the least norm_bound of the policy.",
+                    "Every job on '%s' is refused: an entry is above %d times the least norm_bound of the policy.",
                     name,
                     largest_entry(rows.dimension),
                 )

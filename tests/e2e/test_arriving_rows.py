@@ -147,7 +147,7 @@ def test_a_provider_whose_rows_never_come_is_left_out_and_has_spent_nothing(play
         async with asyncio.timeout(LONG):
             assert (await job.result()).statement.parties == 1
         reasons = {each.name: each.reason for each in (await job.status()).participants}
-        assert any(words in reasons["north"] for words in ("No answer to query 2", "were not ready within 5 seconds"))
+        assert any(words in reasons["north"] for words in ("No answer to query 2", "did not arrive within 5 seconds"))
         assert not reasons["south"]
         assert office.spent() == 0
         await until(lambda: not waiting(1))

@@ -131,7 +131,7 @@ def test_a_job_goes_on_after_all_that_one_side_sent_was_lost(tmp_path: Path, mut
             await here.answered(job, 5)
             here.link.lose_all_from(mute)
             stuck = await here.answered(job, 5)
-            await here.daemons.providers["south"].says("The connection ended: the coordinator has fallen silent")
+            await here.daemons.providers["south"].says("The connection ended: the coordinator stopped sending messages")
             assert 0 <= await here.answered(job, 5) - stuck <= 1
             here.link.mend()
             await here.require_done_by_both(job)

@@ -1,7 +1,7 @@
 """A provider's end of connections, and whoever sits at the other end, in time that passes at once.
 
-Everything is real but for gRPC: the docket, the ledger, the gate, the noise. ``Desk.must_be_in_order`` says what holds
-after any conversation whatsoever.
+Everything is real but for gRPC: the registry, the ledger, the gate, the noise. ``Desk.must_be_in_order`` says what
+holds after any conversation whatsoever.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from dpspca.common.privacy.keystream import Draw, KeyStream, keyed_stream
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.conversation import QUEUE, Conversation
 from dpspca.provider.data.preparation import check_rows
-from dpspca.provider.jobs.registry import MAX_OPEN_JOBS, Docket, ProviderSetup
+from dpspca.provider.jobs.registry import MAX_OPEN_JOBS, JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 
 PAUSE: Final = 0.05
@@ -44,7 +44,7 @@ class Desk:
         self.settings = ProviderSetup(
             "", lambda: me, lambda: listed, self._clock, {"cohort": ROWS}, AnythingGoes, self.ledger, self._entropy
         )
-        self.docket = Docket(self.settings)
+        self.registry = JobRegistry(self.settings)
         self.left: dict[tuple[str, int], set[bytes]] = {}
         """Every answer that was sent: of which job and query."""
         self.said: list[pb.FromProvider] = []
@@ -55,8 +55,8 @@ class Desk:
         virtual.run(self._converse(messages, hasty, listening), Random(1))
 
     async def _converse(self, messages: Sequence[pb.ToProvider], hasty: bool, listening: bool) -> None:
-        conversation = Conversation(self.settings, self.docket, asyncio.Event())
-        hearing = asyncio.create_task(conversation.hear(self._say(messages, conversation, hasty)))
+        conversation = Conversation(self.settings, self.registry, asyncio.Event())
+        hearing = asyncio.create_task(conversation.handle(self._say(messages, conversation, hasty)))
         reading = asyncio.create_task(self._read(conversation, listening))
         await asyncio.wait({hearing, reading}, timeout=LONG, return_when=asyncio.FIRST_COMPLETED)
         assert conversation._outbound.qsize() <= QUEUE
@@ -119,7 +119,7 @@ class Desk:
             told = self.ledger._books.jobs[name].queries[position].answer  # also of a job that is over
             assert told is not None
             assert [sha256(answer).hexdigest() for answer in answers] == [told.sha256]
-        assert len(self.docket._jobs) <= min(MAX_OPEN_JOBS, len(self.people.good))
+        assert len(self.registry._jobs) <= min(MAX_OPEN_JOBS, len(self.people.good))
 
     def _clock(self) -> datetime:
         return (

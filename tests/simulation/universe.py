@@ -73,11 +73,11 @@ class Site(Daemon):
         me = self._settings.identity().name
         self._universe.require_reach(me)
         connection = Connection(self._universe, me)
-        conversation = Conversation(self._settings, self._docket, self.connected)
+        conversation = Conversation(self._settings, self._registry, self.connected)
         sending = asyncio.create_task(_pump(conversation.outbound(), connection.inward))
         serving = asyncio.create_task(self._universe.serve(connection))
         try:
-            await conversation.hear(aiter(connection.outward))
+            await conversation.handle(aiter(connection.outward))
         finally:
             connection.break_()
             await ended(sending, serving)

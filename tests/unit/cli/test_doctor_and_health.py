@@ -90,7 +90,7 @@ def test_doctor_finds_the_same_rows_under_two_names(folder: Path, here: Callable
     assert not any("names of rows" in line for line in here("doctor", "--config", "north.toml").failed_checks)
     write(folder, cohort=ROWS, labs=ROWS)
     found = here("doctor", "--config", "north.toml").failed_checks
-    assert any("The rows of 'labs' are those of 'cohort'" in line for line in found)
+    assert any("'labs' has the same rows as 'cohort'" in line for line in found)
 
 
 def test_doctor_finds_arriving_rows_that_have_another_name_too(folder: Path, here: Callable[..., Ended]) -> None:
@@ -100,7 +100,7 @@ def test_doctor_finds_arriving_rows_that_have_another_name_too(folder: Path, her
     with (folder / "north.toml").open("a") as settings:
         settings.write('[arriving]\nextra = "arriving"\n')
     found = here("doctor", "--config", "north.toml").failed_checks
-    assert any("The rows of 'extra' are those of 'cohort'" in line for line in found)
+    assert any("'extra' has the same rows as 'cohort'" in line for line in found)
 
 
 def test_doctor_finds_a_policy_that_promises_more_than_was_kept(folder: Path, here: Callable[..., Ended]) -> None:
@@ -125,7 +125,7 @@ def test_unusable_rows_do_not_stop_a_provider_and_doctor_counts_them(
     odd = ROWS.copy()
     odd[[1, 3], 0] = np.nan, np.inf
     assert data_sets_of(write(folder, cohort=odd, labs=ROWS + 1)).keys() == {"cohort", "labs"}
-    assert "'cohort' has a row that is no row of finite numbers" in caplog.text
+    assert "'cohort' has rows that are not finite numbers" in caplog.text
     assert "2" not in caplog.messages[-1]
     message = here("doctor", "--config", "north.toml").out
     assert "2 of them are unusable" in message
@@ -138,7 +138,7 @@ def test_config_check_reports_what_does_not_fit_into_a_greeting(folder: Path, he
     checked = here("config", "check", "north.toml")
     assert checked.code == 0
     for message in (checked.out, here("doctor", "--config", "north.toml").out):
-        assert "those of wide are not told" in message
+        assert "names of wide are not sent" in message
     many = "".join(f's{number} = "cohort.npy"\n' for number in range(257))
     (folder / "north.toml").write_text(SETTINGS + many)
     assert "offers 257 data sets; a coordinator takes at most 256" in here("config", "check", "north.toml").out

@@ -30,7 +30,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.conversation import Conversation
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.jobs import registry as dockets
-from dpspca.provider.jobs.registry import Docket, ProviderSetup
+from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import Head, MemoryLedger
 from dpspca.provider.ledger.peer_receipts import PeerReceipts
 from dpspca.provider.release.entropy import system_entropy
@@ -64,7 +64,7 @@ class Table:
         self.ada = self.town.identity(Role.ANALYST, "ada")
         rows = {"cohort": check_rows(self.rows)}
         self.settings = ProviderSetup("", self.me, self.list, self.clock, rows, AnythingGoes, self.ledger, self.entropy)
-        self.docket = Docket(self.settings)
+        self.registry = JobRegistry(self.settings)
         self.stream: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue()
 
     def me(self) -> Identity:
@@ -84,9 +84,9 @@ class Table:
 
     async def sit(self) -> None:
         """Begin a conversation, and be welcomed."""
-        self.conversation = Conversation(self.settings, self.docket, asyncio.Event())
+        self.conversation = Conversation(self.settings, self.registry, asyncio.Event())
         self.said = self.conversation.outbound()
-        self.hearing = asyncio.create_task(self.conversation.hear(self._messages()))
+        self.hearing = asyncio.create_task(self.conversation.handle(self._messages()))
         challenge = (await anext(self.said)).hello.challenge
         proof = sign_challenge(self.hub, challenge, self.north.name)
         await self.stream.put(pb.ToProvider(welcome=pb.Welcome(certificate=self.hub.certificate_pem, proof=proof)))
@@ -222,7 +222,7 @@ def test_t23_a_fault_that_nobody_foresaw_is_refused_in_constant_words_and_ends_n
         table.source = no_randomness
         await table.ask(table.job())
         refusal = (await table.reply()).refusal
-        assert (refusal.what, "entropy" in refusal.remedy) == ("The provider met a fault.", False)
+        assert (refusal.what, "entropy" in refusal.remedy) == ("The provider had an internal error.", False)
         assert "no entropy" in caplog.text
         table.source = system_entropy
         await table.ask(table.job())
@@ -242,7 +242,7 @@ def test_jobs_that_nobody_says_farewell_to_close_the_provider_to_nobody(
         for job in [*jobs, *jobs]:  # the second time, most have to be opened again
             await table.ask(job)
             answers.append((await table.reply()).answer.content)
-            assert len(table.docket._jobs) <= 3
+            assert len(table.registry._jobs) <= 3
         assert all(answers)
         assert answers[:7] == answers[7:]  # T05
 
@@ -380,7 +380,7 @@ def test_t35_a_long_word_of_a_stranger_is_neither_logged_nor_sent_back_whole(
         ask = pb.Ask(signed_job=table.job().to_bytes(), kind="\n" * 3_000_000, dimension=6, columns=2, nonzero_rows=6)
         await table.stream.put(pb.ToProvider(ask=ask))
         refused = await table.reply()
-        assert "was asked where the plan has" in refused.refusal.what
+        assert "but the plan has" in refused.refusal.what
         assert refused.ByteSize() < 1000
 
     at(table, scene)

@@ -29,7 +29,7 @@ def ended(code: grpc.StatusCode, details: str) -> AioRpcError:
         ([ended(grpc.StatusCode.UNAUTHENTICATED, "It was revoked.")], "UNAUTHENTICATED, It was revoked."),
         (
             [ended(grpc.StatusCode.INTERNAL, "Internal error from Core")],
-            "the coordinator ended it while something was being sent, and so its reason is lost",
+            "the coordinator ended it while a message was being sent, so its reason is lost",
         ),
         ([ended(grpc.StatusCode.INTERNAL, "Received RST_STREAM")], "INTERNAL, Received RST_STREAM"),
         ([RefusedError("One.", "Do."), RefusedError("Two.", "Do.")], "One. Do.; Two. Do."),
@@ -37,7 +37,7 @@ def ended(code: grpc.StatusCode, details: str) -> AioRpcError:
 )
 def test_how_a_connection_ended_is_said_in_a_line(problems: list[Exception], said: str) -> None:
     group = ExceptionGroup("several", [ExceptionGroup("within", [problem]) for problem in problems])
-    assert daemon._told(group) == said
+    assert daemon._describe_all(group) == said
 
 
 # --- The pauses between connections -----------------------------------------------------------------------------------

@@ -9,7 +9,13 @@ from dpspca.common.storage.settings import MAX_DATA_SETS
 from dpspca.common.transport import rpc
 from dpspca.common.trust.receipts import MAX_RECEIPT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.connection.greeting import MOST_NAME_BYTES, MOST_OPEN_JOBS, greeting, remark, untold
+from dpspca.provider.connection.greeting import (
+    MOST_NAME_BYTES,
+    MOST_OPEN_JOBS,
+    data_sets_without_names,
+    greeting,
+    names_warning,
+)
 from dpspca.provider.data.preparation import CheckedRows
 from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
@@ -49,10 +55,10 @@ def test_fourteen_wide_data_sets_are_greeted_with() -> None:
     assert said.ByteSize() < rpc.MAX_MESSAGE
     assert [each.dimension for each in said.data_sets] == [14_000] * 14
     named = {each.name for each in said.data_sets if each.columns}
-    assert named == columns.keys() - set(untold(columns))
+    assert named == columns.keys() - set(data_sets_without_names(columns))
     assert len(named) == MOST_NAME_BYTES // (14_000 * 16)
-    assert all(name in remark(columns) for name in untold(columns))
-    assert "list its columns itself" in remark(columns)
+    assert all(name in names_warning(columns) for name in data_sets_without_names(columns))
+    assert "list its columns itself" in names_warning(columns)
 
 
 def test_a_greeting_of_the_most_of_everything_is_taken() -> None:
@@ -71,5 +77,5 @@ def test_names_are_measured_as_they_are_sent() -> None:
 
 def test_short_lists_of_names_keep_their_room_beside_a_long_one() -> None:
     columns = {"long": wide(60_000), "short": ("a", "b"), "none": ()}
-    assert untold(columns) == ("long",)
-    assert not remark({"short": ("a", "b"), "none": None})
+    assert data_sets_without_names(columns) == ("long",)
+    assert not names_warning({"short": ("a", "b"), "none": None})

@@ -20,7 +20,7 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CompressedCovariance, Count, CountAbove, CovarianceProduct
 from dpspca.provider.data import threads
-from dpspca.provider.data.arrivals import LOOKS_A_JUDGEMENT, Arrivals, WaitingRoom
+from dpspca.provider.data.arrivals import LOOKS_A_JUDGEMENT, Arrivals, WaitingQueries
 from dpspca.provider.data.preparation import CheckedRows, check_rows
 from dpspca.provider.data.sources import read_arriving
 from dpspca.provider.evaluate.shard import Shard
@@ -575,7 +575,7 @@ def test_rows_that_are_there_are_not_for_a_job_that_is_over(tmp_path: Path) -> N
 
 
 def test_so_many_may_wait_and_hold_so_much_and_their_places_are_free_again() -> None:
-    room = WaitingRoom(3, 100)
+    room = WaitingQueries(3, 100)
     with room.place(1000), pytest.raises(RefusedError, match="Too many queries wait"), room.place(1):
         pass  # who waits alone may hold more
     with room.place(40), room.place(60):

@@ -20,7 +20,7 @@ from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.open_job import OpenJob
-from dpspca.provider.jobs.registry import MAX_OPEN_JOBS, MAX_WAITING_BYTES, Docket, ProviderSetup
+from dpspca.provider.jobs.registry import MAX_OPEN_JOBS, MAX_WAITING_BYTES, JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 
 ROWS = np.random.default_rng(1).standard_normal((20, 4))
@@ -54,7 +54,7 @@ def told(town: Town, tmp_path: Path) -> ProviderSetup:
 
 
 def test_each_job_has_the_rows_that_it_is_about_whatever_the_last_one_was_about(told: ProviderSetup) -> None:
-    docket = Docket(told)
+    registry = JobRegistry(told)
     for options, rows in (
         ({}, 20),
         ({"block_rows": 4}, 8),
@@ -62,13 +62,13 @@ def test_each_job_has_the_rows_that_it_is_about_whatever_the_last_one_was_about(
         ({}, 20),
         ({"block_rows": 10}, 20),
     ):
-        assert docket._shard("there", catalogue.plan(spec(**options))).evaluate(Count()).tolist() == [rows]
+        assert registry._shard("there", catalogue.plan(spec(**options))).evaluate(Count()).tolist() == [rows]
 
 
 def test_rows_that_arrive_are_as_many_as_a_job_is_about_before_they_are_there(told: ProviderSetup) -> None:
-    docket = Docket(told)
+    registry = JobRegistry(told)
     for block_rows in (4, 500, 4):
-        shard = docket._shard("arriving", catalogue.plan(spec(block_rows=block_rows)))
+        shard = registry._shard("arriving", catalogue.plan(spec(block_rows=block_rows)))
         assert isinstance(shard, Shard)
         assert shard.evaluate(Count()).tolist() == [2 * block_rows]
 
@@ -76,12 +76,12 @@ def test_rows_that_arrive_are_as_many_as_a_job_is_about_before_they_are_there(to
 def test_fewer_rows_than_a_job_is_about_are_refused_at_no_cost_and_it_is_not_said_how_many_there_are(
     told: ProviderSetup, town: Town
 ) -> None:
-    docket, ada = Docket(told), town.identity(Role.ANALYST, "ada")
+    registry, ada = JobRegistry(told), town.identity(Role.ANALYST, "ada")
     with pytest.raises(InvalidDataError, match="first 22 rows of each provider, and there are fewer") as caught:
-        docket.open(town.job(spec(block_rows=11), ada, ["north"], "there"))
+        registry.open(town.job(spec(block_rows=11), ada, ["north"], "there"))
     assert "20" not in str(caught.value)
     with pytest.raises(RefusedError, match="still arrive"):
-        docket.open(town.job(spec(), ada, ["north"], "arriving"))
+        registry.open(town.job(spec(), ada, ["north"], "arriving"))
     assert isinstance(told.ledger, MemoryLedger)
     assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
 
@@ -90,20 +90,20 @@ def test_fewer_rows_than_a_job_is_about_are_refused_at_no_cost_and_it_is_not_sai
 def test_rows_are_waited_for_no_longer_when(end: str, told: ProviderSetup, town: Town) -> None:
     """Nothing was reserved by then, nor is it later: the wait comes before the query's turn."""
     late, ada = [timedelta()], town.identity(Role.ANALYST, "ada")
-    docket = Docket(replace(told, clock=lambda: now() + late[0]))
+    registry = JobRegistry(replace(told, clock=lambda: now() + late[0]))
     seconds = 1 if end == "the time for an answer is over" else 600
-    opened = docket.open(town.job(replace(spec(block_rows=4), answer_seconds=seconds), ada, ["north"], "arriving"))
+    opened = registry.open(town.job(replace(spec(block_rows=4), answer_seconds=seconds), ada, ["north"], "arriving"))
 
     async def scene() -> None:
-        await opened.ready(opened.plan[0], 0)  # how many rows there are is the job's to say
-        waiting = asyncio.create_task(opened.ready(opened.plan[1], 64))
+        await opened.wait_for_rows(opened.plan[0], 0)  # how many rows there are is the job's to say
+        waiting = asyncio.create_task(opened.wait_for_rows(opened.plan[1], 64))
         await asyncio.sleep(0)
         assert not waiting.done()
         if end == "the job runs out":
             late[0] = timedelta(hours=2)
         elif end == "its analyst is revoked":
             town.authority.revoke(ada.name)
-        with pytest.raises(DpspcaError, match=r"is valid from|revoked|'round 1 of 2' were not ready within 1 seconds"):
+        with pytest.raises(DpspcaError, match=r"is valid from|revoked|'round 1 of 2' did not arrive within 1 seconds"):
             await asyncio.wait_for(waiting, 120)
 
     asyncio.run(scene())
@@ -121,7 +121,7 @@ def how_many_rows(opened: OpenJob) -> wire.QueryReader:
 def test_t33_who_may_ask_no_longer_once_its_turn_has_come_gets_no_answer_and_nothing_is_spent(
     told: ProviderSetup, town: Town
 ) -> None:
-    opened = Docket(told).open(town.job(spec(), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
+    opened = JobRegistry(told).open(town.job(spec(), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
 
     def nobody() -> None:
         raise RefusedError("You may ask no longer.", "Ask why.")
@@ -136,8 +136,8 @@ def test_t33_who_may_ask_no_longer_once_its_turn_has_come_gets_no_answer_and_not
 
 def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: ProviderSetup, town: Town) -> None:
     late = [timedelta()]
-    docket = Docket(replace(told, clock=lambda: now() + late[0]))
-    opened = docket.open(town.job(spec(block_rows=4), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
+    registry = JobRegistry(replace(told, clock=lambda: now() + late[0]))
+    opened = registry.open(town.job(spec(block_rows=4), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
 
     async def scene() -> None:
         await opened.answer(0, how_many_rows(opened), anybody)
@@ -157,19 +157,19 @@ def test_queries_wait_in_a_bounded_number_and_more_are_refused_in_words_at_no_co
     waiting: int, size: int, told: ProviderSetup, town: Town
 ) -> None:
     """Of all jobs together; a query about rows that are there is answered nonetheless."""
-    docket, ada = Docket(told), town.identity(Role.ANALYST, "ada")
-    jobs = [docket.open(town.job(spec(block_rows=rows), ada, ["north"], "arriving")) for rows in (4, 5)]
+    registry, ada = JobRegistry(told), town.identity(Role.ANALYST, "ada")
+    jobs = [registry.open(town.job(spec(block_rows=rows), ada, ["north"], "arriving")) for rows in (4, 5)]
 
     async def scene() -> None:
-        waits = [asyncio.create_task(jobs[0].ready(jobs[0].plan[1], size)) for _ in range(waiting)]
+        waits = [asyncio.create_task(jobs[0].wait_for_rows(jobs[0].plan[1], size)) for _ in range(waiting)]
         await asyncio.sleep(0)
         with pytest.raises(RefusedError, match="Too many queries wait for rows here"):
-            await jobs[1].ready(jobs[1].plan[1], 1)
+            await jobs[1].wait_for_rows(jobs[1].plan[1], 1)
         await asyncio.wait_for(jobs[1].answer(0, how_many_rows(jobs[1]), anybody), 120)
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
-        again = asyncio.create_task(jobs[1].ready(jobs[1].plan[1], 1))
+        again = asyncio.create_task(jobs[1].wait_for_rows(jobs[1].plan[1], 1))
         await asyncio.sleep(0)
         assert not again.done()
         again.cancel()

@@ -18,7 +18,7 @@ from dpspca.common.trust.identity import Identity
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.jobs.registry import Docket, ProviderSetup
+from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.policy.rules import Policy
 
@@ -52,8 +52,8 @@ def ada(town: Town) -> Identity:
     return town.identity(Role.ANALYST, "ada")
 
 
-def answered(town: Town, docket: Docket, ada: Identity, unit: PrivacyUnit, query: type[RowQuery]) -> np.ndarray:
-    opened = docket.open(town.job(job(unit), ada, ["north"]))
+def answered(town: Town, registry: JobRegistry, ada: Identity, unit: PrivacyUnit, query: type[RowQuery]) -> np.ndarray:
+    opened = registry.open(town.job(job(unit), ada, ["north"]))
     return opened.responder.respond(0, query(np.eye(4, 2)))  # type: ignore[call-arg]
 
 
@@ -62,9 +62,9 @@ def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(town: Town) -
 
     A ledger holds a data set to one unit; this holds where it has not been asked yet.
     """
-    docket = Docket(settings(town))
+    registry = JobRegistry(settings(town))
     for unit in 2 * [unit for unit in PrivacyUnit if not unit.is_person]:
-        made = docket._shard("cohort", catalogue.plan(job(unit)))
+        made = registry._shard("cohort", catalogue.plan(job(unit)))
         made.check(job(unit))
         assert isinstance(made, Shard if unit.is_row else MatrixShard)
         others = [other for other in PrivacyUnit if other.is_row is not unit.is_row]
@@ -72,18 +72,18 @@ def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(town: Town) -
 
 
 def test_jobs_of_two_units_over_one_data_set_are_refused(town: Town, ada: Identity) -> None:
-    docket = Docket(settings(town))
-    answered(town, docket, ada, PrivacyUnit.ENTRY, SymmetricProduct)
+    registry = JobRegistry(settings(town))
+    answered(town, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
     with pytest.raises(RefusedError, match="unit"):
-        answered(town, docket, ada, PrivacyUnit.SPECTRAL, SpectralProduct)
+        answered(town, registry, ada, PrivacyUnit.SPECTRAL, SpectralProduct)
 
 
 def test_what_is_made_ready_for_a_matrix_is_kept_for_the_next_job(town: Town, ada: Identity) -> None:
-    docket = Docket(settings(town))
-    answered(town, docket, ada, PrivacyUnit.ENTRY, SymmetricProduct)
-    (kept,) = docket._shards.values()
-    answered(town, docket, ada, PrivacyUnit.ENTRY, SymmetricProduct)
-    assert [*docket._shards.values()] == [kept]
+    registry = JobRegistry(settings(town))
+    answered(town, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
+    (kept,) = registry._shards.values()
+    answered(town, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
+    assert [*registry._shards.values()] == [kept]
 
 
 @pytest.mark.parametrize("unit", [PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL])
@@ -95,9 +95,9 @@ def test_t23_a_matrix_whose_rows_are_persons_is_refused_in_words_that_no_row_and
     for persons in ([0, 1, 2, 3], [0, 0, 0, 1], [0, 0, 0, 0]):
         for values in (SQUARE, SQUARE + np.eye(4, k=1)):
             rows = replace(check_rows(values), persons=np.array(persons))
-            docket = Docket(replace(usual, data_sets={"cohort": rows}))
+            registry = JobRegistry(replace(usual, data_sets={"cohort": rows}))
             with pytest.raises(RefusedError) as caught:
-                docket.open(town.job(job(unit), ada, ["north"]))
+                registry.open(town.job(job(unit), ada, ["north"]))
             told.add(str(caught.value))
     what = f"Rows of this data set are persons', who may have several, and the unit {unit} protects no person."
     assert told == {f"{what} Choose person-add-remove or person-replace-one."}
@@ -109,7 +109,7 @@ def test_a_table_that_is_no_symmetric_matrix_is_refused_before_anything_is_writt
     told = settings(town, SQUARE + np.eye(4, k=1))
     asked = town.job(job(PrivacyUnit.ENTRY), ada, ["north"])
     with pytest.raises(InvalidDataError, match="not symmetric"):
-        Docket(told).open(asked)
+        JobRegistry(told).open(asked)
     assert isinstance(told.ledger, MemoryLedger)
     assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
 
@@ -131,17 +131,17 @@ def test_whether_a_spectral_matrix_answers_is_decided_at_the_start_and_for_all_j
     """The same refusal for every bound and every policy since: nobody learns more by asking again."""
     told = settings(town, np.diag([2.0**21, 3.0, 2.0, 1.0]))
     policy = [spectral(1.0)]
-    docket = Docket(replace(told, policy=lambda: Policy.parse(policy[-1])))
+    registry = JobRegistry(replace(told, policy=lambda: Policy.parse(policy[-1])))
     assert "Every job on 'cohort' is refused" in caplog.text
     said = set()
     for text, bound in ((policy[0], 1.0), (policy[0], 2.0**40), (spectral(4.0), 4.0)):
         policy.append(text)
         with pytest.raises(RefusedError) as caught:
-            docket.open(town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=bound), ada, ["north"]))
+            registry.open(town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=bound), ada, ["north"]))
         said.add(caught.value.what)
     assert said == {"This matrix answers no job of the unit spectral: that was decided when the provider started."}
     assert not told.ledger.open_jobs()
-    Docket(replace(told, policy=lambda: Policy.parse(spectral(4.0)))).open(
+    JobRegistry(replace(told, policy=lambda: Policy.parse(spectral(4.0)))).open(
         town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=4.0), ada, ["north"])
     )
 
@@ -149,7 +149,7 @@ def test_whether_a_spectral_matrix_answers_is_decided_at_the_start_and_for_all_j
 @pytest.mark.parametrize("before", [spectral(4.0), of_a_matrix("entry")])
 def test_a_smaller_spectral_bound_than_at_the_start_takes_a_new_start(before: str, town: Town, ada: Identity) -> None:
     policy = [before]
-    docket = Docket(replace(settings(town), policy=lambda: Policy.parse(policy[-1])))
+    registry = JobRegistry(replace(settings(town), policy=lambda: Policy.parse(policy[-1])))
     policy.append(spectral(1.0))
     with pytest.raises(RefusedError, match="restart the provider"):
-        docket.open(town.job(job(PrivacyUnit.SPECTRAL), ada, ["north"]))
+        registry.open(town.job(job(PrivacyUnit.SPECTRAL), ada, ["north"]))

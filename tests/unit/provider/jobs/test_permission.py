@@ -20,7 +20,7 @@ from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.permission import WITHDRAWN, WithdrawnError
-from dpspca.provider.jobs.registry import Docket, ProviderSetup
+from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.policy.file import CurrentPolicy
 from dpspca.provider.policy.rules import UnreadablePolicyError
@@ -59,7 +59,7 @@ class Provider:
     def start(self) -> None:
         rows = {"cohort": check_rows(np.random.default_rng(1).standard_normal((20, 4)))}
         told = ProviderSetup("", lambda: self.north, self.town.revocations, now, rows, self.policy.get, self.ledger)
-        self.docket = Docket(told)
+        self.registry = JobRegistry(told)
 
     def write(self, text: str) -> None:
         """Edit the policy; its length changes each time, whatever the clock of the disk can tell apart."""
@@ -117,42 +117,42 @@ CHANGES = {
 def test_a_job_that_the_policy_no_longer_allows_gets_no_more_answers(policy: str, provider: Provider) -> None:
     """Neither to its next query, nor again to the last; the rest of its budget is free, and it stays closed."""
     signed = provider.job()
-    opened = provider.docket.open(signed)
+    opened = provider.registry.open(signed)
     provider.answer(opened, 0)
     assert provider.account == (COSTS[0], COSTS[-1] - COSTS[0])
     provider.write(policy)
     for position in (0, 1):
         with pytest.raises(WithdrawnError, match="The policy changed while this job ran") as caught:
             provider.answer(opened, position)
-        assert "What was answered stays spent" in str(caught.value)
+        assert "what was answered stays spent" in str(caught.value)
         assert "cost nothing" not in str(caught.value)
     assert provider.account == (COSTS[0], 0)
     assert provider.ledger._books.jobs[signed.job_id].state == WITHDRAWN
     with pytest.raises(WithdrawnError):
-        provider.docket.find(signed.job_id)
+        provider.registry.find(signed.job_id)
     provider.write(POLICY)
     with pytest.raises(WithdrawnError):
         provider.answer(opened, 0)
-    assert provider.docket.find(signed.job_id) is None
+    assert provider.registry.find(signed.job_id) is None
     with pytest.raises(RefusedError, match=r"at this provider \(withdrawn\)"):
-        provider.docket.open(signed)
+        provider.registry.open(signed)
     assert provider.account == (COSTS[0], 0)
 
 
 @pytest.mark.parametrize("policy", CHANGES.values(), ids=CHANGES.keys())
 def test_a_job_that_is_not_allowed_after_a_restart_is_closed_too(policy: str, provider: Provider) -> None:
     signed = provider.job()
-    provider.answer(provider.docket.open(signed), 0)
+    provider.answer(provider.registry.open(signed), 0)
     provider.write(policy)
     provider.start()
     with pytest.raises(RefusedError):
-        provider.docket.open(signed)
+        provider.registry.open(signed)
     assert provider.account == (COSTS[0], 0)
 
 
 def test_a_lifetime_that_is_smaller_than_what_is_promised_stops_the_job(provider: Provider) -> None:
     """Each of two jobs is within every rule; together they were promised more than the new lifetime."""
-    first, second = (provider.docket.open(provider.job()) for _ in range(2))
+    first, second = (provider.registry.open(provider.job()) for _ in range(2))
     provider.answer(first, 0)
     one = "{ epsilon = 1.3, delta = 1e-6 }"
     provider.write(changed("lifetime", one).replace("per_job = ", f"per_job = {one} #", 1))
@@ -165,7 +165,7 @@ def test_a_lifetime_that_is_smaller_than_what_is_promised_stops_the_job(provider
 @pytest.mark.parametrize("broken", ["nonsense", "", changed("unit", '"row"'), changed("lifetime", "3")])
 def test_a_policy_that_cannot_be_read_stops_a_job_only_until_it_is_mended(broken: str, provider: Provider) -> None:
     signed = provider.job()
-    opened = provider.docket.open(signed)
+    opened = provider.registry.open(signed)
     answer = provider.answer(opened, 0)
     before = provider.account
     provider.write(broken)
@@ -173,7 +173,7 @@ def test_a_policy_that_cannot_be_read_stops_a_job_only_until_it_is_mended(broken
         with pytest.raises(UnreadablePolicyError, match="cannot be read"):
             provider.answer(opened, position)
     with pytest.raises(UnreadablePolicyError):
-        provider.docket.find(signed.job_id)
+        provider.registry.find(signed.job_id)
     assert provider.account == before
     provider.write(POLICY)
     assert provider.answer(opened, 0) == answer
@@ -182,7 +182,7 @@ def test_a_policy_that_cannot_be_read_stops_a_job_only_until_it_is_mended(broken
 
 
 def test_a_policy_that_changed_elsewhere_or_still_allows_the_job_changes_nothing(provider: Provider) -> None:
-    opened = provider.docket.open(provider.job())
+    opened = provider.registry.open(provider.job())
     provider.answer(opened, 0)
     provider.write(changed("analysts", '["ada"]') + "# a remark")
     provider.answer(opened, 1)

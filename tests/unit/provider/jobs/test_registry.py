@@ -27,7 +27,7 @@ from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.preparation import CheckedRows, check_rows
 from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.open_job import OpenJob
-from dpspca.provider.jobs.registry import Docket, ProviderSetup
+from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.entries import Entry, Head, Opening
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.ledger.promises import Promise
@@ -78,29 +78,29 @@ def test_a_job_that_breaks_a_rule_is_not_opened(town: Town) -> None:
     told = settings(town, Refusing)
     (job,) = signed(town)
     with pytest.raises(RefusedError, match="rule is broken"):
-        Docket(told).open(job)
+        JobRegistry(told).open(job)
     assert isinstance(told.ledger, MemoryLedger)
     assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
 
 
 def test_jobs_together_keep_within_the_lifetime_of_their_data_set(town: Town) -> None:
-    docket = Docket(settings(town, JustOne))
+    registry = JobRegistry(settings(town, JustOne))
     first, second = signed(town, 2)
-    opened = docket.open(first)
+    opened = registry.open(first)
     assert cost_units(events(opened.plan)) > Filter.for_budget(1.0, 1e-6).whole.units // 2
     with pytest.raises(BudgetExceededError, match="cohort"):
-        docket.open(second)
+        registry.open(second)
 
 
 def test_a_job_does_not_go_on_over_other_rows_after_a_restart(town: Town) -> None:
     told = settings(town)
     (job,) = signed(town)
-    Docket(told).open(job).responder.respond(0, FIRST)
+    JobRegistry(told).open(job).responder.respond(0, FIRST)
     changed = ROWS.copy()
     changed[7, 1] += 1e-9
     with pytest.raises(RefusedError, match="data changed"):
-        Docket(replace(told, data_sets={"cohort": check_rows(changed)})).open(job)
-    Docket(told).open(job)
+        JobRegistry(replace(told, data_sets={"cohort": check_rows(changed)})).open(job)
+    JobRegistry(told).open(job)
 
 
 def test_two_daemons_with_the_settings_they_are_born_with_draw_unrelated_noise(town: Town) -> None:
@@ -108,7 +108,7 @@ def test_two_daemons_with_the_settings_they_are_born_with_draw_unrelated_noise(t
     told = settings(town)
     (job,) = signed(town)
     first, second = [
-        Docket(replace(told, ledger=MemoryLedger())).open(job).responder.respond(0, FIRST) for _ in range(2)
+        JobRegistry(replace(told, ledger=MemoryLedger())).open(job).responder.respond(0, FIRST) for _ in range(2)
     ]
     assert not (first == second).any()
 
@@ -117,9 +117,9 @@ def test_t18_a_job_is_answered_over_as_many_rows_of_a_person_as_it_protects(town
     persons = np.zeros(len(ROWS), dtype=np.intp)
     persons[3:] = np.arange(1, len(ROWS) - 2)
     kept = replace(settings(town), data_sets={"cohort": CheckedRows(ROWS, persons=persons)})
-    docket = Docket(kept)
+    registry = JobRegistry(kept)
     for most in (2, 3, 2):
-        shard = docket._shard(
+        shard = registry._shard(
             "cohort", catalogue.plan(replace(SPEC, unit=PrivacyUnit.PERSON_REPLACE_ONE, rows_per_person=most))
         )
         assert shard.evaluate(Count()).tolist() == [len(ROWS) - 3 + most]
@@ -134,34 +134,34 @@ def test_only_a_unit_of_persons_is_answered_about_persons(
 
     Whether rows are ready from a job before makes no difference, nor does what a persons' file says.
     """
-    docket = Docket(replace(settings(town), data_sets={"cohort": CheckedRows(ROWS, persons=persons)}))
+    registry = JobRegistry(replace(settings(town), data_sets={"cohort": CheckedRows(ROWS, persons=persons)}))
     true = PrivacyUnit.ROW_ADD_REMOVE if persons is None else PrivacyUnit.PERSON_ADD_REMOVE
-    docket._shard("cohort", catalogue.plan(replace(SPEC, unit=true)))
+    registry._shard("cohort", catalogue.plan(replace(SPEC, unit=true)))
     if unit.is_person == (persons is not None):
-        docket._shard("cohort", catalogue.plan(replace(SPEC, unit=unit)))
+        registry._shard("cohort", catalogue.plan(replace(SPEC, unit=unit)))
         return
-    ledger = docket._settings.ledger
+    ledger = registry._settings.ledger
     with pytest.raises(RefusedError, match="protects persons" if persons is None else "protects no person"):
-        docket.open(town.job(replace(SPEC, unit=unit), town.identity(Role.ANALYST, "ada"), ["north"]))
+        registry.open(town.job(replace(SPEC, unit=unit), town.identity(Role.ANALYST, "ada"), ["north"]))
     assert isinstance(ledger, MemoryLedger)
     assert len(ledger.entries) == 1  # its founding: the refusal cost nothing
 
 
 def test_a_ledger_that_began_with_rows_is_not_spent_from_for_persons(town: Town) -> None:
     told, ada = settings(town), town.identity(Role.ANALYST, "ada")
-    Docket(told).open(town.job(replace(SPEC, unit=PrivacyUnit.ROW_ADD_REMOVE), ada, ["north"]))
+    JobRegistry(told).open(town.job(replace(SPEC, unit=PrivacyUnit.ROW_ADD_REMOVE), ada, ["north"]))
     persons = replace(told, data_sets={"cohort": CheckedRows(ROWS, persons=np.arange(len(ROWS)))})
     with pytest.raises(RefusedError, match=r"row-add-remove.*person-add-remove"):
-        Docket(persons).open(town.job(replace(SPEC, unit=PrivacyUnit.PERSON_ADD_REMOVE), ada, ["north"]))
+        JobRegistry(persons).open(town.job(replace(SPEC, unit=PrivacyUnit.PERSON_ADD_REMOVE), ada, ["north"]))
 
 
 def test_t25_a_receipt_confirms_no_guess_of_the_rows(town: Town) -> None:
     """Whoever knows all else of an entry that names the rows lacks random bits that no two openings share."""
     told = settings(town)
     assert isinstance(told.ledger, MemoryLedger)
-    docket = Docket(told)
+    registry = JobRegistry(told)
     for job in signed(town, 2):
-        docket.open(job).responder.respond(0, FIRST)
+        registry.open(job).responder.respond(0, FIRST)
     openings = [entry for entry in told.ledger.entries if isinstance(entry.fact, Opening)]
     places = [entry.number - 1 for entry in openings]
     blinds = {entry.fact.blind for entry in openings if isinstance(entry.fact, Opening)}
@@ -183,7 +183,7 @@ def answered(told: ProviderSetup, job: SignedJob, data_set: str = "cohort") -> N
             reader.add(sequence, bytes(frame))
         await opened.answer(0, reader, lambda: None)
 
-    opened = Docket(told).open(job)
+    opened = JobRegistry(told).open(job)
     assert opened.envelope.data_set == data_set
     asyncio.run(answer())
 
@@ -191,23 +191,23 @@ def answered(told: ProviderSetup, job: SignedJob, data_set: str = "cohort") -> N
 def test_rows_that_were_spent_on_are_not_offered_under_another_name(town: Town) -> None:
     told = settings(town)
     first, second = signed(town, 2)
-    Docket(told).open(first)
-    Docket(replace(told, data_sets={"study": check_rows(ROWS)}))  # it was asked nothing yet
+    JobRegistry(told).open(first)
+    JobRegistry(replace(told, data_sets={"study": check_rows(ROWS)}))  # it was asked nothing yet
     answered(told, second)
     renamed = replace(told, data_sets={"study": check_rows(ROWS.copy())})
-    with pytest.raises(RefusedError, match=r"rows of 'study' are those of 'cohort'.*Offer them as 'cohort'"):
-        Docket(renamed)
+    with pytest.raises(RefusedError, match=r"'study' has the same rows as 'cohort'.*Offer them as 'cohort'"):
+        JobRegistry(renamed)
     beside = replace(told, data_sets={"cohort": check_rows(ROWS + 1), "study": check_rows(ROWS)})
-    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
-        Docket(beside)
-    Docket(told)
-    Docket(replace(told, data_sets={"cohort": check_rows(ROWS), "study": check_rows(ROWS + 1)}))
+    with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
+        JobRegistry(beside)
+    JobRegistry(told)
+    JobRegistry(replace(told, data_sets={"cohort": check_rows(ROWS), "study": check_rows(ROWS + 1)}))
 
 
 def test_the_same_rows_are_not_offered_twice(town: Town) -> None:
     twice = {name: check_rows(ROWS) for name in ("cohort", "study")}
-    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
-        Docket(replace(settings(town), data_sets=twice))
+    with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
+        JobRegistry(replace(settings(town), data_sets=twice))
 
 
 # --- When answers leave -----------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def reading(job: OpenJob) -> wire.QueryReader:
 
 def test_an_answer_leaves_as_the_policy_says(town: Town) -> None:
     async def seconds(policy: type[AnythingGoes]) -> float:
-        job = Docket(replace(settings(town, policy), toss=lambda: 0.5)).open(*signed(town))
+        job = JobRegistry(replace(settings(town, policy), toss=lambda: 0.5)).open(*signed(town))
         begun = time.monotonic()
         await job.answer(0, reading(job), lambda: None)
         return time.monotonic() - begun
@@ -241,7 +241,7 @@ def test_whoever_asks_again_gets_an_answer_no_sooner(town: Town) -> None:
     """The first is gone when the answer is made and has not left; the second has to wait for it all the same."""
 
     async def twice() -> float:
-        job = Docket(replace(settings(town, Slow), toss=lambda: 0.5)).open(*signed(town))
+        job = JobRegistry(replace(settings(town, Slow), toss=lambda: 0.5)).open(*signed(town))
         begun = time.monotonic()
         first = asyncio.create_task(job.answer(0, reading(job), lambda: None))
         while not job.responder._ledger.query_digest(job.name, 0):  # noqa: ASYNC110  # it is paid for in a thread
@@ -258,16 +258,16 @@ def test_a_job_at_work_is_kept_whatever_else_is_opened(town: Town, monkeypatch: 
     monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
 
     async def crowd() -> None:
-        docket = Docket(replace(settings(town, Slow), toss=lambda: 0.5))
+        registry = JobRegistry(replace(settings(town, Slow), toss=lambda: 0.5))
         busy, *others = signed(town, 4)
-        job = docket.open(busy)
+        job = registry.open(busy)
         asked = asyncio.create_task(job.answer(0, reading(job), lambda: None))
         while not job.is_busy:  # noqa: ASYNC110  # a turn of the loop or two
             await asyncio.sleep(0)
         for other in others:
-            docket.open(other)
-        assert docket.find(busy.job_id) is job
-        assert list(docket._jobs) == [others[-1].job_id, busy.job_id]
+            registry.open(other)
+        assert registry.find(busy.job_id) is job
+        assert list(registry._jobs) == [others[-1].job_id, busy.job_id]
         await asked
 
     asyncio.run(crowd())
@@ -296,24 +296,24 @@ def test_the_same_rows_in_another_form_are_not_offered_under_another_name(
     town: Town, tmp_path: Path, form: str
 ) -> None:
     told, same = settings(town), FORMS[form](tmp_path)
-    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
-        Docket(replace(told, data_sets={"cohort": check_rows(ROWS), "study": same}))
-    Docket(told).open(*signed(town)).responder.respond(0, FIRST)
-    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
-        Docket(replace(told, data_sets={"study": same}))
-    Docket(replace(told, data_sets={"cohort": same}))
+    with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
+        JobRegistry(replace(told, data_sets={"cohort": check_rows(ROWS), "study": same}))
+    JobRegistry(told).open(*signed(town)).responder.respond(0, FIRST)
+    with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
+        JobRegistry(replace(told, data_sets={"study": same}))
+    JobRegistry(replace(told, data_sets={"cohort": same}))
 
 
 def test_rows_that_arrived_while_jobs_ran_are_known_as_one_file_afterwards(town: Town, tmp_path: Path) -> None:
     rows = Arrivals("cohort", arriving(tmp_path))
     told = replace(settings(town), data_sets={"cohort": rows})
-    docket = Docket(told)
+    registry = JobRegistry(told)
     more = np.random.default_rng(2).standard_normal((5, 4))
     np.save(tmp_path / "rows" / "9.npy", more)
     rows.more(len(ROWS) + 5)
-    docket._name_rows("cohort")
-    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
-        Docket(replace(told, data_sets={"study": check_rows(np.vstack([ROWS, more]))}))
+    registry._name_rows("cohort")
+    with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
+        JobRegistry(replace(told, data_sets={"study": check_rows(np.vstack([ROWS, more]))}))
 
 
 def test_rows_that_an_earlier_version_knew_in_one_form_are_known_in_all(town: Town) -> None:
@@ -324,14 +324,14 @@ def test_rows_that_an_earlier_version_knew_in_one_form_are_known_in_all(town: To
     told.ledger.open(old, LIMITS)
     respond(told.ledger, "job", 0)
     sparse = check_rows(scipy.sparse.csr_array(ROWS))
-    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
-        Docket(replace(told, data_sets={"study": rows}))
-    Docket(replace(told, data_sets={"study": sparse}))  # nobody can know
-    Docket(told)
-    with pytest.raises(RefusedError, match="rows of 'study' are those of 'cohort'"):
-        Docket(replace(told, data_sets={"study": sparse}))
+    with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
+        JobRegistry(replace(told, data_sets={"study": rows}))
+    JobRegistry(replace(told, data_sets={"study": sparse}))  # nobody can know
+    JobRegistry(told)
+    with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
+        JobRegistry(replace(told, data_sets={"study": sparse}))
     entries = len(told.ledger.entries)
-    Docket(told)
+    JobRegistry(told)
     assert len(told.ledger.entries) == entries
 
 
@@ -361,7 +361,7 @@ def test_a_policy_that_promises_more_than_jobs_kept_is_told_and_refused(
     answered(told, town.job(SPEC, ada, ["north"]))
     assert "refused" not in caplog.text
     raised = replace(told, policy=Raised, data_sets=told.data_sets | {"other": check_rows(ROWS + 1)})
-    docket = Docket(raised)
+    registry = JobRegistry(raised)
     said = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(said) == 1
     assert "Every job on the data set 'cohort' is refused" in said[0]
@@ -369,8 +369,8 @@ def test_a_policy_that_promises_more_than_jobs_kept_is_told_and_refused(
     assert "protected one row of a person" in said[0]
     two = replace(SPEC, rows_per_person=2)
     with pytest.raises(RefusedError, match="set rows_per_person back to 1"):
-        docket.open(town.job(two, ada, ["north"]))
-    docket.open(town.job(two, ada, ["north"], "other"))
+        registry.open(town.job(two, ada, ["north"]))
+    registry.open(town.job(two, ada, ["north"], "other"))
 
 
 def test_what_a_job_protects_and_takes_is_worked_out_from_what_was_signed(town: Town) -> None:
@@ -386,10 +386,10 @@ def test_what_a_job_protects_and_takes_is_worked_out_from_what_was_signed(town: 
 def test_the_ledger_has_no_answer_before_it_leaves_and_ending_the_job_gives_its_price_back(town: Town) -> None:
     """Receipts, room for other jobs, and what is given back at an end are all read from the ledger."""
     told = replace(settings(town, Slow), toss=lambda: 0.5)
-    docket, (signed_job,) = Docket(told), signed(town)
+    registry, (signed_job,) = JobRegistry(told), signed(town)
 
     async def ended() -> None:
-        job = docket.open(signed_job)
+        job = registry.open(signed_job)
         asked = asyncio.create_task(job.answer(0, reading(job), lambda: None))
         while not told.ledger.query_digest(job.name, 0):  # noqa: ASYNC110  # it is paid for in a thread
             await asyncio.sleep(0.01)
@@ -399,7 +399,7 @@ def test_the_ledger_has_no_answer_before_it_leaves_and_ending_the_job_gives_its_
             heads.add(told.ledger.attested_head())
         assert len(heads) == 1
         assert told.ledger.stored(job.name, 0) is None
-        docket.close(job.name, "cancelled")
+        registry.close(job.name, "cancelled")
         with pytest.raises(DpspcaError):
             await asked
 
@@ -410,8 +410,8 @@ def test_the_ledger_has_no_answer_before_it_leaves_and_ending_the_job_gives_its_
 
 def test_a_job_is_opened_once_however_many_ask_at_the_same_time(town: Town) -> None:
     async def crowd() -> None:
-        docket, (job,) = Docket(settings(town)), signed(town)
-        opened = await asyncio.gather(*(docket.opened(job) for _ in range(5)))
+        registry, (job,) = JobRegistry(settings(town)), signed(town)
+        opened = await asyncio.gather(*(registry.find_or_open(job) for _ in range(5)))
         assert len({id(each) for each in opened}) == 1
 
     asyncio.run(crowd())
@@ -424,11 +424,11 @@ def test_a_row_of_zeros_is_recorded_as_any_other(town: Town, tmp_path: Path) -> 
         (tmp_path / name).mkdir()
         rows = Arrivals("cohort", arriving(tmp_path / name))
         told = replace(usual, data_sets={"cohort": rows}, ledger=MemoryLedger())
-        docket = Docket(told)
-        docket._name_rows("cohort")
+        registry = JobRegistry(told)
+        registry._name_rows("cohort")
         np.save(tmp_path / name / "rows" / "9.npy", row)
         rows.more(len(ROWS) + 1)
-        docket._name_rows("cohort")
+        registry._name_rows("cohort")
         assert isinstance(told.ledger, MemoryLedger)
         counts.append(len(told.ledger.entries))
     assert counts[0] == counts[1]
