@@ -16,6 +16,7 @@ from dpspca.common.spec import Accounting, JobSpec
 
 from . import (
     analyze_gauss,
+    automatic,
     dps_pca,
     mod_sulq,
     noisy_power,
@@ -61,6 +62,12 @@ class Method:
 
 CATALOGUE: Final = MappingProxyType(
     {
+        "auto": Method(
+            automatic.steps_of,
+            automatic.run,
+            "decides from public facts and released numbers: whole matrix or staged release, dense or sparse",
+            options=declared(automatic.AutoOptions),
+        ),
         "dps-pca": Method(
             dps_pca.steps_of,
             dps_pca.run,

@@ -14,6 +14,7 @@ from dpspca.common.privacy import (
     MIN_EPSILON,
     SLACK_SHARE,
     ApproximateEvent,
+    ChoiceEvent,
     Event,
     Filter,
     GaussianEvent,
@@ -84,7 +85,7 @@ def _require_covered(spec: JobSpec, cost: tuple[Event, ...]) -> None:
     A plan is fixed before the first answer, events and all; so the report of ``compose`` is a guarantee for it.
     """
     epsilon, delta = spec.budget.epsilon, spec.budget.delta
-    gaussian = all(isinstance(event, GaussianEvent) for event in cost)
+    gaussian = all(isinstance(event, GaussianEvent | ChoiceEvent) for event in cost)
     _require_delta(cost, epsilon, delta, SLACK_SHARE if gaussian else Fraction(1))
     remedy = "Use exact accounting, a smaller epsilon, a larger delta or fewer rounds."
     if gaussian:
@@ -144,7 +145,9 @@ def _steps(spec: JobSpec, planned: Intent | Series, published: Published | None)
 
 
 def _step(spec: JobSpec, intent: Intent, published: Published | None) -> Step:
-    priced_singly = intent.event or intent.extent.blocks or intent.query.fits_noise
+    # A choice's event counts all rows of a person already.
+    own_price = intent.event is not None and not isinstance(intent.event, ChoiceEvent)
+    priced_singly = own_price or intent.extent.blocks or intent.query.fits_noise
     check(
         spec.rows_per_person == 1 or not priced_singly,
         f"What {spec.method} asks has a price for one row of a person, and none for {spec.rows_per_person}.",

@@ -103,8 +103,11 @@ class Step:
         """Take the noise in to what this very query needs: the same event but for its size, at the same price.
 
         Only a query whose movement depends on its content, which is public, is any different from its extent; none
-        of these is about rows, of which a person may have several.
+        of these is about rows, of which a person may have several. A query that ``fits_extent`` keeps the planned
+        noise on each number, and only has fewer numbers.
         """
+        if self.query.fits_extent:
+            return replace(self, extent=query.extent)
         event = self.event
         if not self.query.fits_noise or not isinstance(event, GaussianEvent | LaplaceEvent):
             return self

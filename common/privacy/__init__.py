@@ -7,6 +7,8 @@ from .calibration import (
     MAX_EPSILON,
     MIN_DELTA,
     MIN_EPSILON,
+    choice_mu,
+    choice_range,
     format_up,
     published_noise_multiplier,
     root_down,
@@ -27,7 +29,7 @@ from .directions import (
     stretch,
 )
 from .dither import ROUNDING_SHARE, mechanism_event, noisy_projection
-from .events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
+from .events import ApproximateEvent, ChoiceEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
 from .keystream import Draw, Entropy, KeyStream, Purpose, WordSource, keyed_stream, repeatable_entropy
 from .lattice import (
     BASIS_BITS,
@@ -43,6 +45,7 @@ from .lattice import (
     row_unit,
 )
 from .noise import DRAW_SLACK, DiscreteGaussian, DiscreteLaplace, lattice_std
+from .picks import PICK_SLACK, pick_pairs
 from .smooth import Constants, keeps_promise, published_gaussian_constants
 from .units import PrivacyUnit
 
@@ -62,6 +65,7 @@ __all__ = [
     "NONCE_WORDS",
     "NOTHING",
     "ORTHONORMALITY",
+    "PICK_SLACK",
     "ROUNDING_SHARE",
     "ROW_BITS",
     "SLACK_SHARE",
@@ -69,6 +73,7 @@ __all__ = [
     "STRETCH_TAIL",
     "UNIT",
     "ApproximateEvent",
+    "ChoiceEvent",
     "Constants",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -95,6 +100,8 @@ __all__ = [
     "calibrated_scale",
     "calibrated_std",
     "cauchys",
+    "choice_mu",
+    "choice_range",
     "commitment",
     "compose",
     "cost_units",
@@ -111,6 +118,7 @@ __all__ = [
     "mu_of",
     "noisy_projection",
     "normals",
+    "pick_pairs",
     "published_gaussian_constants",
     "published_noise_multiplier",
     "random_frame",

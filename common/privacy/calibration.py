@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from scipy.special import erfcx, erfinv, ndtr, ndtri_exp
+from scipy.special import erfcx, erfinv, log_ndtr, ndtr, ndtri_exp
 
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 
@@ -245,6 +245,38 @@ def pure_mu(epsilon: float) -> float:
     if eps < 1:  # Phi^-1(1/2 + t/2) = sqrt(2) erfinv(t), t = tanh(epsilon/2), keeps the digits of a small epsilon
         return 2 * math.sqrt(2) * float(erfinv(math.tanh(eps / 2))) * (1 + GUARD)
     return -2 * float(ndtri_exp(-eps - math.log1p(math.exp(-eps)))) * (1 + GUARD)
+
+
+def choice_mu(log_range: float) -> float:
+    """Return a mu such that every mechanism of this range is mu-GDP: that of ``pure_mu`` for half the range.
+
+    A mechanism has range r if for any two neighbours there is a t such that the log of the ratio of their
+    probabilities lies in [t - r, t] for every outcome. The exponential mechanism with probabilities proportional to
+    exp(c u(x)) has range 2 c D if no score u(x) moves by more than D (Durfee & Rogers 2019).
+
+    Proof. Ratios within [e^(t - r), e^t] that average to 1 are dominated, in convex order, by the two ends alone. So
+    no pair of outcome distributions is easier to tell apart than a coin that shows heads with probability p or q,
+    where p/q = e^t and (1 - p)/(1 - q) = e^(t - r). The trade-off curve of that coin is two straight lines that meet at
+    (q, 1 - p). As in ``pure_mu``, it lies above the curve of mu-GDP if that corner does, that is, if
+    mu >= Phi^-1(p) - Phi^-1(q). The log odds of p and q differ by t - (t - r) = r, whatever t is. With
+    g(x) = Phi^-1(1/(1 + e^-x)) the condition is mu >= g(x + r) - g(x) for all x. The largest right side is at x = -r/2,
+    because g' is even and falls away from 0. There p = 1/(1 + e^(-r/2)) = 1 - q, which gives
+    mu = -2 Phi^-1(1/(1 + e^(r/2))).
+
+    Why g' falls for x > 0. With z = g(x), g' = Phi(z)(1 - Phi(z))/phi(z), and it falls in z if R(z) = (2 Phi - 1) phi -
+    z Phi (1 - Phi) >= 0. R(0) = 0 and R -> 0 at infinity. R' = 2 phi^2 - Phi (1 - Phi) = S, S(0) = 1/pi - 1/4 > 0, and
+    S -> 0 at infinity. S' = phi (2 Phi - 1 - 4 z phi) changes sign once, from minus to plus, because
+    (2 Phi - 1)/(z phi) grows from 2. So S falls through zero once and then rises to 0: R first grows, then falls to 0,
+    and is nowhere negative. A smaller mu does not suffice, because an exponential mechanism over two outcomes
+    attains the corner.
+    """
+    return pure_mu(nonnegative("range", log_range) / 2)
+
+
+def choice_range(mu: float) -> float:
+    """Return a range such that every mechanism of it is mu-GDP, rounded down: 2 log(Phi(mu/2) / Phi(-mu/2))."""
+    half = positive("mu", mu) / 2
+    return 2 * float(log_ndtr(half) - log_ndtr(-half)) * (1 - 2.0**-30)
 
 
 # --- As published -----------------------------------------------------------------------------------------------------

@@ -18,8 +18,17 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 
-from .calibration import gaussian_delta, pure_mu, root_up, round_down
-from .events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent, checked_events
+from .calibration import choice_mu, gaussian_delta, pure_mu, root_up, round_down
+from .events import (
+    ApproximateEvent,
+    ChoiceEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    ParallelEvent,
+    PureEvent,
+    checked_events,
+)
 
 UNIT: Final = Fraction(1, 2**80)
 """One unit of mu^2, small enough that rounding up does not matter; sums are stored as text."""
@@ -112,6 +121,8 @@ def _event_units(event: Event) -> int:
             return _whole_units((Fraction(event.sensitivity) / Fraction(event.std)) ** 2)
         case LaplaceEvent() | PureEvent() | ApproximateEvent():
             return _whole_units(Fraction(pure_mu(event.epsilon)) ** 2)
+        case ChoiceEvent():
+            return _whole_units(event.picks * Fraction(choice_mu(event.log_range)) ** 2)
         case ParallelEvent():
             return max(cost_units(group) for group in event.groups)
 
@@ -123,7 +134,7 @@ def _whole_units(mu_squared: Fraction) -> int:
 @lru_cache(maxsize=_REMEMBERED)
 def _event_slack_units(event: Event) -> int:
     match event:
-        case GaussianEvent() | LaplaceEvent() | PureEvent():
+        case GaussianEvent() | LaplaceEvent() | PureEvent() | ChoiceEvent():
             return math.ceil(Fraction(event.slack) / SLACK_UNIT)
         case ApproximateEvent():
             return math.ceil((Fraction(event.delta) + Fraction(event.slack)) / SLACK_UNIT)
@@ -220,7 +231,7 @@ def worst_cases(events: tuple[Event, ...]) -> tuple[Mixture, ...]:
 
 def _options(event: Event) -> tuple[Mixture, ...]:
     match event:
-        case GaussianEvent():
+        case GaussianEvent() | ChoiceEvent():  # choices by the Gaussian event that bounds them
             return (Mixture(gaussian_units=_event_units(event), slack_units=_event_slack_units(event)),)
         case LaplaceEvent():
             steps = (Steps(event.epsilon, event.steps),) if event.epsilon else ()

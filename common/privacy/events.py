@@ -115,6 +115,32 @@ class ApproximateEvent:
 
 @final
 @dataclass(frozen=True, slots=True)
+class ChoiceEvent:
+    """``picks`` choices by exponential mechanisms, one after the other.
+
+    Each is made with probabilities proportional to exp(score / scale), of whole scores that move by at most
+    ``sensitivity`` each, and may depend on the choices before it. Its range is 2 sensitivity / scale, and it is mu-GDP
+    with the mu of ``calibration.choice_mu``, where the proof is. So all of them together are sqrt(picks) mu-GDP.
+    """
+
+    sensitivity: float
+    scale: float
+    picks: int = 1
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_noise(self.sensitivity, "scale", self.scale, self.slack)
+        if self.picks < 1:
+            raise InvalidParameterError(f"{self.picks} picks are no choice.", "Give at least one.")
+
+    @property
+    def log_range(self) -> float:
+        """2 sensitivity / scale, rounded up."""
+        return quotient_up(2 * self.sensitivity, self.scale)
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class ParallelEvent:
     """Groups of events on disjoint sets of rows; the cost is that of the largest group, not the sum.
 
@@ -138,7 +164,7 @@ class ParallelEvent:
             checked_events(group)
 
 
-Event: TypeAlias = GaussianEvent | LaplaceEvent | PureEvent | ApproximateEvent | ParallelEvent
+Event: TypeAlias = GaussianEvent | LaplaceEvent | PureEvent | ApproximateEvent | ChoiceEvent | ParallelEvent
 
 
 def checked_events(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -157,7 +183,7 @@ def _checked_event(event: object) -> Event:
         return event
     raise InvalidTypeError(
         f"A {type(event).__name__} is not a privacy event.",
-        "Give GaussianEvent, LaplaceEvent, PureEvent, ApproximateEvent or ParallelEvent objects.",
+        "Give GaussianEvent, LaplaceEvent, PureEvent, ApproximateEvent, ChoiceEvent or ParallelEvent objects.",
     )
 
 

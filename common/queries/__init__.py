@@ -13,6 +13,7 @@ from .matrix import (
     SymmetricProduct,
     largest_entry,
 )
+from .picks import SignPairs
 from .rows import (
     BasisQuery,
     ColumnsQuery,
@@ -55,11 +56,14 @@ from .subspace import (
     WeightedPublishedSubspace,
     WeightedWalkedSubspace,
 )
+from .views import BINS, MAX_AXES, NormHistogram, View, ViewCovariance, ViewQuery, ViewSquares
 
 __all__ = [
+    "BINS",
     "ENTRY_BITS",
     "LARGEST_TOTAL",
     "MAP_BITS",
+    "MAX_AXES",
     "MAX_COLUMNS",
     "MAX_DIMENSION",
     "PROJECTION_BITS",
@@ -87,6 +91,7 @@ __all__ = [
     "Extent",
     "MapQuery",
     "MatrixProduct",
+    "NormHistogram",
     "Peaks",
     "PerturbedSubspace",
     "Projection",
@@ -95,12 +100,17 @@ __all__ = [
     "RowQuery",
     "RowSparse",
     "SecondMomentQuery",
+    "SignPairs",
     "Sketch",
     "SketchQuery",
     "SpectralProduct",
     "SquaredColumns",
     "SubspaceQuery",
     "SymmetricProduct",
+    "View",
+    "ViewCovariance",
+    "ViewQuery",
+    "ViewSquares",
     "WalkedSubspace",
     "WeightedDrawnSubspace",
     "WeightedPerturbedSubspace",

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,21 @@ class Announcement:
     centred: bool = False
     threshold: float = 0.0
     power: int = 0
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """Content that hashes itself: a basis or a view."""
+
+    @property
+    def extent(self) -> Extent:
+        """Return its size."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash the form in which it is sent."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -150,6 +165,8 @@ class RowQuery(Query):
     """Whether its price holds unconditionally, and not only under a condition that nobody can check."""
     caveat: ClassVar[str] = ""
     """What its price assumes, in sentences for those who rely on the result."""
+    fits_extent: ClassVar[bool] = False
+    """Whether a query smaller than planned has an answer of its own size, at the price of the planned one."""
     fits_noise: ClassVar[bool] = False
     """Whether noise may be scaled to the query's content, which is public, instead of the worst case of its extent."""
 
@@ -267,7 +284,7 @@ def check_unit(query: type[Query], unit: PrivacyUnit) -> None:
 
 def _canonical(value: object) -> str:
     """Encode a field so that different contents have different encodings."""
-    if isinstance(value, RowSparse):
+    if isinstance(value, Fingerprinted):
         return f"{value.extent}:{value.fingerprint}"
     if isinstance(value, np.ndarray):
         return f"{value.shape}:{sha256(np.ascontiguousarray(value, dtype='<f8').data).hexdigest()}"

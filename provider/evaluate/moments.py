@@ -137,7 +137,12 @@ class DenseRows:
     def __init__(self, rows: NDArray[np.int32]) -> None:
         self.rows = rows
         self.count, self.dimension = rows.shape
-        self.block_rows = min(EXACT_ROWS, max(8, BLOCK_ENTRIES // self.dimension))
+        self.block_rows = self.rows_per_block(self.dimension)
+
+    @staticmethod
+    def rows_per_block(dimension: int) -> int:
+        """Say how many rows go into a block."""
+        return min(EXACT_ROWS, max(8, BLOCK_ENTRIES // dimension))
 
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
         return _stepped(span, max(self.block_rows, tall))

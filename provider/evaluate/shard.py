@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError
 from dpspca.common.plan import Step
-from dpspca.common.privacy import Event, WordSource
+from dpspca.common.privacy import ChoiceEvent, Event, WordSource
 from dpspca.common.queries import (
     ColumnSums,
     CompressedCovariance,
@@ -20,10 +20,13 @@ from dpspca.common.queries import (
     Covariance,
     CovarianceProduct,
     CovarianceTriangle,
+    NormHistogram,
     RowQuery,
     RowSparse,
+    SignPairs,
     SquaredColumns,
     SubspaceQuery,
+    ViewQuery,
 )
 from dpspca.common.spec import Centering, JobSpec
 from dpspca.provider.data import UsableRows, check_names, zero_row
@@ -44,6 +47,7 @@ from .moments import (
 )
 from .sketches import SketchAnswers
 from .summed_moments import SummedMoments
+from .views import answer_view, floor_view, release_pairs, sign_scores
 
 GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix pays for itself when d is below 50 to 80 times the products asked (``bench/round_cost.py``)."""
@@ -127,7 +131,7 @@ class Shard:
         if self._rows.is_sparse and spec.centering is not Centering.NONE:
             raise _dense_when_centred()
 
-    def evaluate(self, query: RowQuery) -> Integers:  # noqa: PLR0911  # one way out for each query
+    def evaluate(self, query: RowQuery) -> Integers:  # noqa: C901, PLR0911  # one way out for each query
         """Answer exactly, as integers on the public lattice."""
         match query:
             case CountAbove(threshold=threshold, power=power):
@@ -148,6 +152,8 @@ class Shard:
                 return (self._moments(center).gram() >> SQUARE_SHIFT)[np.triu_indices(self._rows.dimension)]
             case SquaredColumns(center=center):
                 return self._moments(center).squares() >> SQUARE_SHIFT
+            case ViewQuery():
+                return self._viewed(query)
             case _:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
@@ -166,11 +172,24 @@ class Shard:
         if isinstance(query, SubspaceQuery):
             gram = self._moments(query.center).gram()
             return release_subspace(query, event, gram, self._rows.count, words)
+        if isinstance(query, SignPairs) and isinstance(event, ChoiceEvent):
+            pieces = self._rows.pieces or (slice(None),)
+            scores = sum(sign_scores(self._integers(self._norm_bound, query.center, piece)) for piece in pieces)
+            return release_pairs(np.asarray(scores), event, words)
         raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
     def start_sketch(self, spec: JobSpec, slot: int) -> SketchAnswers:
         """Begin one job's sketch of these rows."""
         return SketchAnswers(partial(self._integers, self._norm_bound), spec.digest(), slot)
+
+    def _viewed(self, query: ViewQuery) -> Integers:
+        """Answer about a view; of rows that are not in memory together, one piece after the other."""
+        total: Any = 0
+        for piece in self._rows.pieces or (slice(None),):
+            total = total + answer_view(query, self._integers(self._norm_bound, query.center, piece), self._threads)
+        if isinstance(query, NormHistogram):
+            total[-1] -= self._rows.count == 0  # the row of zeros that stands for no rows is not counted
+        return floor_view(query, total)
 
     def _block_product(self, basis: RowSparse, block: int, blocks: int, center: FloatArray | None) -> Integers:
         """Multiply by the rows of one block alone: by their position, which no other row's content has a part in.

@@ -45,7 +45,7 @@ from dpspca.common.checks import check
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
 from dpspca.common.names import PartyName, Role, check_name, shortened
 from dpspca.common.plan import Plan
-from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, Filter, GaussianEvent, Price, PrivacyUnit
+from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, ChoiceEvent, Filter, GaussianEvent, Price, PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger import Promise, Quotas, extent_of
 
@@ -245,7 +245,7 @@ class Rules:
         """
         signed, cap = plan.spec.budget, self.per_job
         within = signed.epsilon <= cap.epsilon and signed.delta <= cap.delta and plan.failing <= aside(cap)
-        return within and not all(isinstance(event, GaussianEvent) for event in plan.events)
+        return within and not all(isinstance(event, GaussianEvent | ChoiceEvent) for event in plan.events)
 
     def _refusal(self, held: _Held) -> RefusedError:
         what = f"{self._by_rule(held.rule)} Asked: {held.asked}. Allowed: {held.allowed}."

@@ -204,7 +204,7 @@ class Responder:
 
     def _make_answer(self, position: int, query: RowQuery, digest: str) -> "PaidAnswer":
         """Compute the answer to a query that was paid for."""
-        step = self._gate.plan[position]
+        step = self._gate.plan[position].fitted(query, self._unit)
         asked = self._sketch if self._sketch and isinstance(query, SketchQuery) else self._shard
         purpose = Purpose.MECHANISM if step.query.is_private else Purpose.NOISE
         draw = Draw(self._job, self._slot, position, digest, purpose)
@@ -212,7 +212,7 @@ class Responder:
             answer = asked.release(query, step.event, self._entropy(draw))
             _require_form(step, answer)
         else:
-            answer = self._noise(step.fitted(query, self._unit), draw)
+            answer = self._noise(step, draw)
             exact = asked.evaluate(query)
             # If the shapes differed, one draw could be broadcast over many entries and cancel in their differences.
             _require_form(step, exact)

@@ -218,13 +218,13 @@ class Conductor:
             )
         if asked.parties is None:
             return None
-        shape = self._plan[position].shape
+        shape = query.step.shape
         return Sum(await self._keeper.do(lambda journal: journal.total(name, position, shape)), asked.parties)
 
     async def _ask_all(self, query: OutgoingQuery) -> Integers:
         """Ask until the sum holds whole answers and nothing else."""
         position = query.ask.position
-        step = self._plan[position]
+        step = query.step
         whole = False
         while not whole:
             total = np.zeros(step.shape, dtype=np.int64)

@@ -25,6 +25,7 @@ class Examples:
     audited: Mapping[str, Any] = field(default_factory=dict)
 
 
+auto = partial(spec, method="auto", options={})
 gauss = partial(spec, method="analyze-gauss", options={})
 entries, spectral = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
 noisy = partial(spec, method="noisy-power", unit=entries, options={"rounds": 3})
@@ -48,6 +49,15 @@ quickly_audited = partial(
 """The default job of an audit without mean and variance and with three rounds fewer: a fifth of the work."""
 
 EXAMPLES: dict[str, Examples] = {
+    "auto": Examples(
+        {
+            "plain": auto(),
+            "nothing explained": auto(explained_variance=False),
+            "noisy count": auto(unit=PrivacyUnit.ROW_ADD_REMOVE),
+            "private mean": auto(centering=Centering.PRIVATE, mean_bound=9.0),
+            "in stages": auto(schema=Schema(120), budget=Budget(40.0, 1e-3)),
+        }
+    ),
     "dps-pca": Examples(
         {
             "plain": spec(),

@@ -14,16 +14,25 @@ from dpspca.common.queries.rows import (
     CovarianceTriangle,
     SquaredColumns,
 )
+from dpspca.common.queries.views import BINS, NormHistogram, View, ViewCovariance, ViewSquares
 
 BOUND = 3.0
 
 KINDS = ["product", "product-1", "compressed", "covariance", "triangle", "squares", "sums", "count", "above"]
+KINDS += ["view", "view-axes", "view-squares", "norms", "norms-of-squares"]
 
 
 def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
     columns = 1 if kind == "product-1" else min(3, dimension)
     basis, _ = thin_qr(rng.standard_normal((dimension, columns)))
+    wide = View(dimension, np.arange(dimension), 3.0, basis, 0.25)
+    narrow = View(dimension, np.flatnonzero(np.arange(dimension) % 2 == 0), 2.0)
     return {
+        "view": lambda: ViewCovariance(narrow),
+        "view-axes": lambda: ViewCovariance(wide),
+        "view-squares": lambda: ViewSquares(narrow),
+        "norms": lambda: NormHistogram(wide),
+        "norms-of-squares": lambda: NormHistogram(narrow, power=2),
         "product": lambda: CovarianceProduct(basis),
         "product-1": lambda: CovarianceProduct(basis),
         "compressed": lambda: CompressedCovariance(basis),
@@ -36,7 +45,14 @@ def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
     }[kind]()
 
 
-def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:
+def viewed(view: View, row: np.ndarray) -> np.ndarray:
+    """Return the view of a row before it is clipped, in real arithmetic."""
+    seen = row[view.columns]
+    part = view.axes @ (view.axes.T @ seen)
+    return view.factors[0] * (seen - part) + view.factors[1] * part
+
+
+def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901  # a case for each query
     """Return the exact answer for one row of norm at most one, in real arithmetic: an independent implementation."""
     match query:
         case CovarianceProduct(basis=basis):
@@ -54,5 +70,15 @@ def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:
             return row
         case CountAbove(threshold=threshold):
             return np.array([float(np.linalg.norm(row**2) > threshold)])
+        case ViewCovariance(view=view):
+            seen = viewed(view, row)
+            return np.outer(seen, seen) / max(1.0, seen @ seen)
+        case ViewSquares(view=view):
+            squares = viewed(view, row) ** 2
+            return squares / max(1.0, float(np.linalg.norm(squares)))
+        case NormHistogram(view=view, power=power):
+            norm = float(np.linalg.norm(viewed(view, row) ** power))
+            halvings = -2 * np.log2(max(norm, 1e-30) / (1 - 2.0**-10))
+            return np.eye(BINS)[int(np.clip(np.ceil(halvings - 1e-9), 0, BINS - 1))]
         case _:
             return np.ones(1)

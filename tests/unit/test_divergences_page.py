@@ -29,6 +29,9 @@ def test_the_page_lists_the_published_units_of_every_method() -> None:
 
 def test_the_page_cites_each_formula_or_explains_its_absence() -> None:
     for name, _, reason in ROWS:
+        if name == "auto":
+            assert "not from a paper" in reason
+            continue
         (paper,) = re.findall(r"\(([^()]+ \d{4})\)$", CATALOGUE[name].summary)
         assert paper.split()[0] in reason or "the paper's method is not private" in reason
 

@@ -16,6 +16,7 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import Step
 from dpspca.common.queries.base import Announcement, Extent, RowQuery
 from dpspca.common.queries.matrix import CappedProduct, EntryTotal, SpectralProduct, SymmetricProduct
+from dpspca.common.queries.picks import SignPairs
 from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
@@ -28,6 +29,7 @@ from dpspca.common.queries.rows import (
 )
 from dpspca.common.queries.sketch import SKETCH_QUERIES
 from dpspca.common.queries.subspace import SUBSPACE_QUERIES
+from dpspca.common.queries.views import NormHistogram, View, ViewCovariance, ViewSquares
 from dpspca.common.transport import wire
 
 LARGEST = 2**56 - 1
@@ -68,6 +70,11 @@ QUERIES: list[RowQuery] = [
     CappedProduct(basis(40, 3, 5), largest=1.0),
     SpectralProduct(basis(40, 3, 5)),
     EntryTotal(7),
+    ViewCovariance(View.whole(5, 2.0)),
+    ViewCovariance(View(40, np.array([3, 7, 39]), 0.5, np.eye(3)[:, :2], 4.0), np.linspace(-1, 1, 40)),
+    ViewSquares(View(40, np.array([3, 7, 39]), 0.5)),
+    NormHistogram(View(40, np.array([0, 39]), 3.0), np.zeros(40), 2),
+    SignPairs(4, np.arange(4.0)),
     *(query(3, center, 2) for query in SUBSPACE_QUERIES for center in (None, np.arange(3.0))),
 ]
 

@@ -392,7 +392,7 @@ def test_everything_else_has_to_be_said(key: str) -> None:
         ({"rows_per_person": 0}, "rows_per_person is 0; it must lie between 1 and"),
         ({"rows_per_person": True}, "rows_per_person is True, not a whole number"),
         ({"rows_per_person": MAX_ROWS + 1}, "rows_per_person is"),
-        ({"methods": ["pca"]}, "methods: 'pca' is not known. Choose among: dps-pca, "),
+        ({"methods": ["pca"]}, "methods: 'pca' is not known. Choose among: auto, dps-pca, "),
         ({"accounting": ["loose"]}, "accounting: 'loose' is not known. Choose among: exact, published."),
         ({"accounting": []}, "accounting is []"),
         ({"centering": ["none", 3]}, "centering: 3 is not known. Choose among: none, public, private."),

@@ -1,0 +1,59 @@
+"""A query that each provider answers with columns that belong together, chosen by exponential mechanisms.
+
+Sums cannot show which of very many columns belong together: noise on d^2 numbers drowns them. A choice can, because
+what it costs does not depend on how many things there are to choose from.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from dpspca.common.privacy import PrivacyUnit
+
+from .base import Announcement, Content, Extent, check_unit
+from .content import read_center
+from .rows import ColumnsQuery
+
+
+@dataclass(frozen=True, eq=False)
+class SignPairs(ColumnsQuery):
+    """How often each column was chosen, where a provider chooses pairs of columns whose signs go together.
+
+    A pair's score is |sum over the rows of sign(x_i) sign(x_j)|, around a public centre if there is one. Each choice is
+    among the pairs that add a column. The score needs no bound on the columns and no scale.
+
+    A row adds -1, 0 or 1 to the sum: removing it moves a score by at most 1, and replacing it by at most 2; the rows of
+    one person, m at most, by m times as much. The plan's event (``ChoiceEvent``) says how many choices there are and
+    with which scale, and what they cost.
+    Counting choices is post-processing. Who is trusted: the provider, and its source of random words.
+    """
+
+    kind = "sign-pairs"
+    is_private: ClassVar[bool] = True
+    mechanism: ClassVar[str] = (
+        "each provider chooses pairs of columns at random. A pair is likelier the more often its columns are above or "
+        "below zero together. The answer is how often each column was chosen."
+    )
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
+        return cls(announced.extent.dimension, read_center(announced, content))
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        """Return no bound, because an answer can move from anywhere to anywhere. Its price is its event's."""
+        check_unit(cls, unit)
+        return math.inf
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return 1.0
+
+    @staticmethod
+    def score_movement(unit: PrivacyUnit, rows_per_person: int) -> int:
+        """Bound how far a pair's score moves between neighbours."""
+        return (1 if unit.is_add_remove else 2) * rows_per_person

@@ -1,0 +1,251 @@
+"""Queries about a view of the rows: some columns, at a public scale, clipped to the norm bound once more.
+
+A view maps a row x to y = scale (x_S - P x_S) + along P x_S, where S is a set of columns and P = Q Q^T for a few axes
+Q. The provider then clips y to the norm bound C and rounds it to the lattice. ``scale`` and ``along`` are therefore in
+the place of a clipping bound: to clip the columns S at c instead of C, give scale = along = C / c, and multiply what
+comes back by (c / C)^2.
+
+Why any view is private at the same price: the view is public, and y is a function of its own row alone. After clipping,
+the rows y are rows of norm at most C, and two neighbouring data sets have neighbouring views. So every bound on a sum
+over rows of norm at most C holds for the sum over y, whatever S, Q, scale and along are. The axes need not be
+orthonormal. Who is trusted: the provider's own process alone, because the requester may send any view.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final, Self
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray, optional_vector, refuse
+from dpspca.common.privacy import PrivacyUnit
+
+from .base import (
+    Announcement,
+    Content,
+    Extent,
+    RowQuery,
+    SecondMomentQuery,
+    check_unit,
+    quadratic_sensitivity,
+    round_up,
+)
+from .content import INDEX, REAL, center_size, read_center
+
+BINS: Final = 41
+"""Bins of a histogram of norms: one for rows at or above the bound, and one for each factor of sqrt(2) below it."""
+MAX_FACTOR: Final = 2.0**40
+MAX_AXES: Final = 256
+"""Axes of a view: up to here every product of a row with them is exact in float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What to look at: columns S in ascending order, axes Q with a row for each of them, and the two factors.
+
+    Entries of Q are at most 1 in size. Without ``along`` both parts of a row have the same factor.
+    """
+
+    dimension: int
+    columns: Any
+    scale: float = 1.0
+    axes: FloatArray | None = None
+    along: float | None = None
+
+    def __post_init__(self) -> None:
+        columns = _columns(self.columns, self.dimension)
+        axes = np.zeros((len(columns), 0)) if self.axes is None else np.array(self.axes, dtype=np.float64, order="C")
+        if axes.ndim != 2 or len(axes) != len(columns) or axes.shape[1] > MAX_AXES:  # noqa: PLR2004  # a matrix
+            refuse(
+                f"A view of {len(columns)} columns has axes of shape {axes.shape}.",
+                f"Send a row for each column, and at most {MAX_AXES} axes.",
+            )
+        if not (np.abs(axes) <= 1).all():  # which NaN is not
+            refuse("An entry of a view's axes is not between -1 and 1.", "Send orthonormal axes.")
+        axes.setflags(write=False)
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "scale", _factor(self.scale))
+        object.__setattr__(self, "along", _factor(self.scale if self.along is None else self.along))
+
+    @classmethod
+    def whole(cls, dimension: int, scale: float = 1.0) -> Self:
+        """Look at all columns."""
+        return cls(dimension, np.arange(dimension), scale)
+
+    @property
+    def axes_matrix(self) -> FloatArray:
+        """The axes, of which there may be none."""
+        assert self.axes is not None
+        return self.axes
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """The factors of the part across the axes and of the part along them."""
+        assert self.along is not None
+        return self.scale, self.along
+
+    @property
+    def extent(self) -> Extent:
+        """Measure it. Where a basis counts its rows, it counts the columns that it looks at."""
+        return Extent(self.dimension, self.axes_matrix.shape[1], len(self.columns))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash the form in which it is sent."""
+        return sha256(self.content()).hexdigest()
+
+    def content(self) -> bytes:
+        """Write the factors, the columns and the axes."""
+        columns: bytes = self.columns.astype(INDEX).tobytes()
+        return np.array(self.factors, dtype=REAL).tobytes() + columns + self.axes_matrix.astype(REAL).tobytes()
+
+    @staticmethod
+    def content_size(extent: Extent) -> int:
+        """Count the bytes of a view."""
+        return 2 * REAL.itemsize + extent.nonzero_rows * (INDEX.itemsize + extent.columns * REAL.itemsize)
+
+    @classmethod
+    def read(cls, extent: Extent, content: Content) -> Self:
+        """Read what ``content`` wrote, with every check."""
+        count, start = extent.nonzero_rows, 2 * REAL.itemsize
+        scale, along = np.frombuffer(content, REAL, 2).tolist()
+        columns = np.frombuffer(content, INDEX, count, start).astype(np.intp)
+        axes = np.frombuffer(content, REAL, count * extent.columns, start + count * INDEX.itemsize)
+        return cls(extent.dimension, columns, scale, axes.reshape(count, extent.columns), along)
+
+
+@dataclass(frozen=True, eq=False)
+class ViewQuery(RowQuery):
+    """A query about a view, around a public centre if there is one. Smaller views than planned may be asked about."""
+
+    fits_extent = True
+    view: View
+    center: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "center", optional_vector(self.center, self.view.dimension))
+
+    @property
+    def extent(self) -> Extent:
+        return self.view.extent
+
+    @property
+    def announcement(self) -> Announcement:
+        return replace(super().announcement, centred=self.center is not None)
+
+    def content(self) -> Content:
+        return self.view.content() + (b"" if self.center is None else self.center.astype(REAL).tobytes())
+
+    @classmethod
+    def content_size(cls, announced: Announcement) -> int:
+        return View.content_size(announced.extent) + center_size(announced)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
+        return cls(View.read(announced.extent, content), read_center(announced, content))
+
+
+@dataclass(frozen=True, eq=False)
+class ViewCovariance(ViewQuery, SecondMomentQuery):
+    """Y^T Y, the second moments of a view.
+
+    Sensitivity: that of ``Covariance`` for rows of norm at most C, by this module's argument: C^2 for add/remove and
+    sqrt(2) C^2 for replace-one, in Frobenius norm. It is reached by orthogonal rows that were clipped.
+    """
+
+    kind = "view-covariance"
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.nonzero_rows, extent.nonzero_rows)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        # For one column see ``Covariance``. The plan may allow more columns, and then pays for more.
+        return 1.0 if extent.nonzero_rows == 1 else quadratic_sensitivity(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class ViewSquares(ViewQuery, SecondMomentQuery):
+    """The sum over the rows of the vectors (y_j^2), each clipped to norm C^2: the diagonal of Y^T Y.
+
+    Here y is not clipped to C first. Each vector has norm at most C^2 and no negative entry, so two of them are never
+    further apart than sqrt(2) C^2: the sensitivity is C^2 for add/remove and sqrt(2) C^2 for replace-one. Rows along
+    two different columns reach it.
+    """
+
+    kind = "view-squares"
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.nonzero_rows,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return quadratic_sensitivity(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class NormHistogram(ViewQuery):
+    """How many rows of a view have a norm in each of ``BINS`` bins, before the view is clipped.
+
+    Bin 0 counts norms of C and more, bin j norms from C 2^(-j/2) up to C 2^((1 - j)/2), and the last bin all that are
+    smaller. All edges are lower by a 1024th, so that rows that were clipped to C and rounded are in bin 0. With
+    ``power`` 2 it counts norms of the squared entries (y_j^2) instead, in multiples of C^2.
+
+    Each row is in one bin. Removing it moves one count by 1, and replacing it moves two counts by 1 at most: the
+    sensitivity is 1 for add/remove and sqrt(2) for replace-one. Two rows in different bins reach it.
+    """
+
+    kind = "norm-histogram"
+    power: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.power not in {1, 2}:
+            refuse("The power must be 1 (norm of the row) or 2 (norm of its squared entries).", "Send 1 or 2.")
+
+    @property
+    def announcement(self) -> Announcement:
+        return replace(super().announcement, power=self.power)
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
+        return cls(View.read(announced.extent, content), read_center(announced, content), announced.power)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (BINS,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        check_unit(cls, unit)
+        return 1.0 if unit.is_add_remove else round_up(math.sqrt(2))
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return cls.sensitivity_of(unit, extent)
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return 1.0
+
+
+def _columns(given: Any, dimension: int) -> Any:  # noqa: ANN401  # integers, as an array
+    """Refuse columns that are not named once, in order: equal views have one form."""
+    columns = np.array(given)
+    if columns.ndim != 1 or not columns.size or columns.dtype.kind not in "iu":
+        refuse("A view names no columns.", "Name at least one.")
+    columns = columns.astype(np.intp)
+    if (columns[1:] <= columns[:-1]).any() or columns[0] < 0 or columns[-1] >= dimension:
+        refuse("The columns of a view are not in ascending order below the dimension.", "Name every column once.")
+    columns.setflags(write=False)
+    return columns
+
+
+def _factor(given: float) -> float:
+    if not (math.isfinite(given) and 0 <= given <= MAX_FACTOR):
+        refuse(f"A factor of a view is {given!r}.", f"Send a number from 0 to {MAX_FACTOR:g}.")
+    return float(given)

@@ -1,0 +1,129 @@
+"""Evaluates queries about a view of integer rows (``dpspca.common.queries.views``). Pure.
+
+Each row of a view is a function of its own row alone, bit for bit: products with the axes are exact in integers, and
+what follows is done entry by entry, or as a sum along one row that is contiguous in memory. So no other row, and no
+place in memory, can change how a row is rounded. All bounds are checked in integers after rounding.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from dpspca.common.arrays import FloatArray, Integers
+from dpspca.common.errors import InvalidQueryError
+from dpspca.common.privacy import BASIS_BITS, MOMENT_BITS, ROW_BITS, ChoiceEvent, WordSource, pick_pairs
+from dpspca.common.queries import BINS, NormHistogram, View, ViewCovariance, ViewQuery, ViewSquares
+
+from .integer_rows import integer_rows
+from .moments import EXACT_ROWS, SQUARE_SHIFT, DenseRows, SparseRows, StreamedMoments
+
+_BOUND: Final = 2.0**ROW_BITS
+_EDGES: Final = 2.0 ** (-np.arange(BINS - 1) / 2) * (1 - 2.0**-10)
+"""The lower edges of all bins but the last, as multiples of the bound; see ``NormHistogram``."""
+
+
+class ViewedRows:
+    """The rows of a view, clipped and rounded, made a block at a time from those that it is a view of."""
+
+    gain_by_threads = True
+
+    def __init__(self, rows: DenseRows | SparseRows, view: View) -> None:
+        self._rows = rows
+        self._view = view
+        self._axes = np.rint(view.axes_matrix * 2.0**BASIS_BITS)
+        self.count = rows.count
+        self.dimension = len(view.columns)
+        self.block_rows = DenseRows.rows_per_block(self.dimension)
+
+    parts = DenseRows.parts
+    across = staticmethod(DenseRows.across)
+
+    def block(self, start: int, stop: int) -> FloatArray:
+        """Give rows from ``start`` to ``stop`` as integers in float64, of norm at most 2^17."""
+        return integer_rows(self.unclipped(start, stop), _BOUND).astype(np.float64)
+
+    def unclipped(self, start: int, stop: int) -> FloatArray:
+        """Give rows of the view before they are clipped.
+
+        Exact: a row x has norm 2^17 at most and an axis entries of 2^20 at most, so a product of x with an axis is
+        below 2^37 sqrt(d), which is below 2^49. It is rounded to a multiple of 2^20; then a product of at most 2^29
+        with 2^20, summed over 256 axes, has no more than 53 bits before and after it is rounded by rows.
+        """
+        block = self._rows.block(start, stop)
+        if scipy.sparse.issparse(block):
+            block = block[:, self._view.columns].toarray()
+        elif self.dimension < self._rows.dimension:
+            block = block[:, self._view.columns]
+        scale, along = self._view.factors
+        viewed: FloatArray = block * scale
+        if self._axes.shape[1] and along != scale:
+            seen = np.rint(np.dot(block, self._axes) * 2.0**-BASIS_BITS)
+            viewed += np.dot(seen, self._axes.T) * ((along - scale) * 2.0**-BASIS_BITS)
+        return np.ascontiguousarray(viewed)
+
+    def blocks(self) -> Iterator[FloatArray]:
+        """Give all rows before they are clipped; of no rows, an empty block."""
+        for start in range(0, max(self.count, 1), self.block_rows):
+            yield self.unclipped(start, min(start + self.block_rows, self.count))
+
+
+def answer_view(query: ViewQuery, rows: DenseRows | SparseRows, threads: int | None = None) -> Integers:
+    """Answer exactly, but for the floor of ``ViewCovariance``, which is taken of the whole sum (``floor_view``)."""
+    viewed = ViewedRows(rows, query.view)
+    match query:
+        case ViewCovariance():
+            return StreamedMoments(viewed, threads).gram()
+        case ViewSquares():
+            return np.asarray(sum(_clipped_squares(block).sum(axis=0) for block in viewed.blocks()))
+        case NormHistogram(power=power):
+            return np.asarray(sum(_bins(block, power) for block in viewed.blocks()))
+        case _:
+            raise InvalidQueryError(f"A view cannot answer '{query.kind}'.", "Report this as a bug.")
+
+
+def floor_view(query: ViewQuery, total: Integers) -> Integers:
+    """Put the exact sum over all rows on the lattice."""
+    return total >> SQUARE_SHIFT if isinstance(query, ViewCovariance) else total
+
+
+def _clipped_squares(rows: FloatArray) -> Integers:
+    """Square every entry, clip each row's vector of squares to norm 2^30 units, and cut it to integers.
+
+    The norm is then checked in integers: each is below 2^31, so that sums of squares stay below 2^63. A row that is too
+    long even then counts as zeros. All of this is done to every row.
+    """
+    squares = np.square(rows * 2.0**-ROW_BITS)
+    norms = np.sqrt(np.square(squares).sum(axis=1))
+    cut = np.trunc(squares * ((1 - 2.0**-40) * 2.0**MOMENT_BITS / np.maximum(norms, 1.0))[:, None]).astype(np.int64)
+    short = np.square(cut).sum(axis=1) <= 2 ** (2 * MOMENT_BITS)
+    kept: Integers = np.where(short[:, None], cut, 0)
+    return kept
+
+
+def _bins(rows: FloatArray, power: int) -> Integers:
+    """Count rows by their norm."""
+    powers = np.square(rows * 2.0**-ROW_BITS)
+    powers = np.square(powers) if power == 2 else powers  # noqa: PLR2004  # of squared entries
+    norms = np.sqrt(powers.sum(axis=1))
+    places = np.count_nonzero(norms[:, None] < _EDGES, axis=1)
+    counts: Integers = np.bincount(places, minlength=BINS).astype(np.int64)
+    return counts
+
+
+def sign_scores(rows: DenseRows | SparseRows) -> NDArray[np.float32]:
+    """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^24 rows of 1 stay whole in float32."""
+    total = np.zeros((rows.dimension, rows.dimension), dtype=np.float32)
+    for start in range(0, rows.count, EXACT_ROWS):
+        block = rows.block(start, min(start + EXACT_ROWS, rows.count))
+        signs = np.sign(block.toarray() if scipy.sparse.issparse(block) else block).astype(np.float32)
+        total += np.dot(signs.T, signs)
+    return total
+
+
+def release_pairs(scores: NDArray[np.float32], event: ChoiceEvent, words: WordSource) -> Integers:
+    """Choose pairs of columns by their scores, and count how often each column was chosen."""
+    chosen = pick_pairs(np.abs(scores).astype(np.int32), event.picks, event.scale, words)
+    return np.bincount(np.array(chosen, dtype=np.intp).reshape(-1), minlength=len(scores)).astype(np.int64)

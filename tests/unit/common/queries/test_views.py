@@ -1,0 +1,76 @@
+"""A view is refused unless it has its one form, and a query about it says how large its answer is."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpspca.common.errors import InvalidQueryError
+from dpspca.common.plan import Step
+from dpspca.common.privacy.events import GaussianEvent
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries.base import Extent
+from dpspca.common.queries.views import BINS, MAX_AXES, MAX_FACTOR, NormHistogram, View, ViewCovariance, ViewSquares
+
+
+@pytest.mark.parametrize("columns", [[], [1, 0], [2, 2], [-1, 2], [0, 5], [0.5], [[1]], None], ids=str)
+def test_columns_out_of_order_or_range_are_refused(columns: Any) -> None:
+    with pytest.raises(InvalidQueryError):
+        View(5, columns)
+
+
+@pytest.mark.parametrize("factor", [-1.0, np.nan, np.inf, 2 * MAX_FACTOR])
+@pytest.mark.parametrize("place", ["scale", "along"])
+def test_a_factor_out_of_range_is_refused(place: str, factor: float) -> None:
+    with pytest.raises(InvalidQueryError, match="factor"):
+        View(5, [1, 2], **{place: factor})
+
+
+@pytest.mark.parametrize(
+    "axes", [np.zeros((3, 1)), np.zeros(2), np.full((2, 1), 1.5), np.full((2, 1), np.nan), np.zeros((2, MAX_AXES + 1))]
+)
+def test_axes_of_another_shape_or_size_are_refused(axes: Any) -> None:
+    with pytest.raises(InvalidQueryError, match="axes"):
+        View(5, [1, 2], axes=axes)
+
+
+def test_a_power_other_than_one_or_two_is_refused() -> None:
+    with pytest.raises(InvalidQueryError, match="power"):
+        NormHistogram(View.whole(3), power=3)
+
+
+def test_a_smaller_view_than_planned_has_a_smaller_answer_and_the_same_noise() -> None:
+    event = GaussianEvent(1.0, 3.0)
+    step = Step("block", ViewCovariance, Extent(9, 0, 9), event)
+    asked = ViewCovariance(View(9, [0, 4, 8]))
+    assert step.admits(asked)
+    fitted = step.fitted(asked, PrivacyUnit.ROW_REPLACE_ONE)
+    assert (fitted.shape, fitted.event) == ((3, 3), event)
+
+
+@pytest.mark.parametrize("view", [View.whole(10), View(9, [0], axes=np.ones((1, 1)))])
+def test_a_view_of_another_width_or_with_other_axes_is_not_admitted(view: View) -> None:
+    assert not Step("block", ViewCovariance, Extent(9, 0, 9), None).admits(ViewCovariance(view))
+
+
+def test_queries_about_different_views_have_different_digests() -> None:
+    views = [
+        View.whole(4),
+        View(4, [0, 1]),
+        View(4, [0, 2]),
+        View.whole(4, 2.0),
+        View(4, range(4), 1.0, np.eye(4)[:, :1], 2.0),
+        View(4, range(4), 1.0, np.eye(4)[:, 1:2], 2.0),
+        View(4, range(4), 1.0, np.eye(4)[:, :1], 3.0),
+    ]
+    asked = [ViewCovariance(view) for view in views] + [ViewSquares(views[0]), NormHistogram(views[0])]
+    asked += [NormHistogram(views[0], power=2), ViewCovariance(views[0], np.zeros(4))]
+    assert len({query.digest() for query in asked}) == len(asked)
+    assert ViewCovariance(View.whole(4)) == asked[0]
+
+
+def test_the_shape_of_an_answer_follows_from_the_view() -> None:
+    extent = View(9, [0, 4, 8]).extent
+    assert ViewCovariance.answer_shape(extent) == (3, 3)
+    assert ViewSquares.answer_shape(extent) == (3,)
+    assert NormHistogram.answer_shape(extent) == (BINS,)

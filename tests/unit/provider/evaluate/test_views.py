@@ -1,0 +1,98 @@
+"""Views are evaluated exactly: against real arithmetic, over dense and sparse rows, in any order and on any threads."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.common.linalg import thin_qr
+from dpspca.common.queries.views import BINS, NormHistogram, View, ViewCovariance, ViewQuery, ViewSquares
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.evaluate.views import ViewedRows
+
+BOUND = 4.0
+RNG = np.random.default_rng(7)
+ROWS = RNG.standard_normal((500, 12)) * np.linspace(0.2, 2, 12)
+AXES = thin_qr(RNG.standard_normal((5, 2)))[0]
+VIEWS = {
+    "all columns": View.whole(12, 1.0),
+    "all columns, clipped harder": View.whole(12, 3.0),
+    "some columns": View(12, [1, 4, 5, 8, 11], 2.0),
+    "some columns, turned": View(12, [1, 4, 5, 8, 11], 4.0, AXES, 0.5),
+}
+
+
+def shard(rows: np.ndarray = ROWS, threads: int = 1, *, sparse: bool = False) -> Shard:
+    return Shard(check_rows(scipy.sparse.csr_array(rows) if sparse else rows), BOUND, threads=threads)
+
+
+def viewed(view: View, rows: np.ndarray = ROWS) -> np.ndarray:
+    """Return the view of rows, in multiples of the bound, before it is clipped a second time."""
+    clipped = rows / np.maximum(np.linalg.norm(rows, axis=1), BOUND)[:, None]
+    seen = clipped[:, view.columns]
+    part = seen @ view.axes @ view.axes.T
+    return view.factors[0] * (seen - part) + view.factors[1] * part
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_second_moments_are_those_of_the_clipped_view(view: View) -> None:
+    seen = viewed(view)
+    seen = seen / np.maximum(np.linalg.norm(seen, axis=1), 1)[:, None]
+    answer = shard().evaluate(ViewCovariance(view)) * 2.0**-30
+    np.testing.assert_allclose(answer, seen.T @ seen, atol=500 * 2.0**-15)
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_squares_are_clipped_by_the_norm_of_the_squared_entries(view: View) -> None:
+    squares = viewed(view) ** 2
+    squares = squares / np.maximum(np.linalg.norm(squares, axis=1), 1)[:, None]
+    answer = shard().evaluate(ViewSquares(view)) * 2.0**-30
+    np.testing.assert_allclose(answer, squares.sum(axis=0), atol=500 * 2.0**-15)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_histogram_counts_each_row_once_by_its_norm(view: View, power: int) -> None:
+    norms = np.linalg.norm(viewed(view) ** power, axis=1)
+    answer = shard().evaluate(NormHistogram(view, power=power))
+    assert answer.sum() == len(ROWS)
+    above = [np.count_nonzero(norms >= 2.0 ** (-place / 2) * (1 - 2.0**-10)) for place in range(BINS - 1)]
+    assert np.abs(np.cumsum(answer)[:-1] - above).max() <= 2  # rows within rounding of an edge
+
+
+@pytest.mark.parametrize("query", [ViewCovariance, ViewSquares, NormHistogram])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_sparse_rows_and_more_threads_give_the_same_bits(query: type[ViewQuery], view: View) -> None:
+    asked = query(view)
+    first = shard().evaluate(asked)
+    assert first.dtype == np.int64
+    for other in (shard(threads=3), shard(sparse=True), shard(ROWS[::-1].copy())):
+        np.testing.assert_array_equal(other.evaluate(asked), first)
+
+
+@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0, 2.0**40), along=st.floats(0, 2.0**40))
+def test_t16_no_row_of_a_view_is_longer_than_the_bound(seed: int, scale: float, along: float) -> None:
+    """Whatever the requester sends: axes that are not orthonormal, factors of any size."""
+    rng = np.random.default_rng(seed)
+    view = View(6, [0, 2, 3, 5], scale, rng.uniform(-1, 1, (4, 3)), along)
+    rows = shard(rng.standard_normal((20, 6)) * 10.0 ** rng.integers(-6, 6))._integers(BOUND)
+    block = ViewedRows(rows, view).block(0, 20).astype(np.int64)
+    assert (np.square(block).sum(axis=1) <= 2**34).all()
+
+
+@given(seed=st.integers(0, 2**32 - 1), place=st.integers(0, 19))
+def test_a_row_of_a_view_depends_on_its_own_row_alone(seed: int, place: int) -> None:
+    rng = np.random.default_rng(seed)
+    view = View(6, [0, 2, 3, 5], 3.0, rng.uniform(-1, 1, (4, 2)), 0.1)
+    rows = rng.standard_normal((20, 6))
+    together = ViewedRows(shard(rows)._integers(BOUND), view).block(0, 20)
+    alone = ViewedRows(shard(rows[[place, place]])._integers(BOUND), view).block(0, 1)
+    np.testing.assert_array_equal(alone[0], together[place])
+
+
+@pytest.mark.parametrize("query", [ViewCovariance, ViewSquares, NormHistogram])
+def test_no_rows_at_all_are_counted_nowhere(query: type[ViewQuery]) -> None:
+    empty = Shard(check_rows(np.zeros((0, 12)), least=0), BOUND)
+    assert not empty.evaluate(query(View.whole(12))).any()
