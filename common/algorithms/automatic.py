@@ -27,11 +27,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final, Self
 
 import numpy as np
-from scipy.stats import chi2
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
-from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Intent, Plan, Step, price
 from dpspca.common.privacy import PICK_SLACK, ChoiceEvent, choice_range, usable_mu
@@ -65,6 +63,8 @@ from .row_steps import (
     shares,
     with_variances,
 )
+from .scaled_release import ask_scaled
+from .view_steps import ReleasedFacts, ask_covariance, ask_diagonal, ask_reach
 
 FEW_COLUMNS: Final = 100
 """Up to here the whole matrix is released with everything: stages would cost more than they bring."""
@@ -82,9 +82,6 @@ PICKS: Final = 20
 """Pairs that each provider chooses."""
 MOST_CANDIDATES: Final = 200
 """Columns that one source of candidates may name."""
-SHORTEST_PART: Final = 2.0**-18
-"""Least length of a part of the rows in the scaled release, as a multiple of the bound: the lattice shows no less."""
-Question = Generator[RowQuery, Aggregate, "Released"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +104,6 @@ class AutoOptions:
             return cls()
         name = "sparsity (from the number of components to that of columns)"
         return cls(check_whole(name, given, least=spec.components, most=spec.schema.dimension))
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What every stage needs to know: public facts, and numbers that were released before it."""
-
-    spec: JobSpec
-    center: FloatArray | None
-    rows: float
-    sparsity: int | None
-
-    @property
-    def components(self) -> int:
-        return self.spec.components
-
-    @property
-    def dimension(self) -> int:
-        return self.spec.schema.dimension
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
@@ -175,10 +154,10 @@ def run(plan: Plan) -> Algorithm:
     """Ask stage by stage, and make a model of all that was released."""
     spec = plan.spec
     opened = yield from ask_opening(replace(spec, explained_variance=True))
-    job = _Job(spec, opened.center, at_least_one(opened.rows), AutoOptions.of(spec).sparsity)
-    found = yield from _few_columns(job) if job.dimension <= FEW_COLUMNS else _in_stages(job)
+    facts = ReleasedFacts(spec, opened.center, at_least_one(opened.rows), AutoOptions.of(spec).sparsity)
+    found = yield from _few_columns(facts) if facts.dimension <= FEW_COLUMNS else _in_stages(facts)
     statement = PrivacyStatement.of(plan, parties=found.parties)
-    return _model(job, opened, statement, found)
+    return _model(facts, opened, statement, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +172,12 @@ class _Found:
     reason: str
 
 
-def _few_columns(job: _Job) -> Generator[RowQuery, Aggregate, _Found]:
-    view = View.whole(job.dimension)
-    reach = yield from _reach(job, view)
-    released = yield from _covariance(job, view, reach)
-    components, support = sparse_or_dense(released, job.components, job.sparsity)
-    kind = "all columns" if support.size == job.dimension else f"{support.size} columns"
+def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, _Found]:
+    view = View.whole(facts.dimension)
+    reach = yield from ask_reach(facts, view)
+    released = yield from ask_covariance(facts, view, reach)
+    components, support = sparse_or_dense(released, facts.components, facts.sparsity)
+    kind = "all columns" if support.size == facts.dimension else f"{support.size} columns"
     return _of_matrix(released, components, f"few columns: the whole matrix at once; {kind}")
 
 
@@ -214,80 +193,26 @@ def _of_matrix(released: Released, components: FloatArray, reason: str) -> _Foun
     )
 
 
-# --- Questions --------------------------------------------------------------------------------------------------------
-
-
-def _reach(job: _Job, view: View, *, power: int = 1) -> Generator[RowQuery, Aggregate, float]:
-    """Ask how long rows of a view are, and choose where to clip them, as a multiple of the norm bound's power."""
-    histogram = yield NormHistogram(view, job.center, power)
-    keep = _kept_part(job, len(view.columns)) if power == 1 else 0.95
-    return quantile(histogram.values, histogram.noise_std, job.rows, keep)
-
-
-def _kept_part(job: _Job, columns: int) -> float:
-    """Choose which part of the rows is not clipped: a tighter bound costs a little signal and spares more noise.
-
-    The rule is by d^1.5 / (mu n) for d columns, which is how large noise is beside a typical row.
-    """
-    mu = usable_mu(job.spec.budget.epsilon, job.spec.budget.delta)
-    strain = columns**1.5 / (mu * job.rows)
-    return 0.95 if strain < 0.1 else 0.75 if strain < 0.3 else 0.5  # noqa: PLR2004  # fitted on five tables
-
-
-def quantile(counts: FloatArray, noise_std: float, rows: float, keep: float) -> float:
-    """Read off a histogram of norms the norm that a part ``keep`` of the rows does not exceed, as a multiple of C.
-
-    Bins are counted from the largest norm down, beginning with the first one that noise alone does not explain. Where
-    there is none, or rows go on beyond the bound, it is the bound itself.
-    """
-    clear = np.flatnonzero(counts > 3 * noise_std)
-    if not clear.size:
-        return 1.0
-    beyond, target = 0.0, (1 - keep) * rows
-    for place in range(int(clear[0]), len(counts)):
-        here = max(float(counts[place]), 0.0)
-        if beyond + here >= target:
-            part = (target - beyond) / here if here else 0.0
-            return float(min(1.0, 2.0 ** ((1 - place - part) / 2)))
-        beyond += here
-    return float(2.0 ** (-(len(counts) - 2) / 2))
-
-
-def _covariance(job: _Job, view: View, reach: float) -> Question:
-    """Ask for the second moments of a view, clipped at ``reach`` times the bound; give them at the view's own scale."""
-    asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
-    answer = yield ViewCovariance(asked, job.center)
-    matrix = (answer.values + answer.values.T) * (reach**2 / 2)
-    return Released(matrix, answer.noise_std * reach**2 / math.sqrt(2), job.rows, answer.parties)
-
-
-def _diagonal(job: _Job) -> Generator[RowQuery, Aggregate, FloatArray]:
-    view = View.whole(job.dimension)
-    reach = yield from _reach(job, view, power=2)
-    answer = yield ViewSquares(replace(view, scale=reach**-0.5, along=None), job.center)
-    return np.asarray(answer.values * reach)
-
-
-def _chosen(job: _Job) -> Generator[RowQuery, Aggregate, Columns]:
+def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Columns]:
     """Have each provider choose pairs of columns; of many providers' choices keep the most frequent."""
-    votes = (yield SignPairs(job.dimension, job.center)).values
+    votes = (yield SignPairs(facts.dimension, facts.center)).values
     return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
 
 
 # --- Stages -----------------------------------------------------------------------------------------------------------
 
 
-def _in_stages(job: _Job) -> Generator[RowQuery, Aggregate, _Found]:
-    diagonal = yield from _diagonal(job)
-    chosen = (yield from _chosen(job)) if job.dimension > MANY_COLUMNS else np.arange(0)
-    everything = View.whole(job.dimension)
-    reach = yield from _reach(job, everything)
-    whole = yield from _covariance(job, everything, reach)
-    candidates = _candidates(job, diagonal, whole, chosen)
-    dense, why = _is_dense(job, whole, candidates, diagonal)
+def _in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, _Found]:
+    diagonal = yield from ask_diagonal(facts)
+    chosen = (yield from _chosen(facts)) if facts.dimension > MANY_COLUMNS else np.arange(0)
+    everything = View.whole(facts.dimension)
+    reach = yield from ask_reach(facts, everything)
+    whole = yield from ask_covariance(facts, everything, reach)
+    candidates = _candidates(facts, diagonal, whole, chosen)
+    dense, why = _is_dense(facts, whole, candidates, diagonal)
     if dense:
-        return (yield from _dense(job, everything, whole, why))
-    return (yield from _sparse(job, diagonal, whole, candidates, why))
+        return (yield from _dense(facts, everything, whole, why))
+    return (yield from _sparse(facts, diagonal, whole, candidates, why))
 
 
 def _outliers(values: FloatArray, sigmas: float) -> Columns:
@@ -298,9 +223,9 @@ def _outliers(values: FloatArray, sigmas: float) -> Columns:
     return far if far.size <= MOST_CANDIDATES else strongest(values, MOST_CANDIDATES)
 
 
-def _candidates(job: _Job, diagonal: FloatArray, whole: Released, chosen: Columns) -> Columns:
+def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: Released, chosen: Columns) -> Columns:
     """Name the columns that the diagonal or the whole matrix lets stand out, then those that are tied to these."""
-    components, size = job.components, job.dimension
+    components, size = facts.components, facts.dimension
     variances = np.maximum(diagonal, 0.0)
     energy = np.square(whole.matrix).sum(axis=1) - np.square(np.diagonal(whole.matrix))
     named = np.union1d(_outliers(diagonal, 2.5), _outliers(energy, math.sqrt(2 * math.log(size))))
@@ -316,49 +241,51 @@ def _candidates(job: _Job, diagonal: FloatArray, whole: Released, chosen: Column
     return named
 
 
-def _is_dense(job: _Job, whole: Released, candidates: Columns, diagonal: FloatArray) -> tuple[bool, str]:
+def _is_dense(facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal: FloatArray) -> tuple[bool, str]:
     """Tell whether the whole matrix shows more than the candidates hold, beyond what noise explains."""
-    components, size, median = job.components, job.dimension, float(np.median(diagonal))
+    components, size, median = facts.components, facts.dimension, max(0.0, float(np.median(diagonal)))
     if not components <= candidates.size <= size // 3:
         return True, f"{candidates.size} of {size} columns stand out, which is no sparse structure"
     all_of_it = debiased(leading(whole.matrix, components)[1] - median, whole.off_std, size).sum()
     held = debiased(leading(whole.block(candidates), components)[1] - median, whole.off_std, candidates.size).sum()
-    tolerance = 3 * whole.off_std * math.sqrt(2 * components) + 0.02 * all_of_it + components * size / job.rows * median
+    tolerance = (
+        3 * whole.off_std * math.sqrt(2 * components) + 0.02 * all_of_it + components * size / facts.rows * median
+    )
     if all_of_it - held > tolerance:
         return True, f"the {candidates.size} columns that stand out hold {held / all_of_it:.0%} of what all show"
     return False, f"{candidates.size} of {size} columns stand out and hold what all show"
 
 
-def _dense(job: _Job, everything: View, whole: Released, why: str) -> Generator[RowQuery, Aggregate, _Found]:
+def _dense(facts: ReleasedFacts, everything: View, whole: Released, why: str) -> Generator[RowQuery, Aggregate, _Found]:
     """Release the whole matrix twice more, and average."""
-    reach = yield from _reach(job, everything)
-    whole = whole.joined((yield from _covariance(job, everything, reach)))
-    vectors, _ = leading(whole.matrix, job.components)
+    reach = yield from ask_reach(facts, everything)
+    whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
+    vectors, _ = leading(whole.matrix, facts.components)
     plain = replace(everything, axes=vectors)
-    reach = yield from _reach(job, plain)
-    whole = whole.joined((yield from _covariance(job, plain, reach)))
-    components, _ = sparse_or_dense(whole, job.components, job.sparsity)
+    reach = yield from ask_reach(facts, plain)
+    whole = whole.joined((yield from ask_covariance(facts, plain, reach)))
+    components, _ = sparse_or_dense(whole, facts.components, facts.sparsity)
     return _of_matrix(whole, components, f"dense: {why}")
 
 
 def _sparse(
-    job: _Job, diagonal: FloatArray, whole: Released, candidates: Columns, why: str
+    facts: ReleasedFacts, diagonal: FloatArray, whole: Released, candidates: Columns, why: str
 ) -> Generator[RowQuery, Aggregate, _Found]:
     """Release the candidates' block, prune it, and release it once more at the scale of what was found."""
-    components = job.components
-    view = View(job.dimension, candidates)
-    reach = yield from _reach(job, view)
-    block = (yield from _covariance(job, view, reach)).joined(
-        Released(whole.block(candidates), whole.off_std, job.rows, whole.parties)
+    components = facts.components
+    view = View(facts.dimension, candidates)
+    reach = yield from ask_reach(facts, view)
+    block = (yield from ask_covariance(facts, view, reach)).joined(
+        Released(whole.block(candidates), whole.off_std, facts.rows, whole.parties)
     )
     start = first_guess(leading(block.matrix, components)[0])
     kept = pruned(block, components, block.diagonal, start)
-    kept = kept[largest_rows(*leading(block.block(kept), components), job.sparsity)]
+    kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
     support = candidates[kept]
-    own = Released(block.block(kept), block.off_std, job.rows, block.parties)
-    components_there, explained, noise, parties = yield from _scaled(job, support, own, diagonal[support])
+    own = Released(block.block(kept), block.off_std, facts.rows, block.parties)
+    components_there, explained, noise, parties = yield from ask_scaled(facts, support, own, diagonal[support])
     return _Found(
-        spread_over(job.dimension, support, components_there),
+        spread_over(facts.dimension, support, components_there),
         explained,
         float(max(diagonal.sum(), explained.sum())),
         noise,
@@ -367,69 +294,14 @@ def _sparse(
     )
 
 
-def _scaled(
-    job: _Job, support: Columns, block: Released, diagonal: FloatArray
-) -> Generator[RowQuery, Aggregate, tuple[FloatArray, FloatArray, float, int]]:
-    """Ask for the block once more, with the part along the components and the rest each divided by its own length.
-
-    Noise is the same in every direction of Frobenius norm, so after undoing the scale the entry between parts of
-    lengths a and b carries noise in proportion to a b. The two releases are averaged entry by entry in these axes.
-    """
-    size, count = len(support), job.components
-    vectors, values = leading(block.matrix, count)
-    unit = job.spec.norm_bound / math.sqrt(2)  # each part of a typical row becomes as long as this
-    shortest = (unit * SHORTEST_PART) ** 2
-    there = max(float(values.sum()) / job.rows, shortest)
-    along = math.sqrt(there)
-    rest = math.sqrt(max(float(np.trace(block.matrix)) / job.rows - there, 0.02 * there, shortest))
-    view = View(job.dimension, support, unit / rest, vectors, unit / along)
-    reach = yield from _reach(job, view)
-    asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
-    answer = yield ViewCovariance(asked, job.center)
-    released = (answer.values + answer.values.T) / 2
-    turned = _completed(vectors)
-    lengths = np.concatenate([np.full(count, along), np.full(size - count, rest)]) * (reach / unit)
-    scale = np.outer(lengths, lengths)
-    second = (turned.T @ released @ turned) * scale
-    second_std = answer.noise_std / math.sqrt(2) * scale
-    first = turned.T @ block.matrix @ turned
-    weight = second_std**-2 / (second_std**-2 + block.off_std**-2)
-    joined = weight * second + (1 - weight) * first
-    found, explained = leading(joined, count)
-    components = _without_noise_rows(job, turned @ found, explained, min(second_std[0, -1], block.off_std), diagonal)
-    kept_noise = math.sqrt(2) * min(float(second_std[0, 0]), block.off_std)
-    return components, explained, kept_noise, min(answer.parties, block.parties)
-
-
-def _without_noise_rows(
-    job: _Job, vectors: FloatArray, values: FloatArray, off_std: float, diagonal: FloatArray
-) -> FloatArray:
-    """Set the rows of the components to zero that noise and sampling explain."""
-    size, count = vectors.shape
-    rest = np.maximum(diagonal - np.square(vectors) @ values, 0.2 * np.median(np.maximum(diagonal, 0)))
-    known = np.maximum(values, 1e-300)[None]
-    variance = (off_std**2 + rest[:, None] * known / job.rows) / known**2
-    keep = np.flatnonzero((np.square(vectors) / variance).sum(axis=1) > chi2.isf(FALSE_ROWS / size, count))
-    if keep.size < count:
-        return vectors
-    cut = np.zeros_like(vectors)
-    cut[keep] = thin_qr(vectors[keep])[0]
-    return cut
-
-
-def _completed(vectors: FloatArray) -> FloatArray:
-    """Complete orthonormal columns to a square orthogonal matrix."""
-    left, _, _ = np.linalg.svd(vectors, full_matrices=True)
-    left[:, : vectors.shape[1]] = vectors
-    return left
-
-
-def _model(job: _Job, opened: RowTotals, statement: PrivacyStatement, found: _Found) -> Model:
+def _model(facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: _Found) -> Model:
     order = np.argsort(-found.explained, kind="stable")
     components = fix_signs(np.ascontiguousarray(found.components[:, order].T))
-    model = Model(components, statement, mean=opened.center, feature_names=job.spec.schema.names)
-    if not job.spec.explained_variance:
+    model = Model(components, statement, mean=opened.center, feature_names=facts.spec.schema.names)
+    if not facts.spec.explained_variance:
         return model
     if opened.rows is None or opened.rows.parties != found.parties:
         return model
-    return with_variances(model, found.explained[order] / job.rows, found.total / job.rows, found.noise_std / job.rows)
+    return with_variances(
+        model, found.explained[order] / facts.rows, found.total / facts.rows, found.noise_std / facts.rows
+    )
