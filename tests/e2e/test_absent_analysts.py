@@ -136,9 +136,7 @@ def town(tmp_path: Path) -> LastingTown:
 
 
 @leaving
-def test_a_job_that_its_analyst_leaves_while_it_waits_begins_and_is_done_without_him(
-    town: LastingTown, goes: Going
-) -> None:
+def test_a_waiting_job_is_done_after_its_analyst_disconnects(town: LastingTown, goes: Going) -> None:
     async def scenario() -> None:
         async with scene(town) as here:
             await here.start("site-0")
@@ -154,9 +152,7 @@ def test_a_job_that_its_analyst_leaves_while_it_waits_begins_and_is_done_without
 
 @leaving
 @pytest.mark.parametrize("reached", range(QUERIES))
-def test_a_job_that_its_analyst_leaves_at_any_query_is_done_without_him(
-    town: LastingTown, reached: int, goes: Going
-) -> None:
+def test_a_job_is_done_if_its_analyst_disconnects_at_any_query(town: LastingTown, reached: int, goes: Going) -> None:
     async def scenario() -> None:
         async with scene(town, paused=reached) as here:
             await here.start(*SHARDS)
@@ -172,9 +168,7 @@ def test_a_job_that_its_analyst_leaves_at_any_query_is_done_without_him(
 
 
 @leaving
-def test_a_model_that_its_analyst_left_before_he_fetched_it_is_there_when_he_is_back(
-    town: LastingTown, goes: Going
-) -> None:
+def test_an_analyst_who_reconnects_can_fetch_the_model(town: LastingTown, goes: Going) -> None:
     async def scenario() -> None:
         async with scene(town) as here:
             await here.start(*SHARDS)

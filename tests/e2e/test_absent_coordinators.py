@@ -98,7 +98,7 @@ async def states_of(job: AsyncJob) -> list[JobStatus]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_watch_goes_on_over_a_restart_and_says_no_state_twice(town: Town, number: signal.Signals) -> None:
+def test_watching_continues_after_a_restart_without_repeated_states(town: Town, number: signal.Signals) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
         async with settled(town, barrier) as (hub, _), following(hub) as (analyst, told):
@@ -117,7 +117,7 @@ def test_a_watch_goes_on_over_a_restart_and_says_no_state_twice(town: Town, numb
     asyncio.run(scenario())
 
 
-def test_a_result_that_is_waited_for_comes_though_the_coordinator_dies_again_and_again(town: Town) -> None:
+def test_waiting_for_a_result_survives_repeated_coordinator_crashes(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
         async with settled(town, barrier) as (hub, _), following(hub) as (analyst, told):
@@ -132,7 +132,7 @@ def test_a_result_that_is_waited_for_comes_though_the_coordinator_dies_again_and
     asyncio.run(scenario())
 
 
-def test_a_coordinator_that_knows_less_than_it_told_is_not_quoted_until_it_has_come_as_far_again(town: Town) -> None:
+def test_states_older_than_those_already_seen_are_not_reported(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
         async with settled(town, barrier) as (hub, _), following(hub) as (analyst, _):
@@ -159,7 +159,7 @@ def test_a_coordinator_that_knows_less_than_it_told_is_not_quoted_until_it_has_c
     asyncio.run(scenario())
 
 
-def test_a_fit_without_await_comes_through_as_well(town: Town) -> None:
+def test_a_blocking_fit_survives_a_restart(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
         async with settled(town, barrier) as (hub, running):
@@ -213,7 +213,7 @@ async def heard(process: asyncio.subprocess.Process, words: str) -> str:
     raise AssertionError(words)
 
 
-def test_a_run_that_a_program_reads_ends_well_with_the_model_though_the_coordinator_was_killed(town: Town) -> None:
+def test_run_with_json_output_survives_a_coordinator_kill(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
         async with settled(town, barrier) as (hub, running):
@@ -234,7 +234,7 @@ def test_a_run_that_a_program_reads_ends_well_with_the_model_though_the_coordina
     asyncio.run(scenario())
 
 
-def test_a_person_who_watches_is_told_each_answer_once_and_that_the_coordinator_was_away(town: Town) -> None:
+def test_watch_prints_each_answer_once_and_the_coordinator_s_absence(town: Town) -> None:
     async def scenario() -> None:
         barrier, order = Barrier(3), ("run", "job.json", "--data-set", "cohort")
         async with settled(town, barrier) as (hub, _), command(town, hub, *order) as process:
@@ -252,7 +252,7 @@ def test_a_person_who_watches_is_told_each_answer_once_and_that_the_coordinator_
     asyncio.run(scenario())
 
 
-def test_whoever_interrupts_is_not_kept_waiting_for_a_coordinator_that_is_away(town: Town) -> None:
+def test_an_interrupt_does_not_wait_for_an_absent_coordinator(town: Town) -> None:
     async def scenario() -> None:
         order = ("run", "job.json", "--data-set", "cohort")
         async with settled(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
@@ -270,7 +270,7 @@ def test_whoever_interrupts_is_not_kept_waiting_for_a_coordinator_that_is_away(t
 
 
 @pytest.mark.parametrize("seconds", ["0", "1.5"])
-def test_a_command_waits_for_as_long_as_it_was_told_to(town: Town, seconds: str) -> None:
+def test_a_command_waits_as_long_as_patience_says(town: Town, seconds: str) -> None:
     async def scenario() -> None:
         order = ("run", "job.json", "--data-set", "cohort", "--patience", seconds)
         async with settled(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
@@ -289,7 +289,7 @@ def test_a_command_waits_for_as_long_as_it_was_told_to(town: Town, seconds: str)
 # --- Submitting -------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_whose_acceptance_was_not_heard_is_submitted_again_and_is_one_job(town: Town) -> None:
+def test_a_job_resubmitted_without_confirmation_is_one_job(town: Town) -> None:
     """The coordinator dies when the job is in its journal and nobody has been told."""
 
     async def scenario() -> None:
@@ -311,7 +311,7 @@ def test_a_job_whose_acceptance_was_not_heard_is_submitted_again_and_is_one_job(
 # --- When waiting ends ------------------------------------------------------------------------------------------------
 
 
-def test_patience_ends_with_what_was_wrong_and_what_to_do(town: Town) -> None:
+def test_when_patience_ends_the_error_gives_cause_and_remedy(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
         async with settled(town, barrier) as (hub, _), following(hub, patience=2) as (analyst, told):
@@ -343,7 +343,7 @@ async def patiently_listed(analyst: AsyncFederation) -> list[JobStatus]:
             await asyncio.sleep(0.1)
 
 
-def test_a_coordinator_that_was_never_there_is_not_waited_for(town: Town) -> None:
+def test_a_coordinator_never_reached_is_not_waited_for(town: Town) -> None:
     async def scenario() -> None:
         told: list[str] = []
         async with AsyncFederation(f"127.0.0.1:{free_port()}", ada(town), tell=told.append) as analyst:
@@ -358,7 +358,7 @@ def test_a_coordinator_that_was_never_there_is_not_waited_for(town: Town) -> Non
     asyncio.run(scenario())
 
 
-def test_a_certificate_that_ran_out_meanwhile_ends_the_waiting_with_the_remedy(town: Town) -> None:
+def test_a_certificate_that_expires_meanwhile_ends_the_waiting(town: Town) -> None:
     async def scenario() -> None:
         async with settled(town, Barrier()) as (hub, _):
             days = [0]
@@ -373,7 +373,7 @@ def test_a_certificate_that_ran_out_meanwhile_ends_the_waiting_with_the_remedy(t
 
 
 @pytest.mark.parametrize("patience", [-1.0, float("nan"), float("inf")])
-def test_a_patience_that_is_no_time_is_refused(town: Town, patience: float) -> None:
+def test_an_invalid_patience_is_refused(town: Town, patience: float) -> None:
     async def scenario() -> None:
         with pytest.raises(InvalidParameterError, match="patience"):
             AsyncFederation("127.0.0.1:1", ada(town), patience=patience)
@@ -422,9 +422,7 @@ async def capricious(town: Town, model: bytes) -> AsyncIterator[tuple[Capricious
         await server.stop(0)
 
 
-def test_a_model_that_broke_off_half_way_is_fetched_from_its_beginning(
-    town: Town, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_model_interrupted_half_way_is_fetched_from_the_start(town: Town, caplog: pytest.LogCaptureFixture) -> None:
     """What was found broken and is well at the next attempt is not worth a word; nor is the end of what is over."""
     model = simulate([*SHARDS.values()], spec())
 
@@ -445,7 +443,7 @@ def test_a_model_that_broke_off_half_way_is_fetched_from_its_beginning(
     assert [each.getMessage() for each in caplog.records if each.name.startswith("dpspca")] == []
 
 
-def test_what_the_coordinator_refuses_is_asked_once(town: Town) -> None:
+def test_a_refused_call_is_not_retried(town: Town) -> None:
     async def scenario() -> None:
         async with capricious(town, b"") as (service, analyst):
             with pytest.raises(FederationError, match="Not this one"):

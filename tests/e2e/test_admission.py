@@ -48,7 +48,7 @@ async def with_ledgers(running: Running, names: Sequence[str]) -> list[MemoryLed
     return ledgers
 
 
-def test_what_one_provider_refuses_costs_the_others_nothing(town: Town) -> None:
+def test_one_provider_s_refusal_costs_the_others_nothing(town: Town) -> None:
     first, second, third = SHARDS
 
     async def scenario() -> None:
@@ -68,7 +68,7 @@ def test_what_one_provider_refuses_costs_the_others_nothing(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_without_the_one_that_refuses_the_others_go_on_where_they_are_enough(town: Town) -> None:
+def test_enough_other_providers_continue_after_a_refusal(town: Town) -> None:
     *others, last = SHARDS
 
     async def scenario() -> None:
@@ -95,7 +95,7 @@ async def evasive(site: Puppet) -> None:
         await site.say(answer={"job": name, "content": bytes(8)})
 
 
-def test_a_job_that_too_few_take_part_in_ends_at_once_and_waits_for_nobody_else(town: Town) -> None:
+def test_a_job_with_too_few_participants_ends_at_once(town: Town) -> None:
     """What the others promised is free again at once, too."""
 
     async def scenario() -> None:
@@ -116,7 +116,7 @@ def test_a_job_that_too_few_take_part_in_ends_at_once_and_waits_for_nobody_else(
 
 
 @pytest.mark.parametrize("behave", [silent, evasive])
-def test_who_says_nothing_of_a_job_costs_the_others_nothing(
+def test_a_provider_silent_about_a_job_costs_the_others_nothing(
     town: Town, behave: Callable[[Puppet], Awaitable[None]]
 ) -> None:
     what = spec(minimum_parties=3, answer_seconds=2)
@@ -137,7 +137,7 @@ def test_who_says_nothing_of_a_job_costs_the_others_nothing(
     asyncio.run(scenario())
 
 
-def test_who_answers_instead_of_taking_part_is_not_counted(town: Town) -> None:
+def test_an_answer_without_admission_is_not_counted(town: Town) -> None:
     """Its number arrives while the others are waited for, and is nobody's answer."""
     what = spec(answer_seconds=2)
 
@@ -156,7 +156,7 @@ def test_who_answers_instead_of_taking_part_is_not_counted(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_who_is_lost_before_it_has_said_so_is_asked_again(town: Town) -> None:
+def test_a_provider_lost_before_admission_is_asked_again(town: Town) -> None:
     async def scenario() -> None:
         liar = town.identity(Role.PROVIDER, LIAR)
         async with federation(town, HONEST) as running:

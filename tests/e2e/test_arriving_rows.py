@@ -113,7 +113,7 @@ def play(tmp_path: Path) -> Callable[[Scene], None]:
     return lambda scene: asyncio.run(perform(scene))
 
 
-def test_over_rows_that_arrive_between_rounds_the_model_is_that_of_the_same_rows_at_once(
+def test_rows_arriving_between_rounds_give_the_same_model(
     play: Callable[[Scene], None],
 ) -> None:
     """Byte by byte; and no round is paid for before its rows are there."""
@@ -141,7 +141,7 @@ def test_over_rows_that_arrive_between_rounds_the_model_is_that_of_the_same_rows
     play(scene)
 
 
-def test_a_provider_whose_rows_never_come_is_left_out_and_has_spent_nothing(play: Callable[[Scene], None]) -> None:
+def test_a_provider_whose_rows_never_arrive_is_left_out_at_no_cost(play: Callable[[Scene], None]) -> None:
     async def scene(office: Office) -> None:
         job = await office.submit(streaming(answer_seconds=5))
         async with asyncio.timeout(LONG):
@@ -155,7 +155,7 @@ def test_a_provider_whose_rows_never_come_is_left_out_and_has_spent_nothing(play
     play(scene)
 
 
-def test_where_everybody_is_needed_the_job_fails_with_the_reason_and_has_spent_nothing_there(
+def test_a_job_that_needs_missing_rows_fails_at_no_cost_there(
     play: Callable[[Scene], None],
 ) -> None:
     async def scene(office: Office) -> None:
@@ -168,7 +168,7 @@ def test_where_everybody_is_needed_the_job_fails_with_the_reason_and_has_spent_n
     play(scene)
 
 
-def test_a_job_that_waits_keeps_no_other_from_being_answered(
+def test_a_job_waiting_for_rows_does_not_block_other_jobs(
     play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither on another data set nor on the same, though all there is to answer with is one thread."""
@@ -190,7 +190,7 @@ def test_a_job_that_waits_keeps_no_other_from_being_answered(
 
 
 @pytest.mark.parametrize("end", ["the job is cancelled", "the daemon stops"])
-def test_the_wait_ends_when(end: str, play: Callable[[Scene], None]) -> None:
+def test_waiting_for_rows_ends_when(end: str, play: Callable[[Scene], None]) -> None:
     async def scene(office: Office) -> None:
         job = await office.submit()
         await office.waits(job, 1)
@@ -207,7 +207,7 @@ def test_the_wait_ends_when(end: str, play: Callable[[Scene], None]) -> None:
     play(scene)
 
 
-def test_after_a_restart_nobody_knows_what_was_counted_so_the_job_ends_and_spends_nothing_more(
+def test_a_restart_ends_a_job_over_arriving_rows_and_spends_no_more(
     play: Callable[[Scene], None],
 ) -> None:
     async def scene(office: Office) -> None:
@@ -228,7 +228,7 @@ def test_after_a_restart_nobody_knows_what_was_counted_so_the_job_ends_and_spend
     play(scene)
 
 
-def test_a_folder_out_of_order_ends_the_job_and_what_leaves_says_nothing_of_it(play: Callable[[Scene], None]) -> None:
+def test_a_disordered_folder_ends_the_job_without_revealing_it(play: Callable[[Scene], None]) -> None:
     async def scene(office: Office) -> None:
         job = await office.submit(streaming(minimum_parties=2))
         await office.waits(job, 1)
@@ -242,7 +242,7 @@ def test_a_folder_out_of_order_ends_the_job_and_what_leaves_says_nothing_of_it(p
     play(scene)
 
 
-def test_a_job_about_all_rows_is_refused_where_rows_still_arrive_and_told_what_to_ask(
+def test_a_job_about_all_rows_is_refused_on_arriving_rows(
     play: Callable[[Scene], None],
 ) -> None:
     async def scene(office: Office) -> None:

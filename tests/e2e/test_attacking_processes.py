@@ -88,7 +88,7 @@ async def endured(running: Daemons, analyst: AsyncFederation, attack: str) -> No
         ("hammered", Role.PROVIDER, False),
     ],
 )
-def test_a_flood_of_one_party_is_bounded_in_memory_log_and_time(
+def test_a_flood_by_one_party_is_bounded_in_memory_log_and_time(
     tmp_path: Path, attack: str, role: Role, revoked: bool
 ) -> None:
     async def scenario() -> None:

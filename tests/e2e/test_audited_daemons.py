@@ -75,9 +75,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     monkeypatch.setattr(loopback, "PROGRAM", (sys.executable, "-c", PLANTED.format(fault=fault)))
 
 
-def test_the_command_says_what_was_tried_and_what_each_test_would_have_found(
-    run: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_audit_prints_what_was_tested_and_what_would_be_noticed(run: Callable[..., Ended], tmp_path: Path) -> None:
     told = run("audit", "--spec", "job.json", "--runs", 30)
     assert told.code == 0
     assert "30 jobs over each of two made-up data sets that differ in one row" in told.out
@@ -88,7 +86,7 @@ def test_the_command_says_what_was_tried_and_what_each_test_would_have_found(
     assert not list((tmp_path / "temporary").iterdir())
 
 
-def test_the_facts_are_one_object_and_nothing_else(run: Callable[..., Ended]) -> None:
+def test_audit_json_is_one_object(run: Callable[..., Ended]) -> None:
     told = run("audit", "--spec", "job.json", "--runs", 5, "--json")
     assert told.err == ""
     assert told.facts["passed"] is True
@@ -99,7 +97,7 @@ def test_the_facts_are_one_object_and_nothing_else(run: Callable[..., Ended]) ->
 @pytest.mark.parametrize(
     ("fault", "found"), [(NARROW, "width of all noise: 0."), (LONG, "distance of the neighbours in")]
 )
-def test_a_daemon_with_a_fault_is_found_and_the_steward_is_told_what_to_do(
+def test_audit_finds_a_faulty_daemon_and_says_what_to_do(
     fault: str, found: str, run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Noise a tenth too narrow, or rows of twice the length: in the daemon's process alone, seen from outside."""
@@ -112,7 +110,7 @@ def test_a_daemon_with_a_fault_is_found_and_the_steward_is_told_what_to_do(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "unit"), [(SLOW_FOR_A_ROW, "row-replace-one"), (SLOW_BY_COUNT, "row-add-remove")])
-def test_a_daemon_whose_time_depends_on_rows_is_found(
+def test_audit_finds_a_daemon_whose_timing_depends_on_rows(
     fault: str, unit: str, run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It is missed if a machine that is busy makes one in twenty answers wait as long as the fault does."""
@@ -123,7 +121,7 @@ def test_a_daemon_whose_time_depends_on_rows_is_found(
     assert any(line.startswith("FAILED  time of the answer to") for line in told.failed_checks)
 
 
-def test_a_daemon_that_does_not_run_ends_the_audit_with_what_it_said(
+def test_audit_ends_with_the_log_of_a_daemon_that_does_not_run(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     planted(monkeypatch, DEAD)
@@ -134,7 +132,7 @@ def test_a_daemon_that_does_not_run_ends_the_audit_with_what_it_said(
     assert not list((tmp_path / "temporary").iterdir())
 
 
-def test_a_daemon_that_gives_no_answer_in_time_ends_the_audit_in_words(
+def test_audit_ends_with_an_error_if_a_daemon_does_not_answer(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     planted(monkeypatch, LATE)
@@ -145,7 +143,7 @@ def test_a_daemon_that_gives_no_answer_in_time_ends_the_audit_in_words(
     assert told.code == 2
 
 
-def test_neither_the_folder_that_it_is_called_from_nor_a_proxy_matters(
+def test_audit_ignores_the_current_folder_and_proxies(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "dpspca").mkdir()
@@ -167,7 +165,7 @@ with founded() as parties:
 """
 
 
-def test_a_daemon_ends_with_the_process_that_it_was_started_for(tmp_path: Path) -> None:
+def test_a_daemon_ends_with_its_parent_process(tmp_path: Path) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", FOUNDER], stdout=subprocess.PIPE, env=environment) as founder:  # noqa: S603
         assert founder.stdout
@@ -197,14 +195,14 @@ def test_a_daemon_ends_with_the_process_that_it_was_started_for(tmp_path: Path) 
     ],
     ids=["names", "parties", "entry", "spectral", "blocks", "mechanism"],
 )
-def test_daemons_are_audited_whatever_the_job(changes: dict[str, Any]) -> None:
+def test_audit_passes_for_jobs_of_every_kind(changes: dict[str, Any]) -> None:
     what = job(**changes)
     with daemons(what) as opening:
         found = audit(what, runs=10, opening=opening)
     assert found.passed, [each for each in found.findings if not each.passed]
 
 
-def test_a_daemon_whose_budget_is_used_up_is_replaced() -> None:
+def test_audit_replaces_a_daemon_whose_budget_is_used_up() -> None:
     """The largest budget there is pays for so few such jobs."""
     what = job(budget=Budget(48.0, 0.1))
     with daemons(what) as opening:

@@ -47,7 +47,7 @@ def reachable(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = see
         loop.stop()
 
 
-def test_a_job_runs_and_gives_what_it_gives_in_process(tmp_path: Path) -> None:
+def test_a_blocking_job_gives_the_model_of_a_simulation(tmp_path: Path) -> None:
     with connected(tmp_path) as fed:
         assert {(offer.provider, offer.data_set, offer.schema) for offer in fed.data_sets()} == {
             (name, "cohort", Schema(30)) for name in SHARDS
@@ -66,7 +66,7 @@ def test_a_job_runs_and_gives_what_it_gives_in_process(tmp_path: Path) -> None:
         assert job.cancel().state == "done"
 
 
-def test_a_federation_warns_of_a_result_as_one_process_does_and_once(tmp_path: Path) -> None:
+def test_a_federation_issues_each_warning_of_a_simulation_once(tmp_path: Path) -> None:
     doubtful = spec(budget=Budget(0.01, 1e-2))
     with pytest.warns(DpspcaWarning, match="too few rows") as inside:
         expected = simulate(list(SHARDS.values()), doubtful, noise_seed=NOISE_SEED).statement.warnings
@@ -109,7 +109,7 @@ def test_an_expired_certificate_is_refused_and_no_thread_remains(
     assert not threads[0].is_alive()
 
 
-def test_the_estimator_is_the_same_over_the_wire(tmp_path: Path) -> None:
+def test_the_estimator_works_the_same_over_the_wire(tmp_path: Path) -> None:
     parameters: dict[str, Any] = {
         "n_components": 2,
         "sparsity": 6,
@@ -148,7 +148,7 @@ def test_the_estimator_is_the_same_over_the_wire(tmp_path: Path) -> None:
     assert over.get_params().keys() == here.get_params().keys()
 
 
-def test_columns_called_otherwise_are_refused_before_and_by_their_provider(tmp_path: Path) -> None:
+def test_other_column_names_are_refused_by_client_and_provider(tmp_path: Path) -> None:
     schema = Schema.of([f"gene {number}" for number in reversed(range(30))])
     asked = JobSpec(
         schema=schema,
@@ -173,7 +173,7 @@ def test_columns_called_otherwise_are_refused_before_and_by_their_provider(tmp_p
         assert all("schema's order" in each.reason for each in last.participants)
 
 
-def test_a_closed_connection_says_so(tmp_path: Path) -> None:
+def test_calls_on_a_closed_connection_are_refused(tmp_path: Path) -> None:
     with connected(tmp_path) as fed:
         fed.close()
         with pytest.raises(FederationError, match="was closed"):

@@ -67,7 +67,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     return folder, run(folder, *SMALL, "--seed", "7", "--json")
 
 
-def test_a_demo_says_that_its_rows_are_made_up_draws_fresh_noise_and_leaves_its_files(tmp_path: Path) -> None:
+def test_a_demo_says_its_rows_are_made_up_and_writes_its_files(tmp_path: Path) -> None:
     ended = run(tmp_path, *SMALL)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("MADE-UP ROWS")
@@ -90,7 +90,7 @@ def test_a_demo_finds_the_truth(seeded: tuple[Path, Ended]) -> None:
     assert result["true_features"] == 10
 
 
-def test_progress_goes_to_standard_error_in_plain_lines(seeded: tuple[Path, Ended]) -> None:
+def test_progress_goes_to_standard_error_as_lines(seeded: tuple[Path, Ended]) -> None:
     _, ended = seeded
     total = object_of(ended)["queries"][-1]["total"]
     last = ended.stderr.splitlines()[-1]
@@ -98,7 +98,7 @@ def test_progress_goes_to_standard_error_in_plain_lines(seeded: tuple[Path, Ende
     assert "\x1b" not in ended.stderr
 
 
-def test_json_is_one_object_on_standard_output_and_equal_to_the_stored_one(seeded: tuple[Path, Ended]) -> None:
+def test_demo_json_is_one_object_equal_to_the_stored_one(seeded: tuple[Path, Ended]) -> None:
     folder, ended = seeded
     result = object_of(ended)
     assert result == json.loads((folder / result["files"]["result"]).read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ def test_json_is_one_object_on_standard_output_and_equal_to_the_stored_one(seede
     assert len(result["model"]["components"]) == 2
 
 
-def test_the_privacy_spent_grows_with_every_priced_answer_up_to_what_the_statement_says(
+def test_spent_privacy_grows_up_to_what_the_statement_says(
     seeded: tuple[Path, Ended],
 ) -> None:
     result = object_of(seeded[1])
@@ -118,7 +118,7 @@ def test_the_privacy_spent_grows_with_every_priced_answer_up_to_what_the_stateme
     assert spent[-1] == result["model"]["statement"]["exact_epsilon"] <= 4
 
 
-def test_the_bytes_counted_are_at_least_those_of_the_numbers_that_went_to_four_providers_and_back(
+def test_counted_bytes_cover_all_numbers_sent_and_received(
     seeded: tuple[Path, Ended],
 ) -> None:
     result = object_of(seeded[1])
@@ -167,19 +167,19 @@ def test_a_stored_model_is_shown_in_words_and_in_numbers(seeded: tuple[Path, End
         (["model", "show", "nowhere", "--top", "0"], "--top is 0; it must be at least 1"),
     ],
 )
-def test_a_mistake_is_told_in_a_line_without_a_traceback_and_exits_with_2(
+def test_an_error_is_one_line_without_traceback_and_exits_with_2(
     arguments: list[str], said: str, here: Callable[..., Ended]
 ) -> None:
     assert said in refusal_of(here(*arguments))
 
 
-def test_a_folder_that_cannot_be_made_is_told_before_any_work(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     assert "cannot be written" in refusal_of(run(tmp_path, *SMALL, "--out", "file/demo"))
 
 
 @pytest.mark.parametrize("name", ["model.dpspca", "loadings.png", "result.json"])
-def test_a_file_that_cannot_be_written_is_told_before_any_work(
+def test_a_file_that_cannot_be_written_is_reported_before_any_work(
     name: str, tmp_path: Path, here: Callable[..., Ended]
 ) -> None:
     (tmp_path / "there" / name).mkdir(parents=True)
@@ -187,7 +187,7 @@ def test_a_file_that_cannot_be_written_is_told_before_any_work(
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that not even root can write to")
-def test_a_folder_that_is_there_and_takes_no_files_is_told_before_any_work(here: Callable[..., Ended]) -> None:
+def test_a_read_only_folder_is_reported_before_any_work(here: Callable[..., Ended]) -> None:
     assert "/proc cannot be written" in refusal_of(here(*SMALL, "--out", "/proc"))
 
 
@@ -202,7 +202,7 @@ def test_a_folder_that_is_there_and_takes_no_files_is_told_before_any_work(here:
         b"",
     ],
 )
-def test_bytes_that_are_no_model_are_refused(stored: bytes, tmp_path: Path, here: Callable[..., Ended]) -> None:
+def test_model_show_refuses_bytes_that_are_no_model(stored: bytes, tmp_path: Path, here: Callable[..., Ended]) -> None:
     (tmp_path / "model").write_bytes(stored)
     assert "model" in refusal_of(here("model", "show", "model"))
 
@@ -219,7 +219,7 @@ def test_bytes_that_are_no_model_are_refused(stored: bytes, tmp_path: Path, here
         (b'"shapes": {', b'"shapes": {"components": "2, 40", "more": {}}, "old": {'),
     ],
 )
-def test_an_altered_model_is_refused(
+def test_model_show_refuses_an_altered_model(
     was: bytes, becomes: bytes, seeded: tuple[Path, Ended], tmp_path: Path, here: Callable[..., Ended]
 ) -> None:
     folder, ended = seeded
@@ -229,7 +229,7 @@ def test_an_altered_model_is_refused(
     refusal_of(here("model", "show", "model", "--json"))
 
 
-def test_noise_is_not_presented_as_a_finding(
+def test_a_variance_within_the_noise_is_marked(
     seeded: tuple[Path, Ended], tmp_path: Path, here: Callable[..., Ended]
 ) -> None:
     folder, ended = seeded
@@ -240,7 +240,7 @@ def test_noise_is_not_presented_as_a_finding(
     assert [component["within_noise"] for component in numbers["components"]] == [False, True]
 
 
-def test_a_demo_whose_noise_drowns_everything_says_so_instead_of_a_share(here: Callable[..., Ended]) -> None:
+def test_a_demo_with_overwhelming_noise_says_so(here: Callable[..., Ended]) -> None:
     """A hundred rows at epsilon 0.01 leave nothing but noise."""
     flags = ["--rows", "100", "--epsilon", "0.01", "--components", "1"]
     ended = here(*SMALL, *flags)
@@ -268,7 +268,7 @@ dpspca.cli.commands.demo.run = lambda *_, **__: os.kill(os.getpid(), signal.SIGI
 
 
 @pytest.mark.parametrize("moment", INTERRUPTED)
-def test_an_interrupt_at_any_moment_is_told_in_a_line_and_exits_with_130(moment: str, tmp_path: Path) -> None:
+def test_an_interrupt_prints_one_line_and_exits_with_130(moment: str, tmp_path: Path) -> None:
     arguments = f"import sys\nsys.argv = {['dpspca', *SMALL, '--quiet']!r}\n"
     ended = python(tmp_path, "-c", arguments + INTERRUPTED[moment] + "from dpspca.cli.main import main\nmain()")
     assert (ended.returncode, ended.stderr) == (130, "Interrupted.\n")
@@ -278,7 +278,7 @@ def test_an_interrupt_at_any_moment_is_told_in_a_line_and_exits_with_130(moment:
 @pytest.mark.parametrize(
     "arguments", [["model", "show", "{}"], ["model", "show", "{}", "--json"], ["--version"], ["--help"]]
 )
-def test_output_that_finds_no_room_is_told_and_exits_with_2(arguments: list[str], seeded: tuple[Path, Ended]) -> None:
+def test_output_to_a_full_disk_is_reported_and_exits_with_2(arguments: list[str], seeded: tuple[Path, Ended]) -> None:
     folder, ended = seeded
     stored = object_of(ended)["files"]["model"]
     command = [sys.executable, "-m", "dpspca", *(argument.format(stored) for argument in arguments)]
@@ -289,7 +289,7 @@ def test_output_that_finds_no_room_is_told_and_exits_with_2(arguments: list[str]
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_a_terminal_that_lacks_a_letter_gets_the_rest(seeded: tuple[Path, Ended]) -> None:
+def test_a_terminal_that_lacks_a_character_gets_the_rest(seeded: tuple[Path, Ended]) -> None:
     folder, ended = seeded
     command = [sys.executable, "-m", "dpspca", "model", "show", object_of(ended)["files"]["model"]]
     plain = os.environ | {"PYTHONIOENCODING": "ascii"}
@@ -308,7 +308,7 @@ def test_an_unknown_flag_exits_with_2(tmp_path: Path) -> None:
     assert "--sede" in ended.stderr
 
 
-def test_the_version_and_the_exit_codes_are_told(tmp_path: Path) -> None:
+def test_the_version_and_the_exit_codes_are_printed(tmp_path: Path) -> None:
     assert run(tmp_path, "--version").stdout == f"dpspca {__version__}\n"
     assert "Exit codes" in run(tmp_path, "--help").stdout
 

@@ -68,9 +68,7 @@ def ran(town: Path) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def test_a_job_of_flags_takes_its_columns_from_the_federation_and_asks_all_that_offer_them(
-    ran: Ended, town: Path
-) -> None:
+def test_a_job_from_flags_takes_columns_and_providers_on_offer(ran: Ended, town: Path) -> None:
     assert ran.code == 0, ran.err
     model = load_model(town / "model.dpspca")
     assert model.feature_names == tuple(NAMES)
@@ -82,9 +80,7 @@ def test_a_job_of_flags_takes_its_columns_from_the_federation_and_asks_all_that_
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if name != DEFAULT_METHOD])
-def test_a_job_of_flags_names_any_algorithm_and_a_federation_runs_it(
-    name: str, here: Callable[..., Ended], town: Path
-) -> None:
+def test_a_job_from_flags_can_name_any_method(name: str, here: Callable[..., Ended], town: Path) -> None:
     budget = ["--delta", "1e-6", "--epsilon", "1", *MORE.get(name, ())]
     asked = ["--method", name, "--data-set", "cohort", "--config", "ada.toml", "--out", f"{name}.model", "--json"]
     facts = here("run", *JOB_OF_ANY, *budget, *asked).facts
@@ -92,20 +88,20 @@ def test_a_job_of_flags_names_any_algorithm_and_a_federation_runs_it(
     assert load_model(town / f"{name}.model").components.shape == (2, len(NAMES))
 
 
-def test_progress_says_a_line_an_answer_who_answered_and_what_it_cost(ran: Ended) -> None:
+def test_progress_prints_who_answered_and_the_cost_of_each_answer(ran: Ended) -> None:
     answers = [line for line in ran.err.splitlines() if "north, south answered" in line]
     assert answers
     assert all(re.search(r"transferred, epsilon \S+ of 4 spent", line) for line in answers)
     assert "epsilon 4 of 4" in answers[-1]
 
 
-def test_who_took_part_is_printed_with_what_it_spent_at_most(ran: Ended) -> None:
+def test_participants_are_printed_with_the_most_they_spent(ran: Ended) -> None:
     table = [line for line in ran.out.splitlines() if "│ north" in line]
     assert len(table) == 1
     assert re.search(r"(\d+) │ \1 ", re.sub(" +", " ", table[0]))
 
 
-def test_a_provider_that_stays_away_is_named_with_the_reason(here: Callable[..., Ended], town: Path) -> None:
+def test_an_absent_provider_is_named_with_the_reason(here: Callable[..., Ended], town: Path) -> None:
     plan = here("plan", *JOB, "--dimension", 20, "--answer-seconds", 1, "--write-job", "short.json", "--json")
     asked = [word for name in ("north", "south", "west") for word in ("--provider", name)]
     ended = here("run", "short.json", "--config", "ada.toml", "--data-set", "cohort", *asked, "--json", "--out", "b")
@@ -119,7 +115,7 @@ def test_a_provider_that_stays_away_is_named_with_the_reason(here: Callable[...,
     assert facts["files"] == {"model": "b"}
 
 
-def test_who_is_not_there_is_named_before_a_job_is_submitted_and_while_it_waits(here: Callable[..., Ended]) -> None:
+def test_absent_providers_are_named_before_and_while_waiting(here: Callable[..., Ended]) -> None:
     order = ["run", *JOB, "--dimension", 20, "--answer-seconds", 5, "--config", "ada.toml", "--data-set", "cohort"]
     ended = here(*order, "--minimum-parties", 2, "--provider", "nroth", "--provider", "south", "--out", "nobodys")
     assert ended.code == 2
@@ -129,12 +125,12 @@ def test_who_is_not_there_is_named_before_a_job_is_submitted_and_while_it_waits(
     assert any(line.startswith("Waiting for nroth: ") for line in progress)
 
 
-def test_of_providers_that_are_there_nothing_is_said(ran: Ended) -> None:
+def test_no_warning_is_printed_if_all_providers_are_connected(ran: Ended) -> None:
     assert "Waiting" not in ran.err
     assert "not offering" not in ran.err
 
 
-def test_a_flag_counts_before_what_the_file_of_a_job_says(here: Callable[..., Ended], town: Path) -> None:
+def test_flags_override_the_job_file(here: Callable[..., Ended], town: Path) -> None:
     rows = {"data_set": "nothing", "providers": ["west"]}
     (town / "flags.json").write_text(json.dumps({"job": A_JOB} | rows))
     asked = ["--data-set", "cohort", "--provider", "north", "--provider", "south"]
@@ -146,9 +142,7 @@ def test_a_flag_counts_before_what_the_file_of_a_job_says(here: Callable[..., En
 
 
 @pytest.mark.usefixtures("ran")
-def test_a_model_that_is_there_is_not_replaced_unless_told_so_and_nothing_is_submitted(
-    here: Callable[..., Ended], town: Path
-) -> None:
+def test_an_existing_model_is_kept_and_nothing_is_submitted(here: Callable[..., Ended], town: Path) -> None:
     before = (town / "model.dpspca").read_bytes()
     jobs = here("jobs", "list", "--config", "ada.toml", "--json").facts
     order = ["run", *JOB, "--config", "ada.toml", "--data-set", "cohort"]
@@ -160,9 +154,7 @@ def test_a_model_that_is_there_is_not_replaced_unless_told_so_and_nothing_is_sub
     assert (town / "model.dpspca").read_bytes() != before
 
 
-def test_a_model_that_appears_meanwhile_stays_and_the_new_one_can_be_fetched(
-    here: Callable[..., Ended], town: Path
-) -> None:
+def test_a_model_file_that_appears_meanwhile_is_not_replaced(here: Callable[..., Ended], town: Path) -> None:
     order = ["run", *JOB, "--answer-seconds", "3", "--config", "ada.toml", "--data-set", "cohort", "--out", "f"]
     asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west"]
     process = subprocess.Popen([*COMMAND, *order, *asked], cwd=town, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
@@ -176,7 +168,7 @@ def test_a_model_that_appears_meanwhile_stays_and_the_new_one_can_be_fetched(
     assert here("jobs", "result", name, "--config", "ada.toml", "--out", "g").code == 0
 
 
-def test_where_there_is_nothing_to_list_it_is_said(here: Callable[..., Ended], town: Path) -> None:
+def test_an_empty_list_is_reported_as_empty(here: Callable[..., Ended], town: Path) -> None:
     Town(town, Authority.open(town / "authority", now)).identity(Role.ANALYST, "new")
     (town / "new.toml").write_text((town / "ada.toml").read_text().replace("analyst-ada", "analyst-new"))
     assert here("jobs", "list", "--config", "new.toml").out.splitlines() == ["The coordinator knows no job of yours."]
@@ -205,7 +197,7 @@ def test_jobs_are_listed_shown_watched_cancelled_and_fetched(here: Callable[...,
     assert "no such job" in here("jobs", "show", "0" * 12, *at).err
 
 
-def test_following_a_job_that_fails_exits_as_running_it_does(here: Callable[..., Ended]) -> None:
+def test_watching_a_job_that_fails_exits_with_2(here: Callable[..., Ended]) -> None:
     order = ["run", *JOB, "--answer-seconds", "1", "--config", "ada.toml", "--data-set", "cohort"]
     asked = ["--dimension", "20", "--provider", "west"]
     name = here(*order, *asked, "--detach").out.strip()
@@ -221,15 +213,13 @@ def test_following_a_job_that_fails_exits_as_running_it_does(here: Callable[...,
     assert (told["state"], told["name"]) == ("failed", name)
 
 
-def test_following_a_job_that_is_done_exits_with_0(here: Callable[..., Ended]) -> None:
+def test_watching_a_job_that_is_done_exits_with_0(here: Callable[..., Ended]) -> None:
     order = ["run", *JOB, "--config", "ada.toml", "--data-set", "cohort", "--detach"]
     name = here(*order).out.strip()
     assert here("jobs", "watch", name, "--config", "ada.toml", "--json").facts["state"] == "done"
 
 
-def test_an_interrupt_says_that_the_job_goes_on_and_it_can_be_fetched_later(
-    here: Callable[..., Ended], town: Path
-) -> None:
+def test_an_interrupted_run_goes_on_and_can_be_fetched_later(here: Callable[..., Ended], town: Path) -> None:
     order = ["run", *JOB, "--answer-seconds", "2", "--config", "ada.toml", "--data-set", "cohort"]
     asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west", "--out", "d"]
     process = subprocess.Popen([*COMMAND, *order, *asked], cwd=town, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
@@ -245,7 +235,7 @@ def test_an_interrupt_says_that_the_job_goes_on_and_it_can_be_fetched_later(
     assert load_model(town / "later").components.shape == (2, 20)
 
 
-def test_a_bar_moves_on_a_terminal(town: Path) -> None:
+def test_a_terminal_shows_a_progress_bar(town: Path) -> None:
     ours, theirs = pty.openpty()
     order = [*COMMAND, "run", *JOB, "--config", "ada.toml", "--data-set", "cohort", "--out", "c"]
     terminal = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
@@ -270,7 +260,7 @@ def test_data_sets_are_listed_with_their_columns_and_providers(here: Callable[..
     assert "north, south" in here("datasets", "--config", "ada.toml").out
 
 
-def test_health_is_told_to_those_who_keep_the_programs_running(here: Callable[..., Ended]) -> None:
+def test_health_reports_coordinator_and_providers(here: Callable[..., Ended]) -> None:
     for program, said in (("hub-up", "serving"), ("north", "connected"), ("ada", "serving")):
         assert here("health", "--config", f"{program}.toml").out.strip() == said
     away = here("health", "--config", "west.toml", "--json")
@@ -279,7 +269,7 @@ def test_health_is_told_to_those_who_keep_the_programs_running(here: Callable[..
 
 
 @pytest.mark.parametrize("program", ["hub-up", "north", "ada"])
-def test_a_doctor_finds_nothing_wrong_where_nothing_is(program: str, here: Callable[..., Ended]) -> None:
+def test_doctor_reports_no_problem_in_a_sound_federation(program: str, here: Callable[..., Ended]) -> None:
     facts = here("doctor", "--config", f"{program}.toml", "--json").facts
     assert facts["well"] is True
     assert {"settings", "identity", "clock", "certificate", "authority", "port", "coordinator"} <= {
@@ -287,7 +277,7 @@ def test_a_doctor_finds_nothing_wrong_where_nothing_is(program: str, here: Calla
     }
 
 
-def test_a_doctor_names_what_is_wrong_and_skips_what_rests_on_it(here: Callable[..., Ended], town: Path) -> None:
+def test_doctor_reports_a_problem_and_skips_dependent_checks(here: Callable[..., Ended], town: Path) -> None:
     (away,) = here("doctor", "--config", "west.toml").failed_checks
     assert "not connected" in away
     (town / "broken.toml").write_text(
@@ -302,7 +292,9 @@ def test_a_doctor_names_what_is_wrong_and_skips_what_rests_on_it(here: Callable[
     assert "settings" in here("doctor", "--config", "bad.toml").failed_checks[0]
 
 
-def test_a_stranger_is_told_what_the_handshake_said(here: Callable[..., Ended], town: Path, tmp_path: Path) -> None:
+def test_a_party_of_another_federation_sees_the_handshake_error(
+    here: Callable[..., Ended], town: Path, tmp_path: Path
+) -> None:
     Town.found(tmp_path, "village").identity(Role.ANALYST, "eve")
     (town / "eve.toml").write_text(
         (town / "ada.toml").read_text().replace("analyst-ada", str(tmp_path / "analyst-eve"))
@@ -312,7 +304,7 @@ def test_a_stranger_is_told_what_the_handshake_said(here: Callable[..., Ended], 
     assert "UNAVAILABLE" in told
 
 
-def test_settings_are_checked_whole_for_the_program_they_are_for(here: Callable[..., Ended], town: Path) -> None:
+def test_config_check_reports_all_mistakes_in_settings(here: Callable[..., Ended], town: Path) -> None:
     assert here("config", "check", "north.toml", "--json").facts["program"] == "provider"
     (town / "bad.toml").write_text('listen = "here"\ncolour = 1\n')
     ended = here("config", "check", "bad.toml")
@@ -321,7 +313,7 @@ def test_settings_are_checked_whole_for_the_program_they_are_for(here: Callable[
         assert part in ended.out
 
 
-def test_an_identity_is_shown_and_renewed_while_it_is_in_use(here: Callable[..., Ended], town: Path) -> None:
+def test_an_identity_in_use_can_be_shown_and_renewed(here: Callable[..., Ended], town: Path) -> None:
     before = here("identity", "show", "provider-west", "--json").facts
     assert before["name"] == "dpspca://town/provider/west"
     here("identity", "renew", "provider-west", "--out", "west.csr")
@@ -334,7 +326,7 @@ def test_an_identity_is_shown_and_renewed_while_it_is_in_use(here: Callable[...,
 
 
 @pytest.mark.usefixtures("ran")
-def test_a_stored_model_is_drawn_applied_and_exported(here: Callable[..., Ended], town: Path) -> None:
+def test_a_stored_model_can_be_plotted_applied_and_exported(here: Callable[..., Ended], town: Path) -> None:
     stored = load_model(town / "model.dpspca")
     assert (
         here("model", "plot", "model.dpspca", "--out", "drawn", "--json").facts["files"]["scree"] == "drawn/scree.png"
@@ -355,7 +347,7 @@ def test_a_stored_model_is_drawn_applied_and_exported(here: Callable[..., Ended]
     assert np.array_equal(json.loads((town / "all.json").read_text())["components"], stored.components)
 
 
-def test_a_job_from_a_plan_keeps_the_names_on_offer_in_its_model(here: Callable[..., Ended], town: Path) -> None:
+def test_a_job_from_a_plan_gets_the_column_names_on_offer(here: Callable[..., Ended], town: Path) -> None:
     here("plan", *JOB, "--dimension", "20", "--write-job", "planned.json")
     assert json.loads((town / "planned.json").read_text())["schema"]["names"] is None
     ended = here("run", "planned.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "planned.dpspca")
@@ -363,7 +355,7 @@ def test_a_job_from_a_plan_keeps_the_names_on_offer_in_its_model(here: Callable[
     assert load_model(town / "planned.dpspca").feature_names == tuple(NAMES)
 
 
-def test_a_job_that_names_columns_otherwise_is_refused_at_once(here: Callable[..., Ended], town: Path) -> None:
+def test_a_job_with_other_column_names_is_refused_at_once(here: Callable[..., Ended], town: Path) -> None:
     (town / "swapped.json").write_text(json.dumps(A_JOB | {"schema": {"dimension": 20, "names": NAMES[::-1]}}))
     before = here("jobs", "list", "--config", "ada.toml", "--json").facts
     refused = here("run", "swapped.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "swapped.dpspca")
@@ -398,7 +390,7 @@ def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[...,
 
 
 @pytest.mark.usefixtures("ran")
-def test_rows_with_names_are_refused_for_a_model_without(here: Callable[..., Ended], town: Path) -> None:
+def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[..., Ended], town: Path) -> None:
     save_model(replace(load_model(town / "model.dpspca"), feature_names=None), town / "bare.dpspca")
     refused = here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
     assert "the model's features have none: which column is which" in refused.error_line
@@ -435,7 +427,7 @@ def test_rows_with_names_are_refused_for_a_model_without(here: Callable[..., End
     ],
 )
 @pytest.mark.usefixtures("ran")
-def test_a_mistake_is_told_in_two_sentences(
+def test_errors_go_to_standard_error_and_exit_with_2(
     words: list[str], said: str, here: Callable[..., Ended], town: Path
 ) -> None:
     (town / "taken.toml").write_text((town / "hub-up.toml").read_text())
@@ -449,7 +441,7 @@ def test_a_mistake_is_told_in_two_sentences(
 
 
 @pytest.mark.parametrize("form", [logs.HumanLines, logs.JsonLines])
-def test_what_a_stranger_said_begins_no_line_of_a_log_and_steers_no_terminal(form: type[logging.Formatter]) -> None:
+def test_untrusted_text_begins_no_log_line_and_controls_no_terminal(form: type[logging.Formatter]) -> None:
     record = logging.LogRecord("dpspca.x", logging.INFO, "x.py", 1, "said: %s", ("a\nERROR \x1b[2J",), None)
     record.created = 0.5
     line = form().format(record)
@@ -457,7 +449,7 @@ def test_what_a_stranger_said_begins_no_line_of_a_log_and_steers_no_terminal(for
     assert "1970-01-01T00:00:00" in line
 
 
-def test_a_shell_that_asks_is_told_how_a_command_goes_on() -> None:
+def test_the_shell_completes_commands() -> None:
     asking = os.environ | {"_DPSPCA_COMPLETE": "complete_bash", "COMP_WORDS": "dpspca mo", "COMP_CWORD": "1"}
     done = subprocess.run(  # noqa: S603  # our own program
         [Path(sys.executable).with_name("dpspca")], env=asking, capture_output=True, text=True, check=True

@@ -72,7 +72,7 @@ async def settled(folder: Path) -> list[Process]:
 
 @LINUX
 @pytest.mark.parametrize("how", CRASHES)
-def test_a_daemon_that_crashes_leaves_no_core(how: signal.Signals, tmp_path: Path) -> None:
+def test_a_crashed_daemon_leaves_no_core_file(how: signal.Signals, tmp_path: Path) -> None:
     other = started([sys.executable, "-c", IDLE], tmp_path / "other", "up")
     dumps_elsewhere = crashed(other, how)
     for each in asyncio.run(settled(tmp_path / "town")):
@@ -92,7 +92,7 @@ def test_a_daemon_that_crashes_leaves_no_core(how: signal.Signals, tmp_path: Pat
 
 @LINUX
 @pytest.mark.parametrize("words", [["--version"], ["methods"], ["provider", "start", "--config", "none.toml"]])
-def test_no_command_of_the_program_can_be_dumped_or_traced(words: list[str], tmp_path: Path) -> None:
+def test_no_command_can_be_dumped_or_traced(words: list[str], tmp_path: Path) -> None:
     """Of a process that cannot be dumped, Linux gives the folder in /proc to root, whoever runs it."""
     command = [sys.executable, "-c", TOLD, *words]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)  # noqa: S603  # ours

@@ -101,7 +101,7 @@ def started(folder: Path, room: Path, *words: str) -> "subprocess.Popen[str]":
 
 
 @LINUX
-def test_a_panel_goes_through_four_providers_and_leaves_nothing_but_its_results(tmp_path: Path, room: Path) -> None:
+def test_a_panel_demo_leaves_only_its_results(tmp_path: Path, room: Path) -> None:
     panel = wheel(tmp_path, [HEADER, *people()])
     flags = ["--panel", panel.name, "--sparsity", "12", "--epsilon", "8", "--json"]
     demo = started(tmp_path, room, *flags)
@@ -122,9 +122,7 @@ def test_a_panel_goes_through_four_providers_and_leaves_nothing_but_its_results(
 
 @LINUX
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_demonstration_that_is_told_to_stop_ends_what_it_started(
-    number: signal.Signals, tmp_path: Path, room: Path
-) -> None:
+def test_a_stopped_demo_ends_its_processes(number: signal.Signals, tmp_path: Path, room: Path) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:  # as under nohup, and then in what is started here too
         signal.signal(number, signal.SIG_DFL)
     # Large enough not to be over before it is told.
@@ -140,7 +138,7 @@ def test_a_demonstration_that_is_told_to_stop_ends_what_it_started(
 
 
 @LINUX
-def test_a_failure_ends_what_was_started(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_demo_ends_its_processes(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(room))
     before = children()
 
@@ -155,7 +153,7 @@ def test_a_failure_ends_what_was_started(room: Path, monkeypatch: pytest.MonkeyP
 
 
 @LINUX
-def test_a_coordinator_that_does_not_start_is_told(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_reports_a_coordinator_that_does_not_start(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(room))
     monkeypatch.setattr("dpspca.client.demo.loopback.LISTEN", "127.0.0.1:no-port")
     ended = pytest.raises(PartyLostError, match="hub ended by itself, with exit code 2")
@@ -178,7 +176,7 @@ LONG = 10 * PROGRAM
 
 
 @LINUX
-def test_a_provider_that_dies_at_its_start_ends_the_demonstration_at_once_and_its_log_is_shown(
+def test_a_provider_that_fails_to_start_ends_the_demo_with_its_log(
     room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(room))
@@ -193,7 +191,7 @@ def test_a_provider_that_dies_at_its_start_ends_the_demonstration_at_once_and_it
 
 
 @LINUX
-def test_a_process_that_is_killed_later_is_noticed_too(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_notices_a_process_killed_later(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(room))
     with federation({"north": np.eye(3), "south": np.eye(3)}, JOB) as there:
         hub = next(party for party in there.parties if party.name == "hub")
@@ -203,12 +201,12 @@ def test_a_process_that_is_killed_later_is_noticed_too(room: Path, monkeypatch: 
     assert "listening on 127.0.0.1" in told.value.log[0]
 
 
-def test_a_genotype_counts_the_later_allele_and_one_that_was_not_measured_is_in_the_middle() -> None:
+def test_a_missing_genotype_counts_as_the_middle_value() -> None:
     assert coded(["AA", "AG", "GA", "GG", ""]) == [-1, 0, 0, 1, 0]
     assert coded(["TT", "CC"]) == [1, -1]
 
 
-def test_a_panel_names_its_markers_and_its_peoples_regions() -> None:
+def test_a_panel_has_marker_names_and_regions() -> None:
     read = genotypes([HEADER, *people(6)])
     assert read.rows.shape == (6, 12)
     assert read.markers == tuple(HEADER[1:13])
@@ -229,17 +227,17 @@ def test_a_panel_names_its_markers_and_its_peoples_regions() -> None:
         [HEADER, [*people(1)[0][:-2], "Atlantis", "female"]],
     ],
 )
-def test_what_is_no_panel_is_refused(table: list[list[str]], tmp_path: Path) -> None:
+def test_a_wheel_without_a_panel_is_refused(table: list[list[str]], tmp_path: Path) -> None:
     with pytest.raises(InvalidDataError, match="is not the wheel"):
         Panel(path=wheel(tmp_path, table))
 
 
-def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_wheel_is_refused(tmp_path: Path) -> None:
     (tmp_path / "panel.whl").write_bytes(b"no zip")
     with pytest.raises(InvalidDataError, match="is not the wheel"):
         Panel(path=tmp_path / "panel.whl")
 
 
-def test_people_are_told_apart_by_the_nearest_mean() -> None:
+def test_people_are_classified_by_the_nearest_mean() -> None:
     scores = np.array([[0.0], [1.0], [10.0], [11.0], [0.5]])
     assert told_apart(scores, ["AFR", "AFR", "EAS", "EAS", "EAS"]) == pytest.approx(0.8)

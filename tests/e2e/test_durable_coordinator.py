@@ -58,7 +58,7 @@ def server() -> Iterator[database.Server]:
 # --- Restarts ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_signed_job_is_the_same_job_before_and_after_a_restart(town: Town) -> None:
+def test_a_signed_job_stays_the_same_job_after_a_restart(town: Town) -> None:
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
@@ -82,7 +82,7 @@ def test_the_same_signed_job_is_the_same_job_before_and_after_a_restart(town: To
     asyncio.run(scenario())
 
 
-def test_what_is_over_is_told_after_a_restart_as_it_was_before(town: Town) -> None:
+def test_finished_jobs_have_the_same_status_after_a_restart(town: Town) -> None:
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
@@ -108,7 +108,7 @@ def test_what_is_over_is_told_after_a_restart_as_it_was_before(town: Town) -> No
     asyncio.run(scenario())
 
 
-def test_a_job_is_not_over_because_its_coordinator_is_told_to_stop(town: Town) -> None:
+def test_stopping_the_coordinator_does_not_end_a_job(town: Town) -> None:
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
@@ -125,7 +125,7 @@ def test_a_job_is_not_over_because_its_coordinator_is_told_to_stop(town: Town) -
     asyncio.run(scenario())
 
 
-def test_a_coordinator_that_is_told_to_stop_does_not_tell_providers_to_forget_the_job(town: Town) -> None:
+def test_a_stopping_coordinator_does_not_close_jobs_at_providers(town: Town) -> None:
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
@@ -141,7 +141,7 @@ def test_a_coordinator_that_is_told_to_stop_does_not_tell_providers_to_forget_th
     asyncio.run(scenario())
 
 
-def test_what_may_have_been_asked_before_a_kill_is_told_as_asked_after_it(town: Town) -> None:
+def test_a_query_possibly_sent_before_a_kill_counts_as_sent(town: Town) -> None:
     """Nobody had noted that the first query left: what it cost must not be called nothing."""
 
     async def scenario() -> None:
@@ -167,7 +167,7 @@ def test_what_may_have_been_asked_before_a_kill_is_told_as_asked_after_it(town: 
     asyncio.run(scenario())
 
 
-def test_a_result_that_has_no_room_after_a_restart_makes_room_for_good(town: Town) -> None:
+def test_a_result_dropped_after_a_restart_stays_dropped(town: Town) -> None:
     async def scenario() -> None:
         async with serving(town) as running:
             first, second = [await submit(running, signed(town)) for _ in range(2)]
@@ -183,7 +183,7 @@ def test_a_result_that_has_no_room_after_a_restart_makes_room_for_good(town: Tow
     asyncio.run(scenario())
 
 
-def test_whoever_was_left_out_before_a_restart_is_left_out_after_it_and_named(town: Town) -> None:
+def test_a_provider_left_out_before_a_restart_stays_left_out(town: Town) -> None:
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start()
@@ -236,7 +236,7 @@ async def ending(town: Town, job: AsyncJob, clock: Callable[[], datetime] = now)
         return str(last.state), last.reason
 
 
-def test_a_job_that_ran_out_while_the_coordinator_was_away_fails_with_the_reason(town: Town) -> None:
+def test_a_job_that_expired_while_the_coordinator_was_down_fails(town: Town) -> None:
     async def scenario() -> None:
         job = await leave_half_way(town)
         state, reason = await ending(town, job, lambda: now() + timedelta(hours=2))
@@ -246,7 +246,7 @@ def test_a_job_that_ran_out_while_the_coordinator_was_away_fails_with_the_reason
     asyncio.run(scenario())
 
 
-def test_a_journal_that_leads_to_another_query_fails_the_job_before_anybody_is_asked(town: Town) -> None:
+def test_a_journal_that_replays_another_query_fails_the_job(town: Town) -> None:
     async def scenario() -> None:
         job = await leave_half_way(town)
         with sqlite3.connect(town.folder / "journal.db") as file:
@@ -266,7 +266,7 @@ class Failing(PassingJournal):
         raise JournalError("The disk is full.", "Make room.")
 
 
-def test_t38_when_the_journal_fails_nothing_is_told_as_done_and_nobody_is_let_in(town: Town) -> None:
+def test_t38_a_failing_journal_reports_no_job_done_and_admits_nobody(town: Town) -> None:
     async def scenario() -> None:
         me = hub_identity(town)
         coordinator = Coordinator(lambda: me, town.revocations, now, journal=Failing())
@@ -318,7 +318,7 @@ def journal(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue("server").database())
 
 
-def test_a_standby_refuses_calls_until_it_takes_over_from_one_that_was_killed(town: Town, journal: str) -> None:
+def test_a_standby_refuses_calls_until_it_takes_over(town: Town, journal: str) -> None:
     async def scenario() -> None:
         first, second = Hub(town, "first", journal), Hub(town, "second", journal)
         forwarder = Forwarder()
@@ -349,7 +349,7 @@ def test_a_standby_refuses_calls_until_it_takes_over_from_one_that_was_killed(to
     asyncio.run(scenario())
 
 
-def test_one_that_was_stopped_past_a_takeover_does_nothing_when_it_goes_on(town: Town, server: database.Server) -> None:
+def test_a_coordinator_paused_during_a_takeover_does_nothing_more(town: Town, server: database.Server) -> None:
     """It has the whole answer to its last query in its hands, and must neither ask the next nor take a job."""
 
     async def scenario() -> None:

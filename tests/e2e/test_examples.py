@@ -30,7 +30,7 @@ def test_every_example_is_tested_and_listed() -> None:
     assert all(f"[{name}]({name})" in listed for name in here)
 
 
-def test_the_analyst_gets_a_model_and_its_statement(tmp_path: Path) -> None:
+def test_analyst_py_writes_a_model_and_its_statement(tmp_path: Path) -> None:
     shown = run(sys.executable, EXAMPLES / "analyst.py", tmp_path)
     assert "(1, 1e-06)-differentially private" in shown
     # In 500 runs none missed one of these; missing one takes a start far from all components.
@@ -38,7 +38,7 @@ def test_the_analyst_gets_a_model_and_its_statement(tmp_path: Path) -> None:
     assert "(1, 1e-06)" in (tmp_path / "statement.txt").read_text(encoding="utf-8")
 
 
-def test_the_cells_of_the_notebook_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_analyst_ipynb_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     cells = json.loads((EXAMPLES / "analyst.ipynb").read_text(encoding="utf-8"))["cells"]
     names: dict[str, object] = {}
     for cell in cells:
@@ -48,21 +48,21 @@ def test_the_cells_of_the_notebook_run_in_order(capsys: pytest.CaptureFixture[st
     assert "(1, 1e-06)-differentially private" in capsys.readouterr().out
 
 
-def test_the_steward_reads_a_policy_and_sees_a_job_refused(tmp_path: Path) -> None:
+def test_steward_sh_explains_a_policy_and_refuses_a_job(tmp_path: Path) -> None:
     shown = run("bash", EXAMPLES / "steward.sh", tmp_path)
     assert "REFUSED" in shown
     assert "per_job" in shown
 
 
 @pytest.mark.slow
-def test_the_operator_starts_a_federation_and_every_ledger_is_sound(tmp_path: Path) -> None:
+def test_operator_sh_runs_a_federation_with_sound_ledgers(tmp_path: Path) -> None:
     shown = run("bash", EXAMPLES / "operator.sh", tmp_path)
     assert {0, 1, 2, 3} <= set(load_model(tmp_path / "model.dpspca").support)
     assert shown.count("All is well up to entry") == 2
 
 
 @pytest.mark.slow
-def test_the_researcher_sees_what_exact_noise_gains() -> None:
+def test_researcher_py_shows_the_gain_of_exact_noise() -> None:
     """With the paper's noise little is found at any of these budgets. With exact noise much is found at epsilon 3."""
     table = {line[:28].strip(): [float(cell) for cell in line[28:].split()] for line in run(
         sys.executable, EXAMPLES / "researcher.py"

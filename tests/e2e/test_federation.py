@@ -33,7 +33,7 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-def test_over_the_wire_the_model_is_byte_by_byte_what_it_is_in_process(town: Town) -> None:
+def test_the_model_over_the_wire_equals_that_in_process(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
@@ -49,7 +49,7 @@ def test_over_the_wire_the_model_is_byte_by_byte_what_it_is_in_process(town: Tow
     asyncio.run(scenario())
 
 
-def test_watching_tells_every_step_and_who_answered(town: Town) -> None:
+def test_watching_reports_every_step_and_who_answered(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
@@ -63,7 +63,7 @@ def test_watching_tells_every_step_and_who_answered(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_provider_that_vanishes_and_comes_back_costs_nothing_but_time(town: Town) -> None:
+def test_a_provider_that_reconnects_costs_only_time(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, ("site-0", "site-1")) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
@@ -73,7 +73,7 @@ def test_a_provider_that_vanishes_and_comes_back_costs_nothing_but_time(town: To
     asyncio.run(scenario())
 
 
-def test_a_provider_that_stays_away_is_named_and_the_others_go_on(town: Town) -> None:
+def test_an_absent_provider_is_named_and_the_others_continue(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, ("site-0", "site-1")) as running:
             job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
@@ -96,7 +96,7 @@ def test_below_the_minimum_the_job_fails_with_the_reason(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_the_same_signed_job_is_the_same_job(town: Town) -> None:
+def test_submitting_a_signed_job_twice_gives_one_job(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town) as running:
             ada = town.identity(Role.ANALYST, "ada-again")
@@ -119,7 +119,7 @@ def test_the_same_signed_job_is_the_same_job(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_t07_a_job_tampered_with_is_refused(town: Town) -> None:
+def test_t07_a_tampered_job_is_refused(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, ()) as running:
             audience = [PartyName("town", Role.PROVIDER, "site-0")]
@@ -134,7 +134,7 @@ def test_t07_a_job_tampered_with_is_refused(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_daemons_come_back_when_the_coordinator_does(town: Town) -> None:
+def test_providers_reconnect_after_a_coordinator_restart(town: Town) -> None:
     async def scenario() -> None:
         me = town.identity(Role.COORDINATOR, "hub")
         revoked = town.revocations()
@@ -157,7 +157,7 @@ def test_daemons_come_back_when_the_coordinator_does(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_job_can_be_cancelled_while_it_waits(town: Town) -> None:
+def test_a_waiting_job_can_be_cancelled(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, ()) as running:
             job = await running.analyst.submit(spec(answer_seconds=600), "cohort", list(SHARDS))
@@ -169,7 +169,7 @@ def test_a_job_can_be_cancelled_while_it_waits(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_data_set_that_nobody_has_fails_by_name(town: Town) -> None:
+def test_a_job_on_an_unknown_data_set_fails_with_its_name(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town) as running:
             job = await running.analyst.submit(spec(answer_seconds=1), "other", list(SHARDS))
@@ -190,7 +190,7 @@ def test_t33_roles_are_read_from_certificates_and_enforced(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_another_authority_s_certificate_does_not_get_in(town: Town, tmp_path: Path) -> None:
+def test_a_certificate_of_another_authority_is_refused(town: Town, tmp_path: Path) -> None:
     other = Town.found(tmp_path / "elsewhere")
 
     async def scenario() -> None:
@@ -210,7 +210,7 @@ def test_another_authority_s_certificate_does_not_get_in(town: Town, tmp_path: P
     asyncio.run(scenario())
 
 
-def test_without_a_certificate_nobody_gets_in(town: Town) -> None:
+def test_a_client_without_certificate_is_refused(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, ()) as running:
             credentials = grpc.ssl_channel_credentials(town.authority.certificate_pem)
@@ -223,7 +223,7 @@ def test_without_a_certificate_nobody_gets_in(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_t10_a_job_belongs_to_the_analyst_who_is_named_in_it(town: Town) -> None:
+def test_t10_a_job_belongs_to_the_analyst_named_in_it(town: Town) -> None:
     """Whoever signs the same bytes, before her or after, gets no job, sees none, and takes none from her."""
 
     async def scenario() -> None:
@@ -244,7 +244,7 @@ def test_t10_a_job_belongs_to_the_analyst_who_is_named_in_it(town: Town) -> None
     asyncio.run(scenario())
 
 
-def test_a_data_set_is_named_where_it_is_not_the_only_one(town: Town) -> None:
+def test_the_data_set_must_be_named_if_there_are_several(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, ()) as running:
             with pytest.raises(InvalidParameterError, match="No data set was named, and no connected provider"):
@@ -261,7 +261,7 @@ def test_a_data_set_is_named_where_it_is_not_the_only_one(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_list_of_jobs_may_be_longer_than_a_message(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"{number:03d}-{'x' * 50}" for number in range(MAX_PARTIES)]
     most = 2**16  # bytes of a message: with what is taken elsewhere, five hundred jobs would have to be submitted
     for side in ("_SERVER", "_CLIENT"):

@@ -206,7 +206,7 @@ def most_held(flood: Flood) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_t35_a_flood_neither_stops_an_honest_job_nor_fills_the_memory(town: Town, flood: Flood) -> None:
+def test_t35_a_flood_does_not_stop_honest_jobs_or_fill_the_memory(town: Town, flood: Flood) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # this very process has both ends of nearly all
 

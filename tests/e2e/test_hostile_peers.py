@@ -42,7 +42,7 @@ def town(tmp_path: Path) -> Town:
 
 
 @pytest.mark.parametrize(("case", "reason"), JOBS.values(), ids=JOBS.keys())
-def test_a_job_that_is_not_the_caller_s_true_job_is_refused_and_not_kept(town: Town, case: Case, reason: str) -> None:
+def test_a_job_not_signed_by_the_caller_is_refused_and_not_kept(town: Town, case: Case, reason: str) -> None:
     async def scenario() -> None:
         bea = town.identity(Role.ANALYST, "bea")
         signed = case(town, bea)
@@ -67,7 +67,7 @@ def test_bytes_that_are_no_job_are_refused_and_not_kept(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_job_shown_again_when_it_is_over_is_not_run_again(town: Town) -> None:
+def test_a_finished_job_submitted_again_is_not_run_again(town: Town) -> None:
     async def scenario() -> None:
         bea = town.identity(Role.ANALYST, "bea")
         signed = town.job(spec(), bea, HONEST)
@@ -105,7 +105,7 @@ async def perform(running: Running, what: JobSpec, lie: Lie) -> tuple[Model, Job
 
 
 @pytest.mark.parametrize(("lie", "reason"), LIES.values(), ids=LIES.keys())
-def test_a_lie_costs_the_liar_its_place_and_the_others_nothing(town: Town, lie: Lie, reason: str) -> None:
+def test_a_lying_provider_is_excluded_and_the_model_is_unaffected(town: Town, lie: Lie, reason: str) -> None:
     async def scenario() -> None:
         async with federation(town, HONEST) as running:
             model, status = await perform(running, spec(), lie)
@@ -120,7 +120,7 @@ def test_a_lie_costs_the_liar_its_place_and_the_others_nothing(town: Town, lie: 
     asyncio.run(scenario())
 
 
-def test_answers_that_nobody_asked_for_are_not_heard(town: Town) -> None:
+def test_unrequested_answers_are_ignored(town: Town) -> None:
     async def lie(site: Puppet, ask: pb.Ask) -> None:
         for change in ({"job": "0" * 64}, {"job": ""}, {"position": 0}, {"position": 2}, {"position": 2**32 - 1}):
             await site.answer(ask, (0, numbers(LARGEST_ANSWER)), **change)
@@ -137,7 +137,7 @@ def test_answers_that_nobody_asked_for_are_not_heard(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_message_that_is_too_large_ends_the_connection_that_it_came_by(town: Town) -> None:
+def test_a_message_that_is_too_large_ends_its_connection(town: Town) -> None:
     async def lie(site: Puppet, ask: pb.Ask) -> None:
         await site.answer(ask, (0, bytes(MAX_MESSAGE + 1)))
         code, _ = await site.ending()
@@ -186,7 +186,7 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize(("lie", "reason"), UNFINISHED.values(), ids=UNFINISHED.keys())
-def test_half_an_answer_is_taken_out_of_the_sum_again(town: Town, lie: Lie, reason: str) -> None:
+def test_half_an_answer_is_removed_from_the_sum(town: Town, lie: Lie, reason: str) -> None:
     shards = {name: few_rows(70_000, number) for number, name in enumerate(HONEST)}
 
     async def scenario() -> None:
@@ -230,7 +230,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
 
 
 @pytest.mark.slow
-def test_a_wide_job_never_keeps_a_daemons_event_loop_for_long(town: Town, turns: Turns) -> None:
+def test_a_wide_job_never_blocks_an_event_loop_for_long(town: Town, turns: Turns) -> None:
     """Of three jobs the least counts: what a busy machine takes for giving back memory comes and goes.
 
     An analyst puts eighty megabytes together in one turn of its own: in that process nobody else waits.

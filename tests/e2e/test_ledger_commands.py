@@ -53,7 +53,7 @@ def beside(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], t
     return commands_in(town, monkeypatch, capfd)
 
 
-def test_the_ledger_of_a_running_provider_shows_the_job_that_it_answered(beside: Here) -> None:
+def test_ledger_show_lists_an_answered_job_of_a_running_provider(beside: Here) -> None:
     facts = beside("ledger", "show", *NORTH, "--json").facts
     (told,) = facts["jobs"]
     assert (told["data_set"], told["analyst"], told["epsilon"], told["delta"]) == (
@@ -70,7 +70,7 @@ def test_the_ledger_of_a_running_provider_shows_the_job_that_it_answered(beside:
     assert f"{facts['head']['entries']} entries, the last with hash {facts['head']['hash']}" in words
 
 
-def test_every_answer_that_left_is_in_the_outbox_under_the_signature_that_asked_for_it(beside: Here) -> None:
+def test_the_outbox_lists_every_answer_with_its_signed_job(beside: Here) -> None:
     (shown,) = beside("ledger", "show", *NORTH, "--json").facts["jobs"]
     facts = beside("outbox", *NORTH, "--json").facts
     assert len(facts["answers"]) == facts["of"] == shown["answered"]
@@ -83,7 +83,7 @@ def test_every_answer_that_left_is_in_the_outbox_under_the_signature_that_asked_
     assert all(each["sha256"] in words for each in facts["answers"])
 
 
-def test_a_running_provider_s_ledger_is_verified_exported_and_not_released(beside: Here, town: Path) -> None:
+def test_a_running_ledger_can_be_verified_and_exported_not_released(beside: Here, town: Path) -> None:
     verified = beside("ledger", "verify", *NORTH, "--json").facts
     assert (verified["well"], verified["problems"]) == (True, [])
     lines = beside("ledger", "export", *NORTH).out.splitlines()
@@ -94,7 +94,7 @@ def test_a_running_provider_s_ledger_is_verified_exported_and_not_released(besid
     assert town.joinpath("north-ledger").stat().st_mode & 0o077 == 0
 
 
-def test_a_doctor_looks_at_policy_and_ledger(beside: Here, town: Path) -> None:
+def test_doctor_checks_policy_and_ledger(beside: Here, town: Path) -> None:
     checks = {each["name"]: each for each in beside("doctor", *NORTH, "--json").facts["checks"]}
     assert checks["policy"]["said"] == "policy.toml is valid."
     assert "entries, in agreement with its head file" in checks["ledger"]["said"]
@@ -146,7 +146,7 @@ def answers(ended: Ended) -> list[tuple[str, int]]:
 
 
 @pytest.mark.usefixtures("site")
-def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
+def test_the_outbox_lists_the_selected_answers(here: Here) -> None:
     every = [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
     asked = ("outbox", *OWN, "--json")
     assert answers(here(*asked)) == every
@@ -177,7 +177,7 @@ def test_the_outbox_lists_what_was_asked_for(here: Here) -> None:
     )
 
 
-def test_the_hash_is_that_of_the_bytes_that_are_kept_to_be_sent(here: Here, site: Site) -> None:
+def test_the_outbox_hash_is_that_of_the_stored_bytes(here: Here, site: Site) -> None:
     kept = Place(site.path, site.path).tamper("SELECT job, position + 1, content FROM answers")
     told = {(each["job"], each["query"]): each["sha256"] for each in here("outbox", *OWN, "--json").facts["answers"]}
     bytes_of = {(name, query): sha256(content).hexdigest() for name, query, content in kept}
@@ -198,9 +198,7 @@ def test_jobs_are_shown_with_their_state_and_their_price(here: Here) -> None:
 
 
 @pytest.mark.usefixtures("site")
-def test_the_chain_of_an_export_is_followed_as_the_documentation_says(
-    here: Here, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_chain_of_an_export_can_be_checked_as_documented(here: Here, capfd: pytest.CaptureFixture[str]) -> None:
     ended = here("ledger", "export", *OWN, "--out", "ledger.jsonl", "--json")
     head = here("ledger", "verify", *OWN, "--json").facts["head"]
     assert ended.facts == {"file": "ledger.jsonl", "entries": head["entries"]}
@@ -214,7 +212,7 @@ def test_the_chain_of_an_export_is_followed_as_the_documentation_says(
 
 
 @pytest.mark.usefixtures("site")
-def test_an_export_replaces_a_file_only_if_told_so(here: Here, tmp_path: Path) -> None:
+def test_an_export_replaces_a_file_only_with_force(here: Here, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("mine")
     said = here("ledger", "export", *OWN, "--out", "there").error_line
     assert said.startswith("there already exists.")
@@ -229,9 +227,7 @@ def test_an_export_replaces_a_file_only_if_told_so(here: Here, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("site")
-def test_an_export_takes_the_place_of_nothing_but_a_file_and_says_that_it_is_private(
-    here: Here, tmp_path: Path
-) -> None:
+def test_an_export_replaces_only_files_and_warns_that_it_is_private(here: Here, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "link").symlink_to("mine")
@@ -245,7 +241,7 @@ def test_an_export_takes_the_place_of_nothing_but_a_file_and_says_that_it_is_pri
     assert "Keep it as private as the rows" in here("ledger", "export", *OWN, "--out", "new").out
 
 
-def test_what_is_wrong_with_a_ledger_is_said_and_exits_with_1(here: Here, site: Site) -> None:
+def test_verify_reports_a_damaged_ledger_and_exits_with_1(here: Here, site: Site) -> None:
     well = here("ledger", "verify", *OWN)
     assert (well.code, well.out[:26]) == (0, "All is well up to entry 16")
     place = Place(site.path, site.path)
@@ -265,7 +261,7 @@ def test_what_is_wrong_with_a_ledger_is_said_and_exits_with_1(here: Here, site: 
 
 
 @pytest.mark.parametrize("command", ["ledger show", "ledger export", "outbox", "ledger release --reason why"])
-def test_where_there_is_no_ledger_none_is_made(command: str, here: Here, tmp_path: Path) -> None:
+def test_commands_do_not_create_a_missing_ledger(command: str, here: Here, tmp_path: Path) -> None:
     Site.made(tmp_path)
     assert here(*command.split(), *OWN).error_line.startswith("There is no ledger at ledger/ledger.db.")
     verified = here("ledger", "verify", *OWN)
@@ -286,7 +282,7 @@ def test_other_programs_settings_are_refused_by_name(here: Here, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("older")
-def test_an_older_copy_is_told_by_everything_that_looks_at_it_before_the_provider_starts(here: Here) -> None:
+def test_every_command_reports_an_older_copy_of_the_ledger(here: Here) -> None:
     verified = here("ledger", "verify", *OWN)
     assert (verified.code, "it went back" in verified.out) == (1, True)
     shown = here("ledger", "show", *OWN)
@@ -297,7 +293,7 @@ def test_an_older_copy_is_told_by_everything_that_looks_at_it_before_the_provide
     assert "The ledger is in quarantine, and every job is refused" in wrong
 
 
-def test_a_ledger_that_is_gone_is_not_taken_for_one_that_never_was(here: Here, site: Site) -> None:
+def test_a_deleted_ledger_is_not_taken_for_a_new_one(here: Here, site: Site) -> None:
     shutil.rmtree(site.path.parent)
     (wrong,) = [line for line in here("doctor", *OWN).failed_checks if " ledger: " in line]
     assert "There is no ledger at" in wrong
@@ -306,7 +302,7 @@ def test_a_ledger_that_is_gone_is_not_taken_for_one_that_never_was(here: Here, s
     assert "another ledger than this one" in here("ledger", "verify", *OWN).out
 
 
-def test_a_folder_that_others_can_look_into_is_told(here: Here, site: Site) -> None:
+def test_a_ledger_folder_open_to_others_is_reported(here: Here, site: Site) -> None:
     site.path.parent.chmod(0o755)
     (wrong,) = [line for line in here("doctor", *OWN).failed_checks if " ledger: " in line]
     assert "is not a folder that only this user can use" in wrong
@@ -316,7 +312,7 @@ def released(here: Here, *words: str) -> dict[str, Any]:
     return here("ledger", "release", *OWN, "--reason", "disk failed, ticket 12", "--yes", "--json", *words).facts
 
 
-def test_a_release_counts_everything_as_spent_and_says_so_for_good(here: Here, older: Site) -> None:
+def test_a_release_counts_everything_as_spent_and_records_it(here: Here, older: Site) -> None:
     shown = {each["job"][0]: each for each in here("ledger", "show", *OWN, "--json").facts["jobs"]}
     known = sum(shown[name][kind]["units"] for name in "ab" for kind in ("spent", "reserved"))
     facts = released(here)
@@ -342,7 +338,7 @@ def test_a_release_counts_everything_as_spent_and_says_so_for_good(here: Here, o
         assert ledger.head().entries == facts["head"]["entries"] + 1
 
 
-def test_what_a_lifetime_lacks_after_all_of_it_was_counted_is_said(here: Here, older: Site) -> None:
+def test_budget_says_what_a_raised_lifetime_still_lacks(here: Here, older: Site) -> None:
     """More of epsilon alone leaves less for noise as it is implemented, of which all that there was counts as spent."""
     released(here)
     policy = older.folder / "policy.toml"
@@ -354,7 +350,7 @@ def test_what_a_lifetime_lacks_after_all_of_it_was_counted_is_said(here: Here, o
         assert missing in budget["refused"] if missing else budget["refused"] is None, changed
 
 
-def test_an_operator_may_count_jobs_and_the_rest_is_left(here: Here, older: Site) -> None:
+def test_a_release_can_count_single_jobs_and_leave_the_rest(here: Here, older: Site) -> None:
     named = ("cohort=1,1e-6", "cohort=0.5,1e-6", "cohort=job.json")
     counted = released(here, *(word for each in named for word in ("--count", each)))["counted"]["cohort"]
     each = [Filter.for_budget(epsilon, 1e-6).whole.units for epsilon in (1.0, 0.5)]
@@ -370,7 +366,7 @@ def test_an_operator_may_count_jobs_and_the_rest_is_left(here: Here, older: Site
         assert ledger.open(whole, Limits(LIFETIME)) is None
 
 
-def test_what_a_job_is_counted_for_covers_all_that_it_can_have_cost(here: Here, older: Site) -> None:
+def test_a_counted_budget_covers_the_most_a_job_can_have_cost(here: Here, older: Site) -> None:
     del older
     counted = released(here, "--count", "cohort=1,1e-6")["counted"]["cohort"]
     asked = opening("any", job())
@@ -379,7 +375,7 @@ def test_what_a_job_is_counted_for_covers_all_that_it_can_have_cost(here: Here, 
     assert counted["slack_units"] < LIFETIME.whole.slack_units / 1e6
 
 
-def test_nothing_counts_if_nothing_is_missing(here: Here, site: Site) -> None:
+def test_a_release_can_count_nothing(here: Here, site: Site) -> None:
     (site.folder / "identity" / "ledger-head").unlink()
     assert "The head file is empty" in here("ledger", "verify", *OWN).out
     assert released(here, "--count", "cohort=nothing")["counted"]["cohort"]["units"] == 0
@@ -388,7 +384,7 @@ def test_nothing_counts_if_nothing_is_missing(here: Here, site: Site) -> None:
     assert here("ledger", "verify", *OWN).code == 0
 
 
-def test_a_data_set_without_a_policy_stays_refused_until_it_is_spoken_of(here: Here, older: Site) -> None:
+def test_a_data_set_without_policy_stays_refused_until_named(here: Here, older: Site) -> None:
     with (older.folder / "provider.toml").open("a") as file:
         file.write('trial = "trial.csv"\n')
     assert released(here, "--count", "cohort=nothing")["refused"] == ["trial"]
@@ -408,7 +404,7 @@ def refused(here: Here, name: str, site: Site) -> str:
     return str(told["refused"])
 
 
-def test_nothing_is_released_unless_somebody_agrees(here: Here, older: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_needs_confirmation(here: Here, older: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     asking = ("ledger", "release", *OWN, "--reason", "why")
     for reply in ("n\n", ""):
         monkeypatch.setattr(sys, "stdin", io.StringIO(reply))
@@ -428,7 +424,7 @@ def test_nothing_is_released_unless_somebody_agrees(here: Here, older: Site, mon
     )
 
 
-def test_nothing_is_released_while_a_daemon_has_the_ledger(here: Here, older: Site) -> None:
+def test_a_release_is_refused_while_a_daemon_runs(here: Here, older: Site) -> None:
     with older.running() as ledger:
         said = here("ledger", "release", *OWN, "--reason", "why", "--yes").error_line
         assert "is in use by process" in said
@@ -458,7 +454,7 @@ def test_nothing_is_released_while_a_daemon_has_the_ledger(here: Here, older: Si
     ],
 )
 @pytest.mark.usefixtures("older")
-def test_a_release_that_is_not_meant_so_is_refused(words: tuple[str, ...], said: str, here: Here) -> None:
+def test_a_release_with_wrong_arguments_is_refused(words: tuple[str, ...], said: str, here: Here) -> None:
     ended = here("ledger", "release", *OWN, "--yes", *words)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
@@ -468,7 +464,7 @@ def test_a_release_that_is_not_meant_so_is_refused(words: tuple[str, ...], said:
 # --- A policy to begin with -------------------------------------------------------------------------------------------
 
 
-def test_a_suggested_policy_allows_its_job_and_says_that_it_is_a_draft(here: Here, tmp_path: Path) -> None:
+def test_a_suggested_policy_allows_its_job_and_is_marked_a_draft(here: Here, tmp_path: Path) -> None:
     Site.made(tmp_path)
     asking = ("policy", "suggest", "job.json", "--analyst", "grace", "--analyst", "ada", "--data-set", "cohort")
     written = here(*asking).out
@@ -492,7 +488,7 @@ def test_a_suggested_policy_allows_its_job_and_says_that_it_is_a_draft(here: Her
         (("none.json", "--analyst", "ada"), "none.json cannot be read"),
     ],
 )
-def test_no_policy_is_suggested_that_no_provider_would_take(
+def test_suggest_refuses_names_that_no_policy_may_have(
     words: tuple[str, ...], said: str, here: Here, tmp_path: Path
 ) -> None:
     Site.made(tmp_path)

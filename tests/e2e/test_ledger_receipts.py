@@ -85,7 +85,7 @@ async def refuses(running: Running) -> None:
         await job.result()
 
 
-def test_t12_ledger_and_head_file_restored_together_are_found_and_released_once(
+def test_t12_a_restored_ledger_and_head_file_are_detected(
     town: Town, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -111,7 +111,7 @@ def test_t12_ledger_and_head_file_restored_together_are_found_and_released_once(
     asyncio.run(scenario())
 
 
-def test_t12_a_backup_from_after_a_release_is_found_as_well(town: Town, tmp_path: Path) -> None:
+def test_t12_a_backup_from_after_a_release_is_detected(town: Town, tmp_path: Path) -> None:
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
         async with federation(town, names=[]) as running:
@@ -136,7 +136,7 @@ def test_t12_a_backup_from_after_a_release_is_found_as_well(town: Town, tmp_path
     asyncio.run(scenario())
 
 
-def test_t12_ledger_and_head_file_deleted_together_are_missed(town: Town, tmp_path: Path) -> None:
+def test_t12_a_deleted_ledger_and_head_file_are_detected(town: Town, tmp_path: Path) -> None:
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
         async with federation(town, names=[]) as running:
@@ -154,7 +154,7 @@ def test_t12_ledger_and_head_file_deleted_together_are_missed(town: Town, tmp_pa
     asyncio.run(scenario())
 
 
-def test_t12_a_copy_that_runs_elsewhere_answers_nothing_once_the_other_has(town: Town, tmp_path: Path) -> None:
+def test_t12_a_ledger_is_quarantined_once_its_copy_has_answered(town: Town, tmp_path: Path) -> None:
     async def scenario() -> None:
         here, elsewhere = Provider.at(tmp_path / "here"), Provider.at(tmp_path / "elsewhere")
         async with federation(town, names=[]) as running:
@@ -173,7 +173,7 @@ def test_t12_a_copy_that_runs_elsewhere_answers_nothing_once_the_other_has(town:
     asyncio.run(scenario())
 
 
-def test_t12_a_coordinator_that_was_killed_in_between_still_knows(town: Town, tmp_path: Path) -> None:
+def test_t12_a_killed_coordinator_still_knows_the_receipts(town: Town, tmp_path: Path) -> None:
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
         hub = Hub(town)
@@ -195,7 +195,7 @@ def test_t12_a_coordinator_that_was_killed_in_between_still_knows(town: Town, tm
     asyncio.run(scenario())
 
 
-def test_t12_a_coordinator_keeps_and_shows_no_receipt_but_a_provider_s_own(town: Town) -> None:
+def test_t12_a_coordinator_keeps_only_a_provider_s_own_receipt(town: Town) -> None:
     async def scenario() -> None:
         me, other = (town.identity(Role.PROVIDER, name) for name in (SITE, "site-1"))
         true = sign_receipt(me, FAR)
@@ -225,9 +225,7 @@ def test_t12_a_coordinator_keeps_and_shows_no_receipt_but_a_provider_s_own(town:
 # --- What providers keep for one another ------------------------------------------------------------------------------
 
 
-def test_t12_where_the_coordinator_lost_its_memory_too_another_provider_bears_witness(
-    town: Town, tmp_path: Path
-) -> None:
+def test_t12_another_provider_s_receipt_replaces_a_lost_journal(town: Town, tmp_path: Path) -> None:
     """Whichever of the two comes first."""
 
     async def scenario(witness_first: bool) -> None:
@@ -273,7 +271,7 @@ def heard(peers: PeerReceipts, name: str, entries: int) -> bool:
     return any(each.provider == name and each.receipt.entries >= entries for each in peers.held())
 
 
-def test_t12_what_a_peer_did_not_sign_is_neither_kept_nor_believed(town: Town) -> None:
+def test_t12_a_receipt_without_valid_signature_is_ignored(town: Town) -> None:
     me, eve = (town.identity(Role.PROVIDER, name) for name in ("site-0", "eve"))
     peers = PeerReceipts()
     made_up = [
@@ -298,7 +296,7 @@ def test_t12_what_a_peer_did_not_sign_is_neither_kept_nor_believed(town: Town) -
     assert [each.receipt.ledger[0] for each in peers.held()] == ["b", "c"]
 
 
-def test_what_is_kept_for_others_and_cannot_be_read_is_done_without(tmp_path: Path) -> None:
+def test_an_unreadable_file_of_receipts_does_not_stop_a_provider(tmp_path: Path) -> None:
     (tmp_path / "peers").write_bytes(b"\xff\xff\xff")
     (tmp_path / "peers").chmod(0o600)
     assert PeerReceipts(tmp_path / "peers").held() == []
@@ -307,7 +305,7 @@ def test_what_is_kept_for_others_and_cannot_be_read_is_done_without(tmp_path: Pa
 # --- Jobs that ended while a provider was away ------------------------------------------------------------------------
 
 
-def test_a_provider_that_was_away_when_its_job_ended_hears_so_when_it_is_back(town: Town, tmp_path: Path) -> None:
+def test_a_provider_learns_on_reconnecting_that_its_job_ended(town: Town, tmp_path: Path) -> None:
     """The other provider has a thousand rounds to answer: it is still at it when the job is cancelled."""
 
     async def scenario() -> None:

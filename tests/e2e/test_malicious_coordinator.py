@@ -33,7 +33,7 @@ from dpspca.provider.ledger.entries import Head
 from dpspca.provider.ledger.sqlite import SqliteLedger
 
 
-def test_an_honest_query_is_answered_and_asked_again_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_a_repeated_query_gets_the_same_bytes(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job()
         answers = {
@@ -87,7 +87,7 @@ CHANGES: dict[str, list[Any]] = {
 """Of what announces a query, other values than the one that is right."""
 
 
-def test_t06_a_query_with_any_field_changed_is_refused_before_it_is_answered_and_after(tmp_path: Path) -> None:
+def test_t06_a_query_with_any_field_changed_is_always_refused(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job()
         assert (await stage.ask(signed.to_bytes(), 0, DENSE)).answer.content
@@ -109,7 +109,7 @@ def test_t06_a_query_with_any_field_changed_is_refused_before_it_is_answered_and
     play(tmp_path, scene)
 
 
-def test_t07_t10_a_job_changed_invented_late_or_meant_for_another_is_refused(tmp_path: Path) -> None:
+def test_t07_t10_a_changed_forged_late_or_foreign_job_is_refused(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         true = stage.job()
         looser = replace(true, payload=true.payload.replace(b'"epsilon":1.0', b'"epsilon":9.0'))
@@ -146,9 +146,7 @@ def test_t07_t10_a_job_changed_invented_late_or_meant_for_another_is_refused(tmp
         {"kind": "everything"},
     ],
 )
-def test_t35_an_announcement_beyond_the_plan_is_refused_before_its_frames(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_t35_an_announced_size_beyond_the_plan_is_refused_at_once(tmp_path: Path, changes: dict[str, Any]) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job()
         reply = await stage.ask(signed.to_bytes(), 0, DENSE, **changes)
@@ -159,7 +157,7 @@ def test_t35_an_announcement_beyond_the_plan_is_refused_before_its_frames(
     play(tmp_path, scene)
 
 
-def test_t01_t03_a_basis_that_is_none_is_refused_and_the_daemon_lives_on(tmp_path: Path) -> None:
+def test_t01_t03_an_invalid_basis_is_refused_and_the_daemon_continues(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job().to_bytes()
         whole = bytes(DENSE.content())
@@ -191,7 +189,7 @@ def repeated(components: int) -> list[NDArray[np.float64]]:
     return [np.tile(column, components), np.tile(axis, components), two]
 
 
-def test_t02_equal_columns_of_length_one_are_refused_however_many_and_nothing_is_spent(tmp_path: Path) -> None:
+def test_t02_equal_unit_columns_are_refused_at_no_cost(tmp_path: Path) -> None:
     def wide(components: int) -> JobSpec:
         return replace(SPEC, schema=Schema(WIDE), components=components, options={"sparsity": WIDE, "rounds": 1})
 
@@ -220,7 +218,7 @@ FALSE_ALARM = 1e-6
 PAIRS = 40
 
 
-def test_t04_denormal_numbers_do_not_make_an_answer_take_longer(tmp_path: Path) -> None:
+def test_t04_denormal_numbers_do_not_slow_an_answer(tmp_path: Path) -> None:
     """False alarm 1e-6: which of a pair is asked first is a coin's choice, so that of queries that take equally long
     the one is slower, by a tenth, in half of the pairs at most. Rounding the basis itself, which the coordinator
     knows, takes some microseconds more. The time is this process's on a processor, and the coordinator's part alike.
@@ -255,7 +253,7 @@ SHORTEST_SILENCE = 3.0
 """Seconds: three heartbeats, of which the puppet's welcome promises one every 0 seconds, and a daemon counts 1."""
 
 
-def test_a_coordinator_that_falls_silent_is_dialled_again(tmp_path: Path) -> None:
+def test_a_provider_redials_a_silent_coordinator(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         begun = asyncio.get_running_loop().time()
         assert (await stage.reply()).HasField("hello")
@@ -265,7 +263,7 @@ def test_a_coordinator_that_falls_silent_is_dialled_again(tmp_path: Path) -> Non
     play(tmp_path, scene)
 
 
-def test_a_coordinator_that_gives_a_sign_of_life_now_and_then_is_not_left(tmp_path: Path) -> None:
+def test_a_provider_stays_with_a_coordinator_that_sends_heartbeats(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         for _ in range(4):
             await asyncio.sleep(SHORTEST_SILENCE / 3)
@@ -307,7 +305,7 @@ UNPROVED: dict[str, Callable[[Stage], Callable[[bytes], pb.Welcome]]] = {
 
 
 @pytest.mark.parametrize("way", UNPROVED)
-def test_t33_who_does_not_prove_to_be_a_coordinator_is_not_listened_to(tmp_path: Path, way: str) -> None:
+def test_t33_only_a_proven_coordinator_is_obeyed(tmp_path: Path, way: str) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job()
         assert (await stage.ask(signed.to_bytes(), 0, DENSE)).HasField("hello")  # it hung up, and dialled again
@@ -316,7 +314,7 @@ def test_t33_who_does_not_prove_to_be_a_coordinator_is_not_listened_to(tmp_path:
     play(tmp_path, scene, welcome=UNPROVED[way])
 
 
-def test_t33_a_coordinator_that_is_revoked_meanwhile_is_asked_nothing_more_of(tmp_path: Path) -> None:
+def test_t33_a_coordinator_revoked_meanwhile_gets_no_answer(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job()
         assert (await stage.ask(signed.to_bytes(), 0, DENSE)).HasField("answer")
@@ -354,7 +352,7 @@ def strangers(stage: Stage, folder: Path) -> list[pb.Receipt]:
     ]
 
 
-def test_t12_a_coordinator_cannot_stop_a_provider_with_what_it_has_not_signed(tmp_path: Path) -> None:
+def test_t12_a_foreign_receipt_cannot_stop_a_provider(tmp_path: Path) -> None:
     with SqliteLedger(tmp_path / "kept" / "ledger", tmp_path / "second" / "head") as ledger:
 
         async def scene(stage: Stage) -> None:
@@ -370,7 +368,7 @@ def test_t12_a_coordinator_cannot_stop_a_provider_with_what_it_has_not_signed(tm
         play(tmp_path, scene, ledger=ledger)
 
 
-def test_t12_an_answer_comes_with_a_receipt_that_stops_whoever_lacks_what_it_says(tmp_path: Path) -> None:
+def test_t12_an_answer_s_receipt_stops_a_ledger_that_lacks_it(tmp_path: Path) -> None:
     with SqliteLedger(tmp_path / "kept" / "ledger", tmp_path / "second" / "head") as ledger:
 
         async def scene(stage: Stage) -> None:
@@ -388,7 +386,7 @@ def test_t12_an_answer_comes_with_a_receipt_that_stops_whoever_lacks_what_it_say
         play(tmp_path, scene, ledger=ledger)
 
 
-def test_a_ledger_that_is_gone_with_its_process_gives_no_receipts_and_minds_none(tmp_path: Path) -> None:
+def test_a_ledger_in_memory_sends_and_checks_no_receipts(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         await stage.show(sign_receipt(stage.home, FAR))
         answer = (await stage.ask(stage.job().to_bytes(), 0, DENSE)).answer

@@ -56,7 +56,7 @@ async def idle(town: Town, siege: Siege) -> AsyncIterator[None]:
 
 
 @pytest.mark.slow
-def test_two_hundred_idle_providers_take_little_memory_and_less_of_a_processor(town: Town) -> None:
+def test_two_hundred_idle_providers_cost_little_memory_and_time(town: Town) -> None:
     async def scenario() -> None:
         async with besieged(town, {}) as siege:
             alone = siege.memory()

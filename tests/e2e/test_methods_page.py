@@ -45,20 +45,20 @@ def bullet(option: Option) -> str:
     return f"- `{option.name}`{' (required)' if option.required else default}: {option.help}"
 
 
-def test_every_algorithm_has_a_section_and_a_line_in_the_table_in_the_order_of_the_catalogue() -> None:
+def test_every_method_has_a_section_and_a_table_row_in_order() -> None:
     assert list(SECTIONS) == list(CATALOGUE)
     assert list(TABLE) == [f"[`{name}`](#{name})" for name in CATALOGUE]
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_a_section_lists_the_options_that_there_are(name: str) -> None:
+def test_a_section_lists_all_options_of_its_method(name: str) -> None:
     unwrapped = re.sub(r"\n +", " ", SECTIONS[name])
     listed = [line for line in unwrapped.splitlines() if line.startswith("- `")]
     assert listed == [bullet(each) for each in CATALOGUE[name].options]
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_the_example_is_planned_as_the_table_says_and_runs(name: str, here: Callable[..., Ended]) -> None:
+def test_an_example_has_the_plan_in_the_table_and_runs(name: str, here: Callable[..., Ended]) -> None:
     facts = here(*example(name), "--write-job", "job.json", "--json").facts
     assert facts["job"]["algorithm"] == name
     _, units, noise, accounting, numbers, _ = TABLE[f"[`{name}`](#{name})"]
@@ -72,7 +72,7 @@ def test_the_example_is_planned_as_the_table_says_and_runs(name: str, here: Call
     assert simulate([rows], spec, noise_seed=0).components.shape == (spec.components, spec.schema.dimension)
 
 
-def test_the_job_s_file_that_is_shown_is_one(here: Callable[..., Ended], tmp_path: Path) -> None:
+def test_the_job_file_shown_is_valid(here: Callable[..., Ended], tmp_path: Path) -> None:
     (job,) = re.findall(r"```toml\n(.*?)```", TEXT, flags=re.DOTALL)
     (tmp_path / "job.toml").write_text(job)
     facts = here("plan", "job.toml", "--json").facts
@@ -80,7 +80,7 @@ def test_the_job_s_file_that_is_shown_is_one(here: Callable[..., Ended], tmp_pat
     assert facts["job"]["options"]
 
 
-def test_the_python_that_is_shown_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_shown_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (shown,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
     names: dict[str, object] = {}
     exec(compile(shown, str(DOCS), "exec"), names)  # noqa: S102  # our own text

@@ -22,7 +22,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
     return commands_in(tmp_path, monkeypatch, capfd)
 
 
-def test_a_plan_lists_every_query_and_its_shares_make_up_the_total(tmp_path: Path, here: Callable[..., Ended]) -> None:
+def test_a_plan_lists_every_query_and_its_shares_add_up(tmp_path: Path, here: Callable[..., Ended]) -> None:
     flags = (
         "--dimension 400 --components 3 --sparsity 20 --norm-bound 50 --unit row-replace-one --epsilon 1 --delta 1e-6"
     )
@@ -80,7 +80,7 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
         (["plan", *JOB, "--write-job", "no/folder"], "no/folder cannot be written"),
     ],
 )
-def test_a_mistake_in_a_plan_is_told_in_a_line(arguments: list[str], said: str, here: Callable[..., Ended]) -> None:
+def test_an_error_in_a_plan_is_one_line(arguments: list[str], said: str, here: Callable[..., Ended]) -> None:
     assert said in here(*arguments).error_line
 
 
@@ -113,7 +113,9 @@ A_JOB = {
         {"job": 3},
     ],
 )
-def test_a_job_of_the_wrong_form_is_refused(change: dict[str, Any], tmp_path: Path, here: Callable[..., Ended]) -> None:
+def test_a_job_file_of_the_wrong_form_is_refused(
+    change: dict[str, Any], tmp_path: Path, here: Callable[..., Ended]
+) -> None:
     (tmp_path / "job.json").write_text(json.dumps(A_JOB))
     assert here("plan", "job.json").code == 0
     (tmp_path / "job.json").write_text(json.dumps(A_JOB | change))
@@ -121,7 +123,7 @@ def test_a_job_of_the_wrong_form_is_refused(change: dict[str, Any], tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"seed": ' + "9" * 5000 + "}", "", "\x00", "null", "{" * 3])
-def test_what_is_no_job_at_all_is_refused(text: str, tmp_path: Path, here: Callable[..., Ended]) -> None:
+def test_a_file_that_is_no_job_is_refused(text: str, tmp_path: Path, here: Callable[..., Ended]) -> None:
     (tmp_path / "job.json").write_text(text)
     assert here("plan", "job.json").error_line
 
@@ -132,13 +134,13 @@ def test_a_key_given_twice_is_refused_inside_a_plan_too(tmp_path: Path, here: Ca
     assert "given twice" in here("plan", "job.json").error_line
 
 
-def test_a_job_is_written_for_later_and_plans_the_same(tmp_path: Path, here: Callable[..., Ended]) -> None:
+def test_a_written_job_has_the_same_plan(tmp_path: Path, here: Callable[..., Ended]) -> None:
     planned = here("plan", *JOB, "--write-job", "job.json", "--json").facts
     assert JobSpec.from_json((tmp_path / "job.json").read_text()).digest() == planned["digest"]
     assert here("plan", "job.json", "--json").facts == planned
 
 
-def test_a_plan_prices_the_mean_that_is_taken_off(tmp_path: Path, here: Callable[..., Ended]) -> None:
+def test_a_plan_prices_the_private_mean(tmp_path: Path, here: Callable[..., Ended]) -> None:
     private = here("plan", *JOB, "--center", "private", "--mean-bound", "9", "--json").facts
     assert [query["name"] for query in private["queries"]][1] == "mean"
     assert private["job"]["mean_bound"] == 9
@@ -151,16 +153,14 @@ def test_a_plan_prices_the_mean_that_is_taken_off(tmp_path: Path, here: Callable
 
 
 @pytest.mark.parametrize("word", ["replace-one", "add-remove"])
-def test_the_estimators_words_name_the_units_of_rows_too(word: str, here: Callable[..., Ended]) -> None:
+def test_flags_accept_the_estimator_s_names_of_row_units(word: str, here: Callable[..., Ended]) -> None:
     by_word, by_name = (here("plan", *JOB, "--unit", unit, "--json").facts for unit in (word, f"row-{word}"))
     assert by_word == by_name
     assert by_name["job"]["unit"] == f"row-{word}"
 
 
 @pytest.mark.parametrize("unit", ["entry", "spectral"])
-def test_a_unit_that_the_algorithm_has_not_is_refused_with_those_that_it_has(
-    unit: str, here: Callable[..., Ended]
-) -> None:
+def test_an_unsupported_unit_is_refused_and_the_error_lists_others(unit: str, here: Callable[..., Ended]) -> None:
     refusal = here("plan", *JOB, "--unit", unit).error_line
     assert (
         f"--unit is {unit}, which dps-pca does not support. Choose one of: row-replace-one, row-add-remove, person-"
@@ -170,7 +170,7 @@ def test_a_unit_that_the_algorithm_has_not_is_refused_with_those_that_it_has(
 
 @pytest.mark.parametrize("name", ["job.json", "plan.json", "job.toml"])
 @pytest.mark.parametrize("word", ["replace-one", "add-remove"])
-def test_the_estimators_words_are_understood_in_a_file_too(
+def test_a_job_file_accepts_the_estimator_s_names_of_row_units(
     word: str, name: str, tmp_path: Path, here: Callable[..., Ended]
 ) -> None:
     for unit in (word, f"row-{word}"):
@@ -194,7 +194,7 @@ ASSUMED = [
 ]
 
 
-def test_a_plan_tells_the_theorem_s_three_terms_for_an_assumed_population(here: Callable[..., Ended]) -> None:
+def test_a_plan_prints_the_theorem_s_terms_for_an_assumed_population(here: Callable[..., Ended]) -> None:
     flags = " ".join(ASSUMED).split()
     told = here("plan", *flags, "--json").facts["theory"]
     assert told["total"] == pytest.approx(told["statistical"] + told["noise"] + told["convergence"])
@@ -216,7 +216,7 @@ def test_a_plan_tells_the_theorem_s_three_terms_for_an_assumed_population(here: 
         (["--assume=leading=1", "--assume=following=2", "--assume=rows=9", "--assume=support=1"], "gap"),
     ],
 )
-def test_what_is_assumed_has_to_make_sense(flags: list[str], why: str, here: Callable[..., Ended]) -> None:
+def test_impossible_assumptions_are_refused(flags: list[str], why: str, here: Callable[..., Ended]) -> None:
     told = here("plan", *ASSUMED[0].split(), *flags)
     assert told.code == 2
     assert why in told.err

@@ -52,7 +52,7 @@ def changed(folder: Path, old: str, new: str) -> str:
     return "changed.toml"
 
 
-def test_the_samples_fit_each_other_when_run_as_people_do() -> None:
+def test_the_sample_policy_allows_the_sample_job() -> None:
     command = [sys.executable, "-m", "dpspca", "policy", "check", "policy.toml", "--job", "job.toml"]
     ended = subprocess.run(command, cwd=SAMPLES, capture_output=True, text=True, check=False)  # noqa: S603  # our own program
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -80,13 +80,13 @@ def test_the_samples_fit_each_other_when_run_as_people_do() -> None:
         "do not cover: other data sets",
     ],
 )
-def test_a_policy_is_explained_in_words(here: Callable[..., Ended], words: str) -> None:
+def test_policy_check_explains_a_policy(here: Callable[..., Ended], words: str) -> None:
     told = here("policy.toml")
     assert told.returncode == 0
     assert re.search(words, told.stdout, flags=re.MULTILINE)
 
 
-def test_other_rules_are_put_in_other_words(here: Callable[..., Ended], tmp_path: Path) -> None:
+def test_the_explanation_follows_the_rules(here: Callable[..., Ended], tmp_path: Path) -> None:
     text = SAMPLE
     for old, new in (
         ('unit = "row-add-remove"', 'unit = "row-replace-one"'),
@@ -114,9 +114,7 @@ def test_other_rules_are_put_in_other_words(here: Callable[..., Ended], tmp_path
     assert "each analyst, or" not in told
 
 
-def test_a_data_set_whose_people_may_have_several_rows_is_said_to_ask_for_jobs_that_protect_them(
-    here: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_the_explanation_says_how_many_rows_a_person_may_have(here: Callable[..., Ended], tmp_path: Path) -> None:
     name = changed(tmp_path, "rows_per_person = 1", "rows_per_person = 4")
     told = here(name)
     assert "A job must protect all of them together (rows_per_person = 4 or more)" in told.stdout
@@ -127,9 +125,7 @@ def test_a_data_set_whose_people_may_have_several_rows_is_said_to_ask_for_jobs_t
     assert here(name, "--job", "whole.toml").returncode == 0
 
 
-def test_a_job_with_other_noise_than_gaussian_tells_more_than_its_mu_says_and_the_words_say_so(
-    here: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_the_explanation_covers_noise_that_is_not_gaussian(here: Callable[..., Ended], tmp_path: Path) -> None:
     """A purely private mechanism of epsilon 1 may let a guess be right in e / (1 + e) of cases, 73.11 %."""
     told = here(changed(tmp_path, 'methods = ["dps-pca"]', 'methods = ["dps-pca", "ppca"]')).stdout
     assert re.search(r"one job, it is right in at most 73\.2%.*all jobs", told)
@@ -137,9 +133,7 @@ def test_a_job_with_other_noise_than_gaussian_tells_more_than_its_mu_says_and_th
     assert "49 jobs of the largest size with Gaussian noise" in told
 
 
-def test_an_algorithm_that_no_job_can_use_is_warned_of_and_a_policy_without_another_is_wrong(
-    here: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_a_policy_with_unusable_methods_gives_a_warning_or_an_error(here: Callable[..., Ended], tmp_path: Path) -> None:
     listed = 'methods = ["dps-pca"]'
     some = here(changed(tmp_path, listed, 'methods = ["dps-pca", "streaming-power"]'))
     assert some.returncode == 0
@@ -151,7 +145,7 @@ def test_an_algorithm_that_no_job_can_use_is_warned_of_and_a_policy_without_anot
     assert "listed methods" in wrong.stdout
 
 
-def test_programs_are_told_the_same_as_plain_values(here: Callable[..., Ended]) -> None:
+def test_policy_check_json_has_the_same_facts(here: Callable[..., Ended]) -> None:
     ended = here("policy.toml", "--job", "job.toml", "--analyst", "grace", "--json")
     told: dict[str, Any] = json.loads(ended.stdout)
     rules, tried = told["data_sets"][0], told["job"]
@@ -180,7 +174,7 @@ def test_programs_are_told_the_same_as_plain_values(here: Callable[..., Ended]) 
         ({"data_set": '"cohort"\nproviders = ["north"]'}, ["minimum_parties"]),
     ],
 )
-def test_a_job_is_tried_and_every_rule_that_it_breaks_is_told(
+def test_a_refused_job_lists_every_rule_that_it_breaks(
     here: Callable[..., Ended], tmp_path: Path, changes: dict[str, str], rules: list[str]
 ) -> None:
     name = job(tmp_path, **changes)
@@ -193,9 +187,7 @@ def test_a_job_is_tried_and_every_rule_that_it_breaks_is_told(
         assert f"its rule '{rule}'." in ended.stdout
 
 
-def test_a_job_is_refused_to_an_analyst_who_is_not_named_and_for_a_data_set_without_a_table(
-    here: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_an_unlisted_analyst_or_data_set_is_refused(here: Callable[..., Ended], tmp_path: Path) -> None:
     stranger = here("policy.toml", "--job", "job.toml", "--analyst", "eve")
     assert stranger.returncode == 1
     assert re.search("signed by eve.* is REFUSED", stranger.stdout)
@@ -206,7 +198,7 @@ def test_a_job_is_refused_to_an_analyst_who_is_not_named_and_for_a_data_set_with
     assert "policy has no table for the data set 'trial'" in elsewhere.stdout
 
 
-def test_of_several_data_sets_one_may_be_chosen(here: Callable[..., Ended], tmp_path: Path) -> None:
+def test_one_of_several_data_sets_can_be_chosen(here: Callable[..., Ended], tmp_path: Path) -> None:
     second = SAMPLE.replace("[data_sets.cohort]", "[data_sets.trial]").replace("epsilon = 1.0", "epsilon = 0.5")
     (tmp_path / "two.toml").write_text(SAMPLE + second, encoding="utf-8")
     (tmp_path / "bare.toml").write_text(
@@ -226,9 +218,7 @@ def test_of_several_data_sets_one_may_be_chosen(here: Callable[..., Ended], tmp_
     assert here("two.toml", "--job", "bare.toml", "--data-set", "trial").returncode == 1
 
 
-def test_everything_that_is_wrong_with_a_policy_is_told_and_no_job_is_tried(
-    here: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_all_errors_of_a_policy_are_listed_and_no_job_is_checked(here: Callable[..., Ended], tmp_path: Path) -> None:
     name = changed(tmp_path, "columns = 40\n", "columns = 0\ncolour = 3\n")
     for words in ((name,), (name, "--job", "job.toml")):
         ended = here(*words)
@@ -241,7 +231,7 @@ def test_everything_that_is_wrong_with_a_policy_is_told_and_no_job_is_tried(
     assert (told["well"], len(told["problems"]), told["data_sets"], told["job"]) == (False, 2, [], None)
 
 
-def test_a_policy_without_data_sets_is_well_and_allows_nothing(here: Callable[..., Ended], tmp_path: Path) -> None:
+def test_a_policy_without_data_sets_is_valid_and_allows_nothing(here: Callable[..., Ended], tmp_path: Path) -> None:
     (tmp_path / "none.toml").write_text("data_sets = {}\n", encoding="utf-8")
     ended = here("none.toml")
     (line,) = ended.stdout.splitlines()
@@ -266,7 +256,7 @@ def test_a_policy_without_data_sets_is_well_and_allows_nothing(here: Callable[..
         (["policy.toml", "--data-set", "trial"], "policy has no table for the data set 'trial'"),
     ],
 )
-def test_what_cannot_be_looked_at_exits_with_2_in_one_line(
+def test_invalid_arguments_exit_with_2_in_one_line(
     here: Callable[..., Ended], tmp_path: Path, words: list[str], said: str
 ) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# \xe9\n")
@@ -279,6 +269,6 @@ def test_what_cannot_be_looked_at_exits_with_2_in_one_line(
     assert said in ended.stderr
 
 
-def test_what_a_policy_says_cannot_steer_a_terminal(here: Callable[..., Ended], tmp_path: Path) -> None:
+def test_text_in_a_policy_cannot_control_the_terminal(here: Callable[..., Ended], tmp_path: Path) -> None:
     name = changed(tmp_path, "columns = 40\n", 'columns = ["age\\u001b[2J"]\n')
     assert "age\\x1b[2J" in here(name).stdout

@@ -94,7 +94,7 @@ def configure(folder: Path, address: str) -> None:
     (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "ada"\n')
 
 
-def test_a_federation_of_processes_runs_a_job_and_stops_when_told(town: Path) -> None:
+def test_a_federation_of_processes_runs_a_job_and_stops_on_signals(town: Path) -> None:
     with started("coordinator", "start", "--config", "hub.toml", folder=town) as hub:
         assert hub.stderr is not None
         configure(town, hub.stderr.readline().split()[-1])
@@ -111,7 +111,7 @@ def test_a_federation_of_processes_runs_a_job_and_stops_when_told(town: Path) ->
     assert "Nobody else had to be trusted" in told
 
 
-def test_a_daemon_answers_about_rows_that_came_after_the_job_began(town: Path) -> None:
+def test_a_daemon_answers_about_rows_added_during_the_job(town: Path) -> None:
     """Both rounds are about a thousand rows of each; of one provider's, five hundred are there at the start."""
     job = replace(JOB, method="streaming-power", options={"rounds": 2, "block_rows": 1000}, answer_seconds=120)
     (town / "streaming.json").write_text(job.to_json())
@@ -136,7 +136,7 @@ def test_a_daemon_answers_about_rows_that_came_after_the_job_began(town: Path) -
     assert model.explained_variance is not None
 
 
-def test_keys_are_private_and_listed_certificates_can_be_revoked(town: Path) -> None:
+def test_keys_are_private_and_certificates_can_be_revoked(town: Path) -> None:
     for name in ("hub", "north", "ada"):
         assert (town / name).stat().st_mode & 0o077 == 0
     party = "dpspca://town/provider/west"
@@ -158,13 +158,13 @@ def test_keys_are_private_and_listed_certificates_can_be_revoked(town: Path) -> 
         ("listen = ", "not valid TOML"),
     ],
 )
-def test_settings_that_are_not_understood_are_refused(town: Path, text: str, reason: str) -> None:
+def test_invalid_settings_are_refused(town: Path, text: str, reason: str) -> None:
     more = 'identity = "hub"\nrevocations = "revoked.pem"\n' if text == "listen = 3" else ""
     (town / "bad.toml").write_text(f"{text}\n{more}")
     assert reason in dpspca("coordinator", "start", "--config", "bad.toml", folder=town, code=2)
 
 
-def test_a_table_of_a_form_that_cannot_be_used_stops_a_provider_before_it_connects(town: Path) -> None:
+def test_an_unusable_table_stops_a_provider_before_it_connects(town: Path) -> None:
     np.save(town / "bad.npy", np.full((4, 20), 1j))
     (town / "bad-form.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\n'
@@ -173,7 +173,7 @@ def test_a_table_of_a_form_that_cannot_be_used_stops_a_provider_before_it_connec
     assert "Complex" in dpspca("provider", "start", "--config", "bad-form.toml", folder=town, code=2)
 
 
-def test_a_coordinator_keeps_no_more_of_results_than_its_settings_say(town: Path) -> None:
+def test_a_coordinator_keeps_results_up_to_its_setting(town: Path) -> None:
     (town / "small.toml").write_text((town / "hub.toml").read_text() + 'journal = "small.db"\nresult_mebibytes = 1\n')
     wide = replace(JOB, schema=Schema(100_000), minimum_parties=1)
     (town / "wide.json").write_text(wide.to_json())
@@ -185,7 +185,7 @@ def test_a_coordinator_keeps_no_more_of_results_than_its_settings_say(town: Path
     assert "1048576" in told
 
 
-def test_a_job_that_nobody_can_take_ends_with_the_reason(town: Path) -> None:
+def test_a_job_without_available_provider_fails_with_the_reason(town: Path) -> None:
     (town / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada"\n')
     order = ["run", "job.json", "--config", "ada.toml", "--data-set", "cohort", "--provider", "north", "--out", "new"]
     assert "UNAVAILABLE" in dpspca(*order, folder=town, code=2)

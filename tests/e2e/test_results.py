@@ -41,7 +41,7 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-def test_a_result_that_made_room_says_so_and_its_job_stays_done(town: Town) -> None:
+def test_a_dropped_result_is_reported_and_its_job_stays_done(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, shards=shards(), result_bytes=ROOM) as running:
             jobs = []
@@ -61,7 +61,7 @@ async def last_state(job: Any) -> str:
     return [str(status.state) async for status in job.watch()][-1]
 
 
-def test_one_analyst_s_results_do_not_push_out_another_s(town: Town) -> None:
+def test_one_analyst_s_results_do_not_displace_another_s(town: Town) -> None:
     async def scenario() -> None:
         async with (
             federation(town, shards=shards(), result_bytes=ROOM) as running,
@@ -76,7 +76,7 @@ def test_one_analyst_s_results_do_not_push_out_another_s(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_job_whose_model_finds_no_room_is_refused_before_anything_is_paid_for_it(town: Town) -> None:
+def test_a_job_whose_model_cannot_be_kept_is_refused_at_no_cost(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, shards=shards(), result_bytes=ROOM) as running:
             with pytest.raises(FederationError, match="takes 96000 bytes, and the coordinator keeps 80000"):
@@ -86,7 +86,7 @@ def test_a_job_whose_model_finds_no_room_is_refused_before_anything_is_paid_for_
     asyncio.run(scenario())
 
 
-def test_a_job_that_is_cancelled_the_moment_it_is_done_keeps_its_result(town: Town) -> None:
+def test_a_job_cancelled_when_just_done_keeps_its_result(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, shards=shards()) as running:
             job = await running.analyst.submit(wide(), "cohort")
@@ -97,9 +97,7 @@ def test_a_job_that_is_cancelled_the_moment_it_is_done_keeps_its_result(town: To
     asyncio.run(scenario())
 
 
-def test_of_what_was_signed_so_much_is_remembered_and_the_oldest_is_forgotten(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_oldest_signed_jobs_are_forgotten_beyond_the_limit(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         bea = town.identity(Role.ANALYST, "bea")
         async with federation(town, ()) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
@@ -120,7 +118,7 @@ async def frames(reading: Any) -> AsyncIterator[pb.Frame]:
 
 
 @pytest.mark.slow
-def test_who_reads_slowly_does_not_hold_a_result_that_has_to_make_room(town: Town) -> None:
+def test_a_slow_reader_does_not_hold_a_dropped_result(town: Town) -> None:
     large = wide(500_000, components=10, answer_seconds=60)  # forty megabytes, far more than waits in a connection
 
     async def scenario() -> None:

@@ -76,9 +76,7 @@ def town(tmp_path: Path) -> Town:
 
 
 @pytest.mark.parametrize("silent_at", range(UNWILLING, QUERIES))
-def test_t38_whichever_answer_is_missing_a_job_that_needs_everybody_fails_and_names_who_was_silent(
-    town: Town, silent_at: int
-) -> None:
+def test_t38_a_job_that_needs_all_fails_and_names_the_silent_provider(town: Town, silent_at: int) -> None:
     what = job_for(len(EVERYBODY))
 
     async def scenario() -> None:
@@ -95,9 +93,7 @@ def test_t38_whichever_answer_is_missing_a_job_that_needs_everybody_fails_and_na
 
 
 @pytest.mark.parametrize("silent_at", range(UNWILLING, QUERIES))
-def test_t38_whichever_answer_is_missing_a_job_that_needs_two_is_done_by_the_two_and_is_theirs_alone(
-    town: Town, silent_at: int
-) -> None:
+def test_t38_a_job_that_needs_two_is_done_by_the_other_two(town: Town, silent_at: int) -> None:
     what = job_for(len(HONEST))
 
     async def scenario() -> tuple[Model, JobStatus]:

@@ -35,7 +35,7 @@ def settings(running: Running, ledger: MemoryLedger) -> ProviderSetup:
     )
 
 
-def test_who_is_missing_from_the_beginning_leaves_a_slot_empty_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_provider_absent_from_the_start_does_not_stop_a_sketch(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with federation(Town.found(tmp_path), ["site-0", "site-2"], SHARDS) as running:
             model = await running.analyst.fit(JOB, "cohort", list(SHARDS))
@@ -46,7 +46,7 @@ def test_who_is_missing_from_the_beginning_leaves_a_slot_empty_and_the_others_go
 
 @pytest.mark.parametrize("position", [COMMITMENTS, NONCES, SKETCH, LARGEST, LONGEST])
 @pytest.mark.parametrize("returns", [False, True], ids=["stays away", "restarts"])
-def test_a_provider_that_is_gone_after_it_committed_ends_the_job_with_the_reason(
+def test_a_provider_lost_after_committing_ends_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int, returns: bool
 ) -> None:
     """One that restarts has its ledger, and so what it answered before; what it drew is gone, and not drawn again."""

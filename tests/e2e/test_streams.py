@@ -56,7 +56,7 @@ def among(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int
     asyncio.run(scenario())
 
 
-def test_who_cannot_listen_is_told_why_and_can_be_stopped(town: Town) -> None:
+def test_a_coordinator_that_cannot_listen_reports_why_and_stops(town: Town) -> None:
     async def scene(running: Running) -> None:
         revoked, me = town.revocations(), town.identity(Role.COORDINATOR, "second")
         for address in (running.coordinator.address, "198.51.100.1:0", "nowhere.invalid:0"):
@@ -103,12 +103,12 @@ async def judged(running: Running, identity: Identity, path: str = LIST) -> grpc
         return await code_of(channel, path)
 
 
-def test_every_method_that_exists_is_listed_at_the_door() -> None:
+def test_every_rpc_is_listed_with_its_roles() -> None:
     assert set(paths()) == set(ALLOWED)
 
 
 @pytest.mark.parametrize("role", Role)
-def test_t33_a_method_is_for_its_roles_and_for_nobody_else(town: Town, role: Role) -> None:
+def test_t33_an_rpc_is_only_for_its_roles(town: Town, role: Role) -> None:
     async def scene(running: Running) -> None:
         async with line(running.coordinator.address, town.identity(role, "caller")) as channel:
             codes = {name: await code_of(channel, path) for name, path in paths().items()}
@@ -130,7 +130,7 @@ def test_t33_a_method_is_for_its_roles_and_for_nobody_else(town: Town, role: Rol
         "/",
     ],
 )
-def test_a_method_that_nobody_wrote_is_none(town: Town, path: str) -> None:
+def test_an_unknown_rpc_is_refused(town: Town, path: str) -> None:
     async def scene(running: Running) -> None:
         code = await judged(running, town.identity(Role.ANALYST, "bea"), path)
         assert code is grpc.StatusCode.UNIMPLEMENTED
@@ -138,7 +138,7 @@ def test_a_method_that_nobody_wrote_is_none(town: Town, path: str) -> None:
     among(town, scene)
 
 
-def test_t35_a_request_that_takes_too_long_to_arrive_is_given_up(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t35_a_request_that_arrives_too_slowly_is_ended(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "Receiving", partial(Receiving, seconds=0.3))
 
     async def scene(running: Running) -> None:
@@ -154,9 +154,7 @@ def test_t35_a_request_that_takes_too_long_to_arrive_is_given_up(town: Town, mon
     among(town, scene)
 
 
-def test_t35_a_caller_that_takes_no_replies_has_so_many_calls_and_its_places_are_free_when_it_is_gone(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_t35_calls_of_a_caller_that_reads_nothing_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Receiving] = []
     monkeypatch.setattr(receiving, "MAX_OPEN", 40)
 
@@ -201,7 +199,7 @@ def calls() -> int:
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_a_call_that_is_over_takes_no_memory_and_waits_for_nobody_to_collect_it(town: Town) -> None:
+def test_a_finished_call_is_freed_without_garbage_collection(town: Town) -> None:
     async def scene(running: Running) -> None:
         before = calls()
         async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
@@ -216,7 +214,7 @@ def test_a_call_that_is_over_takes_no_memory_and_waits_for_nobody_to_collect_it(
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_a_refused_stream_that_is_over_takes_no_memory_either(town: Town) -> None:
+def test_a_refused_stream_is_freed_without_garbage_collection(town: Town) -> None:
     async def scene(running: Running) -> None:
         before = calls()
         async with line(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as channel:
@@ -233,7 +231,7 @@ def test_a_refused_stream_that_is_over_takes_no_memory_either(town: Town) -> Non
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_whoever_hangs_up_half_way_has_no_connection_left(town: Town) -> None:
+def test_hanging_up_half_way_leaves_no_connection_open(town: Town) -> None:
     def open_files() -> int:
         return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
@@ -269,7 +267,7 @@ def test_a_call_without_a_request_is_refused(town: Town) -> None:
     among(town, scene)
 
 
-def test_a_method_that_is_not_listed_is_refused_to_everybody(town: Town) -> None:
+def test_an_unlisted_rpc_is_refused_to_every_role(town: Town) -> None:
     async def scene(running: Running) -> None:
         code = await judged(running, town.identity(Role.ANALYST, "bea"), "/grpc.health.v1.Health/List")
         assert code is grpc.StatusCode.PERMISSION_DENIED
@@ -277,7 +275,7 @@ def test_a_method_that_is_not_listed_is_refused_to_everybody(town: Town) -> None
     among(town, scene)
 
 
-def test_a_certificate_that_is_not_in_force_does_not_get_in(town: Town) -> None:
+def test_a_certificate_that_is_not_in_force_is_refused(town: Town) -> None:
     async def scene(running: Running) -> None:
         true = town.identity(Role.ANALYST, "bea")
         for since in (now() - timedelta(days=3), now() + timedelta(hours=1)):
@@ -287,7 +285,7 @@ def test_a_certificate_that_is_not_in_force_does_not_get_in(town: Town) -> None:
     among(town, scene)
 
 
-def test_a_certificate_of_two_parties_or_of_too_long_a_life_is_nobody_s(town: Town) -> None:
+def test_a_certificate_with_two_names_or_too_long_a_life_is_refused(town: Town) -> None:
     async def scene(running: Running) -> None:
         true = town.identity(Role.ANALYST, "bea")
         for forged in (
@@ -301,7 +299,7 @@ def test_a_certificate_of_two_parties_or_of_too_long_a_life_is_nobody_s(town: To
     among(town, scene)
 
 
-def test_who_was_revoked_before_does_not_get_in(town: Town) -> None:
+def test_a_certificate_revoked_before_is_refused(town: Town) -> None:
     async def scene(running: Running) -> None:
         home = town.identity(Role.PROVIDER, "site-0")
         town.authority.revoke(home.name)
@@ -314,7 +312,7 @@ def test_who_was_revoked_before_does_not_get_in(town: Town) -> None:
     among(town, scene)
 
 
-def test_who_is_revoked_while_connected_is_shown_out_within_a_heartbeat(town: Town) -> None:
+def test_a_connected_party_is_disconnected_soon_after_revocation(town: Town) -> None:
     async def scene(running: Running) -> None:
         homes = [town.identity(Role.PROVIDER, name) for name in ("site-0", "site-1")]
         address = running.coordinator.address
@@ -331,7 +329,9 @@ def test_who_is_revoked_while_connected_is_shown_out_within_a_heartbeat(town: To
     among(town, scene, heartbeat_seconds=1)
 
 
-def test_whose_certificate_runs_out_while_connected_is_shown_out(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connected_party_is_disconnected_when_its_certificate_ends(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
     later = [timedelta()]
     monkeypatch.setattr(towns, "now", lambda: now() + later[-1])
 
@@ -347,7 +347,7 @@ def test_whose_certificate_runs_out_while_connected_is_shown_out(town: Town, mon
     among(town, scene, heartbeat_seconds=1)
 
 
-def test_a_stranger_s_certificate_is_not_even_shaken_hands_with(town: Town, tmp_path: Path) -> None:
+def test_an_untrusted_certificate_fails_in_the_tls_handshake(town: Town, tmp_path: Path) -> None:
     elsewhere = Town.found(tmp_path / "elsewhere").identity(Role.PROVIDER, "site-0")
 
     async def scene(running: Running) -> None:
@@ -382,7 +382,7 @@ def home(town: Town) -> Path:
     return town.folder / "analyst-cleo" / "identity.pem"
 
 
-def test_tls_1_2_is_refused_and_1_3_is_spoken(town: Town, home: Path) -> None:
+def test_tls_1_2_is_refused_and_1_3_is_used(town: Town, home: Path) -> None:
     async def scene(running: Running) -> None:
         shake = partial(asyncio.to_thread, handshake, town, running.coordinator.address, home)
         assert (await shake())[0] == "TLSv1.3"
@@ -392,7 +392,7 @@ def test_tls_1_2_is_refused_and_1_3_is_spoken(town: Town, home: Path) -> None:
     among(town, scene)
 
 
-def test_a_renewed_identity_is_shown_at_the_next_handshake(town: Town, home: Path) -> None:
+def test_a_renewed_identity_is_used_from_the_next_handshake(town: Town, home: Path) -> None:
     async def scenario() -> None:
         first = town.identity(Role.COORDINATOR, "hub")
         shown = [first]
@@ -425,7 +425,7 @@ ILL_NAMED = ["", "Cohort", "../cohort", "x" * 64, "cohort\n", "сohort"]
 
 
 @pytest.mark.parametrize("opening", OPENINGS.values(), ids=OPENINGS.keys())
-def test_who_does_not_greet_properly_is_told_so(town: Town, opening: Opening) -> None:
+def test_an_invalid_greeting_is_refused_with_the_reason(town: Town, opening: Opening) -> None:
     async def scene(running: Running) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             await opening(site)
@@ -436,7 +436,7 @@ def test_who_does_not_greet_properly_is_told_so(town: Town, opening: Opening) ->
     among(town, scene)
 
 
-def test_a_data_set_of_a_bad_name_or_shape_is_refused(town: Town) -> None:
+def test_a_data_set_with_an_invalid_name_or_shape_is_refused(town: Town) -> None:
     async def scene(running: Running) -> None:
         address, site = running.coordinator.address, town.identity(Role.PROVIDER, "site-0")
         offers = [pb.DataSet(name=name, dimension=3) for name in ILL_NAMED]
@@ -466,7 +466,7 @@ def test_a_second_greeting_changes_nothing(town: Town) -> None:
     among(town, scene)
 
 
-def test_who_never_greets_is_not_waited_for(town: Town) -> None:
+def test_a_provider_that_never_greets_is_disconnected(town: Town) -> None:
     async def scene(running: Running) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             assert "greets first" in (await asyncio.wait_for(site.ending(), PATIENCE))[1]
@@ -474,7 +474,7 @@ def test_who_never_greets_is_not_waited_for(town: Town) -> None:
     among(town, scene, heartbeat_seconds=1)
 
 
-def test_who_falls_silent_is_given_up_after_three_heartbeats(town: Town) -> None:
+def test_a_silent_provider_is_disconnected_after_three_heartbeats(town: Town) -> None:
     async def scene(running: Running) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             await site.greet(OFFER)
@@ -487,7 +487,7 @@ def test_who_falls_silent_is_given_up_after_three_heartbeats(town: Town) -> None
     among(town, scene, heartbeat_seconds=1)
 
 
-def test_who_connects_twice_has_one_connection(town: Town) -> None:
+def test_a_second_connection_of_a_provider_replaces_the_first(town: Town) -> None:
     async def scene(running: Running) -> None:
         address, home = running.coordinator.address, town.identity(Role.PROVIDER, "site-0")
         async with puppet(address, home) as first, puppet(address, home) as second:
@@ -500,7 +500,7 @@ def test_who_connects_twice_has_one_connection(town: Town) -> None:
     among(town, scene)
 
 
-def test_one_party_cannot_take_the_places_of_all(town: Town) -> None:
+def test_one_party_cannot_use_up_all_places_for_calls(town: Town) -> None:
     async def scene(running: Running) -> None:
         intruder = town.identity(Role.PROVIDER, "intruder")
         async with line(running.coordinator.address, intruder) as channel:

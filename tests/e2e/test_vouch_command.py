@@ -30,7 +30,7 @@ def here(site: Site, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
     return commands_in(site.folder, monkeypatch, capfd)
 
 
-def test_what_was_not_recorded_is_vouched_for_once_and_stays_in_the_ledger(here: Here) -> None:
+def test_vouch_records_once_what_earlier_jobs_protected(here: Here) -> None:
     (before,) = here(*BUDGET, "--json").facts["data_sets"]
     assert "protect 3 rows of a person together; jobs that count" in before["refused"]
     facts = here(*VOUCH, "--data-set", "cohort", "--protects", "3", "--yes", "--json").facts
@@ -51,11 +51,11 @@ def test_what_was_not_recorded_is_vouched_for_once_and_stays_in_the_ledger(here:
         (("--data-set", "labs", "--protects", "3"), "'labs'"),
     ],
 )
-def test_a_word_that_means_nothing_is_refused(here: Here, words: tuple[str, ...], said: str) -> None:
+def test_vouch_refuses_an_impossible_statement(here: Here, words: tuple[str, ...], said: str) -> None:
     assert said in here(*VOUCH, *words, "--yes").error_line
 
 
-def test_nothing_is_recorded_unless_somebody_agrees(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vouch_needs_confirmation(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     ended = here(*VOUCH, "--data-set", "cohort", "--protects", "3")
     assert ended.code == 2

@@ -47,7 +47,7 @@ async def peak_of_a_coordinator(folder: Path, providers: int) -> int:
 
 
 @pytest.mark.slow
-def test_a_coordinator_takes_for_a_wide_job_what_one_sum_needs_however_many_answer(tmp_path: Path) -> None:
+def test_a_wide_job_needs_the_memory_of_one_sum(tmp_path: Path) -> None:
     """Were answers kept until all are there, each provider more would take the memory of an answer more."""
     taken = []
     for providers in (1, 3):

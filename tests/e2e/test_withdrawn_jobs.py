@@ -33,7 +33,7 @@ class Edited(MemoryLedger):
             self.edit()
 
 
-def test_an_analyst_taken_out_of_a_policy_gets_no_more_and_others_go_on(tmp_path: Path) -> None:
+def test_an_analyst_removed_from_a_policy_gets_no_more_answers(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
 
@@ -59,7 +59,7 @@ def test_an_analyst_taken_out_of_a_policy_gets_no_more_and_others_go_on(tmp_path
 
 
 @pytest.mark.parametrize("broken", [WITHOUT, "nonsense"])
-def test_an_answer_that_is_ready_stays_here_if_the_policy_changed_meanwhile(broken: str, tmp_path: Path) -> None:
+def test_a_finished_answer_is_not_sent_if_the_policy_has_changed(broken: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
 

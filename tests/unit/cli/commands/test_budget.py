@@ -236,7 +236,7 @@ def test_an_older_copy_of_the_ledger_leaves_no_room_for_jobs(here: Callable[...,
         (("--job", "job.json"), "The job names no data set."),
     ],
 )
-def test_what_cannot_be_looked_at_exits_with_2_in_one_line(
+def test_invalid_arguments_exit_with_2_in_one_line(
     words: tuple[str, ...], message: str, here: Callable[..., Ended], site: Site
 ) -> None:
     with site.running():

@@ -82,7 +82,7 @@ async def refused(call: Any) -> grpc.aio.AioRpcError:
     raise AssertionError(await call.code())
 
 
-def test_t35_who_watches_the_health_and_takes_no_reply_holds_up_neither_others_nor_the_end(town: Town) -> None:
+def test_t35_a_health_watcher_that_reads_nothing_blocks_nobody(town: Town) -> None:
     async def scene(running: Running) -> None:
         async with heard(running, town.identity(Role.PROVIDER, "mallory"), DEAF) as deaf:
             deaf.ask(WATCH, 1, b"")
@@ -100,7 +100,7 @@ def test_t35_who_watches_the_health_and_takes_no_reply_holds_up_neither_others_n
 
 
 @pytest.mark.parametrize("service", ["", "dpspca.v1.AnalystService", "nothing of ours"])
-def test_who_is_revoked_is_told_nothing_more_of_the_health(town: Town, service: str) -> None:
+def test_a_revoked_health_watcher_is_refused(town: Town, service: str) -> None:
     async def scene(running: Running) -> None:
         bea = town.identity(Role.ANALYST, "bea")
         async with line(running.coordinator.address, bea) as channel:
@@ -123,9 +123,7 @@ async def greeted(provider: Line) -> None:
     await provider.writer.drain()
 
 
-def test_t35_a_provider_that_takes_nothing_more_is_gone_and_its_job_waits_for_it_without_asking(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_t35_a_provider_that_stops_reading_counts_as_gone(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     admit = Link.admit
 
@@ -158,9 +156,7 @@ def test_t35_a_provider_that_takes_nothing_more_is_gone_and_its_job_waits_for_it
     among(town, scene)
 
 
-def test_t35_what_is_on_offer_is_made_for_a_caller_that_takes_nothing_a_few_times_at_once(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
     serve = AnalystService.DataSets
 
@@ -185,7 +181,7 @@ def test_t35_what_is_on_offer_is_made_for_a_caller_that_takes_nothing_a_few_time
     among(town, scene)
 
 
-def test_t35_whoever_pours_is_let_send_no_more_unread_than_others(town: Town) -> None:
+def test_t35_unread_bytes_of_a_fast_sender_are_bounded(town: Town) -> None:
     async def scene(running: Running) -> None:
         for role in (Role.ANALYST, Role.PROVIDER):  # one whose requests are read, and one whose are refused
             each = await connected(running.coordinator.address, town.identity(role, "mallory"), town.folder)
@@ -223,9 +219,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Verified:
     return seen
 
 
-def test_t35_of_one_analyst_s_jobs_two_are_verified_at_a_time_and_another_s_need_not_wait(
-    town: Town, verified: Verified
-) -> None:
+def test_t35_two_jobs_of_an_analyst_are_verified_at_a_time(town: Town, verified: Verified) -> None:
     async def scene(running: Running) -> None:
         async with AsyncFederation(running.coordinator.address, town.identity(Role.ANALYST, "mallory")) as mallory:
             jobs = [asyncio.create_task(mallory.submit(spec(), "cohort", ["north"])) for _ in range(20)]
@@ -238,9 +232,7 @@ def test_t35_of_one_analyst_s_jobs_two_are_verified_at_a_time_and_another_s_need
     among(town, scene)
 
 
-def test_t35_who_hangs_up_while_his_job_is_verified_has_his_turn_until_that_is_done(
-    town: Town, verified: Verified
-) -> None:
+def test_t35_hanging_up_does_not_free_a_place_before_verification_ends(town: Town, verified: Verified) -> None:
     async def scene(running: Running) -> None:
         mallory = town.identity(Role.ANALYST, "mallory")
         asked = pb.SubmitRequest(signed_job=town.job(spec(), mallory, ["north"]).to_bytes())
@@ -259,7 +251,7 @@ def test_t35_who_hangs_up_while_his_job_is_verified_has_his_turn_until_that_is_d
     among(town, scene)
 
 
-def test_t35_one_party_has_calls_over_so_many_connections(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t35_one_party_s_connections_with_calls_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "MAX_LINES", 2)
     kept: list[rpc.ConnectionLimit] = []
     made = rpc.ConnectionLimit.__init__
@@ -288,7 +280,7 @@ def test_t35_one_party_has_calls_over_so_many_connections(town: Town, monkeypatc
 
 
 @pytest.mark.parametrize("method", ["Submit", "Watch", "List", "Get", "Cancel", "Result", "DataSets"])
-def test_t35_what_is_no_message_is_refused_in_our_own_words(town: Town, method: str) -> None:
+def test_t35_bytes_that_are_no_message_are_refused_in_our_words(town: Town, method: str) -> None:
     async def scene(running: Running) -> None:
         async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
             problem = await refused(channel.unary_stream(f"{ANALYSTS}{method}")(b"\xff\xff\xff"))
@@ -305,7 +297,7 @@ NO_MESSAGE = (
 
 
 @pytest.mark.parametrize("welcome", [False, True], ids=["at once", "after the greeting"])
-def test_t35_a_provider_that_sends_no_message_is_told_so_at_once(town: Town, *, welcome: bool) -> None:
+def test_t35_a_provider_that_sends_no_message_is_refused_at_once(town: Town, *, welcome: bool) -> None:
     async def scene(running: Running) -> None:
         async with line(running.coordinator.address, town.identity(Role.PROVIDER, "mallory")) as channel:
             call = channel.stream_stream(CONNECT)()
@@ -322,7 +314,7 @@ def test_t35_a_provider_that_sends_no_message_is_told_so_at_once(town: Town, *, 
     among(town, scene)
 
 
-def test_a_fault_of_ours_is_for_our_log_and_not_for_callers(
+def test_an_internal_error_is_logged_and_not_sent_to_callers(
     town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object) -> None:
@@ -349,7 +341,7 @@ def test_a_fault_of_ours_is_for_our_log_and_not_for_callers(
     assert "IndexError" in caplog.text
 
 
-def test_what_is_wrong_with_a_file_of_ours_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_about_our_own_file_is_logged_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     def unsafe() -> None:
         raise UnsafeFileError("/somewhere/secret/revoked.pem cannot be opened.", "Put it back.")
 
@@ -359,7 +351,7 @@ def test_what_is_wrong_with_a_file_of_ours_is_logged_and_not_told(caplog: pytest
     assert "/somewhere/secret/revoked.pem cannot be opened. Put it back." in caplog.text
 
 
-def test_a_job_that_comes_while_the_coordinator_stops_is_known_to_the_next_and_run_by_it(town: Town) -> None:
+def test_a_job_submitted_while_stopping_runs_after_the_restart(town: Town) -> None:
     async def scene(running: Running) -> None:
         analysts = running.coordinator._analysts
         analysts._stopping = True

@@ -148,17 +148,17 @@ def require_refused(ended: Ended, growth: int) -> None:
 
 
 @pytest.mark.parametrize("what", LISTS)
-def test_a_list_without_end_is_refused_and_fills_no_memory(town: Town, what: str) -> None:
+def test_an_endless_list_is_refused_within_bounded_memory(town: Town, what: str) -> None:
     require_refused(*heard(town, *LISTS[what]))
 
 
 @pytest.mark.parametrize("what", WATCHED)
-def test_what_is_told_of_one_job_without_end_is_refused(town: Town, what: str) -> None:
+def test_an_endless_answer_about_one_job_is_refused(town: Town, what: str) -> None:
     job = town.job(spec(), town.identity(Role.ANALYST, "ada"), ["site-0"])
     require_refused(*heard(town, *watching(job)[what]))
 
 
-def test_a_message_that_unpacks_to_far_more_is_refused(town: Town) -> None:
+def test_a_message_that_expands_greatly_is_refused(town: Town) -> None:
     script = {"List": lambda: [bytes(200 * 2**20)]}
     ended, growth = heard(town, LISTED[1], script, compressed=True)
     assert (ended.code, "RESOURCE_EXHAUSTED" in ended.err) == (2, True)
@@ -166,7 +166,7 @@ def test_a_message_that_unpacks_to_far_more_is_refused(town: Town) -> None:
 
 
 @pytest.mark.parametrize("words", LISTED)
-def test_the_words_of_an_error_are_cut_and_steer_no_terminal(town: Town, words: tuple[str, ...]) -> None:
+def test_error_text_is_shortened_and_cannot_control_the_terminal(town: Town, words: tuple[str, ...]) -> None:
     ended, _ = heard(town, words, {"List": reasons, "DataSets": reasons})
     assert ended.code == 2
     assert "\x1b" not in ended.err

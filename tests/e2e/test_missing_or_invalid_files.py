@@ -57,7 +57,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tow
 
 
 @pytest.mark.parametrize(("name", "key"), [("hub", "listen"), ("north", "coordinator"), ("ada", "coordinator")])
-def test_at_port_0_nobody_is_asked_and_the_key_is_named(
+def test_port_0_is_refused_with_the_name_of_the_key(
     name: str, key: str, here: Callable[..., Ended], town: Path
 ) -> None:
     role = PARTIES[name]
@@ -72,7 +72,7 @@ def test_at_port_0_nobody_is_asked_and_the_key_is_named(
 @pytest.mark.parametrize(
     ("command", "program"), [("coordinator start", "hub"), ("provider start", "north"), ("jobs list", "ada")]
 )
-def test_with_a_certificate_that_has_run_out_nothing_begins_and_the_remedy_is_told(
+def test_commands_refuse_an_expired_certificate_with_the_remedy(
     command: str, program: str, here: Callable[..., Ended]
 ) -> None:
     said = here(*command.split(), "--config", f"old-{program}.toml").error_line
@@ -80,7 +80,7 @@ def test_with_a_certificate_that_has_run_out_nothing_begins_and_the_remedy_is_to
     assert "Renew it" in said
 
 
-def test_whose_certificate_has_run_out_is_told_so_by_health_and_doctor(here: Callable[..., Ended]) -> None:
+def test_health_and_doctor_report_an_expired_certificate(here: Callable[..., Ended]) -> None:
     health = here("health", "--config", "old-north.toml")
     assert health.code == 1
     assert re.match(r"The certificate of \S+ expired at .* Renew it", health.out)
@@ -98,7 +98,7 @@ def test_whose_certificate_has_run_out_is_told_so_by_health_and_doctor(here: Cal
         (Role.PROVIDER, "coordinator/hub"),
     ],
 )
-def test_a_daemon_does_not_start_with_the_identity_of_another_role_and_its_settings_are_not_well(
+def test_an_identity_of_another_role_is_refused_at_start_and_check(
     role: Role, other: str, here: Callable[..., Ended], town: Path
 ) -> None:
     (town / "other-role.toml").write_text(settings(role, other.replace("/", "-")))
@@ -110,7 +110,7 @@ def test_a_daemon_does_not_start_with_the_identity_of_another_role_and_its_setti
 
 
 @pytest.mark.parametrize("name", PARTIES)
-def test_settings_are_well_with_the_right_identity_and_before_there_is_any(
+def test_config_check_accepts_the_right_identity_and_a_missing_one(
     name: str, here: Callable[..., Ended], town: Path
 ) -> None:
     assert here("config", "check", f"{name}.toml").code == 0
@@ -135,7 +135,7 @@ COMMANDS = ["jobs list", "datasets", "jobs watch abc", f"run {JOB} --data-set co
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("identity", "folder", "file", "said"), STATES.values(), ids=STATES.keys())
-def test_in_a_bad_state_an_analyst_is_told_in_one_line_what_to_do(
+def test_errors_for_an_analyst_are_one_line_with_a_remedy(
     identity: str, folder: int, file: int, said: str, command: str, here: Callable[..., Ended], town: Path
 ) -> None:
     shutil.rmtree(town / "copy", ignore_errors=True)
@@ -147,12 +147,12 @@ def test_in_a_bad_state_an_analyst_is_told_in_one_line_what_to_do(
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "coordinator start", "provider start"])
-def test_without_settings_every_program_says_which_file_is_missing(command: str, here: Callable[..., Ended]) -> None:
+def test_every_program_names_a_missing_settings_file(command: str, here: Callable[..., Ended]) -> None:
     said = here(*command.split(), "--config", "none.toml").error_line
     assert said == "none.toml cannot be read: No such file or directory. Give the path of a file."
 
 
-def test_a_request_that_finds_no_place_makes_no_key(here: Callable[..., Ended], town: Path) -> None:
+def test_a_request_that_cannot_be_written_makes_no_key(here: Callable[..., Ended], town: Path) -> None:
     (town / "in-the-way").write_text("")
     order = ["identity", "request", "new", "dpspca://town/provider/new", "--out"]
     assert "cannot be written" in here(*order, "in-the-way/new.csr").error_line
@@ -160,7 +160,7 @@ def test_a_request_that_finds_no_place_makes_no_key(here: Callable[..., Ended], 
     assert here(*order, "new.csr").code == 0
 
 
-def test_settings_that_cannot_be_read_are_not_well(here: Callable[..., Ended]) -> None:
+def test_config_check_reports_unreadable_settings(here: Callable[..., Ended]) -> None:
     ended = here("config", "check", "none.toml", "--json")
     assert ended.code == 1
     told = json.loads(ended.out)
@@ -176,7 +176,7 @@ SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
     ("what", "said"),
     [("policy", "is a policy, not a settings file. Check it with `dpspca policy check"), ("job", "is a job")],
 )
-def test_what_is_no_settings_is_called_by_its_name(what: str, said: str, here: Callable[..., Ended]) -> None:
+def test_config_check_names_the_kind_of_another_file(what: str, said: str, here: Callable[..., Ended]) -> None:
     ended = here("config", "check", SAMPLES / f"{what}.toml", "--json")
     assert ended.code == 1
     assert json.loads(ended.out)["program"] is None
@@ -185,12 +185,12 @@ def test_what_is_no_settings_is_called_by_its_name(what: str, said: str, here: C
     assert str(SAMPLES / f"{what}.toml`") in problem
 
 
-def test_a_file_that_is_no_text_is_told_so_with_its_path(here: Callable[..., Ended], town: Path) -> None:
+def test_a_file_that_is_not_text_is_named_by_path(here: Callable[..., Ended], town: Path) -> None:
     (town / "binary.toml").write_bytes(bytes(range(256)))
     (problem,) = json.loads(here("config", "check", "binary.toml", "--json").out)["problems"]
     assert problem == "binary.toml is not text in UTF-8. Save it as that, or give another file."
 
 
-def test_what_is_no_model_is_told_with_its_path(here: Callable[..., Ended], town: Path) -> None:
+def test_a_file_that_is_no_model_is_named_by_path(here: Callable[..., Ended], town: Path) -> None:
     (town / "rows.csv").write_text("a,b\n1,2\n")
     assert here("model", "show", "rows.csv").error_line.startswith("rows.csv: The bytes do not hold a model.")

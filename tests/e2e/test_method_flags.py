@@ -54,9 +54,7 @@ def flags_of(spec: JobSpec, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_example_job_of_every_algorithm_can_be_said_in_flags(
-    name: str, here: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_every_example_job_can_be_written_as_flags(name: str, here: Callable[..., Ended], tmp_path: Path) -> None:
     for what, spec in EXAMPLES[name].jobs.items():
         if spec.schema.names is None:
             planned = here("plan", *flags_of(spec, tmp_path), "--json")
@@ -65,9 +63,7 @@ def test_every_example_job_of_every_algorithm_can_be_said_in_flags(
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_algorithm_is_planned_from_toml_as_from_json(
-    name: str, here: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_every_method_is_planned_from_toml_as_from_json(name: str, here: Callable[..., Ended], tmp_path: Path) -> None:
     spec = next(iter(EXAMPLES[name].jobs.values()))
     options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in spec.options.items())
     (tmp_path / "job.json").write_text(spec.to_json())
@@ -80,7 +76,7 @@ def test_every_algorithm_is_planned_from_toml_as_from_json(
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_a_plan_says_which_noise_each_query_has_and_its_total_in_epsilon_at_delta(
+def test_a_plan_shows_each_query_s_noise_and_the_total_epsilon(
     name: str, here: Callable[..., Ended], tmp_path: Path
 ) -> None:
     for spec in EXAMPLES[name].jobs.values():
@@ -98,7 +94,7 @@ def test_a_plan_says_which_noise_each_query_has_and_its_total_in_epsilon_at_delt
         assert f"at delta = {spec.budget.delta:g}" in printed
 
 
-def test_the_algorithms_are_listed_with_what_they_can_be_told(here: Callable[..., Ended]) -> None:
+def test_methods_lists_every_method_with_its_options(here: Callable[..., Ended]) -> None:
     listed = {each["name"]: each for each in here("methods", "--json").facts["methods"]}
     assert list(listed) == list(CATALOGUE)
     told = here("methods").out
@@ -112,7 +108,7 @@ def test_the_algorithms_are_listed_with_what_they_can_be_told(here: Callable[...
     assert (sparsity["name"], sparsity["kind"], sparsity["required"]) == ("sparsity", "a whole number", True)
 
 
-def test_the_help_of_a_plan_names_every_algorithm(here: Callable[..., Ended]) -> None:
+def test_the_help_of_plan_names_every_method(here: Callable[..., Ended]) -> None:
     told = " ".join(here("plan", "--help").out.replace("│", " ").split())
     assert all(name in told for name in CATALOGUE)
     assert "dpspca methods" in told
@@ -136,13 +132,11 @@ def test_the_help_of_a_plan_names_every_algorithm(here: Callable[..., Ended]) ->
         (["job.json", "--no-explained-variance"], "Both a job and flags are given: --no-explained-variance"),
     ],
 )
-def test_a_mistake_about_an_algorithm_is_told_by_its_flag(
-    arguments: list[str], said: str, here: Callable[..., Ended]
-) -> None:
+def test_errors_about_a_method_name_the_flag(arguments: list[str], said: str, here: Callable[..., Ended]) -> None:
     assert said in here("plan", *arguments).error_line
 
 
-def test_a_job_of_flags_alone_has_the_defaults_of_a_job(here: Callable[..., Ended]) -> None:
+def test_a_job_from_flags_has_the_defaults_of_a_job(here: Callable[..., Ended]) -> None:
     job = here("plan", *JOB, "--sparsity", "5", "--json").facts["job"]
     assert (job["algorithm"], job["accounting"], job["seed"]) == ("dps-pca", "exact", 0)
     assert job["explained_variance"] is True

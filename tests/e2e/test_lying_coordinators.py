@@ -66,17 +66,17 @@ FORGERIES: dict[str, Forgery] = {
 
 
 @pytest.mark.parametrize("way", FORGERIES)
-def test_a_job_that_the_analyst_did_not_sign_is_not_taken_for_his(tmp_path: Path, way: str) -> None:
+def test_a_job_the_analyst_did_not_sign_is_refused(tmp_path: Path, way: str) -> None:
     with pytest.raises(DpspcaError):
         shown_to_ada(Town.found(tmp_path), FORGERIES[way])
 
 
-def test_another_analysts_job_is_not_taken_for_his(tmp_path: Path) -> None:
+def test_another_analyst_s_job_is_refused(tmp_path: Path) -> None:
     town = Town.found(tmp_path)
     with pytest.raises(DpspcaError, match="did not sign"):
         shown_to_ada(town, lambda _, bob: town.job(spec(), bob, ["site-0"]))
 
 
-def test_a_job_of_his_own_is_taken_up(tmp_path: Path) -> None:
+def test_the_analyst_s_own_job_is_accepted(tmp_path: Path) -> None:
     town = Town.found(tmp_path)
     shown_to_ada(town, lambda job, _: job)

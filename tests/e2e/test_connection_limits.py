@@ -56,14 +56,12 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> bool:
     return True
 
 
-def test_limits_of_connections_are_those_in_the_documents() -> None:
+def test_connection_limits_equal_those_in_the_documents() -> None:
     assert (rpc.MAX_CONNECTIONS, front.MAX_OF_ONE, front.MAX_GREETING) == (1024, 48, 512)
     assert (connections.HANDSHAKE_SECONDS, dict(rpc._SERVER)[IDLE]) == (10, 60_000)
 
 
-def test_silent_connections_make_room_for_those_that_say_who_they_are(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unidentified_connections_make_room_for_identified_ones(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front, "MAX_GREETING", PLACES)
 
     async def scene(running: Running) -> None:
@@ -82,7 +80,7 @@ def test_silent_connections_make_room_for_those_that_say_who_they_are(
     at_a_door(town, scene)
 
 
-def test_a_connection_that_never_says_who_it_is_is_ended(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_without_identification_is_closed(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HANDSHAKE_SECONDS", 0.5)
 
     async def scene(running: Running) -> None:
@@ -94,7 +92,7 @@ def test_a_connection_that_never_says_who_it_is_is_ended(town: Town, monkeypatch
     at_a_door(town, scene)
 
 
-def test_one_party_has_so_many_connections_and_others_have_theirs(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_limited_for_each_party(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front, "MAX_OF_ONE", PLACES)
 
     async def scene(running: Running) -> None:
@@ -110,9 +108,7 @@ def test_one_party_has_so_many_connections_and_others_have_theirs(town: Town, mo
     at_a_door(town, scene)
 
 
-def test_t35_a_connection_on_which_nothing_is_asked_is_ended_and_one_with_a_stream_is_not(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_t35_an_idle_connection_is_closed_unless_it_has_a_stream(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpc, "_SERVER", tuple((dict(rpc._SERVER) | {IDLE: 1000}).items()))
 
     async def scene(running: Running) -> None:

@@ -28,7 +28,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(each.levelname, each.getMessage()) for each in caplog.records if each.name in SERVER]
 
 
-def test_a_job_is_told_from_its_acceptance_to_its_end(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_follows_a_job_from_submission_to_end(town: Town, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> str:
         async with federation(town) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
@@ -46,7 +46,7 @@ def test_a_job_is_told_from_its_acceptance_to_its_end(town: Town, caplog: pytest
     assert len(left) == len(SHARDS)
 
 
-def test_who_is_missing_and_why_a_job_failed_is_told(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_missing_providers_and_why_a_job_failed(town: Town, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> str:
         async with federation(town, ("site-0",)) as running:
             job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
@@ -62,7 +62,7 @@ def test_who_is_missing_and_why_a_job_failed_is_told(town: Town, caplog: pytest.
     assert any(f"Job {name} is failed: 1 of at least 2" in line for _, line in lines)
 
 
-def test_a_refused_call_is_told_with_the_reason(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_gives_the_reason_of_a_refused_call(town: Town, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with federation(town, ("site-0",)) as running:
             stranger = town.identity(Role.PROVIDER, "mallory")

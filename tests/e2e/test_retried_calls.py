@@ -77,12 +77,12 @@ def submitted(folder: Path, trouble: Callable[[Any], Any]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("trouble", [cancelled, busy, full])
-def test_a_call_that_met_passing_trouble_is_made_again(tmp_path: Path, trouble: Callable[[Any], Any]) -> None:
+def test_a_call_that_met_a_temporary_error_is_retried(tmp_path: Path, trouble: Callable[[Any], Any]) -> None:
     sent = submitted(tmp_path, trouble)
     assert sent == sent[:1] * (TROUBLES + 1)  # the same signed bytes are the same job
 
 
 @pytest.mark.parametrize("trouble", [too_large, refused])
-def test_a_call_that_is_refused_is_made_once(tmp_path: Path, trouble: Callable[[Any], Any]) -> None:
+def test_a_call_that_is_refused_is_not_retried(tmp_path: Path, trouble: Callable[[Any], Any]) -> None:
     with pytest.raises(FederationError, match=r"Not this one|larger than max"):
         submitted(tmp_path, trouble)

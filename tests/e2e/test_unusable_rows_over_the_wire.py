@@ -51,7 +51,7 @@ async def observed(folder: Path, rows: NDArray[np.float64]) -> tuple[object, lis
         return seen, constant(running.hub.said, *names), constant(running.providers["north"].said, *names)
 
 
-def test_neighbours_of_which_one_has_an_odd_row_look_alike_to_everybody(tmp_path: Path) -> None:
+def test_an_unusable_row_is_invisible_to_other_parties(tmp_path: Path) -> None:
     odd = ROWS.copy()
     odd[3, 2] = np.nan
     seen, hub, north = asyncio.run(observed(tmp_path / "usual", ROWS))

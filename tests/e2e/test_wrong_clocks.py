@@ -140,9 +140,7 @@ def elsewhere(first: int, position: int) -> timedelta:
 
 
 @pytest.mark.parametrize("first", range(len(JUMPS)))
-def test_t15_a_coordinator_s_clock_that_jumps_at_each_query_neither_stops_a_job_nor_charges_twice(
-    town: Town, first: int
-) -> None:
+def test_t15_jumps_of_the_coordinator_s_clock_do_not_stop_a_job(town: Town, first: int) -> None:
     def move(here: Place, position: int) -> None:
         here.coordinators.ahead = elsewhere(first, position)
 
@@ -154,7 +152,7 @@ def test_t15_a_coordinator_s_clock_that_jumps_at_each_query_neither_stops_a_job_
 
 
 @pytest.mark.parametrize("first", range(len(JUMPS)))
-def test_t15_an_analyst_s_clock_that_jumps_at_each_query_is_nothing_to_the_job(town: Town, first: int) -> None:
+def test_t15_jumps_of_the_analyst_s_clock_do_not_affect_a_job(town: Town, first: int) -> None:
     def move(here: Place, position: int) -> None:
         here.analysts.ahead = elsewhere(first, position)
 
@@ -166,9 +164,7 @@ def test_t15_an_analyst_s_clock_that_jumps_at_each_query_is_nothing_to_the_job(t
 
 
 @pytest.mark.parametrize("jump", JUMPS, ids=str)
-def test_t15_a_coordinator_s_clock_that_jumps_for_long_has_a_job_fail_in_words_and_charges_no_more_than_was_asked(
-    town: Town, jump: timedelta
-) -> None:
+def test_t15_a_lasting_clock_error_fails_a_job_without_extra_cost(town: Town, jump: timedelta) -> None:
     """Where by its clock nobody's certificate is in force it shows all out, and waits for them as long as for any."""
     holds = jump == timedelta(hours=1)  # certificates do by such a clock
 
@@ -188,9 +184,7 @@ def test_t15_a_coordinator_s_clock_that_jumps_for_long_has_a_job_fail_in_words_a
 
 
 @pytest.mark.parametrize("jump", [each for each in JUMPS if abs(each) > timedelta(days=1)], ids=str)
-def test_t15_a_coordinator_s_clock_that_is_set_right_again_has_the_job_done_and_charged_once(
-    town: Town, jump: timedelta
-) -> None:
+def test_t15_a_corrected_clock_lets_the_job_finish_charged_once(town: Town, jump: timedelta) -> None:
     moved = Event()
 
     def move(here: Place, position: int) -> None:
@@ -208,9 +202,7 @@ def test_t15_a_coordinator_s_clock_that_is_set_right_again_has_the_job_done_and_
 
 
 @pytest.mark.parametrize("jump", JUMPS, ids=str)
-def test_t15_a_job_that_is_signed_by_a_clock_that_is_wrong_is_done_or_refused_in_words_before_it_costs_anything(
-    town: Town, jump: timedelta
-) -> None:
+def test_t15_a_job_signed_by_a_wrong_clock_is_done_or_refused_free(town: Town, jump: timedelta) -> None:
     async def scenario() -> None:
         async with place(town, lambda *_: None) as here:
             here.analysts.ahead = jump

@@ -86,7 +86,7 @@ async def knock(address: str, identity: Identity | None, town: Town) -> None:
 
 
 @pytest.mark.slow
-def test_t33_t35_who_is_not_let_in_leaves_no_memory_taken(town: Town) -> None:
+def test_t33_t35_refused_parties_leave_no_memory_used(town: Town) -> None:
     async def scenario() -> None:
         everybody = strangers(town).values()
         async with besieged(town, {}) as siege:
@@ -96,7 +96,7 @@ def test_t33_t35_who_is_not_let_in_leaves_no_memory_taken(town: Town) -> None:
 
 
 @pytest.mark.slow
-def test_t07_t10_t35_a_job_that_is_refused_leaves_no_memory_taken(town: Town) -> None:
+def test_t07_t10_t35_refused_jobs_leave_no_memory_used(town: Town) -> None:
     async def scenario() -> None:
         bea = town.identity(Role.ANALYST, "bea")
         jobs = [(case(town, bea), reason) for case, reason in JOBS.values()]
@@ -147,7 +147,7 @@ class Liar:
 
 
 @pytest.mark.slow
-def test_t34_t35_a_provider_that_lies_leaves_no_memory_taken(town: Town) -> None:
+def test_t34_t35_a_lying_provider_leaves_no_memory_used(town: Town) -> None:
     async def scenario() -> None:
         shards = {name: SHARDS[name] for name in HONEST}
         async with besieged(town, shards) as siege:

@@ -65,7 +65,7 @@ class Held(MemoryLedger):
 
 
 @pytest.mark.parametrize("reached", [1, 3])
-def test_a_provider_that_is_revoked_is_shown_out_and_the_others_go_on(town: Town, reached: int) -> None:
+def test_a_revoked_provider_is_disconnected_and_others_continue(town: Town, reached: int) -> None:
     """It is held at its next query until the coordinator has ended its connection, so it cannot be done before."""
 
     async def scenario() -> None:
@@ -209,7 +209,7 @@ FATES = [nothing_happens, the_old_one_is_revoked, the_old_one_runs_out, the_old_
 
 
 @pytest.mark.parametrize("fate", FATES)
-def test_a_provider_that_renews_its_identity_goes_on_whatever_becomes_of_the_old_one(
+def test_a_provider_that_renewed_its_identity_stays_in_the_job(
     town: Town, fate: Callable[[Renewing], Awaitable[None]]
 ) -> None:
     async def scenario() -> None:
@@ -227,9 +227,7 @@ def test_a_provider_that_renews_its_identity_goes_on_whatever_becomes_of_the_old
 
 
 @pytest.mark.parametrize(("least", "state"), [(2, "done"), (3, "failed")])
-def test_without_a_provider_whose_certificate_runs_out_a_job_is_done_by_the_others_or_fails_and_says_why(
-    town: Town, least: int, state: str
-) -> None:
+def test_a_job_handles_a_provider_whose_certificate_expires(town: Town, least: int, state: str) -> None:
     async def scenario() -> None:
         async with renewing(town) as here:
             job = await here.begin(spec(answer_seconds=3, minimum_parties=least))
@@ -251,9 +249,7 @@ def test_without_a_provider_whose_certificate_runs_out_a_job_is_done_by_the_othe
 
 
 @pytest.mark.parametrize("revoked", [False, True])
-def test_a_coordinator_that_renews_its_identity_goes_on_whatever_becomes_of_the_old_one(
-    town: Town, revoked: bool
-) -> None:
+def test_a_coordinator_that_renewed_its_identity_continues_jobs(town: Town, revoked: bool) -> None:
     """Where the old certificate is withdrawn, every provider hangs up, dials again, and is shown the new one."""
 
     async def scenario() -> None:
@@ -297,7 +293,7 @@ async def dialled_again(hub: Coordinator, before: Mapping[str, Link | None]) -> 
 
 
 @pytest.mark.parametrize("reached", range(QUERIES))
-def test_a_job_can_be_cancelled_at_every_query_and_costs_what_was_asked_by_then(town: Town, reached: int) -> None:
+def test_a_job_cancelled_at_any_query_costs_the_queries_so_far(town: Town, reached: int) -> None:
     async def scenario() -> None:
         async with federation(town, ()) as running:
             ledgers = {name: Held(reached) for name in SHARDS}

@@ -43,7 +43,7 @@ async def heard(stage: Stage, job: SignedJob, position: int, query: CovariancePr
     return [await stage.ask(job.to_bytes(), position, query), *[await stage.reply() for _ in range(frames - 1)]]
 
 
-def test_t34_a_daemon_sends_an_answer_in_its_one_form_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_t34_an_answer_is_sent_in_its_only_form_and_alone(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         job = stage.job()
         for at, query in enumerate((DENSE, SPARSE, SPARSE)):
@@ -56,7 +56,7 @@ def test_t34_a_daemon_sends_an_answer_in_its_one_form_and_nothing_beside_it(tmp_
     play(tmp_path, scene)
 
 
-def test_t34_a_long_answer_is_cut_in_one_way(tmp_path: Path) -> None:
+def test_t34_a_long_answer_is_cut_into_frames_in_only_one_way(tmp_path: Path) -> None:
     what = replace(SPEC, schema=Schema(LONG))
     basis = np.zeros((LONG, 2))
     basis[0, 0] = basis[LONG - 1, 1] = 1.0
@@ -71,7 +71,7 @@ def test_t34_a_long_answer_is_cut_in_one_way(tmp_path: Path) -> None:
     play(tmp_path, scene, rows=rows)
 
 
-def test_t34_with_a_ledger_that_lasts_there_is_a_receipt_with_the_last_frame_and_nothing_else(tmp_path: Path) -> None:
+def test_t34_only_a_receipt_comes_with_the_last_frame(tmp_path: Path) -> None:
     with SqliteLedger(tmp_path / "kept" / "ledger", tmp_path / "second" / "head") as ledger:
 
         async def scene(stage: Stage) -> None:
@@ -116,7 +116,7 @@ async def lied_to(running: Running, what: JobSpec, *frames: tuple[int, bytes]) -
 
 
 @pytest.mark.parametrize("frames", FORMS.values(), ids=FORMS.keys())
-def test_t34_an_answer_in_another_form_is_refused_and_no_part_of_it_gets_into_the_sum(
+def test_t34_an_answer_in_another_form_adds_nothing_to_the_sum(
     tmp_path: Path, frames: tuple[tuple[int, bytes], ...]
 ) -> None:
     async def scenario() -> None:

@@ -41,7 +41,7 @@ async def met(running: Running) -> float:
     return time.monotonic() - begun
 
 
-def test_jobs_for_absent_providers_hold_up_no_honest_job(town: Town) -> None:
+def test_jobs_for_absent_providers_do_not_delay_other_jobs(town: Town) -> None:
     names = [f"absent-{number}" for number in range(MAX_PARTIES)]
     what = spec(answer_seconds=600)
 
@@ -57,7 +57,7 @@ def test_jobs_for_absent_providers_hold_up_no_honest_job(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_job_names_no_more_providers_than_sums_are_bounded_for() -> None:
+def test_a_job_with_more_providers_than_sums_allow_is_refused() -> None:
     def drawn(count: int) -> JobEnvelope:
         audience = [PartyName("town", Role.PROVIDER, f"site-{number}") for number in range(count)]
         return JobEnvelope.draw(b"{}", audience, "cohort", now=now(), life=timedelta(hours=1))
@@ -67,7 +67,7 @@ def test_a_job_names_no_more_providers_than_sums_are_bounded_for() -> None:
         drawn(MAX_PARTIES + 1)
 
 
-def test_one_analyst_s_running_jobs_take_so_many_bytes_and_another_has_room(town: Town) -> None:
+def test_the_bytes_of_running_jobs_are_limited_for_each_analyst(town: Town) -> None:
     names = tuple(f"gene {number:07d}" for number in range(130_000))
     what = spec(schema=Schema(len(names), names), answer_seconds=600)
 
@@ -86,7 +86,7 @@ def test_one_analyst_s_running_jobs_take_so_many_bytes_and_another_has_room(town
     asyncio.run(scenario())
 
 
-def test_whoever_hangs_up_while_a_job_is_refused_leaves_no_traceback(tmp_path: Path) -> None:
+def test_hanging_up_during_a_refusal_leaves_no_traceback(tmp_path: Path) -> None:
     """Nobody is there to be told why, and the log is no place for what a caller sent. The coordinator lives on."""
 
     async def scenario() -> str:

@@ -66,7 +66,7 @@ def reached(stage: Stage, job: SignedJob) -> int:
 # --- Two jobs ---------------------------------------------------------------------------------------------------------
 
 
-def test_t17_jobs_that_ask_the_same_in_the_same_rounds_have_each_their_own_answers(tmp_path: Path) -> None:
+def test_t17_equal_queries_of_two_jobs_get_separate_answers(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         jobs = [stage.job(), stage.job()]
         answers = [
@@ -86,7 +86,7 @@ def test_t17_jobs_that_ask_the_same_in_the_same_rounds_have_each_their_own_answe
     play(tmp_path, scene)
 
 
-def test_t17_a_query_that_is_begun_under_one_job_and_ended_under_another_is_the_other_s(tmp_path: Path) -> None:
+def test_t17_a_query_renamed_to_another_job_counts_for_that_job(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         first, second = stage.job(), stage.job()
         answer = (await stage.ask(second.to_bytes(), 0, DENSE)).answer
@@ -110,7 +110,7 @@ JOBS = 8
 FALSE_ALARM = 1e-6
 
 
-def test_t27_t28_what_is_left_of_a_sum_when_all_others_are_taken_out_has_noise_as_planned_for_one(
+def test_t27_t28_each_provider_s_part_of_a_sum_has_its_planned_noise(
     tmp_path: Path,
 ) -> None:
     """Of each provider, by the sum of all less the sum of all others; false alarm 1e-6, a third for each.
@@ -145,7 +145,7 @@ def read(answer: pb.AnswerFrame) -> np.ndarray:
     return np.frombuffer(answer.content, dtype="<i8")
 
 
-def test_t28_a_job_for_many_providers_is_answered_with_no_less_noise_and_at_no_other_price(tmp_path: Path) -> None:
+def test_t28_more_providers_change_neither_noise_nor_price(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         drawn = []
         for audience in (["north"], [*SITES], ["north", *(f"site-{number}" for number in range(100))]):
@@ -159,7 +159,7 @@ def test_t28_a_job_for_many_providers_is_answered_with_no_less_noise_and_at_no_o
     play(tmp_path, scene)
 
 
-def test_t31_whoever_is_asked_otherwise_than_the_others_answers_what_was_signed_and_pays_the_same(
+def test_t31_a_provider_asked_another_query_pays_the_same_price(
     tmp_path: Path,
 ) -> None:
     """Each answer is private whatever is asked: a split view makes a wrong model, and not a less private one."""
@@ -184,7 +184,7 @@ def test_t31_whoever_is_asked_otherwise_than_the_others_answers_what_was_signed_
 # --- Promises ---------------------------------------------------------------------------------------------------------
 
 
-def test_t10_a_job_is_promised_its_cost_once_and_when_it_is_over_no_more(tmp_path: Path) -> None:
+def test_t10_a_price_is_reserved_once_and_freed_when_the_job_ends(tmp_path: Path) -> None:
     """A coordinator can have a budget promised to no job but those that analysts signed, nor for longer than that."""
 
     async def scene(stage: Stage) -> None:
@@ -212,7 +212,7 @@ def test_t10_a_job_is_promised_its_cost_once_and_when_it_is_over_no_more(tmp_pat
     play(tmp_path, scene)
 
 
-def test_t06_who_asks_to_take_part_in_the_midst_of_a_query_changes_neither(tmp_path: Path) -> None:
+def test_t06_an_admission_during_a_query_changes_neither(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         job, other = stage.job(), stage.job()
         ask = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
@@ -265,7 +265,7 @@ def told(message: Any) -> dict[str, set[str]]:
     return found
 
 
-def test_t29_no_message_asks_a_provider_for_a_share_or_a_mask_and_none_has_one() -> None:
+def test_t29_no_message_has_a_share_or_a_mask() -> None:
     """Whoever adds a field says here what a coordinator could do with it, and has a test try that."""
     assert told(pb.ToProvider.DESCRIPTOR) == SAID
     assert told(pb.FromProvider.DESCRIPTOR) == HEARD
@@ -278,7 +278,7 @@ def unknown(number: int, content: bytes) -> bytes:
     return bytes([number << 3 | 2, len(content)]) + content
 
 
-def test_t29_a_message_of_a_kind_that_is_not_known_is_not_answered_and_changes_nothing(tmp_path: Path) -> None:
+def test_t29_an_unknown_message_is_not_answered_and_changes_nothing(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         job = stage.job()
         answer = (await stage.ask(job.to_bytes(), 0, DENSE)).answer
@@ -333,7 +333,7 @@ def resigned(stage: Stage, job: SignedJob) -> dict[str, SignedJob]:
     }
 
 
-def test_t30_a_job_that_is_signed_with_any_key_but_its_analyst_s_is_refused(tmp_path: Path) -> None:
+def test_t30_a_job_signed_with_another_key_is_refused(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         job = stage.job()
         forged = resigned(stage, job)
@@ -351,9 +351,7 @@ def test_t30_a_job_that_is_signed_with_any_key_but_its_analyst_s_is_refused(tmp_
 
 
 @pytest.mark.parametrize("chained", [False, True])
-def test_t30_a_coordinator_that_shows_a_key_of_its_own_is_hung_up_on_and_no_trust_is_exchanged(
-    tmp_path: Path, chained: bool
-) -> None:
+def test_t30_a_coordinator_with_an_untrusted_key_is_disconnected(tmp_path: Path, chained: bool) -> None:
     async def scene(stage: Stage) -> None:
         trusted, job, elsewhere = stage.home.authority_pem, stage.job(), another_town(stage)
         false = elsewhere.identity(Role.COORDINATOR, "hub")
