@@ -22,7 +22,7 @@ from dpspca.common.queries import RowQuery
 from dpspca.common.spans import Span
 from dpspca.common.spec import JobSpec
 from dpspca.provider.data import CheckedRows, check_rows, with_persons
-from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, declared
+from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, with_span
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.release import Evaluator, Responder, system_entropy
 from dpspca.server.jobs import combine
@@ -231,7 +231,7 @@ def _checked(rows: Any, spec: JobSpec, span: Span | None, persons: Any) -> Check
     if persons is not None:
         checked = with_persons(checked, persons).bounded(spec.rows_per_person)
     limited = checked.first(catalogue.rows_of(spec))
-    return limited if span is None else declared(limited, span)
+    return limited if span is None else with_span(limited, span)
 
 
 def _shard(rows: CheckedRows, plan: Plan, strategy: Strategy | None) -> Evaluator:

@@ -9,7 +9,7 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import ProviderConfig
 
 from .data import Arrivals, CheckedRows, DataSet, read_arriving, read_protected
-from .evaluate import declared
+from .evaluate import with_span
 from .ledger import QUARANTINE_REMEDY, SqliteLedger, ledger_paths
 
 UNUSABLE: Final = (
@@ -34,7 +34,7 @@ def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
     if rows.unusable is not None:
         _log.warning("The data set '%s' %s", name, UNUSABLE)
     try:
-        return rows if span is None else declared(rows, span)
+        return rows if span is None else with_span(rows, span)
     except InvalidDataError as problem:
         raise InvalidDataError(f"{file}, which has a span: {problem.what}", problem.remedy) from None
 

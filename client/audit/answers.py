@@ -56,7 +56,7 @@ from dpspca.common.spans import Span
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.provider.data import check_rows, with_persons
-from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, declared
+from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, with_span
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.release import Evaluator, Responder, system_entropy
 from dpspca.server.jobs import combine
@@ -186,7 +186,7 @@ def audit(  # noqa: PLR0913  # what is audited, and how
 def _shard(data: FloatArray, spec: JobSpec, asked: Sequence[Step], span: Span | None) -> Evaluator:
     checked = check_rows(data, least=2 if spec.unit.is_row else 1)
     if not spec.unit.is_row:
-        return MatrixShard(declared(checked, span) if span else checked, spec.norm_bound, spec.unit)
+        return MatrixShard(with_span(checked, span) if span else checked, spec.norm_bound, spec.unit)
     persons = row_owners(spec, data)
     if persons is not None:
         checked = with_persons(checked, persons).bounded(spec.rows_per_person)

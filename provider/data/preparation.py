@@ -85,7 +85,7 @@ class CheckedRows:
     persons: NDArray[np.intp] | None = None
     """Whose each row is, as a number, where that is known."""
     span: Span | None = None
-    """Of a share of a divided table: which of its rows are this provider's own (``matrix_shard.declared``)."""
+    """Of a share of a divided table: which of its rows are this provider's own (``matrix_shard.with_span``)."""
     unusable: Unusable | None = None
     """Rows that count as rows of zeros. How many there are is for the steward alone."""
     uncut: frozenset[str] | None = None

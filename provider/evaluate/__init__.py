@@ -1,6 +1,6 @@
 """Exact integer answers over one provider's rows. They must not leave without noise."""
 
-from .matrix_shard import MatrixShard, SpectralCheck, declared
+from .matrix_shard import MatrixShard, SpectralCheck, with_span
 from .shard import Shard, Strategy
 
 __all__ = [
@@ -8,5 +8,5 @@ __all__ = [
     "Shard",
     "SpectralCheck",
     "Strategy",
-    "declared",
+    "with_span",
 ]

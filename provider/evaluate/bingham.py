@@ -6,8 +6,8 @@ i-th, the density is proportional to f(x) = e^-u, u = sum a_i x_i^2 >= 0. The pr
 variance 1/w_i, w_i = 1 + 2 a_i/b: its density is proportional to g(x) = (sum w_i x_i^2)^(-q/2) = (1 + 2u/b)^(-q/2).
 
 For any b in (0, q], f/g = e^-u (1 + 2u/b)^(q/2) is largest at u = (q - b)/2, where it is M = e^-((q-b)/2) (q/b)^(q/2).
-So a proposal is accepted with probability e^-u (1 + 2u/b)^(q/2) / M: the envelope's factor MULTIPLIES here; dividing
-by it, as is found elsewhere, gives another distribution. Exactness needs nothing of b; the best is the root of
+So a proposal is accepted with probability e^-u (1 + 2u/b)^(q/2) / M. The envelope's factor MULTIPLIES here. Dividing
+by it, as some implementations do, gives another distribution. The draw is exact for any b. The best b is the root of
 sum 1/(b + 2 a_i) = 1, which lies in [1, q].
 
 How many proposals are needed. Let c_i = 1/(b + 2 a_i), which add up to 1 for the best b, and S = sum c_i Z_i^2 for
@@ -18,17 +18,17 @@ scaled Gamma variables, hence self-decomposable, hence unimodal (Yamazato 1978).
 and E X^4 <= 15 v^2, so E|X| >= sqrt(v/15), and P(X > 0) and P(X < 0) are at least (E|X|/2)^2/v >= 1/60. If the mode
 is above 1, the density rises up to 1 and is there at least P(S < 1) >= 1/60. Otherwise it falls from 1 on, and
 P(X > 14.5) <= e^-5 (Laurent & Massart 2000, Lemma 1), so it is at least (1/60 - e^-5)/14.5 at 1. So at least
-.002/sqrt(q) of the proposals are accepted, whatever A is. (One axis far above the rest is the worst case that was
-found: a fraction that tends to .86/sqrt(q). All are accepted where A is flat.)
+.002/sqrt(q) of the proposals are accepted, for every A. (The worst case that was found is one axis far above the rest,
+with a fraction that tends to .86/sqrt(q). If A is flat, all are accepted.)
 
-``TRIES`` sqrt(q) proposals are always made and looked at, and the first accepted one is taken: how many words and
-operations a draw takes says nothing of the data (the time of an eigendecomposition may). Should none be accepted, with
-a probability below 2^-150 at a fraction of .86/sqrt(q), as many are made again, ``ROUNDS`` times at most. That none of
-all these is accepted has a probability below 2^-189 by the proof. The draw then ends with an error that says so. The
-query is paid for by then, was not answered, and may be answered anew at no price.
+``TRIES`` sqrt(q) proposals are always made and tested, and the first accepted one is taken. So the number of words and
+operations of a draw reveals nothing about the data (the time of an eigendecomposition may). If none is accepted, which
+has a probability below 2^-150 at a fraction of .86/sqrt(q), as many are made again, at most ``ROUNDS`` times. That none
+of all these is accepted has a probability below 2^-189 by the proof. The draw then ends with an error that says so. By
+then the query is paid for but not answered, so it may be answered again at no price.
 
-What is a floating-point number here, and what hides that, is said in ``dpspca.common.privacy.dither``. A proposal is
-compared with a uniform number that reaches down to 2^-204, so that no proposal worth the name is out of reach.
+``dpspca.common.privacy.dither`` explains which floating-point numbers are used here, and what hides their rounding. A
+proposal is compared with a uniform number that reaches down to 2^-204, so that only negligible proposals are excluded.
 """
 
 import math
@@ -41,11 +41,11 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.privacy import WordSource, normals, uniforms
 
 TRIES: Final = 128
-"""Proposals in a round, times the root of the dimension."""
+"""Proposals in a round, divided by the square root of the dimension."""
 ROUNDS: Final = 512
-"""Rounds of proposals; all but the first are all but never needed."""
+"""The most rounds of proposals. More than one is almost never needed."""
 _HURRIED: Final = 4
-"""Proposals at a time, times the root of the dimension, where the first accepted one ends the draw."""
+"""Proposals at a time if the first accepted one ends the draw, divided by the square root of the dimension."""
 _BLOCK_ENTRIES: Final = 2**18
 _HALVINGS: Final = 50
 
@@ -53,7 +53,8 @@ _HALVINGS: Final = 50
 def draw_axis(matrix: FloatArray, words: WordSource, *, hurry: bool = False) -> FloatArray:
     """Draw a unit vector with density proportional to exp(x^T matrix x), the matrix being symmetric.
 
-    In a ``hurry`` no proposals are made after one was accepted, so that time and words depend on the matrix.
+    With ``hurry``, no proposals are made after one was accepted, so the time and the number of words depend on the
+    matrix.
     """
     values, vectors = np.linalg.eigh(matrix)
     axis: FloatArray = vectors @ draw_in_axes(values[-1] - values, words, hurry=hurry)
@@ -77,15 +78,15 @@ def draw_in_axes(falls: FloatArray, words: WordSource, *, hurry: bool = False) -
             break
     if chosen is None:
         raise RefusedError(
-            "None of the proposals for a random axis was acceptable, which all but never happens.",
-            "Ask again: the query is paid for and was not answered, so it costs nothing more.",
+            "No proposal for a random axis was accepted, which almost never happens.",
+            "Ask the same query again. It is paid for but was not answered, so it costs nothing more.",
         )
     axis: FloatArray = chosen / np.linalg.norm(chosen)
     return axis
 
 
 def _accepted(falls: FloatArray, envelope: float, count: int, words: WordSource) -> FloatArray:
-    """Make so many proposals, and give those that are accepted, in their order."""
+    """Make ``count`` proposals, and return the accepted ones in order."""
     size = len(falls)
     proposed = normals(count * size, words).reshape(count, size) / np.sqrt(1 + 2 * falls / envelope)
     squares = np.square(proposed)
@@ -104,7 +105,7 @@ def envelope_of(falls: FloatArray) -> float:
 
 
 def log_acceptance(falling: FloatArray, envelope: float, size: int) -> FloatArray:
-    """Give ln(f/(g M)) for proposals with u = ``falling``: never above zero."""
+    """Return ln(f/(g M)) for proposals with u = ``falling``. It is never above zero."""
     most = (size - envelope) / 2
     logs: FloatArray = most - falling + size / 2 * (np.log1p(2 * falling / envelope) - math.log(size / envelope))
     return logs

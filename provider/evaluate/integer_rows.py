@@ -1,7 +1,7 @@
-"""From checked rows to integer rows of bounded norm: the bounds that every sensitivity relies on. Pure.
+"""Turns checked rows into integer rows of bounded norm, the bound that every sensitivity relies on. Pure.
 
-Each integer row is a function of its own row (and of a public centre) alone. The norm is checked in integers, after
-rounding, so that no floating-point error can let a row be longer than the bound.
+Each integer row is a function of its own row and of a public centre alone. The norm is checked in integers, after
+rounding, so that no floating-point error can make a row longer than the bound.
 """
 
 from typing import Any, Final, TypeAlias
@@ -16,14 +16,14 @@ from dpspca.common.privacy import ROW_BITS
 IntegerRows: TypeAlias = NDArray[np.int32]
 
 _SMALLEST: Final = 2.0**-200
-"""Entries below this count as zero where norms are compared: their fourth powers would leave the range as well."""
+"""Entries below this count as zero when norms are compared, because their fourth powers would underflow."""
 _BOUND: Final = 2**ROW_BITS
 _BLOCK_ENTRIES: Final = 2**14
-"""Temporaries of 128 KiB: from larger ones the C library takes memory afresh for every block, five times slower."""
+"""Temporaries of 128 KiB. For larger ones the C library allocates new memory for every block, five times slower."""
 
 
 def integer_rows(rows: FloatArray, norm_bound: float, center: FloatArray | None = None) -> IntegerRows:
-    """Centre, shorten to the bound, and round to integers of norm at most 2^17; in blocks, to spare memory."""
+    """Centre, clip to the bound, and round to integers of norm at most 2^17. Works in blocks to save memory."""
     whole = np.empty(rows.shape, dtype=np.int32)
     step = max(1, _BLOCK_ENTRIES // rows.shape[1])
     for start in range(0, len(rows), step):
@@ -35,9 +35,9 @@ def integer_rows(rows: FloatArray, norm_bound: float, center: FloatArray | None 
 def _integer_block(rows: FloatArray, norm_bound: float) -> FloatArray:
     """Round to nearest, which is unbiased but may lengthen a row beyond the bound.
 
-    Those few are cut towards zero instead, which cannot, once they have been shortened by more than the error of the
-    floating-point division. The bound rests on nothing outside these lines: a row that is too long even then, or is
-    not finite after all, counts as a row of zeros. All of this is done to every row, so that it takes as long for any.
+    The few rows that become too long are first shortened by more than the error of the floating-point division, and
+    then rounded towards zero, which cannot lengthen them. The bound relies on nothing outside these lines: a row that
+    is still too long, or is not finite, counts as a row of zeros. All rows take the same steps and so the same time.
     """
     rows = _without_specks(rows, norm_bound)
     scaled = rows * (_BOUND / np.maximum(np.sqrt(_squared_norms(rows)), norm_bound))[:, None]
@@ -47,13 +47,13 @@ def _integer_block(rows: FloatArray, norm_bound: float) -> FloatArray:
 
 
 def _is_short(whole: FloatArray) -> NDArray[np.bool_]:
-    """Mark the rows within the bound, in a column of their own; rows that are not finite are not."""
+    """Mark the rows within the bound, as a column. A row that is not finite is not marked."""
     short: NDArray[np.bool_] = _squared_norms(whole) <= _BOUND**2
     return short[:, None]
 
 
 def integer_csr(rows: scipy.sparse.csr_array, norm_bound: float) -> scipy.sparse.csr_array:
-    """Do the same to sparse rows, entry by entry of those that are stored. Centring would make them dense."""
+    """Do the same for sparse rows, on their stored entries alone, without a centre, which would make them dense."""
     lengths = np.diff(rows.indptr)
 
     def too_long(values: FloatArray) -> NDArray[np.bool_]:
@@ -69,18 +69,18 @@ def integer_csr(rows: scipy.sparse.csr_array, norm_bound: float) -> scipy.sparse
 
 
 def _without_specks(values: FloatArray, norm_bound: float) -> FloatArray:
-    """Set to zero what would be rounded to zero anyway: numbers too small for the processor's fast path take longer.
+    """Set entries to zero that would be rounded to zero anyway, because the processor is slower on subnormal numbers.
 
-    A coordinator that chose a centre close to a value could otherwise tell from the time how often it occurs.
+    Otherwise a coordinator that chose a centre close to a value could tell from the time how often it occurs.
     """
     return np.where(np.abs(values) < norm_bound * 2.0**-40, 0.0, values)
 
 
 def row_norms(rows: FloatArray | scipy.sparse.csr_array, *, squared: bool) -> FloatArray:
-    """Give the norm of every row, or of its squared entries.
+    """Return the norm of every row, or of its squared entries.
 
-    Entries so small that their fourth power has no place among ordinary numbers count as zero, for they would take the
-    processor longer. All that is done to an entry is the same for any other.
+    Entries whose fourth power would be subnormal count as zero, because the processor is slower on those. Every entry
+    takes the same steps.
     """
     stored = rows if isinstance(rows, np.ndarray) else rows.data
     powers = np.square(np.where(np.abs(stored) < _SMALLEST, 0.0, stored))
@@ -89,16 +89,16 @@ def row_norms(rows: FloatArray | scipy.sparse.csr_array, *, squared: bool) -> Fl
 
 
 def _squared_norms(rows: FloatArray) -> FloatArray:
-    """Sum squares along each row: contiguous, so that the order of additions depends on the row's length alone.
+    """Sum squares along each contiguous row, so that the order of additions depends on the row's length alone.
 
-    Were it to depend on where the row lies, removing one row could change how others are rounded.
+    If it depended on the row's place, removing one row could change how others are rounded.
     """
     squares: FloatArray = np.square(rows).sum(axis=1)
     return squares
 
 
 def _row_sums(values: FloatArray, starts: NDArray[Any]) -> FloatArray:
-    """Sum stored values row by row. Each sum sees its own row alone, whatever stands before it."""
+    """Sum stored values row by row. Each sum depends on its own row alone, and not on rows before it."""
     sums = np.zeros(len(starts) - 1)
     filled = np.flatnonzero(np.diff(starts))
     if filled.size:

@@ -1,23 +1,22 @@
-"""Evaluates queries over one provider's share of a symmetric matrix. What it returns must not leave without noise.
+"""Evaluates queries over one provider's share of a symmetric matrix. Its answers must not leave without noise.
 
-Entries become integers once, in units of C / 2^30 (``common/queries/matrix.py`` prices that), and all sums are exact:
-neither the order of entries, nor the number of threads, nor whether the matrix is dense or sparse can change a bit.
-An integer has at most 2^50 units, and one of a basis column of norm 2^20 at most as many in all as its norm times
-sqrt(d); so entries are split into digits narrow enough for every partial sum to stay below 2^53 in float64, where a
-BLAS multiplies, or below 2^63 in 64-bit integers, where a sparse product does. Work goes with the entries that are
-stored, and so does memory.
+Entries become integers once, in units of C / 2^30 (``common/queries/matrix.py`` prices that), and all sums are exact.
+Neither the order of entries, nor the number of threads, nor whether the matrix is dense or sparse can change a bit. An
+entry is an integer of at most 2^50, and the L1 norm of a basis column is at most sqrt(d) times its L2 norm of 2^20. So
+entries are split into digits, narrow enough that every partial sum stays below 2^53 in float64 (dense, multiplied by a
+BLAS) or below 2^63 in 64-bit integers (sparse). Work and memory grow with the stored entries.
 
-Entries larger than ``largest_entry`` allows are cut to that for the unit ``entry``: each is a function of itself alone
-that brings no two values further apart, so nothing is given away by it. No such thing holds for spectral norms: there
-every job is refused if an entry is larger than that for the least bound of the policy (``SpectralCheck``). This is
-decided once, when the provider starts, and it is public. So the promise of the unit ``spectral`` is about neighbours
-that both pass, or both fail; the statement says so. A job has no part in the decision: nobody learns more by asking
-again with another bound.
+For the unit ``entry``, entries larger than ``largest_entry`` allows are cut to that. Each cut entry is a function of
+that entry alone and brings no two values further apart, so sensitivities still hold. This is not so for spectral
+norms. For the unit ``spectral``, every job is refused if an entry is too large for the least bound of the policy
+(``SpectralCheck``). This is decided once, when the provider starts, and it is public. So the promise of this unit is
+about neighbours that both pass or both fail, and the statement says so. The decision does not depend on a job, so
+asking again with another bound reveals nothing more.
 
-A share of a divided table may have a ``Span``. It is held against the share once, before any job, and what is found is
-told to nobody but the steward, whose data set is not offered. That says nothing about a protected change: with a span
-neighbours are two shares of the same rows, one entry of these apart (``entry``), or a change of these that is small in
-spectral norm (``spectral``), so both lie within it, and both pass.
+A share of a divided table may have a ``Span``. It is checked against the share once, before any job. If it fails, only
+the steward is told, and the data set is not offered. This reveals nothing about a protected change: with a span,
+neighbours are two shares of the same rows that differ in one entry of these (``entry``) or by a change of these that is
+small in spectral norm (``spectral``). Both lie within the span, so both pass.
 """
 
 import math
@@ -47,7 +46,7 @@ from dpspca.provider.data import CheckedRows, check_names
 SPARSE_DIGIT_BITS: Final = 25
 """2^25 times 2^20 sqrt(d) is at most 2^57."""
 BLOCK_ENTRIES: Final = 2**18
-"""Rows are split into digits so many entries at a time: megabytes beside the matrix, not another matrix."""
+"""Rows are split into digits this many entries at a time, which takes megabytes, and not a copy of the matrix."""
 ENTRY_WIDTH: Final = 50
 
 
@@ -55,7 +54,7 @@ class Matrix(Protocol):
     """A matrix of integers."""
 
     def product(self, basis: FloatArray) -> Integers:
-        """Give floor(M basis / 2^20) for a basis of integers."""
+        """Return floor(M basis / 2^20) for a basis of integers."""
         ...
 
     def total(self) -> int:
@@ -63,27 +62,28 @@ class Matrix(Protocol):
         ...
 
 
-def declared(share: CheckedRows, span: Span) -> CheckedRows:
-    """Give a share its span, or refuse what is no share of such rows: to be done at the start, whatever jobs come."""
+def with_span(share: CheckedRows, span: Span) -> CheckedRows:
+    """Return a share with its span, or refuse it if it has entries outside. Done once, when a provider starts."""
     if share.persons is not None:
         raise InvalidDataError(
-            "Its rows are said to be persons'.", "A matrix has none: take away what is said of persons, or the span."
+            "The data set has both a span and a file of persons.",
+            "Remove the span, or the persons file: a matrix has no persons.",
         )
     entries = share.as_matrix()
     _check_symmetric(entries)
     columns = share.dimension - span.of
     if columns < 1:
         raise InvalidDataError(
-            f"The matrix has {share.dimension} columns: too few for a span of {span.of} rows, and a column.",
-            "Give the dilation of the table, whose columns follow its rows; or mend the span.",
+            f"The matrix has {share.dimension} columns, too few for a span of {span.of} rows and at least one column.",
+            "Give the dilation of the table, which has its rows first and then its columns, or correct the span.",
         )
     matrix: Any = scipy.sparse.coo_array(entries.matrix)
     row, column = (places[matrix.data != 0] for places in matrix.coords)
     if not (_is_within(span, row, column) | _is_within(span, column, row)).all():
         raise InvalidDataError(
-            f"An entry of the matrix lies outside of the rows {span.start} to {span.start + span.rows - 1} and the "
-            f"{columns} columns that its span says.",
-            "Mend the span, or make the share anew with dpspca.client.matrices.dilation.",
+            f"An entry of the matrix is outside its span: rows {span.start} to {span.start + span.rows - 1} and "
+            f"{columns} columns.",
+            "Correct the span, or make the share again with dpspca.client.matrices.dilation.",
         )
     return replace(share, span=span)
 
@@ -93,16 +93,16 @@ class SpectralCheck:
     """Whether no entry of a share is too large for the unit ``spectral``, decided once, when the provider starts."""
 
     least_bound: float
-    """The least bound that a job could have at that time."""
+    """The least bound that the policy allowed a job at that time."""
     holds: bool
 
     @classmethod
     def of(cls, share: CheckedRows, least_bound: float) -> Self:
-        """Decide."""
+        """Check a share."""
         return cls(least_bound, _largest(share.as_matrix()) <= largest_entry(share.dimension) * least_bound)
 
     def require(self, least_bound: float) -> None:
-        """Refuse every job, or none, as was decided; and every job if the policy allows smaller bounds than then."""
+        """Refuse every job if the check failed, or if the policy now allows smaller bounds than it did then."""
         if least_bound < self.least_bound:
             raise RefusedError(
                 "The least norm_bound of the policy is smaller than when the provider started.",
@@ -110,21 +110,21 @@ class SpectralCheck:
             )
         if not self.holds:
             raise RefusedError(
-                "This matrix answers no job of the unit spectral: that was decided when the provider started.",
-                "The data steward must set a larger least norm_bound in the policy, and the operator restart the "
+                "This matrix answers no job with the unit spectral. The provider checked this when it started.",
+                "The data steward must set a larger least norm_bound in the policy. Then the operator must restart the "
                 "provider.",
             )
 
 
 class MatrixShard:
-    """One provider's share, made ready under the bound of a job, for any number of jobs and threads."""
+    """One provider's share, prepared under the bound of a job. It serves any number of jobs and threads."""
 
     def __init__(
         self, share: CheckedRows, norm_bound: float, unit: PrivacyUnit, least_bound: float | None = None
     ) -> None:
-        """Refuse a share that is not square or not symmetric; neighbours are symmetric, so that gives nothing away.
+        """Refuse a share that is not square or not symmetric. Neighbours are symmetric, so this reveals nothing.
 
-        ``least_bound`` is the least that any job may have; left out, nobody may have another than this.
+        ``least_bound`` is the least bound that any job may have. By default it is this job's.
         """
         share = share.as_matrix()
         _check_symmetric(share)
@@ -139,7 +139,7 @@ class MatrixShard:
         self.is_sparse = share.is_sparse
 
     makes_matrix: ClassVar[bool] = False
-    """The matrix is the data: nothing has to be made for the first query."""
+    """The matrix is the data, so the first query has nothing to compute in advance."""
 
     def fits(self, spec: JobSpec) -> bool:
         """Tell whether the share was prepared under this job's bound, for its unit."""
@@ -149,11 +149,11 @@ class MatrixShard:
         """Refuse a job of another width or with another bound, before anything is paid for."""
         if not self.fits(spec):
             raise InvalidParameterError(
-                "The matrix was prepared under another bound than the job's.", "Prepare it under the job's."
+                "The matrix was prepared under another bound or unit than the job's.", "Prepare it for this job."
             )
         if self._dimension != spec.schema.dimension:
             raise InvalidParameterError(
-                f"The matrix has {self._dimension} columns; the job has {spec.schema.dimension}.",
+                f"The matrix has {self._dimension} columns, but the job has {spec.schema.dimension}.",
                 "Give the columns that the job names, in its order.",
             )
         check_names(self._names, spec.schema)
@@ -173,13 +173,13 @@ class MatrixShard:
     def silent(self, query: RowQuery) -> NDArray[np.bool_] | None:
         """Mark the rows of an answer that are zero for every share of this span, its neighbours included.
 
-        A row of M X is a sum over that row of M, and zero where that is: rounding M and flooring the sum keep a zero.
-        A total is over all entries, and is never silent.
+        A row of M X is a sum over that row of M, so it is zero if that row is: rounding M and flooring the sum keep a
+        zero. A total is over all entries, and is never silent.
         """
         return self._silent if isinstance(query, MatrixProduct) else None
 
     def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
-        """Answer what is a private mechanism by itself."""
+        """Refuse: no query about matrices is a private mechanism by itself."""
         raise InvalidQueryError(f"A symmetric matrix cannot answer '{query.kind}'.", "Ask for its products.")
 
 
@@ -204,7 +204,7 @@ class DenseMatrix:
         return _total(self._entries)
 
     def _block_product(self, rows: Integers, basis: FloatArray) -> Integers:
-        """Multiply digit by digit, all but the highest in [0, 2^p); the shift takes nothing but the lowest's bits."""
+        """Multiply digit by digit. All digits but the highest are in [0, 2^p), and the shift drops only lowest bits."""
         total = np.zeros((len(rows), basis.shape[1]), dtype=np.int64)
         for place in range(self._digits):
             digit = rows if place == self._digits - 1 else rows & (2**self._digit_bits - 1)
@@ -216,7 +216,7 @@ class DenseMatrix:
 
 
 class SparseMatrix:
-    """The stored entries, as two digits that share their places."""
+    """The stored entries, as two digits with the same positions."""
 
     def __init__(self, entries: scipy.sparse.csr_array) -> None:
         self._entries = entries
@@ -238,7 +238,7 @@ class SparseMatrix:
 
 
 def _is_within(span: Span, row: NDArray[Any], column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell of entries of the dilation whether they are entries of the span's rows of the table."""
+    """Tell which entries of the dilation are in the span's rows of the table."""
     within: NDArray[np.bool_] = (span.start <= row) & (row < span.start + span.rows) & (span.of <= column)
     return within
 
@@ -247,8 +247,8 @@ def _check_largest(share: CheckedRows, least_bound: float) -> None:
     largest = largest_entry(share.dimension)
     if _largest(share) > largest * least_bound:
         raise InvalidDataError(
-            f"An entry of the matrix is more than {largest} times the least bound that jobs may have.",
-            "Its steward has to set a larger least norm_bound in the policy: no job is answered.",
+            f"An entry of the matrix is above {largest} times the least bound that jobs may have, so none is answered.",
+            "The data steward must set a larger least norm_bound in the policy.",
         )
 
 
@@ -258,7 +258,7 @@ def _largest(share: CheckedRows) -> float:
 
 
 def _integers(matrix: Any, norm_bound: float) -> Matrix:  # noqa: ANN401  # dense or sparse
-    """Round to the grid, under the limit that keeps every sum exact."""
+    """Round to the grid, after cutting to the limit that keeps every sum exact."""
     largest = largest_entry(matrix.shape[0])
     is_sparse = scipy.sparse.issparse(matrix)
     values = matrix.data if is_sparse else matrix
@@ -274,13 +274,13 @@ def _check_symmetric(share: CheckedRows) -> None:
     if share.count != share.dimension:
         raise InvalidDataError(
             f"The matrix has {share.count} rows and {share.dimension} columns.",
-            "Give a square, symmetric one; make one of a rectangular table with dpspca.client.matrices.dilation.",
+            "Give a square, symmetric one. For a rectangular table, make one with dpspca.client.matrices.dilation.",
         )
     difference = matrix - matrix.T
     if (difference.data if share.is_sparse else difference).any():
         raise InvalidDataError(
-            "The matrix is not symmetric: an entry is not its mirror image.",
-            "Give every edge in both directions; where rounding made the two differ, give (M + M.T) / 2.",
+            "The matrix is not symmetric.",
+            "Give every edge in both directions. If only rounding made the two differ, give (M + M.T) / 2.",
         )
 
 

@@ -1,11 +1,11 @@
 """Private mechanisms that answer with a subspace: eigenvectors with noise, and draws from the exponential mechanism.
 
 S is the provider's own X^T X, exact in integers, in units of C^2: the sum of x x^T over rows with ||x|| <= 1. Each
-mechanism keeps what its event says, for the unit of its query: in real arithmetic and with ideal random numbers by
-the theorem at its function, for an epsilon that is smaller by ``dither.ROUNDING_SHARE``; and as computed, because
-integer noise hides every rounding error before anything leaves (``dpspca.common.privacy.dither``). Trusted: this
-process, its source of random words, and the error bounds of its linear-algebra library. What is released is the
-projection on the leading eigenvectors of that noisy square, rounded to the public lattice: post-processing.
+mechanism keeps the promise of its event, for the unit of its query. In real arithmetic with ideal random numbers, the
+theorem at its function proves this for an epsilon that is smaller by ``dither.ROUNDING_SHARE``. As computed, it holds
+because integer noise hides every rounding error before anything leaves (``dpspca.common.privacy.dither``). Trusted:
+this process, its source of random words, and the error bounds of its linear-algebra library. The answer is the
+projection on the leading eigenvectors of that noisy square, rounded to the public lattice. This is post-processing.
 """
 
 import math
@@ -39,10 +39,10 @@ from .bingham import draw_axis
 from .one_thread import one_thread
 
 ROUNDING: Final = 1 - ROUNDING_SHARE
-"""What is used of epsilon. Eigenvalues are off by up to 2^-15 (``privacy.smooth``), so an exponent may be larger than
-it should by a part of about 1e-4; that, and all other rounding, is paid for by the rest (``privacy.dither``)."""
+"""The share of epsilon that is used. Eigenvalues are off by up to 2^-15 (``privacy.smooth``), so an exponent may be too
+large by about 1e-4 of it. The rest of epsilon pays for this and for all other rounding (``privacy.dither``)."""
 BURN_IN: Final = 50
-"""Sweeps over all axes before a Markov chain's state is taken for a draw; nobody has shown that it is enough."""
+"""Sweeps over all axes before a Markov chain's state counts as a draw. Nobody has proved that this is enough."""
 
 
 def release_subspace(
@@ -50,7 +50,7 @@ def release_subspace(
 ) -> Integers:
     """Answer a query about leading eigenvectors, given X^T X and the number of rows, at the price of the event.
 
-    On one thread of the linear-algebra library, so that equal words give equal bits however many there are.
+    The linear-algebra library uses one thread, so that equal words give equal bits on machines with any number.
     """
     square = gram.astype(np.float64) * 2.0 ** (-2 * ROW_BITS)
     if not isinstance(event, ApproximateEvent | PureEvent):
@@ -65,30 +65,32 @@ def release_subspace(
 def _subspace(
     query: SubspaceQuery, event: ApproximateEvent | PureEvent, square: FloatArray, words: WordSource
 ) -> FloatArray:
-    """Draw a frame whose columns span the subspace; they need not be orthonormal."""
+    """Draw a frame whose columns span the subspace. They need not be orthonormal."""
     match query, event:
         case PerturbedSubspace(), ApproximateEvent() | PureEvent():
-            return perturbed(query, event, square, words)
+            return perturb_frame(query, event, square, words)
         case DrawnSubspace(), PureEvent(epsilon=epsilon):
-            return drawn(exponent(query, epsilon) * square, query.columns, words)
+            return draw_frame(exponent(query, epsilon) * square, query.columns, words)
         case WalkedSubspace(), PureEvent(epsilon=epsilon):
-            return walked(exponent(query, epsilon) * square, query.columns, words)
+            return walk_frame(exponent(query, epsilon) * square, query.columns, words)
         case _:
-            raise InvalidQueryError(f"No mechanism answers '{query.kind}' at such a price.", "Report this as a bug.")
+            raise InvalidQueryError(
+                f"No mechanism answers '{query.kind}' with the event {type(event).__name__}.", "Report this as a bug."
+            )
 
 
 # --- Output perturbation ----------------------------------------------------------------------------------------------
 
 
-def perturbed(
+def perturb_frame(
     query: PerturbedSubspace, event: ApproximateEvent | PureEvent, square: FloatArray, words: WordSource
 ) -> FloatArray:
-    """Turn the leading eigenvectors at random, and add noise that follows a smooth bound.
+    """Rotate the leading eigenvectors at random, and add noise whose scale is a smooth bound on their sensitivity.
 
-    (epsilon, delta)- or epsilon-private, by ``privacy.smooth``: neighbours' turned frames can be paired so that each
-    pair is no further apart than the nearest frames of the two spaces, for a turned frame is as likely as any other
-    turn of it. Noise of the same law in every direction would do without the turn; Cauchy noise needs it. In L1 a
-    frame of D entries is at most sqrt(D) further away than in L2.
+    (epsilon, delta)- or epsilon-private, by ``privacy.smooth``. A rotated frame is as likely as any other rotation of
+    it, so neighbours' rotated frames can be paired such that each pair is no further apart than the nearest frames of
+    the two spaces. Noise with the same law in every direction would not need the rotation, but Cauchy noise does. The
+    L1 distance of frames with D entries is at most sqrt(D) times their L2 distance.
     """
     dimension, columns = query.dimension, query.columns
     entries = dimension * columns
@@ -103,10 +105,10 @@ def perturbed(
 
 
 def _constants(query: PerturbedSubspace, event: ApproximateEvent | PureEvent, entries: int) -> Constants:
-    """Give the constants for what rounding leaves of the event; a paper's own are for all of it, and keep to less.
+    """Return the constants for the part of the event that rounding leaves. A paper's own are for the whole event.
 
-    The plan has checked the published Gaussian ones for ``dither.mechanism_event``; the Cauchy ones cost a third of
-    epsilon.
+    The published ones still need no more than that part: the plan has checked the Gaussian ones for
+    ``dither.mechanism_event``, and the Cauchy ones cost a third of epsilon.
     """
     if isinstance(event, ApproximateEvent):
         left = mechanism_event(event)
@@ -116,7 +118,7 @@ def _constants(query: PerturbedSubspace, event: ApproximateEvent | PureEvent, en
     if not query.published:
         return smooth.student_constants(entries, event.epsilon * ROUNDING)
     found = smooth.published_cauchy_constants(entries, event.epsilon)
-    return Constants(found.alpha / math.sqrt(entries), found.beta)  # a sensitivity in L1 is sqrt(D) times that in L2
+    return Constants(found.alpha / math.sqrt(entries), found.beta)  # an L1 sensitivity is sqrt(D) times the L2 one
 
 
 def _noise(
@@ -131,26 +133,26 @@ def _noise(
 
 
 def exponent(query: SubspaceQuery, epsilon: float) -> float:
-    """Give the largest c for which a frame V of density proportional to exp(c tr(V^T S V)) is epsilon-private.
+    """Return the largest c for which a frame V with density proportional to exp(c tr(V^T S V)) is epsilon-private.
 
-    Adding a row x multiplies the unnormalised density at V by exp(c ||V^T x||^2), which lies in [1, e^c], and so the
-    constant that normalises it by a mean of that, in [1, e^c] as well: the density itself changes by a factor in
-    [e^-c, e^c]. So c = epsilon, for the score rises with every row. Replacing x by y multiplies by
-    exp(c (||V^T x||^2 - ||V^T y||^2)) in [e^-c, e^c], constant and density both, so that 2c = epsilon: here nothing
-    better is true of all S, as a density that is concentrated where V contains y has a constant near e^-c, and V that
-    contain x and not y are then more likely by e^2c.
+    Adding a row x multiplies the unnormalised density at V by exp(c ||V^T x||^2), which lies in [1, e^c]. The
+    normalising constant is multiplied by a mean of this, which also lies in [1, e^c]. So the density changes by a
+    factor in [e^-c, e^c], and c = epsilon: the score can only rise with a row. Replacing x by y multiplies both the
+    density and the constant by factors exp(c (||V^T x||^2 - ||V^T y||^2)) in [e^-c, e^c], so 2c = epsilon. This cannot
+    be improved for all S: if the density is concentrated where V contains y, the constant is near e^-c, and frames that
+    contain x but not y become more likely by e^2c.
 
-    The same holds for V within any fixed subspace, in which rows are not longer than they were.
+    The same holds for V within any fixed subspace, because rows are not longer there.
     """
     return epsilon / query.step * ROUNDING
 
 
-def drawn(weight: FloatArray, columns: int, words: WordSource) -> FloatArray:
-    """Draw axis after axis, each by the exponential mechanism within what the axes before it leave of the space.
+def draw_frame(weight: FloatArray, columns: int, words: WordSource) -> FloatArray:
+    """Draw one axis after another, each by the exponential mechanism in the complement of the earlier axes.
 
-    ``weight`` is c S, c being the exponent for all of epsilon. Each draw takes an equal share of it, exactly sampled,
-    and so costs an equal share of epsilon; a draw that knows the ones before it composes with them, to epsilon in all.
-    The last axis of a space is certain, and no draw.
+    ``weight`` is c S, where c is the exponent for the whole epsilon. Each draw is exact, uses an equal share of c, and
+    so costs an equal share of epsilon. A draw may depend on the earlier ones, so they compose adaptively to epsilon in
+    all. The last axis of a space is determined, and needs no draw.
     """
     dimension = len(weight)
     if columns == dimension:
@@ -164,20 +166,20 @@ def drawn(weight: FloatArray, columns: int, words: WordSource) -> FloatArray:
 
 
 def _mirror(axis: FloatArray) -> FloatArray:
-    """Make the reflection of which the first column is the axis, or its opposite; the others span what is left."""
+    """Return a reflection whose first column is the axis or its opposite. The others span its complement."""
     away = axis.copy()
     away[0] += math.copysign(1.0, axis[0])  # never close to zero
     reflection: FloatArray = np.eye(len(axis)) - np.outer(away, away) * (2 / (away @ away))
     return reflection
 
 
-def walked(weight: FloatArray, columns: int, words: WordSource) -> FloatArray:
-    """Let a Markov chain over frames go ``BURN_IN`` sweeps from a random start, and take where it is.
+def walk_frame(weight: FloatArray, columns: int, words: WordSource) -> FloatArray:
+    """Run a Markov chain over frames for ``BURN_IN`` sweeps from a random start, and return its state.
 
     Hoff (2009), as Chaudhuri, Sarwate & Sinha (2012) use it: given all other axes, an axis has a Bingham distribution
-    in what they leave of the space. That conditional draw is exact here, where theirs is a chain of its own; so a
-    single axis is exact as well. Of more axes the chain's law TENDS to density exp(tr(V^T weight V)), of which alone
-    the price is true: there is no guarantee for the law after any number of sweeps, nor for the time.
+    in their complement. That conditional draw is exact here, whereas theirs is a Markov chain itself. So a single axis
+    is exact, too. With more axes, the chain's law CONVERGES to density exp(tr(V^T weight V)), and the price is proved
+    for that limit alone. There is no guarantee for the law after any number of sweeps, nor for the time.
     """
     state = random_frame(len(weight), columns, words)
     for _ in range(BURN_IN if columns > 1 else 1):

@@ -1,13 +1,13 @@
-"""Exact second moments of integer rows, three ways to the same bits: dense rows, sparse rows, a cached Gram matrix.
+"""Exact second moments of integer rows, with the same bits from dense rows, sparse rows or a cached Gram matrix.
 
-How the work is divided follows from public numbers alone: the number of columns, the query, this machine's
-processors. How many rows there are decides only how long a pass over them takes, never which code runs, on how many
-threads, or how wide a number is kept: under add/remove a step in the time of an answer would give that number away.
+How the work is divided follows from public numbers alone: the number of columns, the query, and this machine's
+processors. The number of rows decides only how long a pass over them takes, and never which code runs, on how many
+threads, or how wide numbers are. Otherwise, under add/remove, a step in the time of an answer would reveal it.
 
-Floating-point matrix products are used for their speed, on integers small enough for every partial sum to stay below
-2^53, where float64 is exact; wider numbers are split into a high and a low part first. Hence neither the order of rows
-nor the number of threads nor the linear-algebra library can change a bit. The widths, for rows of norm 2^17 and basis
-columns of norm 2^20 (each product bounded by Cauchy and Schwarz, row by row):
+Floating-point matrix products are used for their speed, on integers so small that every partial sum stays below 2^53,
+where float64 is exact. Wider numbers are first split into a high and a low part. So neither the order of rows, nor the
+number of threads, nor the linear-algebra library can change a bit. The widths, for rows of norm 2^17 and basis columns
+of norm 2^20 (each product is bounded by Cauchy and Schwarz, row by row):
 
     y = x q              2^37           whole in float64
     y = 2^19 high + low  2^18, 2^19     X^T high: 2^35 a row, X^T low: 2^36, low^T low: 2^38: 2^14 rows are exact
@@ -36,22 +36,22 @@ from .one_thread import one_thread
 
 Parts: TypeAlias = list[list[tuple[int, int]]]
 Exact: TypeAlias = NDArray[np.object_]
-"""Python integers: a handful of numbers too wide for 64 bits."""
+"""Python integers, for a few numbers that are too wide for 64 bits."""
 
 LOW_BITS: Final = 19
 EXACT_ROWS: Final = 2**14
 BLOCK_ENTRIES: Final = 3 * 2**15
-"""A block of rows in float64 leaves room in a second-level cache of a megabyte, and its product with five columns is
-small enough (below 10^6 multiplications, of ten columns after the split) for OpenBLAS not to copy it first."""
+"""A block of rows in float64 fits into a second-level cache of a megabyte with room to spare. Its product with five
+columns (ten after the split) has fewer than 10^6 multiplications, so OpenBLAS does not copy it first."""
 
 SPARSE_BLOCKS: Final = 16
-"""Blocks in which sparse rows are added up at the most, those of narrow tables: what a block takes is given back."""
+"""The most blocks in which sparse rows are summed. Narrow tables use all, so that each block needs little memory."""
 SPARSE_SUMS: Final = 2**20
-"""Numbers that the sums of all these blocks hold together, where there is more than one: a wide table has one."""
+"""The most numbers in the sums of all these blocks together, if there is more than one block. A wide table has one."""
 SMALL_PRODUCT: Final = 10**7
-"""Multiplications up to which several threads are slower than one, and much slower where a core is busy."""
+"""Up to so many multiplications, several threads are slower than one, and much slower if a core is busy."""
 MOST_SUMS: Final = 2**28
-"""Numbers that all threads of one query add up at most, two gigabytes: of wide queries fewer are asked at once."""
+"""The most numbers in the sums of all threads of one query: two gigabytes. Wide queries use fewer threads."""
 
 PRODUCT_SHIFT: Final = 2 * ROW_BITS + BASIS_BITS - MOMENT_BITS
 SQUARE_SHIFT: Final = 2 * ROW_BITS - MOMENT_BITS
@@ -60,12 +60,12 @@ COMPRESSED_SHIFT: Final = 2 * (ROW_BITS + BASIS_BITS) - MOMENT_BITS
 
 @dataclass(frozen=True, slots=True)
 class LatticeBasis:
-    """A basis whose entries count for the nearest multiple of 2^-20: as integers, and made where they are needed."""
+    """A basis whose entries are rounded to the nearest multiple of 2^-20, and made integers when they are needed."""
 
     given: RowSparse
 
     def whole(self) -> FloatArray:
-        """Give every row."""
+        """Return every row."""
         return RowSparse(self.given.dimension, self.given.support, _to_lattice(self.given.rows)).dense()
 
 
@@ -73,36 +73,36 @@ Basis: TypeAlias = FloatArray | LatticeBasis
 
 
 def whole(basis: Basis) -> FloatArray:
-    """Write out every row of a basis."""
+    """Return every row of a basis, as integers."""
     return basis.whole() if isinstance(basis, LatticeBasis) else basis
 
 
 class Moments(Protocol):
-    """What a query about second moments needs to know; ``basis`` holds integers."""
+    """The sums that queries about second moments need. ``basis`` holds integers."""
 
     def product(self, basis: Basis) -> Integers:
-        """Give floor(X^T X basis / 2^24)."""
+        """Return floor(X^T X basis / 2^24)."""
         ...
 
     def compressed(self, basis: Basis) -> Exact:
-        """Give basis^T X^T X basis, exactly."""
+        """Return basis^T X^T X basis, exactly."""
         ...
 
     def gram(self) -> Integers:
-        """Give X^T X, exactly."""
+        """Return X^T X, exactly."""
         ...
 
     def squares(self) -> Integers:
-        """Give the sum of squares of each column, exactly."""
+        """Return the sum of squares of each column, exactly."""
         ...
 
     def trace(self) -> int:
-        """Give the sum of squares of all entries, exactly."""
+        """Return the sum of squares of all entries, exactly."""
         ...
 
 
 class Rows(Protocol):
-    """Integer rows that can be had in blocks of float64."""
+    """Integer rows that can be read in blocks of float64."""
 
     count: int
     dimension: int
@@ -110,22 +110,22 @@ class Rows(Protocol):
 
     @property
     def gain_by_threads(self) -> bool:
-        """Tell whether several threads are quicker than one."""
+        """Tell whether several threads are faster than one."""
         ...
 
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
-        """Divide a thread's rows into blocks, for sums of so many numbers; of dense rows as tall as that at least.
+        """Divide a thread's rows into blocks for sums of ``sums`` numbers. Dense blocks have at least ``tall`` rows.
 
-        Lists of blocks whose sums are exact in the numbers that ``across`` gives: each list holds one block or more.
+        Returns lists of one or more blocks. The sum over a list's blocks is exact in the type that ``across`` returns.
         """
         ...
 
     def across(self, block: Any, wide: FloatArray) -> Any:  # noqa: ANN401  # dense or sparse
-        """Multiply the columns of a block with as many rows of integers."""
+        """Multiply the transpose of a block with integers that have as many rows."""
         ...
 
     def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
-        """Give rows from ``start`` to ``stop`` as float64."""
+        """Return the rows from ``start`` to ``stop`` as float64."""
         ...
 
 
@@ -157,13 +157,13 @@ class DenseRows:
 
 
 class SparseRows:
-    """Rows in CSR form, never widened: work goes with the stored entries, and with the columns that there are.
+    """Rows in CSR form, never made dense. Work grows with the stored entries and with the number of columns.
 
-    Sums are as wide as the table, also where no row has an entry: which columns are used is said by the rows, and one
-    row may use all of them. How many blocks there are follows from how wide sums are, whatever the number of rows: some
-    may be empty. Sums are in 64-bit integers: 2^24 rows of 2^36 at most.
+    Sums are as wide as the table, even in columns that no row uses, because which columns are used depends on the rows,
+    and one row may use all of them. The number of blocks follows from the width of sums and not from the number of
+    rows, so some blocks may be empty. Sums are in 64-bit integers: at most 2^24 rows of 2^36.
 
-    One thread does it all: sparse products keep the interpreter's lock, for which others would only wait.
+    One thread does all the work, because sparse products hold the interpreter's lock.
     """
 
     gain_by_threads = False
@@ -244,14 +244,14 @@ class StreamedMoments:
         return int(self.squares().sum())
 
     def _wide_total(self, visit: Callable[[Any], Any], entries: int, tall: int = 0) -> Integers:
-        """Add up sums that are as wide as rows are; of dense rows at least ``tall`` blocks."""
+        """Add up sums of ``entries`` numbers. Blocks of dense rows have at least ``tall`` rows."""
         threads = _threads(self._threads, entries)
         return self._total(visit, threads, lambda span: self._rows.parts(span, entries, tall))
 
     def _total(self, visit: Callable[[Any], Any], threads: int, parts: Callable[[tuple[int, int]], Parts]) -> Integers:
-        """Add up a visit to every block; integers, so that the order does not matter.
+        """Add up the results of visiting every block. They are integers, so the order does not matter.
 
-        Each thread has its share of the rows, be it none.
+        Each thread has its share of the rows, which may be empty.
         """
         spans = _spans(self._rows.count, threads)
         with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
@@ -259,7 +259,7 @@ class StreamedMoments:
             return reduce(add, totals)
 
     def _span_total(self, visit: Callable[[Any], Any], parts: Parts) -> Integers:
-        """Add up for as long as that is exact, then in 64-bit integers."""
+        """Add up each list of blocks in its own type, where it is exact, and then the lists in 64-bit integers."""
         total: Any = 0
         for blocks in parts:
             visited = (visit(self._rows.block(first, last)) for first, last in blocks)
@@ -268,7 +268,7 @@ class StreamedMoments:
 
 
 def _stepped(span: tuple[int, int], step: int) -> Parts:
-    """Divide rows into blocks of so many, of which as many go together as are exact; of no rows, an empty block."""
+    """Divide rows into blocks of ``step`` rows, in lists whose sums are exact. Without rows, return an empty block."""
     start, stop = span
     return [
         [(at, min(at + step, last)) for at in range(first, max(last, first + 1), step)]
@@ -278,25 +278,26 @@ def _stepped(span: tuple[int, int], step: int) -> Parts:
 
 
 def _threads(most: int, entries: int) -> int:
-    """Choose a number of threads: one for queries of so few entries that even 2^14 rows are little work.
+    """Choose the number of threads: one if the query has so few entries that even 2^14 rows are little work.
 
-    More than one takes a fraction of a millisecond to start, whatever the number of rows.
+    Starting more than one takes a fraction of a millisecond. The choice does not depend on the number of rows.
     """
     return 1 if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT else max(1, min(most, MOST_SUMS // (2 * entries)))
 
 
 GRAM_BITS: Final = 2 * ROW_BITS + math.ceil(math.log2(MAX_ROWS + 1))
-"""Bits of an entry for the most rows that a provider may have. For the rows that it does have they would be fewer, and
-the number of digits, which shows in the time of an answer, would be a function of how many these are."""
+"""Bits of an entry for the most rows that a provider may have. Fewer bits would do for the actual rows, but then the
+number of digits, which shows in the time of an answer, would depend on the number of rows."""
 MAX_GRAM_DIMENSION: Final = 2**14
-"""Beyond this the matrix would fill gigabytes; beyond 2^16 a digit would be narrower than the shift."""
+"""Beyond this the matrix would take gigabytes. Beyond 2^16 a digit would be narrower than the shift."""
 
 
 class GramMoments:
-    """Answers from a Gram matrix computed once: O(k s d) a round for a basis with s non-zero rows.
+    """Answers from a Gram matrix that is computed once: O(k s d) a round for a basis with s non-zero rows.
 
-    The matrix is held as float64 digits in base 2^p, all but the highest in [0, 2^p), with p such that a digit times
-    the basis stays exact: a column of it has at most sqrt(d) 2^20 in L1. There are as many digits as any rows need.
+    The matrix is stored as float64 digits in base 2^p, all but the highest in [0, 2^p). p is such that a digit times
+    the basis stays exact: a column of the basis has an L1 norm of at most sqrt(d) 2^20. The number of digits is enough
+    for any rows.
     """
 
     def __init__(self, gram: Integers) -> None:
@@ -330,7 +331,7 @@ class GramMoments:
         return int(np.trace(self._gram))
 
     def _digit_products(self, basis: FloatArray) -> list[Integers]:
-        """Multiply by every digit, using only the rows of the basis that are not zero."""
+        """Multiply by every digit, using only the non-zero rows of the basis."""
         support = np.flatnonzero(basis.any(axis=1))
         full = len(support) == len(basis)  # nothing to leave out, so nothing to copy
         kept = basis.T if full else basis[support].T
@@ -339,7 +340,7 @@ class GramMoments:
 
 
 def _times(left: Any, right: Any) -> Any:  # noqa: ANN401
-    """Multiply. Where nothing is sparse by np.dot, for @ keeps the interpreter's lock when the result is small."""
+    """Multiply. Dense factors use np.dot, because @ holds the interpreter's lock when the result is small."""
     return left @ right if scipy.sparse.issparse(left) else np.dot(left, right)
 
 
@@ -354,7 +355,7 @@ def _split(wide: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _digits(matrix: Integers, bits: int, count: int) -> list[FloatArray]:
-    """Write integers in base 2^bits; the highest digit keeps the sign."""
+    """Write integers in base 2^bits. The highest digit keeps the sign."""
     digits = []
     for _ in range(count - 1):
         digits.append((matrix & (2**bits - 1)).astype(np.float64))

@@ -1,4 +1,4 @@
-"""The linear-algebra library on one thread, for as long as anybody needs that."""
+"""Limits the linear-algebra library to one thread while at least one caller needs that."""
 
 from functools import cache
 from threading import Lock
@@ -8,7 +8,7 @@ from threadpoolctl import ThreadpoolController
 
 
 class OneThread:
-    """Holds the BLAS to one thread while anybody is inside: its setting is the whole process's, not a thread's."""
+    """Limits the BLAS to one thread while any thread is inside, because its setting is for the whole process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -33,7 +33,7 @@ one_thread: Final = OneThread()
 
 
 def _take_control() -> None:
-    """Let this thread set the limit: it is left to the first that did, for as long as that lives, and to no other."""
+    """Let this thread set the limit. Otherwise only the first thread that set it may, for as long as it lives."""
     for library in _libraries().lib_controllers:
         if clear := getattr(library, "clear_controlling_thread", None):
             clear(force=True)
@@ -41,5 +41,5 @@ def _take_control() -> None:
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Look the loaded libraries up once."""
+    """Look up the loaded libraries, once."""
     return ThreadpoolController()

@@ -1,4 +1,4 @@
-"""Evaluates queries over one provider's rows. What it returns is exact, and must not leave without noise."""
+"""Evaluates queries over one provider's rows. Its answers are exact, and must not leave without noise."""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -50,23 +50,23 @@ from .summed_moments import SummedMoments
 from .views import answer_view, floor_view, release_pairs, sign_scores
 
 GRAM_COLUMNS_A_PRODUCT: Final = 50
-"""A Gram matrix pays for itself when d is below 50 to 80 times the products asked (``bench/round_cost.py``)."""
+"""A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
 MAX_CHOSEN_DIMENSION: Final = 2**12
-"""Where nobody asked for the matrix, it may take half a gigabyte and no more."""
+"""Above this, ``for_plan`` never chooses a Gram matrix, which would take more than half a gigabyte."""
 
 
 class Strategy(StrEnum):
-    """How to evaluate; the answers are the same bits."""
+    """How to evaluate. Both strategies give the same bits."""
 
     STREAM = "stream"
     GRAM = "gram"
 
     @classmethod
     def for_plan(cls, dimension: int, plan: Sequence[Step], *, is_sparse: bool) -> "Strategy":
-        """Choose what should be faster for a job, by its plan and the form of its rows: by what is public.
+        """Choose the strategy that should be faster for a job, from public facts: its plan and the form of its rows.
 
-        Where there are fewer rows than columns, going through them would be faster than the matrix. But which of the
-        two there are more of is not public under add/remove, and a choice by it would show in the time of an answer.
+        With fewer rows than columns, streaming the rows would be faster than the matrix. But under add/remove it is not
+        public which of the two numbers is larger, and a choice by that would show in the time of an answer.
         """
         products = sum(step.query is CovarianceProduct and not step.extent.blocks for step in plan)
         limit = min(GRAM_COLUMNS_A_PRODUCT * products, MAX_CHOSEN_DIMENSION)
@@ -74,7 +74,7 @@ class Strategy(StrEnum):
 
 
 class Shard:
-    """One provider's rows, made ready under the bounds of a job, for any number of jobs and threads."""
+    """One provider's rows, prepared under the bounds of a job. It serves any number of jobs and threads."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Shard:
     ) -> None:
         if strategy is Strategy.GRAM and rows.dimension > MAX_GRAM_DIMENSION:
             raise InvalidParameterError(
-                f"A Gram matrix of {rows.dimension} columns is too large.",
-                f"Stream beyond {MAX_GRAM_DIMENSION} columns.",
+                f"A Gram matrix of {rows.dimension} columns is too large: at most {MAX_GRAM_DIMENSION} are allowed.",
+                "Use the strategy stream.",
             )
         self._rows = rows
         self._norm_bound = norm_bound
@@ -105,13 +105,13 @@ class Shard:
 
     @property
     def makes_matrix(self) -> bool:
-        """Tell whether the first query about second moments has the Gram matrix made."""
+        """Tell whether the first query about second moments also computes the Gram matrix."""
         return self._strategy is Strategy.GRAM
 
     def fits(self, spec: JobSpec) -> bool:
         """Tell whether the rows were prepared under this job's bounds.
 
-        A query is priced for the spec's bounds and answered under the shard's: they have to be the same.
+        A query is priced for the spec's bounds and answered under the shard's, so they must be the same.
         """
         mean_bound = spec.mean_bound if spec.centering is Centering.PRIVATE else None
         return spec.unit.is_row and self._norm_bound == spec.norm_bound and mean_bound in {None, self._mean_bound}
@@ -120,18 +120,18 @@ class Shard:
         """Refuse a job of another width or with other bounds, before anything is paid for."""
         if not self.fits(spec):
             raise InvalidParameterError(
-                "The rows were prepared under other bounds than the job's.", "Prepare them under the job's."
+                "The rows were prepared under other bounds than the job's.", "Prepare them for this job."
             )
         if self._rows.dimension != spec.schema.dimension:
             raise InvalidParameterError(
-                f"The rows have {self._rows.dimension} columns; the job has {spec.schema.dimension}.",
+                f"The rows have {self._rows.dimension} columns, but the job has {spec.schema.dimension}.",
                 "Give the columns that the job names, in its order.",
             )
         check_names(self._rows.names, spec.schema)
         if self._rows.is_sparse and spec.centering is not Centering.NONE:
             raise _dense_when_centred()
 
-    def evaluate(self, query: RowQuery) -> Integers:  # noqa: C901, PLR0911  # one way out for each query
+    def evaluate(self, query: RowQuery) -> Integers:  # noqa: C901, PLR0911  # one return for each query
         """Answer exactly, as integers on the public lattice."""
         match query:
             case CountAbove(threshold=threshold, power=power):
@@ -158,9 +158,9 @@ class Shard:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
     def reach(self, step: Step) -> int:
-        """Say how many rows, from the first, a planned query is about; what is public and exact is about none.
+        """Return how many rows, from the first, a planned query needs. A query without noise needs none.
 
-        That is the number of rows, which is a job's own wherever rows may still be missing.
+        Such a query asks for the number of rows, which is fixed by the job if rows may still be missing.
         """
         if step.event is None:
             return 0
@@ -168,7 +168,7 @@ class Shard:
         return self._edge(extent.block, extent.blocks) if extent.blocks else self._rows.count
 
     def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
-        """Answer what is a private mechanism by itself."""
+        """Answer a query by a private mechanism."""
         if isinstance(query, SubspaceQuery):
             gram = self._moments(query.center).gram()
             return release_subspace(query, event, gram, self._rows.count, words)
@@ -179,11 +179,11 @@ class Shard:
         raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
     def start_sketch(self, spec: JobSpec, slot: int) -> SketchAnswers:
-        """Begin one job's sketch of these rows."""
+        """Start one job's sketch of these rows."""
         return SketchAnswers(partial(self._integers, self._norm_bound), spec.digest(), slot)
 
     def _viewed(self, query: ViewQuery) -> Integers:
-        """Answer about a view; of rows that are not in memory together, one piece after the other."""
+        """Answer a query about a view. Rows that are not in memory together are read piece by piece."""
         total: Any = 0
         for piece in self._rows.pieces or (slice(None),):
             total = total + answer_view(query, self._integers(self._norm_bound, query.center, piece), self._threads)
@@ -192,24 +192,24 @@ class Shard:
         return floor_view(query, total)
 
     def _block_product(self, basis: RowSparse, block: int, blocks: int, center: FloatArray | None) -> Integers:
-        """Multiply by the rows of one block alone: by their position, which no other row's content has a part in.
+        """Multiply by the rows of one block alone. Rows are in a block by position, whatever other rows contain.
 
-        Where there are fewer rows than blocks, some have none; how many there are is public where blocks are priced.
+        If there are fewer rows than blocks, some blocks are empty. The number of rows is public if blocks are priced.
         """
         first, last = (self._edge(edge, blocks) for edge in (block - 1, block))
         rows = self._integers(self._norm_bound, center, slice(first, last))
         return StreamedMoments(rows, self._threads).product(LatticeBasis(basis))
 
     def _edge(self, block: int, blocks: int) -> int:
-        """Say how many rows are in a block and those before it."""
+        """Return how many rows are in a block and the ones before it."""
         return self._rows.count * block // blocks
 
     def _moments(self, center: FloatArray | None) -> Moments:
-        """Prepare the rows once for each centre; the last one is kept."""
+        """Prepare the rows for a centre, or reuse them if the last query had the same centre."""
         key = b"" if center is None else center.tobytes()
         with self._preparing:
             if self._ready is None or self._ready[0] != key:
-                self._ready = None  # makes room before more is taken
+                self._ready = None  # frees memory before more is allocated
                 self._ready = key, self._prepare(center)
             return self._ready[1]
 
@@ -221,7 +221,7 @@ class Shard:
         return GramMoments(streamed.gram()) if self._strategy is Strategy.GRAM else streamed
 
     def _streamed(self, pieces: Sequence[slice], center: FloatArray | None) -> Iterator[Moments]:
-        """Prepare rows one piece after the other, for they are not in memory together."""
+        """Prepare rows piece by piece, because they are not in memory together."""
         for piece in pieces:
             yield StreamedMoments(self._integers(self._norm_bound, center, piece), self._threads)
 

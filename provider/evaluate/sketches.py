@@ -1,35 +1,36 @@
-"""One job's sketch at one provider: what it drew, what it was shown, and Y, which never leaves.
+"""One job's sketch at one provider: its random draws, the lists it was sent, and the sketch Y, which never leaves.
 
-Privacy needs a row's change v to be fixed before the directions Omega are drawn. A coordinator that chose Omega along
-v, or tried one after the other, would have v counted sqrt(d/p) times as much as it was paid for. Why nobody can, if
-this provider alone keeps to its part, whoever else works together:
+Privacy needs the change v of a row to be fixed before the directions Omega are drawn. If a coordinator could choose
+Omega along v, or try one Omega after another, v would count sqrt(d/p) times as much as was paid for. Nobody can, even
+if all others work together, as long as this provider follows these rules:
 
-- Its nonce is 32 uniform bytes that nobody sees before ``Reveal``; what was shown of it is a hash.
-- It answers one ``Reveal``, with a list in which its own commitment stands unchanged. No list of nonces but one opens
-  the commitments of that list, for that would be a collision of SHA-256: the others' nonces were fixed before they
-  could see this one.
-- Omega's key is SHA-256, taken for a random oracle, of all nonces in that list and of the job. Nobody can have asked
-  for that key before, without having guessed the nonce; so it is uniform, and independent of all that was known, the
-  two data sets that are to be told apart among them. AES spreads it, as it does for all noise here.
-- An adversary can still break off once it knows Omega, and try again in another job: so ``Reveal`` is what pays.
-- Y is drawn once. What was drawn lives in this process's memory alone: after a restart the job is refused, for another
-  Y would be another release. ``respond.py`` and the ledger see to one answer for each query.
+- Its nonce is 32 uniform bytes. Before ``Reveal``, others see only its hash.
+- It answers one ``Reveal``, whose list must contain its own commitment unchanged. Only one list of nonces opens the
+  commitments of that list, because another would be a collision of SHA-256. So the others' nonces were fixed before
+  they could see this one.
+- Omega's key is the SHA-256 (modelled as a random oracle) of all nonces in that list and of the job. Nobody can have
+  computed it before without guessing the nonce. So it is uniform and independent of everything known before, including
+  the two data sets that are to be told apart. AES expands it, as it does for all noise here.
+- An adversary can still stop once it knows Omega and try again in another job. So ``Reveal`` is the query that costs.
+- Y is drawn once. The draws live in this process's memory alone. After a restart the job is refused, because another Y
+  would be another release. ``release/responder.py`` and the ledger ensure one answer for each query.
 
-What a copy of this process does to that (a virtual machine that is cloned, or resumed twice from one snapshot). The
-nonce and Y are the only random numbers that are kept from one query to the next, and a copy has them too.
+What happens if this process is copied (a virtual machine that is cloned, or resumed twice from one snapshot). The nonce
+and Y are the only random numbers that are kept from one query to the next, and the copy has them too.
 
-- A copy that was made after ``Commit`` has the same nonce. Who sees it in one copy's ``Reveal`` can choose the other
-  nonces for the second copy, and so try one Omega after the other. For each nonce that is tried, the key is uniform and
-  independent of the rows (a random oracle), so each Omega stretches v further than was paid for with a probability of
-  at most ``directions.STRETCH_TAIL`` = 2^-100. With T tries the second copy's promise holds but for T 2^-100, on top of
-  delta: below 1e-12 for T = 2^60. No more is promised.
-- Two copies with different lists ask different queries, so the noise of their Y is unrelated (``entropy.py``). Each Y
-  is a release of its own, at the price of a release.
-- A copy that was made after ``Sketch`` has the same Y. Nothing that is made of Y costs anything, and the noise on a
+- A copy that was made after ``Commit`` has the same nonce. An adversary that sees it in one copy's ``Reveal`` can
+choose
+  the other nonces for the second copy, and so try one Omega after another. For each choice, the key is uniform and
+  independent of the rows (random oracle), so each Omega stretches v further than was paid for with a probability of at
+  most ``directions.STRETCH_TAIL`` = 2^-100. With T tries, the second copy's promise fails with an additional
+  probability of at most T 2^-100, on top of delta: below 1e-12 for T = 2^60. No more is promised.
+- Two copies with different lists answer different queries, so the noise of their Y is unrelated
+  (``release/entropy.py``). Each Y is a release of its own, at the price of a release.
+- A copy that was made after ``Sketch`` has the same Y. Whatever is computed from Y is free, and the noise on a
   projection is keyed with its own query.
 
-Everything that is made of Y afterwards is free. Of the projection M^T U the provider cuts U itself, in integers, so
-that no map that anybody sends makes a row of U longer than was paid for.
+Everything that is computed from Y afterwards is free. For the projection M^T U, the provider bounds the rows of U
+itself, in integers, so that no map from a coordinator makes a row of U longer than was paid for.
 """
 
 from collections.abc import Callable
@@ -72,29 +73,29 @@ from dpspca.common.queries import (
 
 from .moments import EXACT_ROWS, DenseRows, SparseRows
 
-Whole: TypeAlias = NDArray[np.int32]
+SketchArray: TypeAlias = NDArray[np.int32]
 
 _WIDEST: Final = 8
-"""Standard deviations, of rows along Omega and of noise, that a sketch's entry has room for; beyond, it is cut."""
+"""A sketch's entry has room for so many standard deviations of rows along Omega and of noise. Beyond, it is cut."""
 _FURTHEST_SHIFT: Final = 200
-"""Factors beyond 2^200 make anything zero or too large, as any larger ones do."""
+"""Factors beyond 2^200 make every number zero or too large, just as larger factors do."""
 
 
 class SketchAnswers:
-    """Answers the queries of ``sketch_queries`` for one job; one after the other, as ``respond.py`` asks them."""
+    """Answers one job's queries about a sketch. The responder asks them one after the other."""
 
     def __init__(self, rows: Callable[[], DenseRows | SparseRows], job: str, slot: int) -> None:
-        """``rows`` makes the integer rows; ``job`` is the digest of what was signed, ``slot`` the place among all."""
+        """``rows`` makes the integer rows, ``job`` is the spec's digest, ``slot`` is the place in the audience."""
         self._rows = rows
         self._job = job
         self._slot = slot
         self._nonce: bytes | None = None
         self._commitments: Words | None = None
-        self._sketch: Whole | None = None
+        self._sketch: SketchArray | None = None
         self._sketched = ""
 
     def admit(self, query: RowQuery) -> None:
-        """Refuse a query that does not go with what was drawn and shown before; nothing has happened then."""
+        """Refuse a query that does not fit the earlier draws and lists. A refusal changes nothing."""
         match query:
             case Commit():
                 self._check_slot()
@@ -103,13 +104,17 @@ class SketchAnswers:
             case Sketch():
                 self._check_sketch(query)
             case MapQuery():
-                if len(query.map) != self._kept().shape[1]:
-                    raise RefusedError("The map does not fit the sketch.", "Send one of as many columns.")
+                columns = self._require_sketch().shape[1]
+                if len(query.map) != columns:
+                    raise RefusedError(
+                        f"The map has {len(query.map)} rows, but the sketch has {columns} columns.",
+                        "Send a map with as many rows as the sketch has columns.",
+                    )
             case _:
                 raise InvalidQueryError(f"A sketch cannot answer '{query.kind}'.", "Ask a query about a sketch.")
 
     def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
-        """Answer what needs no noise on its answer: random numbers, and what was made of a private sketch."""
+        """Answer a query that needs no noise: random numbers, and what is computed from the private sketch."""
         self.admit(query)
         match query:
             case Commit():
@@ -124,44 +129,49 @@ class SketchAnswers:
                 raise InvalidQueryError(f"A sketch cannot release '{query.kind}'.", "Report this as a bug.")
 
     def evaluate(self, query: RowQuery) -> Integers:
-        """Answer a projection exactly; it must not leave without noise."""
+        """Answer a projection exactly. The result must not leave without noise."""
         self.admit(query)
         if not isinstance(query, Projection):
             raise InvalidQueryError(f"A sketch cannot evaluate '{query.kind}'.", "Report this as a bug.")
-        return project(self._rows(), self._kept(), query)
+        return project(self._rows(), self._require_sketch(), query)
 
     # --- The directions -----------------------------------------------------------------------------------------------
 
     def _check_slot(self) -> None:
         if not 0 <= self._slot < SLOTS:
             raise RefusedError(
-                f"This provider is number {self._slot + 1} in the job's audience.", f"Name at most {SLOTS} providers."
+                f"This provider is number {self._slot + 1} in the job's audience, and a sketch allows {SLOTS}.",
+                f"Name at most {SLOTS} providers.",
             )
 
     def _check_reveal(self, query: Reveal) -> None:
-        """Show the nonce for one list alone, in which everybody else is as fixed as we are."""
-        if query.entry(self._slot) != commitment(self._job, self._slot, self._drawn()):
-            raise RefusedError("This provider's commitment is not in the list.", "Send what providers committed to.")
+        """Refuse to reveal the nonce for a second list, or for one without this provider's commitment."""
+        if query.entry(self._slot) != commitment(self._job, self._slot, self._require_nonce()):
+            raise RefusedError(
+                "This provider's commitment is not in the list.", "Send the commitments as providers sent them."
+            )
         if self._commitments is not None and (self._commitments != query.listed).any():
-            raise RefusedError("Another list of commitments was final.", "Send that one.")
+            raise RefusedError("Another list of commitments was sent before.", "Send the same list again.")
 
     def _check_sketch(self, query: Sketch) -> None:
-        """Hold every nonce against its commitment."""
-        nonce, commitments = self._drawn(), self._commitments
+        """Check every nonce against its commitment."""
+        nonce, commitments = self._require_nonce(), self._commitments
         if commitments is None:
             raise _lost()
         if query.entry(self._slot) != nonce:
-            raise RefusedError("This provider's nonce is not in the list.", "Send what providers revealed.")
+            raise RefusedError("This provider's nonce is not in the list.", "Send the nonces as providers sent them.")
         for slot in range(SLOTS):
             shown, fixed = query.entry(slot), commitments[slot].astype("<u4").tobytes()
             opened = shown if fixed == EMPTY_SLOT else commitment(self._job, slot, shown)
             if opened != fixed:
                 raise RefusedError(
-                    f"What stands in place {slot + 1} is not what was committed to there.",
-                    "A provider that left before it revealed ends the job: submit a new one.",
+                    f"The nonce in place {slot + 1} does not open the commitment in that place.",
+                    "If a provider left before it revealed its nonce, the job cannot go on: submit a new one.",
                 )
         if self._sketched not in {"", query.digest()}:
-            raise RefusedError("Another sketch was made for this job.", "A sketch is made once.")
+            raise RefusedError(
+                "A sketch was already made for this job.", "Ask the same query again, or sign a new job."
+            )
 
     def _commit(self, words: WordSource) -> Integers:
         """Draw the nonce, once."""
@@ -171,14 +181,14 @@ class SketchAnswers:
 
     def _reveal(self, query: Reveal) -> Integers:
         self._commitments = query.listed
-        return self._in_slot(self._drawn())
+        return self._in_slot(self._require_nonce())
 
     def _in_slot(self, entry: bytes) -> Integers:
         answer = np.zeros((SLOTS, NONCE_WORDS), dtype=np.int64)
         answer[self._slot] = np.frombuffer(entry, dtype="<u4")
         return answer
 
-    def _drawn(self) -> bytes:
+    def _require_nonce(self) -> bytes:
         if self._nonce is None:
             raise _lost()
         return self._nonce
@@ -186,26 +196,26 @@ class SketchAnswers:
     # --- The sketch ---------------------------------------------------------------------------------------------------
 
     def _draw_sketch(self, query: Sketch, event: GaussianEvent, words: WordSource) -> Integers:
-        """Make Y, once, noise first; answer Y^T Y."""
+        """Make Y once, drawing the noise first, and answer Y^T Y."""
         if self._sketch is None:
             rows = self._rows()
             law = DiscreteGaussian.with_std_at_least(lattice_std(event.std))
             noisy = law.sample(rows.count * query.columns, words).reshape(rows.count, query.columns)
             key = directions_key(self._job, query.listed)
             add_sketch(noisy, rows, directions(key, query.dimension, query.columns))
-            self._sketch, self._sketched = coarse(noisy, event.std), query.digest()
+            self._sketch, self._sketched = round_sketch(noisy, event.std), query.digest()
         return gram_of(self._sketch)
 
-    def _kept(self) -> Whole:
+    def _require_sketch(self) -> SketchArray:
         if self._sketch is None:
             raise _lost()
         return self._sketch
 
     def _peaks(self, query: Peaks) -> Integers:
-        """Look at the largest entries, each column's, and at the longest row."""
+        """Answer the largest entry of each column, and the norm of the longest row."""
         largest = np.zeros(query.map.shape[1], dtype=np.int64)
         longest = 0.0
-        sketch = self._kept()
+        sketch = self._require_sketch()
         for start in range(0, len(sketch), EXACT_ROWS):
             seen = weights(sketch[start : start + EXACT_ROWS], query.map)
             np.maximum(largest, np.abs(seen).max(axis=0).astype(np.int64), out=largest)
@@ -216,28 +226,28 @@ class SketchAnswers:
 
 
 def add_sketch(noise: Integers, rows: DenseRows | SparseRows, omega: FloatArray) -> None:
-    """Add M Omega to noise, exactly: a row has norm 2^17, a column of Omega below 2^27, for 2^24 entries below 2^15."""
+    """Add M Omega to noise. Exact: a row has norm 2^17, and a column of Omega, 2^24 entries below 2^15, below 2^27."""
     for start in range(0, rows.count, rows.block_rows):
         block = slice(start, min(start + rows.block_rows, rows.count))
         noise[block] += (rows.block(block.start, block.stop) @ omega).astype(np.int64)
 
 
-def coarse(noisy: Integers, std: float) -> Whole:
-    """Round to the grid that a sketch is kept on, whose width follows from the plan; cut what has no room.
+def round_sketch(noisy: Integers, std: float) -> SketchArray:
+    """Round a sketch to its grid, whose width follows from the plan, and cut entries that have no room.
 
-    Nothing of this costs anything: it is done to what is private already. A row along Omega has a standard deviation
-    of at most 2^28; of what is beyond 8 of these, and of the noise's, there is next to nothing.
+    This is post-processing of private numbers, so it is free. A row along Omega has a standard deviation of at most
+    2^28. Almost nothing lies beyond 8 standard deviations of this and of the noise.
     """
     widest = _WIDEST * (2.0 ** (ROW_BITS + DIRECTION_BITS) + std)
     shift = max(0, int(np.ceil(np.log2(widest))) - SKETCH_BITS)
     rounded = (noisy + (1 << shift >> 1)) >> shift
     most = 2**SKETCH_BITS - 1
-    kept: Whole = np.clip(rounded, -most, most).astype(np.int32)
+    kept: SketchArray = np.clip(rounded, -most, most).astype(np.int32)
     return kept
 
 
-def gram_of(sketch: Whole) -> Integers:
-    """Give Y^T Y, exactly: 2^14 rows of 2^32 are below 2^53, and 2^24 rows below 2^56."""
+def gram_of(sketch: SketchArray) -> Integers:
+    """Return Y^T Y. Exact: 2^14 rows of 2^32 are below 2^53, and 2^24 rows below 2^56."""
     total = np.zeros((sketch.shape[1],) * 2, dtype=np.int64)
     for start in range(0, len(sketch), EXACT_ROWS):
         block = sketch[start : start + EXACT_ROWS].astype(np.float64)
@@ -245,12 +255,12 @@ def gram_of(sketch: Whole) -> Integers:
     return total
 
 
-def weights(sketch: Whole, given: FloatArray) -> FloatArray:
-    """Give U = Y S as integers in units of 2^-20, with every entry beyond 1 zero: whatever S is.
+def weights(sketch: SketchArray, given: FloatArray) -> FloatArray:
+    """Return U = Y S as integers in units of 2^-20. For every S, entries beyond 1 become zero.
 
-    Each column of S is rounded at 2^29 times a power of two just above its largest entry, so that the product is
-    exact: 2^8 columns of 2^16 times 2^29. The power of two is put back afterwards, and one so large or so small that
-    it would leave the range of floating point is held at 2^200: a column of zeros, or of entries beyond 1.
+    Each column of S is divided by a power of two just above its largest entry and rounded to 29 bits, so that the
+    product is exact: 2^8 columns of 2^16 times 2^29. Then the power of two is multiplied back. It is limited to 2^200,
+    so that it stays in the range of floating point: beyond that, a column has only zeros or entries beyond 1 anyway.
     """
     _, exponents = np.frexp(np.abs(given).max(axis=0))
     whole = np.rint(np.ldexp(given, MAP_BITS - exponents))
@@ -260,11 +270,11 @@ def weights(sketch: Whole, given: FloatArray) -> FloatArray:
     return seen
 
 
-def project(rows: DenseRows | SparseRows, sketch: Whole, query: Projection) -> Integers:
-    """Give M^T U, with rows of U beyond the reach zero: in units of 2^-30 of the bound, rounded down.
+def project(rows: DenseRows | SparseRows, sketch: SketchArray, query: Projection) -> Integers:
+    """Return M^T U, where rows of U beyond the reach are set to zero, in units of 2^-30 of the bound, rounded down.
 
-    Exact: an entry of a row is at most 2^17 and one of U 2^20, so 2^14 rows are below 2^53. A squared norm of a row of
-    U is at most 2^48, and so exact as well.
+    Exact: an entry of a row is at most 2^17 and an entry of U at most 2^20, so sums over 2^14 rows are below 2^53. The
+    squared norm of a row of U is at most 2^48, so it is exact, too.
     """
     longest = (query.reach * 2.0**WEIGHT_BITS) ** 2
     total: Any = 0
@@ -277,7 +287,7 @@ def project(rows: DenseRows | SparseRows, sketch: Whole, query: Projection) -> I
 
 
 def _block_products(rows: DenseRows | SparseRows, seen: FloatArray, start: int, stop: int) -> FloatArray:
-    """Multiply at most 2^14 rows, a block at a time: each sum stays whole in float64."""
+    """Multiply at most 2^14 rows, a block at a time. Each sum is exact in float64."""
     total: Any = 0
     for first in range(start, stop, rows.block_rows):
         last = min(first + rows.block_rows, stop)
@@ -286,7 +296,7 @@ def _block_products(rows: DenseRows | SparseRows, seen: FloatArray, start: int, 
 
 
 def _root_above(square: int) -> int:
-    """Give the least integer whose square is not below."""
+    """Return the least integer whose square is at least this."""
     root = int(np.sqrt(float(square)))
     while root * root < square:
         root += 1
@@ -295,6 +305,6 @@ def _root_above(square: int) -> int:
 
 def _lost() -> RefusedError:
     return RefusedError(
-        "What this provider drew for this job is gone, if there was anything: it is kept in memory, until a restart.",
+        "This provider has no random draws for this job. It keeps them in memory, so a restart loses them.",
         "Submit a new job.",
     )

@@ -1,4 +1,4 @@
-"""Second moments of rows that are not in memory together."""
+"""Second moments of rows that are not in memory at the same time."""
 
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -11,14 +11,17 @@ from .moments import Basis, Exact, Moments
 
 
 class SummedMoments:
-    """Moments of rows that are had in pieces, one after the other: sums are exact, so that pieces change no bit."""
+    """Moments of rows that are read piece by piece. Sums are exact, so the division into pieces changes no bit."""
 
     def __init__(self, pieces: Callable[[], Iterable[Moments]]) -> None:
         self._pieces = pieces
 
     def product(self, basis: Basis) -> Integers:
-        """Refuse: what is cut off at the end would have to be kept of each piece. Products are asked of blocks."""
-        raise InvalidQueryError("These rows are had in pieces.", "Ask about blocks of them.")
+        """Refuse: a product is rounded once, after its sum, so the pieces' products do not add up to it."""
+        raise InvalidQueryError(
+            "The rows of this data set arrive in files, so no product over all of them is available.",
+            "Ask about blocks of rows.",
+        )
 
     def compressed(self, basis: Basis) -> Exact:
         return reduce(add, (each.compressed(basis) for each in self._pieces()))

@@ -33,7 +33,7 @@ from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.daemon import Daemon
 from dpspca.provider.data.preparation import check_rows, with_persons
-from dpspca.provider.evaluate.matrix_shard import declared
+from dpspca.provider.evaluate.matrix_shard import with_span
 from dpspca.server.jobs.roster import QUEUE, Link
 
 EXAMPLES = {name: each.jobs for name, each in examples.EXAMPLES.items()}
@@ -259,7 +259,7 @@ def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(town: Town,
         async with federation(town, (), shards, words_for(what)) as running:
             for name, share in shards.items():
                 checked = check_rows(share)
-                offered = {"cohort": declared(checked, spans[name]) if name in spans else checked}
+                offered = {"cohort": with_span(checked, spans[name]) if name in spans else checked}
                 await running.start(name, data_sets=offered)
             model = await running.analyst.fit(what, "cohort", list(shards))
             check_twin(model, what, shards, spans)

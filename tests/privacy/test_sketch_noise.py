@@ -21,7 +21,7 @@ from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.evaluate.sketches import SketchAnswers, coarse, project
+from dpspca.provider.evaluate.sketches import SketchAnswers, project, round_sketch
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
 
@@ -72,7 +72,7 @@ def sketched(data: np.ndarray, number: int, planned: GaussianEvent) -> tuple[np.
 
 def grid(planned: GaussianEvent) -> float:
     """Find what one step of the grid is in units of the lattice."""
-    return 2.0**28 / float(coarse(np.array([1 << 28]), planned.std)[0])
+    return 2.0**28 / float(round_sketch(np.array([1 << 28]), planned.std)[0])
 
 
 def residuals(first: float, planned: GaussianEvent, start: int = 0) -> np.ndarray:

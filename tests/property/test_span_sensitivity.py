@@ -14,7 +14,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.matrix import CappedProduct, MatrixProduct, SpectralProduct, SymmetricProduct
 from dpspca.common.spans import Span
 from dpspca.provider.data.preparation import check_rows
-from dpspca.provider.evaluate.matrix_shard import MatrixShard, declared
+from dpspca.provider.evaluate.matrix_shard import MatrixShard, with_span
 
 ENTRY, SPECTRAL = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
 BOUND = 3.0
@@ -40,7 +40,7 @@ def moved(span: Span, table: np.ndarray, change: np.ndarray, unit: PrivacyUnit, 
     """Say how far the answer moves; of one of two neighbours the share is dense, of the other sparse."""
     dense = check_rows(dilation(table, span.start, span.of).toarray(), least=1)
     sparse = check_rows(scipy.sparse.csr_array(dilation(table + change, span.start, span.of)), least=1)
-    one, other = (MatrixShard(declared(share, span), BOUND, unit).evaluate(query) for share in (dense, sparse))
+    one, other = (MatrixShard(with_span(share, span), BOUND, unit).evaluate(query) for share in (dense, sparse))
     silent = span.rows_of_others(len(one))
     assert not one[silent].any()
     assert not other[silent].any()

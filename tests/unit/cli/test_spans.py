@@ -55,7 +55,7 @@ def test_a_data_set_is_offered_with_its_span(folder: Path, here: Callable[..., E
 @pytest.mark.parametrize(
     ("span", "why"),
     [
-        ("{ start = 1, rows = 3, of = 7 }", "lies outside of the rows 1 to 3 and the 4 columns"),
+        ("{ start = 1, rows = 3, of = 7 }", "is outside its span: rows 1 to 3 and 4 columns"),
         ("{ start = 2, rows = 3, of = 11 }", "too few for a span of 11 rows"),
     ],
 )

@@ -148,7 +148,7 @@ def test_a_perturbed_frame_drifts_less_than_the_noise_on_it_hides(kind: str, see
     event = ApproximateEvent(1.0, 1e-6) if kind == "gaussian" else PureEvent(1.0)
     square = np.diag([500.0, 300.0, 90.0, 20.0, 1.0]) + seed
     words = Written([], seed)
-    frame = mechanisms.perturbed(query, event, square, words)
+    frame = mechanisms.perturb_frame(query, event, square, words)
     values, vectors = np.linalg.eigh(square)
     turns = [ideal_normal(*each) for each in ideals(words.told[: 1 + _further(words.told[0])])]
     rest = words.told[1 + _further(words.told[0]) :]

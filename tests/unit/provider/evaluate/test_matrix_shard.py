@@ -174,7 +174,7 @@ def test_a_job_with_another_bound_width_or_unit_is_refused() -> None:
         assert not made.fits(spec(**changes))
         with pytest.raises(InvalidParameterError, match="another bound"):
             made.check(spec(**changes))
-    with pytest.raises(InvalidParameterError, match="4 columns; the job has 5"):
+    with pytest.raises(InvalidParameterError, match="4 columns, but the job has 5"):
         made.check(spec(schema=Schema(5)))
 
 

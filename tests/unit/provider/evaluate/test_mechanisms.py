@@ -31,7 +31,7 @@ from dpspca.common.queries.subspace import (
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate import bingham, mechanisms
-from dpspca.provider.evaluate.mechanisms import drawn, exponent, release_subspace, walked
+from dpspca.provider.evaluate.mechanisms import draw_frame, exponent, release_subspace, walk_frame
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
@@ -152,7 +152,7 @@ def test_a_chain_of_two_axes_in_space_leaves_out_the_axis_that_it_should(monkeyp
     words = KeyStream.repeatable(4, "chain")
     missed = []
     for _ in range(300):
-        plane = walked(weight, 2, words)
+        plane = walk_frame(weight, 2, words)
         missed.append(1 - np.square(plane).sum(axis=1))
     heights = np.linspace(0, 1, 1001)
     around = np.linspace(0, 2 * math.pi, 721)[:-1]
@@ -166,7 +166,7 @@ def test_axes_are_drawn_one_after_the_other_each_for_its_share_within_what_is_le
     """In space, with half of the weight each: the second axis as an independent reading of the method draws it."""
     weight = np.diag([8.0, 2.0, 0.0])
     words, rng = KeyStream.repeatable(5, "axes"), np.random.default_rng(6)
-    found = np.stack([drawn(weight, 2, words) for _ in range(3000)])
+    found = np.stack([draw_frame(weight, 2, words) for _ in range(3000)])
     cells = rng.standard_normal((200_000, 3))
     cells /= np.linalg.norm(cells, axis=1)[:, None]
     logs = np.einsum("ni,ij,nj->n", cells, weight / 2, cells)
@@ -234,7 +234,7 @@ def test_a_draw_that_found_nothing_is_answered_when_asked_again_and_costs_nothin
     responder = Responder(catalogue.plan(job), shard, ledger, repeatable_entropy(11))
     with monkeypatch.context() as patched:
         patched.setattr(bingham, "log_acceptance", lambda falling, *_: np.full(len(falling), -np.inf))
-        with pytest.raises(RefusedError, match="Ask again"):
+        with pytest.raises(RefusedError, match="Ask the same query again"):
             responder.respond(0, DrawnSubspace(3))
     paid = ledger.standing(job.digest())
     answer = responder.respond(0, DrawnSubspace(3))
@@ -271,5 +271,5 @@ def test_many_rows_outweigh_few_only_where_their_numbers_are_public(method: str,
     ],
 )
 def test_a_price_that_a_mechanism_cannot_keep_is_refused(query: SubspaceQuery, event: Event | None) -> None:
-    with pytest.raises(InvalidQueryError, match="price"):
+    with pytest.raises(InvalidQueryError, match="No mechanism answers"):
         release_subspace(query, event, gram(3, 2, 1), 3, KeyStream.repeatable(10, ""))

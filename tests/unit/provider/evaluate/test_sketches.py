@@ -30,7 +30,7 @@ from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_csr, integer_rows
 from dpspca.provider.evaluate.moments import DenseRows, SparseRows
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.evaluate.sketches import SketchAnswers, add_sketch, coarse, gram_of, project, weights
+from dpspca.provider.evaluate.sketches import SketchAnswers, add_sketch, gram_of, project, round_sketch, weights
 from dpspca.provider.ledger.ledger import Ledger, LedgerError, Limits, MemoryLedger, Opening
 from dpspca.provider.release.responder import Responder
 
@@ -150,7 +150,7 @@ def test_a_nonce_that_is_not_what_was_committed_to_is_refused_and_costs_nothing(
     nonces = job.revealed()
     before = job.ledger.standing("the job")
     for slot in (0, 1, 2, SLOTS - 1):
-        with refused("nonce is not in the list" if slot == 1 else f"in place {slot + 1} is not what was committed"):
+        with refused("nonce is not in the list" if slot == 1 else f"in place {slot + 1} does not open the commitment"):
             job.ask(SKETCH, Sketch(changed(nonces, slot), DIMENSION, COLUMNS))
     assert job.ledger.standing("the job") == before
     assert job.ask(SKETCH, Sketch(nonces, DIMENSION, COLUMNS)).any()
@@ -161,7 +161,7 @@ def test_a_commitment_that_somebody_does_not_open_ends_the_job_for_all() -> None
     first, other = Job(slot=1, seed=1), Job(slot=3, seed=2)
     listed = first.committed() + other.committed()
     mine, theirs = (job.ask(REVEAL, Reveal(listed)).astype(np.uint32) for job in (first, other))
-    with refused("place 4 is not what was committed"):
+    with refused("place 4 does not open the commitment"):
         first.ask(SKETCH, Sketch(mine, DIMENSION, COLUMNS))
     with refused("place 4"):
         first.ask(SKETCH, Sketch(changed(mine + theirs, 3), DIMENSION, COLUMNS))
@@ -236,7 +236,7 @@ def test_after_a_restart_the_job_is_refused_and_nothing_is_drawn_again(stop: int
     before = job.ledger.standing("the job")
     for position in range(stop):
         assert (job.ask(position, following(answers[:position])) == answers[position]).all()
-    with refused("is gone"):
+    with refused("has no random draws"):
         job.ask(stop, following(answers))
     assert job.ledger.standing("the job") == before
 
@@ -273,7 +273,7 @@ def test_one_that_was_lost_with_its_process_is_not_made_again_either() -> None:
         job.ask(SKETCH, query)
     ledger.broken = False
     job.start(seed=99)
-    with refused("is gone"):
+    with refused("has no random draws"):
         job.ask(SKETCH, query)
 
 
@@ -416,7 +416,7 @@ def test_a_sketch_and_a_projection_are_exact_and_the_same_for_dense_and_for_spar
     exact = np.arange(5000 * 5).reshape(5000, 5) + whole.astype(object) @ omega.astype(np.int64).astype(object)
     assert (sketches[0] == exact).all()
     assert (sketches[1] == exact).all()
-    kept = coarse(sketches[0], 1e9)
+    kept = round_sketch(sketches[0], 1e9)
     assert (gram_of(kept) == kept.astype(object).T @ kept.astype(object)).all()
     asked = Projection(whitening(gram_of(kept).astype(float)), 50, 1.0)
     seen = weights(kept, asked.map)
@@ -434,7 +434,7 @@ def test_sparse_rows_are_never_made_dense() -> None:
     rows = SparseRows(integer_csr(stored, 20.0))
     noise = np.zeros((200, 2), dtype=np.int64)
     add_sketch(noise, rows, directions(bytes(32), 2**22, 2))
-    kept = coarse(noise, 1e9)
+    kept = round_sketch(noise, 1e9)
     asked = Projection(whitening(gram_of(kept).astype(float)), 2**22, 1.0)
     assert np.count_nonzero(project(rows, kept, asked).any(axis=1)) <= 20_000
 

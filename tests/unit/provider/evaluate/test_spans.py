@@ -22,7 +22,7 @@ from dpspca.common.queries.matrix import EntryTotal, MatrixProduct, SpectralProd
 from dpspca.common.spans import Span
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.preparation import CheckedRows, check_rows
-from dpspca.provider.evaluate.matrix_shard import MatrixShard, declared
+from dpspca.provider.evaluate.matrix_shard import MatrixShard, with_span
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
 
@@ -55,12 +55,12 @@ def responder(spec: JobSpec, rows: CheckedRows, seed: int = 0, ledger: MemoryLed
     return Responder(catalogue.plan(spec), shard, ledger or MemoryLedger(), repeatable_entropy(seed))
 
 
-# --- What is declared -------------------------------------------------------------------------------------------------
+# --- A share with a span ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
 def test_a_share_of_these_rows_takes_its_span(form: Callable[[Any], Any]) -> None:
-    rows = declared(share(form), SPAN)
+    rows = with_span(share(form), SPAN)
     assert rows.span == SPAN
     assert rows.digest() != share(form).digest()
     assert rows.digest() != replace(rows, span=Span(2, 5, 12)).digest()
@@ -76,15 +76,15 @@ def test_an_entry_outside_of_the_span_is_refused(form: Callable[[Any], Any], pla
     """In another's row; between rows, own ones or not; and between columns."""
     values = dilation(TABLE, SPAN.start, SPAN.of).toarray()
     values[place] = values[place[::-1]] = 1e-300
-    with pytest.raises(DpspcaError, match=r"lies outside of the rows 3 to 6 and the 6 columns"):
-        declared(check_rows(form(values)), SPAN)
+    with pytest.raises(DpspcaError, match=r"is outside its span: rows 3 to 6 and 6 columns"):
+        with_span(check_rows(form(values)), SPAN)
 
 
 def test_a_zero_that_a_sparse_share_stores_is_no_entry() -> None:
     values = dilation(TABLE, SPAN.start, SPAN.of).tocoo()
     places = tuple(np.r_[where, 0] for where in values.coords)
     made = scipy.sparse.csr_array((np.r_[values.data, 0.0], places), shape=values.shape)
-    assert declared(check_rows(made), SPAN).span == SPAN
+    assert with_span(check_rows(made), SPAN).span == SPAN
 
 
 @pytest.mark.parametrize(
@@ -92,18 +92,18 @@ def test_a_zero_that_a_sparse_share_stores_is_no_entry() -> None:
     [
         (TABLE, SPAN, "4 rows and 6 columns"),
         (np.eye(DIMENSION, k=1), SPAN, "not symmetric"),
-        (np.zeros((12, 12)), SPAN, "12 columns: too few for a span of 12 rows"),
-        (np.zeros((5, 5)), SPAN, "5 columns: too few"),
+        (np.zeros((12, 12)), SPAN, "12 columns, too few for a span of 12 rows"),
+        (np.zeros((5, 5)), SPAN, "5 columns, too few"),
     ],
 )
 def test_what_is_no_share_of_such_a_table_is_refused(values: Any, span: Span, why: str) -> None:
     with pytest.raises(DpspcaError, match=why):
-        declared(check_rows(values), span)
+        with_span(check_rows(values), span)
 
 
 def test_a_share_whose_rows_are_persons_takes_no_span() -> None:
-    with pytest.raises(DpspcaError, match="Its rows are said to be persons'"):
-        declared(replace(share(), persons=np.arange(share().count)), SPAN)
+    with pytest.raises(DpspcaError, match="both a span and a file of persons"):
+        with_span(replace(share(), persons=np.arange(share().count)), SPAN)
 
 
 @pytest.mark.parametrize("unit", [ENTRY, SPECTRAL])
@@ -116,14 +116,14 @@ def test_whether_a_span_is_refused_does_not_tell_neighbours_apart(unit: PrivacyU
         if unit is SPECTRAL:
             change = rng.standard_normal(TABLE.shape)
         for table in (TABLE + change, np.zeros_like(TABLE)):
-            assert declared(check_rows(dilation(table, SPAN.start, SPAN.of)), SPAN).span == SPAN
+            assert with_span(check_rows(dilation(table, SPAN.start, SPAN.of)), SPAN).span == SPAN
 
 
 # --- What leaves ------------------------------------------------------------------------------------------------------
 
 
 def noise_of(spec: JobSpec, query: RowQuery, runs: int, span: Span | None = SPAN) -> Integers:
-    rows = share() if span is None else declared(share(), span)
+    rows = share() if span is None else with_span(share(), span)
     exact = MatrixShard(share(), 1.0, spec.unit).evaluate(query)
     return np.stack([responder(spec, rows, seed).respond(0, query) - exact for seed in range(runs)])
 
@@ -177,7 +177,7 @@ class Astray(MatrixShard):
 @pytest.mark.parametrize("unit", [ENTRY, SPECTRAL])
 def test_an_answer_that_shows_outside_of_the_span_is_never_stored(unit: PrivacyUnit) -> None:
     spec, ledger = job(unit), MemoryLedger()
-    shard = Astray(declared(share(), SPAN), spec.norm_bound, unit)
+    shard = Astray(with_span(share(), SPAN), spec.norm_bound, unit)
     asked = Responder(catalogue.plan(spec), shard, ledger, repeatable_entropy(0))
     query = SymmetricProduct(BASIS) if unit is ENTRY else SpectralProduct(BASIS)
     for _ in range(2):
