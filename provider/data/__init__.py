@@ -1,4 +1,4 @@
-"""Rows on their way in: read, checked, bounded and named."""
+"""Reads rows, checks them, bounds them and takes their fingerprints."""
 
 from .arrivals import Arrivals, DataSet, WaitingQueries
 from .fingerprints import duplicates

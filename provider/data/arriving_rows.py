@@ -1,30 +1,29 @@
-"""The files of a data set whose rows arrive: which are counted, where their rows stand, and how they are read. Edge.
+"""The files of a data set whose rows arrive: which are counted, the positions of their rows, and reading. Reads files.
 
-Blocks compose in parallel because a row is in one of them, by its position, whatever other rows say. So a position is
-fixed when its file is counted, and for good:
+Blocks compose in parallel because each row is in one block, by its position, whatever other rows contain. So a row's
+position is fixed for good when its file is counted:
 
-- Files follow one another by name, and a new one must sort after all those counted. Rows of counted files never move:
-  how many each holds is remembered, and is not looked up again.
-- No file is counted twice under two names, by a link of either kind. (Two files that are alike are two.)
-- A counted file must not change or vanish. What is read of it later is held against the digest of what was counted,
-  before a number is made of it; that it still is the same file, of the same size and time, is looked at besides, at
-  every query.
-- If any of this does not hold, or a new file is no table in the form of the first, the data set answers nothing more
-  until somebody has looked and starts the daemon again. The operator's log says why; what goes out is a constant.
-- A single row never does that. One that is no row of finite numbers, none of them too large, counts as a row of zeros
-  (``odd_rows.py``), which follows from that row alone; the log says that a file has such a row. A file may have no rows
-  at all.
-- What could not be read at the moment, for a disk or for want of memory, is tried again: it ends nothing but an answer
-  that needs it at once. The digest still says whether what is read then is what was counted.
-- After a restart nothing is known of what was counted before, so that ``digest`` is new at each start: a job that
-  began before is refused, and spends nothing more.
+- Files are in the order of their names, and a new file must sort after all counted ones. Rows of counted files never
+  move: the number of rows in each is remembered and not read again.
+- No file is counted twice under two names, by a link of either kind. (Two files with the same content are two files.)
+- A counted file must not change or vanish. When it is read again, its digest is compared with the counted one before
+  any number is computed. At every query, its identity, size and time are compared as well.
+- If any of this is violated, or a new file is no table in the form of the first, the data set answers nothing more
+  until the operator restarts the daemon. The operator's log says why. The refusal that is sent is constant.
+- A single row never causes this. A row that is not finite, or has too large a number, counts as a row of zeros
+  (``odd_rows.py``). This depends on that row alone, and the log says that the file has such a row. A file may be
+  without rows.
+- If something cannot be read at the moment, because of the disk or missing memory, it is tried again. Only an answer
+  that needs it at once fails. The digest still shows whether what is read later is what was counted.
+- After a restart nothing is known about earlier counting. So ``digest`` is new at each start: a job that began before
+  is refused, and spends nothing more.
 
-Neighbours are tables in the same form: the other row stands in the same place of the file. In text, each line is a row
-by itself, whatever is on it.
+Neighbours are tables in the same form: the other row is at the same place in the file. In text, each line is a row,
+whatever it contains.
 
-Memory: of a query about a block those files are read, one after the other, that hold rows of it; of one about all
-rows, one file at a time. As many queries as there are threads may do so at once. The file that was read last is kept,
-one of each data set, for the next block often begins where this one ends.
+Memory: a query about a block reads the files with its rows one after the other. A query about all rows reads one file
+at a time. As many queries as there are threads may do so at once. For each data set, the file that was read last stays
+in memory, because the next block often begins where this one ends.
 """
 
 import logging
@@ -50,14 +49,14 @@ from .sources import read_arriving
 DIGEST_BYTES: Final = 32
 
 Read: TypeAlias = Callable[[Path], tuple[CheckedRows, bool]]
-"""Reads a file, and tells whether it has rows that count as zeros."""
+"""Reads a file. Returns its rows, and whether some of them count as zeros."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """A file whose rows have their positions: those before ``end``, from where the file before it ends."""
+class _CountedFile:
+    """A counted file. Its rows have the positions from the previous file's ``end`` to its own ``end``."""
 
     file: Path
     end: int
@@ -65,16 +64,16 @@ class _Counted:
     digest: str
 
 
-class Tally:
-    """The rows that were counted so far. Safe to ask from any number of threads."""
+class CountedFiles:
+    """The files and rows that were counted so far. Safe to use from many threads."""
 
     def __init__(self, name: str, folder: Path, *, read: Read = read_arriving) -> None:
-        """Count what is there: one file at least, for it says which columns there are."""
+        """Count the files that are there. At least one is needed, because it sets the columns."""
         self._name = name
         self._folder = folder
         self._read = read
-        self._counted: list[_Counted] = []
-        self._kept: tuple[_Counted, CheckedRows] | None = None
+        self._counted: list[_CountedFile] = []
+        self._kept: tuple[_CountedFile, CheckedRows] | None = None
         self._fault: Exception | None = None
         self._trouble = ""
         self._counting = Lock()
@@ -103,86 +102,88 @@ class Tally:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """What the columns are called, where that is known."""
+        """The names of the columns, if they have names."""
         return self.form.names
 
     def digest(self) -> str:
-        """Name what was counted since this start, of which nobody knows after the next."""
+        """Return a random identifier of what was counted since this start. The next start has another."""
         return self._digest
 
     def fingerprints(self) -> frozenset[str]:
-        """Name what the rows say that were counted so far, by their columns as they stand."""
+        """Return the fingerprint of the rows that were counted so far, with their columns in the given order."""
         return self._fingerprint.names
 
     def first(self, rows: int) -> "ArrivingRows":
-        """Give so many rows, from the first, be they there or not."""
+        """Return the first ``rows`` rows, whether or not they have arrived."""
         return ArrivingRows(self, rows)
 
-    def require_order(self) -> None:
-        """Refuse once and for all after a fault, and say nothing of it."""
+    def require_no_fault(self) -> None:
+        """Refuse everything after a fault, in a constant text."""
         if self._fault is not None:
-            raise RefusedError("This data set is out of order.", "Ask its operator to read its log.") from None
+            raise RefusedError(
+                "This data set is out of order.", "Ask the provider's operator to read the provider's log."
+            ) from None
 
     def check(self) -> None:
-        """Refuse if anything is not as it has to be, by names and stamps alone; no reading is waited for."""
-        with self._orderly():
+        """Check all files by names and stamps alone, without waiting for a file to be read."""
+        with self._recording_faults():
             self._files()
 
-    def more(self, rows: int) -> None:
-        """Check, and count the next file if one is there while fewer rows than these are counted."""
-        with self._counting, self._orderly():
+    def count_next(self, rows: int) -> None:
+        """Check all files. If fewer than ``rows`` rows are counted and there is a new file, count it."""
+        with self._counting, self._recording_faults():
             new = list(self._files().items())[self.files :]
             if new and self.count < rows:
                 self._count(*new[0])
 
     def spans(self, rows: int) -> list[slice]:
-        """Say which of the first rows are in which file."""
+        """Return, for each file, its span among the first ``rows`` rows."""
         edges = (0, *(each.end for each in self._counted))
         return [slice(start, min(end, rows)) for start, end in pairwise(edges) if start < min(end, rows)]
 
     def part(self, start: int, stop: int) -> FloatArray | scipy.sparse.csr_array:
-        """Read rows by their position, from the files that hold them; they are those that were counted, or refused."""
+        """Read rows by their position. Refuse if they are not the ones that were counted."""
         if stop > self.count:
-            raise RefusedError("Rows that were asked about are not there yet.", "Ask again when they are.")
+            raise RefusedError("The rows of this query have not arrived yet.", "Ask again later.")
         pieces, begins = [], 0
-        with self._orderly():
+        with self._recording_faults():
             for each in tuple(self._counted):
                 if max(begins, start) < min(each.end, stop):
-                    pieces.append(self._reread(each).matrix[max(0, start - begins) : stop - begins])
+                    pieces.append(self._read_again(each).matrix[max(0, start - begins) : stop - begins])
                 begins = each.end
             return stacked(pieces, is_sparse=self.form.is_sparse)
 
     def _count(self, file: Path, stamp: Stamp) -> None:
-        """Give the rows of the next file their positions; ``stamp`` was made when it was seen to be no other's link."""
+        """Count the next file, which fixes its rows' positions. ``stamp`` is from when it was found to be no link."""
         rows, mended = self._read(file)
         self.form.require(file, rows)
         if Stamp.of(file) != stamp:
             raise _changed(file)
         if mended:
-            _log.warning("%s has a row that is no row of finite numbers; such a row counts as one of zeros.", file)
-        counted = _Counted(file, self.count + rows.count, stamp, rows.digest())
+            _log.warning("%s has rows that are not finite numbers. Such a row counts as a row of zeros.", file)
+        counted = _CountedFile(file, self.count + rows.count, stamp, rows.digest())
         self._kept = counted, rows
         self._fingerprint = self._fingerprint.plus(rows.matrix)
         self._counted.append(counted)
 
     def _files(self) -> dict[Path, Stamp]:
-        """List what is there; refuse if anything counted changed or is gone, or has something new before it."""
+        """List the files. Refuse if a counted file changed or is gone, or a new file sorts before one."""
         counted = tuple(self._counted)
         files = files_of(self._folder)
         for each in counted:
             if each.file not in files:
-                raise InvalidDataError(f"{each.file} is gone, and its rows were counted.", _START_AGAIN)
+                raise InvalidDataError(f"{each.file} is gone, but its rows were counted.", _START_AGAIN)
             if files[each.file] != each.stamp:
                 raise _changed(each.file)
         for file, each in zip(files, counted, strict=False):
             if file != each.file:
                 raise InvalidDataError(
-                    f"{file} came late: it sorts before {each.file.name}, whose rows have their positions.",
+                    f"{file} came late: it sorts before {each.file.name}, whose rows were already counted.",
                     f"Name new files so that they sort last. {_START_AGAIN}",
                 )
         return files
 
-    def _reread(self, counted: _Counted) -> CheckedRows:
+    def _read_again(self, counted: _CountedFile) -> CheckedRows:
         kept = self._kept
         if kept is not None and kept[0] is counted:
             return kept[1]
@@ -193,25 +194,25 @@ class Tally:
         return rows
 
     @contextmanager
-    def _orderly(self) -> Iterator[None]:
-        """Keep the first fault, tell the operator of it, and say nothing of it to others; let what passes pass."""
-        self.require_order()
+    def _recording_faults(self) -> Iterator[None]:
+        """Record and log the first fault, and refuse in a constant text. Do not record errors that may pass."""
+        self.require_no_fault()
         try:
             yield
         except (UnreadableError, MemoryError) as problem:
             self._tell(str(problem) or "There is too little memory.")
             raise RefusedError("This data set cannot be read at the moment.", "Ask again later.") from None
-        except Exception as problem:  # noqa: BLE001  # whatever it is, positions may not hold any longer
+        except Exception as problem:  # noqa: BLE001  # after any error, positions may no longer be right
             self._fault = self._fault or problem
-            # The text of what is not ours may hold what a row says.
+            # The text of an error that is not ours may contain a part of a row.
             why = problem if isinstance(problem, DpspcaError) else f"{type(problem).__name__}."
-            _log.error("The data set '%s' answers nothing until the next start: %s", self._name, why)
+            _log.error("The data set '%s' answers nothing until the provider is restarted: %s", self._name, why)
         else:
             self._trouble = ""
-        self.require_order()
+        self.require_no_fault()
 
     def _tell(self, trouble: str) -> None:
-        """Tell the operator of what may pass, once while it lasts."""
+        """Log an error that may pass, once while it lasts."""
         if trouble != self._trouble:
             _log.warning("The data set '%s' cannot be read at the moment: %s", self._name, trouble)
         self._trouble = trouble
@@ -219,42 +220,42 @@ class Tally:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ArrivingRows:
-    """The first rows of a data set, as many as a job is about; they are read where they are used."""
+    """The first rows of a data set, as many as a job is about. They are read when they are used."""
 
-    tally: Tally
+    counted_files: CountedFiles
     count: int
 
     @property
     def dimension(self) -> int:
         """Number of columns."""
-        return self.tally.dimension
+        return self.counted_files.dimension
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """What the columns are called, where that is known."""
-        return self.tally.names
+        """The names of the columns, if they have names."""
+        return self.counted_files.names
 
     @property
     def is_sparse(self) -> bool:
         """Tell whether the rows are in CSR form."""
-        return self.tally.form.is_sparse
+        return self.counted_files.form.is_sparse
 
     @property
     def pieces(self) -> Sequence[slice]:
-        """Give the rows of one file after the other."""
-        return self.tally.spans(self.count)
+        """The span of rows in each file."""
+        return self.counted_files.spans(self.count)
 
     def part(self, which: slice) -> FloatArray | scipy.sparse.csr_array:
-        """Read some rows by their position."""
+        """Read rows by their position."""
         start, stop, _ = which.indices(self.count)
-        return self.tally.part(start, stop)
+        return self.counted_files.part(start, stop)
 
 
-_START_AGAIN: Final = "Put the folder in order, and start the daemon again."
+_START_AGAIN: Final = "Put the folder in order, and restart the daemon."
 
 
 def _changed(file: Path) -> InvalidDataError:
     return InvalidDataError(
-        f"{file} changed after it came, and its rows have their positions.",
-        f"Write a file under a name that begins with a dot, and rename it when it is whole. {_START_AGAIN}",
+        f"{file} changed after its rows were counted.",
+        f"Write a file under a name that begins with a dot, and rename it when it is complete. {_START_AGAIN}",
     )

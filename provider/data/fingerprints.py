@@ -1,22 +1,22 @@
-"""Names of rows by what they say, however they are stored: the same rows have one budget.
+"""Fingerprints of rows, which depend on their content and not on how they are stored: the same rows have one budget.
 
-Pure. The canonical form of a table, of which a name is the hash:
+Pure. A fingerprint is the hash of a table's canonical form:
 
-- A value is rounded to 32-bit floating point, and -0.0 is 0. So a table saved as float64, float32 or integers is one
-  table, and so are .csv, .npy, .npz and a folder of files.
-- Entries of zero are left out: sparse and dense form, explicit zeros and duplicates in CSR make no difference. So are
-  rows and columns of zeros.
+- Values are rounded to 32-bit floating point, and -0.0 becomes 0. So a table saved as float64, float32 or integers is
+  the same table, and so is one in .csv, .npy, .npz or a folder of files.
+- Zeros are left out, and so are rows and columns of zeros. Sparse or dense form, and explicit zeros or duplicates in
+  CSR, make no difference.
 - Rows are a multiset: their order does not count.
-- Columns are put in an order that follows from what they hold (``_column_keys``). Columns that this cannot tell apart
-  keep the order that they have.
-- Column names, the file of persons and the span of a matrix have no part in it.
-- A symmetric matrix [[0, M], [M^T, 0]] also has the name of the table M.
+- Columns are ordered by their content (``_column_keys``). Columns that this cannot distinguish keep their order.
+- Column names, the persons file and the span of a matrix do not count.
+- A symmetric matrix [[0, M], [M^T, 0]] also has the fingerprint of the table M.
 
-A table has a second name by its columns as they stand. That one can be kept up to date while rows arrive, file by file.
+A table has a second fingerprint, with its columns in the given order. It can be updated while rows arrive, file by
+file.
 
-Two tables of one canonical form have one name, always. Two of different forms have one by accident alone: sums of
-64-bit words agree twice, so with a chance near 2^-128 a pair. No party gains by a collision, since a name only ever
-refuses a data set; the digest that is pinned to a job (``CheckedRows.digest``) is SHA-256 over all bits.
+Two tables with the same canonical form always have the same fingerprint. Two with different forms have the same one
+only by accident, if two sums of 64-bit words agree: a chance near 2^-128 for a pair. Nobody gains by a collision,
+because a fingerprint can only refuse a data set. The digest in a job (``CheckedRows.digest``) is SHA-256 over all bits.
 
 Memory: blocks of rows, and a few numbers for each column.
 """
@@ -37,7 +37,7 @@ Words: TypeAlias = NDArray[np.uint64]
 
 BLOCK_ENTRIES: Final = 2**16
 ROUNDS: Final = 2
-"""Of telling columns apart: by their values and those beside them, and once more by what was told apart then."""
+"""Rounds of ``_column_keys``: the first uses a column's values and those beside them, the second also its keys."""
 LANES: Final = 2
 
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -46,7 +46,7 @@ _FORM: Final = b"dpspca rows, canonical form 1\0"
 
 
 class Fingerprint:
-    """A table's name by its columns as they stand. Rows may be added; whoever has a value keeps it as it was."""
+    """The fingerprint of a table with its columns in the given order. Adding rows returns a new value."""
 
     __slots__ = ("_totals",)
 
@@ -55,23 +55,23 @@ class Fingerprint:
 
     @property
     def names(self) -> frozenset[str]:
-        """Give the name, if there is anything but zeros to be named: tables that say nothing yet are not the same."""
+        """The fingerprint, or nothing if all values are zero, so that two tables without content are not the same."""
         return frozenset({_name(self._totals)} if any(self._totals) else ())
 
     def plus(self, rows: Table) -> Self:
-        """Give the name of these rows and of more."""
+        """Return the fingerprint of these rows and more."""
         return type(self)(_added(self._totals, _totals(rows, _labels(np.arange(rows.shape[1])))))
 
 
 def of_table(table: Table) -> frozenset[str]:
-    """Give all names of a table."""
+    """Return all fingerprints of a table."""
     inner = _undilated(table)
     as_it_stands = Fingerprint().plus(table).names
     return as_it_stands | _canonical(table) | (frozenset() if inner is None else _canonical(inner))
 
 
 def duplicates(named: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
-    """List the data sets that hold the same rows as one before them: that one, and the other. ``named`` by data set."""
+    """Yield pairs of data sets with the same rows, the earlier first. ``named`` has each data set's fingerprints."""
     first: dict[str, str] = {}
     for data_set, names in named.items():
         known = sorted({first[each] for each in names if each in first})
@@ -82,7 +82,7 @@ def duplicates(named: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]
 
 
 def _canonical(table: Table) -> frozenset[str]:
-    """Name a table with its columns in an order of their own. Columns of zeros come last, and so count for nothing."""
+    """Return the fingerprint with columns ordered by content. Columns of zeros come last, so they do not count."""
     keys = _column_keys(table)
     ranks = np.empty(len(keys), dtype=np.intp)
     ranks[np.argsort(keys - np.uint64(1), kind="stable")] = np.arange(len(keys))
@@ -90,10 +90,10 @@ def _canonical(table: Table) -> frozenset[str]:
 
 
 def _column_keys(table: Table) -> Words:
-    """Tell columns apart by their values and by the rows that these are in, in whatever order either stands.
+    """Return a key for each column that depends on its values and their rows, but not on the order of either.
 
-    A row is labelled by its values, each with its column's key so far; a column's key is the sum of its values, each
-    with its row's label. Every step is a sum, and so sees no order.
+    A row's label is a sum over its values, each with its column's key so far. A column's key is a sum over its values,
+    each with its row's label. Every step is a sum, so no order counts.
     """
     keys = np.zeros(table.shape[1], dtype=np.uint64)
     for _ in range(ROUNDS):
@@ -104,7 +104,7 @@ def _column_keys(table: Table) -> Words:
 
 
 def _totals(table: Table, labels: Words) -> tuple[int, ...]:
-    """Sum over rows a hash of each, which depends on its values and on their columns' labels."""
+    """Sum a hash of each row, which depends on its values and their columns' labels."""
     totals = np.zeros(LANES, dtype=np.uint64)
     for words in _blocks(table):
         totals += _mixed(words @ labels).sum(axis=0, dtype=np.uint64)
@@ -116,7 +116,7 @@ def _added(some: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _labels(ranks: NDArray[np.intp]) -> Words:
-    """Give every column, by its place, an odd number for each lane."""
+    """Return an odd number for each column and lane, by the column's place."""
     places = (LANES * ranks[:, None] + np.arange(1, LANES + 1)).astype(np.uint64)
     return _mixed(places * _STEP) | np.uint64(1)
 
@@ -126,7 +126,7 @@ def _name(totals: tuple[int, ...]) -> str:
 
 
 def _blocks(table: Table) -> Iterator[Any]:
-    """Give a table's values as words, some rows at a time, in the form that it has."""
+    """Yield a table's values as words, some rows at a time, dense or sparse as the table is."""
     size = max(BLOCK_ENTRIES, table.shape[1])  # of a sparse block, a sum goes over all columns
     if isinstance(table, np.ndarray):
         step = max(1, BLOCK_ENTRIES // table.shape[1])
@@ -141,14 +141,14 @@ def _blocks(table: Table) -> Iterator[Any]:
 
 
 def _words(values: FloatArray) -> Words:
-    """Give each value a word, and zero the word 0."""
+    """Map each value to a word, and zero to the word 0."""
     rounded = values.astype(np.float32)
-    rounded += np.float32(0.0)  # takes the sign off a zero
+    rounded += np.float32(0.0)  # turns -0.0 into 0.0
     return _mixed(rounded.view(np.uint32).astype(np.uint64))
 
 
 def _mixed(words: Words) -> Words:
-    """Map 64-bit words one to one, 0 to 0, so that sums of results do not follow from sums of words (SplitMix64)."""
+    """Map 64-bit words one to one, and 0 to 0. Sums of results do not follow from sums of words (SplitMix64)."""
     mixed = words * _FACTORS[0]
     mixed ^= mixed >> np.uint64(32)
     mixed *= _FACTORS[1]
@@ -157,7 +157,7 @@ def _mixed(words: Words) -> Words:
 
 
 def _undilated(table: Table) -> Table | None:
-    """Give M where the table is [[0, M], [M^T, 0]], but for rows and columns of zeros; None where it is not."""
+    """Return M if the table is [[0, M], [M^T, 0]], up to rows and columns of zeros. Otherwise return None."""
     rows, columns = table.shape
     if rows != columns or table.diagonal().any():
         return None

@@ -1,13 +1,13 @@
-"""A data set that arrives in parts: a folder of files, whose rows follow one another in the order of the files' names.
+"""A data set in a folder of files, whose rows follow one another in the order of the files' names.
 
-A steward puts a new file beside the others as rows arrive, named so that it sorts last (``2026-01-31.csv``), and starts
-the daemon again; the folder is one data set, under one budget. (Where rows are to arrive while jobs run, it is
-``arrivals.py`` that watches the folder.) A method that looks at rows in blocks divides the whole by position: files
-need not be of one length, and nothing has to be known of a job when they are written.
+When new rows arrive, the steward adds a file whose name sorts last (``2026-01-31.csv``) and restarts the daemon. The
+folder is one data set with one budget. (If rows arrive while jobs run, ``arrivals.py`` watches the folder.) A method
+that uses blocks of rows divides all rows by position: files may have any length, and whoever writes them needs to know
+nothing about jobs.
 
-What this asks of whoever writes the files: where a row stands must have nothing to do with what rows say. In order of
-arrival, or by a number given without looking at them, is well; sorted by a column is not, for then a changed row would
-be another in its place, and others would move.
+Whoever writes the files must ensure that a row's position does not depend on the content of rows. Order of arrival is
+fine, and so is a number that was assigned without looking at the rows. Sorting by a column is not: a changed row would
+move to another position, and so would others.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ from .preparation import CheckedRows
 
 
 class UnreadableError(InvalidDataError):
-    """Something could not be read just now, whatever it holds: the next attempt may go well."""
+    """Something could not be read now, for a reason other than its content. The next attempt may succeed."""
 
 
 class Stamp(NamedTuple):
-    """Which file it is, under whatever name, and by which a change of it shows."""
+    """Identifies a file under any name, and shows whether it changed."""
 
     device: int
     inode: int
@@ -39,23 +39,23 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, file: Path) -> Self:
-        """Look at a file, or at what it is a link to. What is no file is refused: a pipe would be read for ever."""
+        """Read a file's status, following links. Refuse anything but a regular file: reading a pipe could never end."""
         try:
             found = file.stat()
         except OSError as problem:
             raise UnreadableError(
-                f"{file} cannot be read: {problem.strerror or problem}.", "Check whose it is."
+                f"{file} cannot be read: {problem.strerror or problem}.", "Check its owner and permissions."
             ) from None
         if S_ISDIR(found.st_mode):
-            raise InvalidDataError(f"{file} is a folder within a data set.", "Put its files beside the others.")
+            raise InvalidDataError(f"{file} is a folder within a data set.", "Move its files into the outer folder.")
         if not S_ISREG(found.st_mode):
-            raise InvalidDataError(f"{file} is no file.", "Put files of rows alone into the folder of a data set.")
+            raise InvalidDataError(f"{file} is not a regular file.", "Put only files of rows into a data set's folder.")
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a folder's first file says of all: how many columns, what they are called, and whether rows are sparse."""
+    """The form that a folder's first file sets for all: the columns, their names, and whether rows are sparse."""
 
     file: Path
     dimension: int
@@ -64,48 +64,50 @@ class Form:
 
     @classmethod
     def of(cls, file: Path, rows: CheckedRows) -> Self:
-        """Take it from a file's rows."""
+        """Take the form of a file's rows."""
         return cls(file, rows.dimension, rows.names, rows.is_sparse)
 
     def require(self, file: Path, rows: CheckedRows) -> None:
-        """Refuse a file that does not go with the first."""
+        """Refuse a file that differs in form from the first."""
         if rows.dimension != self.dimension:
             raise InvalidDataError(
-                f"{file} has {rows.dimension} columns, {self.file.name} has {self.dimension}.",
+                f"{file} has {rows.dimension} columns, but {self.file.name} has {self.dimension}.",
                 "Give all files of a folder the same columns.",
             )
         if rows.names != self.names:
             raise InvalidDataError(
-                f"The columns of {file} are not called as those of {self.file.name}.",
+                f"The column names of {file} differ from those of {self.file.name}.",
                 "Give all files of a folder the same columns in the same order.",
             )
         if rows.is_sparse != self.is_sparse:
             raise InvalidDataError(
-                f"Of {file} and {self.file.name} one is sparse and the other is not.", "Save all files in one form."
+                f"One of {file} and {self.file.name} is sparse, and the other is not.", "Save all files in one form."
             )
 
 
 def files_of(folder: Path) -> dict[Path, Stamp]:
-    """List a folder's files in the order of their names; those whose name begins with a dot are passed over.
+    """List a folder's files in the order of their names, without those whose name begins with a dot.
 
-    File managers do so. What is no file is refused: a folder that was forgotten would otherwise be rows that are
-    silently missing. So are two names of one file, by a link of either kind: its rows would be there twice, in two
-    blocks of which each is paid for as if it held the row alone. Files that are alike are not refused, for that would
-    tell of what is in them.
+    Anything but a file is refused, because the rows of a forgotten folder would be missing without notice. Two names of
+    one file, by a link of either kind, are refused, too: its rows would be there twice, in two blocks that are each
+    priced as if no other block had them. Two files with the same content are not refused, because that would reveal
+    something about the content.
     """
     try:
         files = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
     except OSError as problem:
-        raise UnreadableError(f"{folder} cannot be read: {problem.strerror}.", "Check whose folder it is.") from None
+        raise UnreadableError(
+            f"{folder} cannot be read: {problem.strerror}.", "Check its owner and permissions."
+        ) from None
     if not files:
-        raise InvalidDataError(f"{folder} holds no file.", "Put at least one there, or name a file.")
+        raise InvalidDataError(f"{folder} holds no file.", "Put at least one file there, or name a file instead.")
     stamps = {each: Stamp.of(each) for each in files}
     named: dict[tuple[int, int], Path] = {}
     for each, stamp in stamps.items():
         first = named.setdefault(stamp[:2], each)
         if first != each:
             raise InvalidDataError(
-                f"{each} is {first.name} under another name: its rows would count twice.", "Remove one of the two."
+                f"{each} is the same file as {first.name}: its rows would count twice.", "Remove one of the two names."
             )
     return stamps
 
@@ -121,7 +123,7 @@ def read_folder(folder: Path, read: Callable[[Path], CheckedRows]) -> CheckedRow
 
 
 def stacked(matrices: Sequence[Any], *, is_sparse: bool) -> FloatArray | scipy.sparse.csr_array:
-    """Put rows under one another: dense all of them, or sparse all of them."""
+    """Stack rows, all of them dense or all of them sparse."""
     if len(matrices) == 1:
         return matrices[0]  # type: ignore[no-any-return]
     return scipy.sparse.vstack(matrices, format="csr") if is_sparse else np.concatenate(matrices)

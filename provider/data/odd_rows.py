@@ -1,4 +1,4 @@
-"""Rows that cannot be used count as rows of zeros, which follows from each row alone. Pure."""
+"""Rows that cannot be used count as rows of zeros. This depends on each row alone. Pure."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from .preparation import LARGEST, CheckedRows, Unusable, check_size
 
 
 def rows_or_zeros(matrix: FloatArray | scipy.sparse.csr_array) -> CheckedRows:
-    """Take over what ``numbers_of`` gave, whatever the numbers are, even a table without rows.
+    """Accept the table that ``numbers_of`` returned, with any numbers, even one without rows.
 
-    A row with a number that is not finite, too large, or in no column counts as a row of zeros. This follows from that
-    row alone, so no row decides whether its provider starts, whether others are answered, or what a refusal says.
-    Refused is only what follows from the form of the table: its type, its columns, and more rows than sums can hold.
+    A row with a number that is not finite, too large, or in no column counts as a row of zeros. This depends on that
+    row alone, so no row decides whether its provider starts, whether others are answered, or what a refusal says. A
+    table is refused for its form alone: its type, its columns, or more rows than sums can hold.
     """
     check_size(*matrix.shape, least=0)
     stored: FloatArray = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
@@ -26,7 +26,7 @@ def rows_or_zeros(matrix: FloatArray | scipy.sparse.csr_array) -> CheckedRows:
     bad = np.bincount(whose, weights=~good, minlength=matrix.shape[0]) > 0
     spoilt = bad[whose]
     places = np.flatnonzero(spoilt)
-    mended = np.where(spoilt, 0.0, stored)  # for any rows alike: the time does not tell whether one is odd
+    mended = np.where(spoilt, 0.0, stored)  # the same for all rows, so that the time does not reveal an odd one
     whole = mended.reshape(matrix.shape) if isinstance(matrix, np.ndarray) else _with(matrix, mended)
     if not places.size:
         return CheckedRows(whole)
@@ -37,8 +37,8 @@ def _with(matrix: scipy.sparse.csr_array, data: FloatArray) -> scipy.sparse.csr_
     return scipy.sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def without(matrix: FloatArray | scipy.sparse.csr_array, which: NDArray[np.bool_]) -> Any:  # noqa: ANN401  # as it came
-    """Make some rows unusable."""
+def make_unusable(matrix: FloatArray | scipy.sparse.csr_array, which: NDArray[np.bool_]) -> Any:  # noqa: ANN401  # as it came
+    """Fill the marked rows with NaN, which makes them unusable."""
     if isinstance(matrix, np.ndarray):
         return np.where(which[:, None], np.nan, matrix)
     whose = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
@@ -46,6 +46,6 @@ def without(matrix: FloatArray | scipy.sparse.csr_array, which: NDArray[np.bool_
 
 
 def zero_row(like: FloatArray | scipy.sparse.csr_array) -> FloatArray | scipy.sparse.csr_array:
-    """Give one row of zeros in the form and width of these."""
+    """Return one row of zeros in the form and width of these rows."""
     shape = (1, like.shape[1])
     return np.zeros(shape) if isinstance(like, np.ndarray) else scipy.sparse.csr_array(shape)

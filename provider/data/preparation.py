@@ -1,6 +1,6 @@
-"""Rows as they are, found usable once: checked, bounded in rows of a person and in entries of a row, and named.
+"""Rows that were checked once: bounded in rows of a person and in entries of a row, and with fingerprints.
 
-What is done to a row follows from that row alone; what is made of them then is in ``integer_rows.py``.
+Each row is handled by itself, except for the bound on a person's rows. ``integer_rows.py`` turns rows into integers.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from dpspca.common.spec import Schema
 from . import fingerprints
 
 LARGEST: Final = 2.0**100
-"""Entries beyond this are refused: their squares would leave the range of floating point."""
+"""Larger entries are refused, because their squares would overflow floating point."""
 
 _NOWHERE: Final = np.empty(0, dtype=np.intp)
 
 
 class UsableRows(Protocol):
-    """Rows that were found usable, wherever they are held."""
+    """Rows that were checked, in memory or in files."""
 
     @property
     def count(self) -> int:
@@ -41,7 +41,7 @@ class UsableRows(Protocol):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """What the columns are called, where that is known."""
+        """The names of the columns, if they have names."""
         ...
 
     @property
@@ -51,46 +51,46 @@ class UsableRows(Protocol):
 
     @property
     def pieces(self) -> Sequence[slice] | None:
-        """Say in which parts, one after the other, all rows are had; None where they are in memory as it is."""
+        """The parts in which all rows are read one after the other, or None if they are in memory."""
         ...
 
     def part(self, which: slice) -> FloatArray | scipy.sparse.csr_array:
-        """Give some rows by their position."""
+        """Return rows by their position."""
         ...
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Unusable:
-    """Rows that hold a number which is not finite or is too large, and therefore count as rows of zeros.
+    """Rows with a number that is not finite or too large, which therefore count as rows of zeros.
 
-    A share of a symmetric matrix has no rows of its own: if a row were zero and its mirror image were not, the share
-    would be refused, and one entry would show. So ``entries`` keeps what these rows hold, with zeros in the place of
-    the unusable numbers alone, and ``CheckedRows.as_matrix`` puts that back.
+    In a share of a symmetric matrix, the unit is no row: if a row became zero and its mirror image did not, the share
+    would be refused, and one entry would show. So ``entries`` keeps these rows' numbers, with zeros only in place of
+    the unusable ones, and ``CheckedRows.as_matrix`` restores them.
     """
 
     count: int
     """Number of these rows."""
     places: NDArray[np.intp]
-    """Where their numbers are stored, counted from the first stored number of all rows."""
+    """The places of their numbers, counted from the first stored number of all rows."""
     entries: FloatArray
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CheckedRows:
-    """Rows that were found usable once, before any job: nothing about them can fail later."""
+    """Rows that were checked once, before any job, so that nothing about them can fail later."""
 
     matrix: FloatArray | scipy.sparse.csr_array
     names: tuple[str, ...] | None = None
-    """What the columns are called, where that is known."""
+    """The names of the columns, if they have names."""
     persons: NDArray[np.intp] | None = None
-    """Whose each row is, as a number, where that is known."""
+    """A number for each row that says whose it is, if this is known."""
     span: Span | None = None
-    """Of a share of a divided table: which of its rows are this provider's own (``matrix_shard.with_span``)."""
+    """For a share of a divided table, which of its rows are this provider's own (``matrix_shard.with_span``)."""
     unusable: Unusable | None = None
-    """Rows that count as rows of zeros. How many there are is for the steward alone."""
+    """Rows that count as rows of zeros. Only the steward may know how many there are."""
     uncut: frozenset[str] | None = None
-    """What names the rows as they were before any of them, or of their entries, was left out: they have one budget,
-    however many count."""
+    """The fingerprints of the rows before any rows or entries were left out. They have one budget, however many
+    count."""
 
     @property
     def count(self) -> int:
@@ -104,7 +104,7 @@ class CheckedRows:
 
     @property
     def is_sparse(self) -> bool:
-        """Tell whether the rows are held in CSR form; they are never made dense."""
+        """Tell whether the rows are in CSR form. They are never made dense."""
         return scipy.sparse.issparse(self.matrix)
 
     @property
@@ -114,15 +114,15 @@ class CheckedRows:
 
     @property
     def pieces(self) -> None:
-        """Nothing has to be read."""
+        """None: all rows are in memory."""
         return
 
     def part(self, which: slice) -> FloatArray | scipy.sparse.csr_array:
-        """Give some rows by their position."""
+        """Return rows by their position."""
         return self.matrix[which]
 
     def digest(self) -> str:
-        """Name these very rows, in the form that they have: a job that began over them must not go on over others."""
+        """Return a hash of these rows in their form. A job that began over them must not continue over others."""
         matrix = self.matrix
         parts = [matrix] if isinstance(matrix, np.ndarray) else [matrix.indptr, matrix.indices, matrix.data]
         form = (matrix.shape, len(parts), [part.dtype.str for part in parts], self.names)
@@ -132,37 +132,38 @@ class CheckedRows:
         return found.hexdigest()
 
     def fingerprints(self) -> frozenset[str]:
-        """Name what these rows say, however they are stored: for the same rows there is one budget."""
+        """Return fingerprints of the rows' content, which do not depend on how they are stored."""
         return fingerprints.of_table(self.matrix) if self.uncut is None else self.uncut
 
     def bounded(self, rows_per_person: int) -> "CheckedRows":
-        """Keep of each person the first so many rows, by position, before anything else is done with them.
+        """Keep the first ``rows_per_person`` rows of each person, by position, before anything else is done with them.
 
-        Which of one's rows stay depends on nobody else's, so a person who comes, leaves or changes moves a sum by no
-        more than these rows of their own. It is no bound for a single row: without it the person's next row stays in
-        its place, so that a sum moves as if one row were replaced, by up to twice what a removal may.
+        Which of a person's rows are kept does not depend on other persons. So a person who joins, leaves or changes
+        moves a sum by at most these rows of their own. This does not bound the effect of a single row: if it is
+        removed, the person's next row takes its place, so a sum moves as if one row were replaced, up to twice as far
+        as by a removal.
         """
         if self.persons is None:
             return self
-        kept = _place_among_own(self.persons) < rows_per_person  # a copy in any case: the time tells of nobody's rows
+        kept = _place_among_own(self.persons) < rows_per_person  # always makes a copy, so the time reveals nothing
         return replace(self, matrix=self.matrix[kept], persons=self.persons[kept], unusable=None)
 
     def first(self, rows: int | None) -> "CheckedRows":
-        """Keep so many, from the first; or all of them, for None. Refuse if there are fewer."""
+        """Keep the first ``rows`` rows, or all if None. Refuse if there are fewer."""
         if rows is None or rows == self.count:
             return self
         if rows > self.count:
             raise InvalidDataError(
-                f"The job is about the first {rows} rows of each provider, and there are fewer.",
-                "Take smaller or fewer blocks of rows, or wait until the rows are there.",
+                f"The job is about the first {rows} rows of each provider, but this provider has fewer.",
+                "Use smaller or fewer blocks of rows, or wait until the rows have arrived.",
             )
         persons = None if self.persons is None else self.persons[:rows]
         return replace(self, matrix=self.matrix[:rows], persons=persons, unusable=None)
 
     def as_matrix(self) -> "CheckedRows":
-        """Give the same numbers as entries of a matrix: an unusable one is zero, and leaves its row as it is.
+        """Return the same numbers as entries of a matrix. An unusable entry is zero, and does not affect its row.
 
-        The copy is made in any case, so that the time does not say whether there is such an entry.
+        A copy is always made, so that the time does not reveal whether there is such an entry.
         """
         matrix = self.matrix.copy()
         if self.unusable is not None:
@@ -172,10 +173,10 @@ class CheckedRows:
 
 
 def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401  # whatever was given
-    """Say of each row whose it is: one name or number a row. What they are called is not kept, only how they sort.
+    """Add whose each row is: one name or number for each row. Only the labels' order is kept, not the labels.
 
-    Labels are compared as they are, and not as an array holds them, which would lose zero bytes at their ends: two
-    persons taken for one would leave each other rows.
+    Labels are compared as Python objects, because numpy drops zero bytes at their ends, and two persons that were
+    mistaken for one would take each other's places.
     """
     try:
         labels = whose.tolist() if hasattr(whose, "tolist") else list(whose)
@@ -183,43 +184,43 @@ def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401 
         places = {label: place for place, label in enumerate(sorted(set(labels)))}
     except TypeError:
         raise InvalidTypeError(
-            "The rows' persons are not all of one kind.", "Give text for each row, or a number for each: whose it is."
+            "The persons of the rows are of different types.", "Give text for every row, or a number for every row."
         ) from None
     if missing or len(labels) != rows.count:
         raise InvalidDataError(
             f"There are {len(labels)} persons for {rows.count} rows{', or one of them is missing' if missing else ''}.",
-            "Give one name or number for each row: whose it is.",
+            "Give one name or number for each row, which says whose it is.",
         )
     return replace(rows, persons=np.fromiter(map(places.__getitem__, labels), dtype=np.intp, count=rows.count))
 
 
 def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None:
-    """Refuse a unit whose statement would be false of a data set that says, or does not say, whose its rows are.
+    """Refuse a unit whose statement would be false for a data set, because of what its settings say about persons.
 
-    A person can be protected only where it is known whose each row is. Where it is known, of each person the first few
-    rows are used, and for a unit of rows the statement would be false: see ``CheckedRows.bounded``. This follows from
-    the provider's settings and the job alone, and from no row.
+    A person can be protected only if it is known whose each row is. If it is known, only the first few rows of each
+    person are used, and then the statement of a unit of rows would be false (see ``CheckedRows.bounded``). This follows
+    from the provider's settings and the job, and from no row.
     """
     if unit.is_person and not persons:
         raise RefusedError(
             f"This data set does not say whose each row is, and the unit {unit} protects persons.",
-            "Choose a unit of rows; or ask its steward to name a file of persons under [persons]. Where nobody has two "
-            "rows, number them.",
+            "Choose a unit of rows, or ask the data steward to name a persons file under [persons]. If no person has "
+            "two rows, it may simply number them.",
         )
     if persons and not unit.is_person:
         raise RefusedError(
-            f"Rows of this data set are persons', who may have several, and the unit {unit} protects no person.",
+            f"This data set says whose each row is, and the unit {unit} protects no person.",
             f"Choose {PrivacyUnit.PERSON_ADD_REMOVE} or {PrivacyUnit.PERSON_REPLACE_ONE}.",
         )
     if cut and not unit.is_row:
         raise RefusedError(
-            f"Entries of this data set's rows are left out (row_entries), and the unit {unit} is about a whole matrix.",
-            "Choose a unit of rows; or ask its steward to take row_entries away.",
+            f"This data set leaves out entries of rows (row_entries), and the unit {unit} is about a whole matrix.",
+            "Choose a unit of rows, or ask the data steward to remove row_entries.",
         )
 
 
 def _place_among_own(persons: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Say of each row how many of the same person stand before it."""
+    """Return, for each row, how many rows of the same person come before it."""
     order = np.argsort(persons, kind="stable")
     starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
     places = np.empty(len(persons), dtype=np.intp)
@@ -228,14 +229,14 @@ def _place_among_own(persons: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> CheckedRows:  # noqa: ANN401
-    """Refuse rows that are no finite real matrix of at least ``least`` rows with the schema's columns."""
+    """Refuse rows unless they are a finite real matrix with the schema's columns and at least ``least`` rows."""
     names = column_names(rows)
     if schema:
         check_names(names, schema)
     matrix = _csr(rows) if scipy.sparse.issparse(rows) else _dense(rows)
     if schema and matrix.shape[1] != schema.dimension:
         raise InvalidDataError(
-            f"The rows have {matrix.shape[1]} columns; the schema has {schema.dimension}.",
+            f"The rows have {matrix.shape[1]} columns, but the schema has {schema.dimension}.",
             "Give the columns that the job names, in its order.",
         )
     check_size(*matrix.shape, least=least)
@@ -248,15 +249,15 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
 
 
 def numbers_of(rows: Any) -> FloatArray | scipy.sparse.csr_array:  # noqa: ANN401
-    """Take a table over as numbers, checked for nothing but its form."""
+    """Convert a table to numbers, and check its form alone."""
     return _csr(rows, lenient=True) if scipy.sparse.issparse(rows) else _dense(rows)
 
 
 def with_largest_entries(rows: CheckedRows, most: int) -> CheckedRows:
-    """Keep of each row at most so many entries, the largest; of entries of one size, those of the first columns.
+    """Keep the ``most`` largest entries of each row. Of entries of equal size, those in the first columns are kept.
 
-    How long a query about sparse rows takes goes with the number of their entries: a bound on it that is public
-    bounds what one row can add. Which entries of a row stay depends on that row alone, so that no sensitivity changes.
+    The time of a query about sparse rows grows with the number of their entries, so a public bound on that number
+    bounds the time that one row can add. Which entries are kept depends on their row alone, so no sensitivity changes.
     """
     matrix = rows.matrix.copy()
     unusable = rows.unusable and replace(
@@ -274,14 +275,16 @@ def with_largest_entries(rows: CheckedRows, most: int) -> CheckedRows:
 
 
 def _smaller_entries(entries: FloatArray, most: int) -> NDArray[np.intp]:
-    """Say where the entries are that do not belong to the largest; of equal ones the first do."""
+    """Return the places of the entries that are not among the largest. Of equal ones, the first count as larger."""
     return np.argsort(-np.abs(entries), kind="stable")[most:]
 
 
 def check_names(names: tuple[str, ...] | None, schema: Schema) -> None:
-    """Refuse columns that are called otherwise, or stand in another order, than the schema says."""
+    """Refuse columns whose names or order differ from the schema's."""
     if schema.names and names and names != schema.names:
-        raise InvalidDataError("The rows' columns are not those of the schema.", "Give them in the schema's order.")
+        raise InvalidDataError(
+            "The rows' columns are not those of the schema.", "Give the schema's columns in the schema's order."
+        )
 
 
 def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
@@ -292,12 +295,12 @@ def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
         array = numeric(rows)
     _check_kind(array.dtype)
     _check_two_dimensions(array.ndim)
-    with np.errstate(all="ignore"):  # what does not fit becomes infinite, and is dealt with as that, without a warning
+    with np.errstate(all="ignore"):  # a number that is too large becomes infinite, and is refused later
         return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def numeric(rows: Any) -> FloatArray:  # noqa: ANN401
-    """Turn Python objects that are numbers into numbers; name the column that holds others."""
+    """Convert Python objects to numbers, or name a column that has other objects."""
     try:
         return np.asarray(rows).astype(np.float64)
     except (TypeError, ValueError):
@@ -326,9 +329,9 @@ def _check_two_dimensions(dimensions: int) -> None:
 
 
 def _csr(rows: Any, *, lenient: bool = False) -> scipy.sparse.csr_array:  # noqa: ANN401
-    """Take sparse rows over in canonical CSR form: duplicates summed, so that a norm is a norm.
+    """Convert sparse rows to canonical CSR form. Duplicates are summed, so that norms are right.
 
-    A file may hold a number in a column that does not exist. That is refused; or, leniently, its row becomes unusable.
+    A number in a column that does not exist is refused. If ``lenient``, it makes its row unusable instead.
     """
     _check_kind(rows.dtype)
     _check_two_dimensions(rows.ndim)
@@ -337,17 +340,19 @@ def _csr(rows: Any, *, lenient: bool = False) -> scipy.sparse.csr_array:  # noqa
     stray = (matrix.indices < 0) | (matrix.indices >= matrix.shape[1])
     if stray.any():
         if not lenient:
-            raise InvalidDataError("A sparse row has a number in a column that does not exist.", "Write the file anew.")
+            raise InvalidDataError(
+                "A sparse row has a number in a column that does not exist.", "Write the file again."
+            )
         matrix.indices[stray], matrix.data[stray] = 0, np.nan
     matrix.sum_duplicates()
     return matrix
 
 
 def _check_row_ends(matrix: scipy.sparse.csr_array) -> None:
-    """Refuse sparse rows that do not follow one another: then nobody can tell which number is whose."""
+    """Refuse sparse rows that do not follow one another, because their numbers cannot be assigned to rows."""
     ends = matrix.indptr
     if ends[0] != 0 or (np.diff(ends) < 0).any() or ends[-1] > len(matrix.data):
-        raise InvalidDataError("The sparse rows do not follow one another.", "Write the file anew.")
+        raise InvalidDataError("The sparse rows do not follow one another.", "Write the file again.")
     matrix.prune()
 
 
@@ -361,7 +366,7 @@ def _check_kind(kind: np.dtype[Any]) -> None:
 
 
 def check_size(rows: int, columns: int, *, least: int) -> None:
-    """Refuse a table without columns, with fewer rows than these, or with more than sums can hold."""
+    """Refuse a table without columns, with fewer than ``least`` rows, or with more rows than sums can hold."""
     if columns == 0:
         raise InvalidDataError(
             f"Found array with 0 feature(s) (shape=({rows}, 0)) while a minimum of 1 is required.",
@@ -373,5 +378,6 @@ def check_size(rows: int, columns: int, *, least: int) -> None:
         raise InvalidDataError("There is one row (n_samples = 1).", "Give at least two rows: one shows no variation.")
     if rows > MAX_ROWS:
         raise InvalidParameterError(
-            f"There are {rows} rows; sums of more than {MAX_ROWS} could overflow.", "Split them over several providers."
+            f"There are {rows} rows, but sums over more than {MAX_ROWS} could overflow.",
+            "Split them over several providers.",
         )

@@ -1,14 +1,13 @@
-"""Reads rows from files: numpy arrays, sparse matrices, comma-separated text. Edge: the only code that opens them.
+"""Reads rows from files: numpy arrays, sparse matrices, comma-separated text. No other code opens such files.
 
-Nothing is executed while reading: no pickles. What comes back has passed ``check_rows`` or ``rows_or_zeros``, so that
-no job can fail on it. What is wrong with a cell is told by its place and its kind, never by what it holds: logs are
-read by others.
+Reading executes nothing: no pickles. The result has passed ``check_rows`` or ``rows_or_zeros``, so that no job can fail
+on it. An error names the place and the kind of a bad cell, and never its content, because others read the logs.
 
-There are two ways to read. ``read_rows`` is for the commands of whoever may see the rows: it refuses a file with a row
-that cannot be used, and says where that row is. ``read_protected`` is for a provider, whose start and whose answers
-others see. It refuses a file for its form alone: its kind, its columns, a number of persons that is not the number of
-rows. A row that cannot be used counts as a row of zeros there. In text, a row is one line: what is on one line never
-decides what the next line is.
+There are two ways to read. ``read_rows`` is for commands of people who may see the rows: it refuses a file with an
+unusable row, and says where that row is. ``read_protected`` is for a provider, because others see whether it starts and
+what it answers. It refuses a file for its form alone: its kind, its columns, or a number of persons that differs from
+the number of rows. There, an unusable row counts as a row of zeros. In text, each line is one row, and its content
+never changes where the next line begins.
 """
 
 import csv
@@ -31,11 +30,11 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraErro
 from dpspca.common.spec import Schema
 
 from .folders import UnreadableError, files_of, read_folder
-from .odd_rows import rows_or_zeros, without
+from .odd_rows import make_unusable, rows_or_zeros
 from .preparation import CheckedRows, check_rows, numbers_of, with_largest_entries, with_persons
 
 _Table: TypeAlias = tuple[Any, tuple[str, ...] | None]
-"""Rows as a file holds them, and their columns' names where it tells them."""
+"""Rows as they are in a file, and the names of their columns if the file has them."""
 _Line: TypeAlias = tuple[int, list[str]]
 """The number of a line, from 1, and its cells."""
 
@@ -48,9 +47,9 @@ _log = logging.getLogger(__name__)
 
 
 def read_rows(path: Path, *, least: int = 2) -> CheckedRows:
-    """Read a file by its ending, and refuse it where it does not hold at least ``least`` usable rows.
+    """Read a file by its ending. Refuse it if it does not have at least ``least`` rows, all of them usable.
 
-    A folder stands for the rows of all its files, one after the other in the order of their names (``folders.py``).
+    For a folder, read the rows of all its files in the order of their names (``folders.py``).
     """
     if path.is_dir():
         whole = read_folder(path, lambda file: _checked(file, least=1))
@@ -59,35 +58,35 @@ def read_rows(path: Path, *, least: int = 2) -> CheckedRows:
 
 
 def read_protected(path: Path, *, persons: Path | None = None, row_entries: int | None = None) -> CheckedRows:
-    """Read a provider's file or folder; a row that cannot be used counts as a row of zeros.
+    """Read a provider's file or folder. A row that cannot be used counts as a row of zeros.
 
-    Whether the provider starts, and everything that it sends, is the same for neighbouring tables: tables that differ
-    in one row, whatever that row is. ``persons`` is a file that says whose each row is: as many lines, each of them a
-    name or a number of any kind. A row whose line there is blank counts as a row of zeros, too. ``row_entries`` is how
-    many entries of a row count, the largest; left out, all do.
+    Whether the provider starts, and the form of everything that it sends, is the same for tables that differ in one
+    row, whatever that row is. ``persons`` is a file that says whose each row is: a line for each row, with any name or
+    number. A row whose line is blank counts as a row of zeros, too. ``row_entries`` is the number of entries of a row
+    that count, the largest ones. By default all count.
     """
     table = read_folder(path, _table) if path.is_dir() else _table(path)
     whose = None if persons is None else _read_persons(persons, table.count)
-    with _in_words(path):
+    with _file_errors(path):
         rows = rows_or_zeros(table.matrix)
         if whose is None:
             return replace(_bounded(path, rows, row_entries), names=table.names)
         of_nobody = np.array([not each for each in whose], dtype=np.bool_)
-        used = _bounded(path, rows_or_zeros(without(table.matrix, of_nobody)), row_entries)
-    # What names them is what they say with the rows of nobody: a list of persons gives rows no budget of their own.
+        used = _bounded(path, rows_or_zeros(make_unusable(table.matrix, of_nobody)), row_entries)
+    # Fingerprints include the rows of nobody, so that another list of persons does not give the rows a new budget.
     named = replace(used, names=table.names, uncut=used.fingerprints() | rows.fingerprints())
-    # Rows of nobody are each somebody else's: they take no place from one another.
+    # Each row of nobody counts as a person of its own, so that none takes another's place.
     return with_persons(named, [(each, 0 if each else place) for place, each in enumerate(whose, start=1)])
 
 
 def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:
-    """Keep so many entries of each row; tell whoever reads this machine's log if that left any out."""
+    """Keep the ``row_entries`` largest entries of each row. Log if that left any out."""
     if row_entries is None or row_entries >= rows.dimension:
         return rows
     kept = with_largest_entries(rows, row_entries)
     if kept.entries < rows.entries:
         _log.warning(
-            "%s has rows of more than %d entries: of each of these the %d largest count.",
+            "%s has rows with more than %d entries. Only the %d largest of each row count.",
             path,
             row_entries,
             row_entries,
@@ -96,19 +95,19 @@ def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedR
 
 
 def read_arriving(path: Path, *, row_entries: int | None = None) -> tuple[CheckedRows, bool]:
-    """Read a file that came while others were answered about, by the same rule.
+    """Read a file that arrived while the provider runs, by the same rule.
 
-    Tell whether it has a row that counts as a row of zeros. There may be no rows at all, as of a day on which nobody
-    came.
+    Also return whether it has rows that count as rows of zeros. A file may be without rows, for example if nobody came
+    on that day.
     """
     table = _table(path)
-    with _in_words(path):
+    with _file_errors(path):
         rows = replace(_bounded(path, rows_or_zeros(table.matrix), row_entries), names=table.names)
     return rows, rows.unusable is not None
 
 
 def names_in(path: Path) -> tuple[str, ...] | None:
-    """Read the names of a table's columns and nothing else; None if it has none, or cannot be read."""
+    """Read the names of a table's columns and nothing else. Return None if it has none, or cannot be read."""
     try:
         file = next(iter(files_of(path))) if path.is_dir() else path
         if file.suffix != ".csv":
@@ -116,34 +115,35 @@ def names_in(path: Path) -> tuple[str, ...] | None:
         with file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
             return _names(_header(text))
     except (DpspcaError, OSError):
-        return None  # whoever reads all of it says why
+        return None  # reading the whole file reports the reason
 
 
 def _checked(path: Path, least: int) -> CheckedRows:
-    """Read one file, and refuse it for any row that cannot be used."""
+    """Read one file, and refuse it if a row cannot be used."""
     reader = _reader(path, READERS)
-    with _in_words(path):
+    with _file_errors(path):
         table, names = reader(path)
         return replace(check_rows(table, least=least), names=names)
 
 
 def _table(path: Path) -> CheckedRows:
-    """Read one file of the right form, whatever its numbers are: they are not checked yet."""
+    """Read one file, and check its form but not its numbers."""
     reader = _reader(path, _LENIENT)
-    with _in_words(path):
+    with _file_errors(path):
         table, names = reader(path)
         return CheckedRows(numbers_of(table), names)
 
 
 def _read_persons(path: Path, rows: int) -> list[bytes]:
-    """Read whose each row is; a blank line names nobody."""
+    """Read whose each row is. A blank line names nobody."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as problem:
         raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
     if len(lines) != rows:
         raise InvalidDataError(
-            f"{path} has {len(lines)} lines for {rows} rows.", "Write a line for each row: whose it is."
+            f"{path} has {len(lines)} lines, but there are {rows} rows.",
+            "Write one line for each row, which says whose it is.",
         )
     return [line.strip() for line in lines]
 
@@ -152,13 +152,13 @@ def _reader(path: Path, readers: "_Readers") -> "_Reader":
     reader = readers.get(path.suffix)
     if reader is None:
         known = ", ".join(readers)
-        raise MissingExtraError(f"Files ending in {path.suffix!r} are not read.", f"Use one of: {known}.")
+        raise MissingExtraError(f"Files ending in {path.suffix!r} cannot be read.", f"Use one of: {known}.")
     return reader
 
 
 @contextmanager
-def _in_words(path: Path) -> Iterator[None]:
-    """Say of a file what is wrong with it, whatever its bytes set off in those who read them."""
+def _file_errors(path: Path) -> Iterator[None]:
+    """Turn every error in reading a file into one that names the file."""
     try:
         yield
     except DpspcaError as problem:
@@ -167,12 +167,12 @@ def _in_words(path: Path) -> Iterator[None]:
         raise UnreadableError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
     except MemoryError:
         raise UnreadableError(
-            f"{path} takes more memory than there is.", "Divide it, or write it anew if it is not that large."
+            f"{path} takes more memory than there is.", "Divide it, or write it again if it is not that large."
         ) from None
-    except Exception:  # noqa: BLE001  # zlib's, the tokenizer's, and of any kind
+    except Exception:  # noqa: BLE001  # errors of zlib, of the tokenizer, and others
         raise InvalidDataError(
             f"{path} does not hold a table of numbers.",
-            "Write it anew: .npy with numpy.save and without pickles, .npz with scipy.sparse.save_npz.",
+            "Write it again: .npy with numpy.save and without pickles, .npz with scipy.sparse.save_npz.",
         ) from None
 
 
@@ -181,20 +181,20 @@ def _read_array(path: Path) -> _Table:
 
 
 def _read_sparse(path: Path) -> _Table:
-    with path.open("rb") as file:  # numpy leaves one open that it cannot read
+    with path.open("rb") as file:  # numpy does not close a file that it cannot read
         stored: Any = scipy.sparse.load_npz(file)
     if stored.format in {"csc", "bsr"}:
-        stored.check_format()  # a place outside of the table would be written to when it is made CSR
+        stored.check_format()  # otherwise, conversion to CSR could write outside of its memory
     return scipy.sparse.csr_array(stored), None
 
 
 def _read_text(path: Path, *, lenient: bool = False) -> _Table:
     """Read comma-separated numbers under one line of column names.
 
-    Leniently, a line that is not a row of numbers becomes a row of NaN, and there may be no rows.
+    If ``lenient``, a line that is not a row of numbers becomes a row of NaN, and there may be no rows.
     """
-    # The mark that some programs write before UTF-8 is no part of a name, and bytes of another encoding are told
-    # as such where they are met.
+    # "utf-8-sig" drops the mark that some programs write before UTF-8. "surrogateescape" lets other encodings be
+    # reported for the cell in which they occur.
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as text:
         if lenient:
             names = _names(_header(text))
@@ -203,12 +203,12 @@ def _read_text(path: Path, *, lenient: bool = False) -> _Table:
         names = _names(next(lines, (1, []))[1])
         table = _numbers(names, lines, _refuse)
         if not len(table):
-            raise InvalidDataError("There is no row under the line of names.", _FORM)
+            raise InvalidDataError("There are no rows under the line of names.", _FORM)
         return table, names
 
 
 def _lines(text: Iterator[str]) -> Iterator[_Line]:
-    """Give the lines of a table up to its last; a blank one counts only where others follow."""
+    """Yield the lines of a table. A blank line counts only if others follow."""
     reader = csv.reader(text)
     blank: list[_Line] = []
     try:
@@ -224,7 +224,7 @@ def _lines(text: Iterator[str]) -> Iterator[_Line]:
 
 
 def _header(text: Iterator[str]) -> list[str]:
-    """Read the line of names, which may have line breaks within quotes, and nothing that comes after it."""
+    """Read the line of names alone, which may have line breaks within quotes."""
     try:
         return next(csv.reader(text), [])
     except csv.Error:
@@ -232,10 +232,10 @@ def _header(text: Iterator[str]) -> list[str]:
 
 
 def _single_lines(text: Iterator[str]) -> Iterator[_Line]:
-    """Give the cells of each line by itself, so that a quote which is never closed spoils its own line and no other.
+    """Yield the cells of each line, parsed by itself, so that an unclosed quote spoils no other line.
 
-    A blank line is a row without numbers, the last one as any other: if it were none, a row's content would decide how
-    many rows there are.
+    A blank line is a row without numbers, even the last one. Otherwise a row's content would decide how many rows there
+    are.
     """
     for line in text:
         try:
@@ -246,7 +246,7 @@ def _single_lines(text: Iterator[str]) -> Iterator[_Line]:
 
 def _names(cells: list[str]) -> tuple[str, ...]:
     if not cells:
-        raise InvalidDataError("The file is empty, or its first line is.", _FORM)
+        raise InvalidDataError("The file or its first line is empty.", _FORM)
     if not all(map(_is_utf_8, cells)):
         raise InvalidDataError("The names of the columns are not in UTF-8.", _UTF_8)
     divider = next((word for mark, word in _DIVIDERS.items() if len(cells) == 1 and mark in cells[0]), None)
@@ -262,9 +262,9 @@ def _names(cells: list[str]) -> tuple[str, ...]:
 
 
 def _numbers(names: tuple[str, ...], lines: Iterator[_Line], refuse: "_Refuse | None" = None) -> FloatArray:
-    """Read the rows, number by number: as text they would take ten times the room.
+    """Convert the rows line by line, because as text they would take ten times as much memory.
 
-    A line that holds anything else is refused, or leads to a row of NaN.
+    A line with anything but numbers is refused or, without ``refuse``, becomes a row of NaN.
     """
     numbers, unusable = array("d"), [nan] * len(names)
     for line, cells in lines:
@@ -283,7 +283,7 @@ def _numbers(names: tuple[str, ...], lines: Iterator[_Line], refuse: "_Refuse | 
 def _refuse(line: int, names: tuple[str, ...], cells: Sequence[str]) -> InvalidDataError:
     """Say what is wrong with a line."""
     if not cells:
-        return InvalidDataError(f"Line {line} is blank, and others follow.", "Remove it, or fill it in.")
+        return InvalidDataError(f"Line {line} is blank, but others follow.", "Remove it, or fill it in.")
     if len(cells) != len(names):
         return InvalidDataError(
             f"Line {line} has {_counted(len(cells), 'cell')} under {_counted(len(names), 'name')}.",
@@ -295,7 +295,7 @@ def _refuse(line: int, names: tuple[str, ...], cells: Sequence[str]) -> InvalidD
 
 
 def _kind(cell: str) -> tuple[str, str]:
-    """Say what a cell that is no number holds, without showing it, and what to do about it."""
+    """Return the kind of a cell that is not a finite number, without its content, and what to do about it."""
     if not cell.strip():
         return "an empty cell", "Fill in what is missing, or drop the row or the column."
     if _is_number(cell):
@@ -308,7 +308,7 @@ def _kind(cell: str) -> tuple[str, str]:
 
 
 def _column(names: tuple[str, ...], cells: Sequence[str], index: int) -> str:
-    """Name a column; not where the first line may be a row as well, and private: it holds a number, or this none."""
+    """Describe a column. Leave out its name if the first line may be a private row: it has numbers, or this not."""
     if any(map(_is_number, names)) or not any(map(_is_number, cells)):
         return f"column {index + 1}"
     return f"column {index + 1} ({names[index]!r:.{_LONGEST_NAME}})"
@@ -319,7 +319,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _is_utf_8(text: str) -> bool:
-    """Tell whether all bytes of a cell were what they should be."""
+    """Tell whether all bytes of a cell were valid UTF-8."""
     return not any("\udc80" <= letter <= "\udcff" for letter in text)
 
 

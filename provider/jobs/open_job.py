@@ -116,7 +116,7 @@ class RowWait:
         try:
             with nullcontext() if self.rows.count >= reach else self.room.place(size):
                 async with asyncio.timeout(self.seconds):
-                    await self.rows.until(reach, self.require_permission)
+                    await self.rows.wait_for(reach, self.require_permission)
         except TimeoutError:
             what = f"The rows for '{step.name}' did not arrive within {self.seconds} seconds."
             raise RefusedError(what, "Set answer_seconds higher, or ask about fewer rows.") from None

@@ -59,6 +59,6 @@ def test_an_unusable_row_is_invisible_to_other_parties(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         other = asyncio.run(observed(folder, rows))
         assert (other[0], other[1]) == (seen, hub)
-        own = [line for line in other[2] if "counts as one of zeros" not in line]
+        own = [line for line in other[2] if "counts as a row of zeros" not in line]
         assert own == north  # nothing but a warning, which is for the steward alone
         assert (len(own) < len(other[2])) == (rows is odd)

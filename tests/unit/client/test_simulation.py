@@ -310,11 +310,11 @@ def test_the_privacy_statement_names_persons_as_the_unit() -> None:
         ("person-add-remove", {"north": WHOSE}, "names of the persons are not those of the shards"),
         ("person-add-remove", 7, "of type int"),
         ("person-add-remove", [WHOSE[:4]], "4 persons for 5 rows"),
-        ("person-add-remove", [[*WHOSE[:4], None]], "kind|missing"),
+        ("person-add-remove", [[*WHOSE[:4], None]], "types|missing"),
         ("person-add-remove", [[1.0, 2.0, 3.0, 4.0, float("nan")]], "missing"),
-        ("person-add-remove", [[*WHOSE[:4], 5]], "one kind"),
-        ("person-add-remove", [[[1], [2], [3], [4], [5]]], "one kind"),
-        ("person-add-remove", [np.ones((5, 1))], "one kind"),
+        ("person-add-remove", [[*WHOSE[:4], 5]], "different types"),
+        ("person-add-remove", [[[1], [2], [3], [4], [5]]], "different types"),
+        ("person-add-remove", [np.ones((5, 1))], "different types"),
     ],
 )
 def test_persons_need_a_person_unit_and_one_name_per_row(unit: str, persons: Any, why: str) -> None:

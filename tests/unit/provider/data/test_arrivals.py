@@ -20,7 +20,7 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CompressedCovariance, Count, CountAbove, CovarianceProduct
 from dpspca.provider.data import threads
-from dpspca.provider.data.arrivals import LOOKS_A_JUDGEMENT, Arrivals, WaitingQueries
+from dpspca.provider.data.arrivals import LOOKS_PER_CHECK, Arrivals, WaitingQueries
 from dpspca.provider.data.preparation import CheckedRows, check_rows
 from dpspca.provider.data.sources import read_arriving
 from dpspca.provider.evaluate.shard import Shard
@@ -85,7 +85,7 @@ def look(arrivals: Arrivals) -> None:
     before = -1
     while arrivals.files > before:
         before = arrivals.files
-        arrivals.more(10**6)
+        arrivals.count_next(10**6)
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -101,7 +101,7 @@ def refused(arrivals: Arrivals) -> str:
         with pytest.raises(RefusedError) as caught:
             attempt()
         said.append(str(caught.value))
-    assert set(said) == {"This data set is out of order. Ask its operator to read its log."}
+    assert set(said) == {"This data set is out of order. Ask the provider's operator to read the provider's log."}
     return said[0]
 
 
@@ -139,7 +139,7 @@ def test_without_a_file_nobody_knows_the_columns_and_there_is_no_start(tmp_path:
 def test_at_the_start_faults_are_told_as_those_of_any_folder_are(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     (tmp_path / "b.csv").write_text("x,z\n1,2\n")
-    with pytest.raises(InvalidDataError, match=r"b\.csv are not called"):
+    with pytest.raises(InvalidDataError, match=r"column names of .*b\.csv"):
         Arrivals("cohort", tmp_path)
     (tmp_path / "b.csv").rename(tmp_path / "b.rds")
     with pytest.raises(MissingExtraError, match="rds"):
@@ -215,14 +215,14 @@ FAULTS: dict[Callable[[Path], None], str] = {
     gone: "3.npy is gone",
     all_gone: "holds no file",
     renamed: "3.npy is gone",
-    other_columns: "5.npy has 4 columns, 0.npy has 5",
-    named_columns: "columns of",
-    sparse_beside_dense: "one is sparse",
+    other_columns: "5.npy has 4 columns, but 0.npy has 5",
+    named_columns: "column names of",
+    sparse_beside_dense: "is sparse, and the other is not",
     text: "5.csv: The first line holds numbers, not the names of the columns",
-    a_symbolic_link: "5.npy is 3.npy under another name",
-    a_hard_link: "5.npy is 3.npy under another name",
-    links_to_another: "6.npy is 5.npy under another name",
-    a_pipe: "5.npy is no file",
+    a_symbolic_link: "5.npy is the same file as 3.npy",
+    a_hard_link: "5.npy is the same file as 3.npy",
+    links_to_another: "6.npy is the same file as 5.npy",
+    a_pipe: "5.npy is not a regular file",
     no_table: "5.npy does not hold a table",
     a_folder: "5 is a folder",
 }
@@ -315,7 +315,7 @@ def test_a_row_that_cannot_be_used_counts_as_zeros_and_its_operator_alone_is_tol
     found: Any = arrivals.part(0, 40)
     assert np.array_equal(found.toarray() if arrivals.form.is_sparse else found, expected)
     assert "b.np" in caplog.text or "b.csv" in caplog.text
-    assert "counts as one of zeros" in caplog.text
+    assert "counts as a row of zeros" in caplog.text
 
 
 def test_what_cannot_be_read_at_the_moment_ends_one_answer_and_not_the_data_set(
@@ -333,7 +333,7 @@ def test_what_cannot_be_read_at_the_moment_ends_one_answer_and_not_the_data_set(
     assert caplog.text.count(f"{folder} cannot be read") == 1
 
     async def scenario() -> None:
-        waiting = asyncio.create_task(arrivals.until(40, nothing))
+        waiting = asyncio.create_task(arrivals.wait_for(40, nothing))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         aside.rename(folder)
@@ -391,7 +391,7 @@ def test_answers_are_those_of_the_same_rows_in_memory_bit_by_bit(
 
 def test_what_is_asked_of_all_rows_at_once_and_not_of_a_block_is_refused(tmp_path: Path) -> None:
     fill(tmp_path)
-    with pytest.raises(DpspcaError, match="pieces"):
+    with pytest.raises(DpspcaError, match="arrive in files"):
         Shard(Arrivals("cohort", tmp_path).first(40), 3.0).evaluate(CovarianceProduct(np.eye(5)[:, :2]))
 
 
@@ -458,7 +458,7 @@ def test_memory_goes_with_the_largest_file_and_not_with_all_that_arrived(tmp_pat
 
 def test_rows_that_are_not_there_are_never_made_up(tmp_path: Path) -> None:
     fill(tmp_path)
-    with pytest.raises(RefusedError, match="not there yet"):
+    with pytest.raises(RefusedError, match="have not arrived yet"):
         Shard(Arrivals("cohort", tmp_path).first(50), 3.0).evaluate(CovarianceProduct(np.eye(5)[:, :2], None, 5, 5))
 
 
@@ -468,9 +468,9 @@ def test_rows_that_are_not_there_are_never_made_up(tmp_path: Path) -> None:
 def test_whoever_waits_goes_on_when_the_rows_are_there(tmp_path: Path) -> None:
     async def scenario() -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=0.01)
-        waiting = asyncio.create_task(arrivals.until(30, nothing))
+        waiting = asyncio.create_task(arrivals.wait_for(30, nothing))
         add(tmp_path, "b.npy", ROWS[9:20])
-        await asyncio.wait_for(arrivals.until(20, nothing), PATIENCE)
+        await asyncio.wait_for(arrivals.wait_for(20, nothing), PATIENCE)
         assert not waiting.done()
         add(tmp_path, "c.npy", ROWS[20:])
         await asyncio.wait_for(waiting, PATIENCE)
@@ -488,18 +488,18 @@ def test_files_are_read_while_somebody_needs_their_rows_and_no_further(tmp_path:
     add(tmp_path, "c.npy", ROWS[20:30])
     add(tmp_path, "d.npy", ROWS[30:])
     reader.read.clear()
-    asyncio.run(arrivals.until(9, nothing))
+    asyncio.run(arrivals.wait_for(9, nothing))
     assert reader.read == []
-    asyncio.run(arrivals.until(21, nothing))  # at once: what is there is not waited for
-    arrivals.more(30)
+    asyncio.run(arrivals.wait_for(21, nothing))  # at once: what is there is not waited for
+    arrivals.count_next(30)
     assert reader.read == ["b.npy", "c.npy"]
 
 
 def test_who_asks_about_rows_that_are_counted_waits_for_nobody_s_reading(tmp_path: Path) -> None:
     async def scenario() -> None:
-        others = asyncio.create_task(arrivals.until(40, nothing))
+        others = asyncio.create_task(arrivals.wait_for(40, nothing))
         await until(lambda: "c.npy" in reader.read)
-        await asyncio.wait_for(arrivals.until(20, nothing), PATIENCE)
+        await asyncio.wait_for(arrivals.wait_for(20, nothing), PATIENCE)
         assert not others.done()
         assert arrivals.part(0, 20).shape == (20, 5)
         reader.let.set()
@@ -522,7 +522,7 @@ def test_whoever_goes_while_a_file_is_read_leaves_no_thread_behind(
 
     async def scenario() -> None:
         for _ in range(12):
-            waiting = asyncio.create_task(arrivals.until(40, nothing))
+            waiting = asyncio.create_task(arrivals.wait_for(40, nothing))
             await until(lambda: arrivals._wanted and "b.npy" in reader.read)
             await asyncio.sleep(0)
             waiting.cancel()
@@ -530,7 +530,7 @@ def test_whoever_goes_while_a_file_is_read_leaves_no_thread_behind(
             assert await asyncio.wait_for(threads.run_in_row_thread(lambda: "done"), PATIENCE) == "done"
         assert reader.read.count("b.npy") == 1
         reader.let.set()
-        await asyncio.wait_for(arrivals.until(40, nothing), PATIENCE)
+        await asyncio.wait_for(arrivals.wait_for(40, nothing), PATIENCE)
         assert reader.read.count("b.npy") == 1
 
     add(tmp_path, "a.npy", ROWS[:9])
@@ -548,12 +548,12 @@ def test_a_job_is_judged_last_of_all_and_seldom_meanwhile(tmp_path: Path) -> Non
     looks: list[int] = []
 
     class Watched(Arrivals):
-        def more(self, rows: int) -> None:
+        def count_next(self, rows: int) -> None:
             looks.append(len(judged))
-            super().more(rows)
+            super().count_next(rows)
 
     async def scenario() -> None:
-        waiting = asyncio.create_task(arrivals.until(30, lambda: judged.append(arrivals.count)))
+        waiting = asyncio.create_task(arrivals.wait_for(30, lambda: judged.append(arrivals.count)))
         await until(lambda: len(judged) == 2)  # at first, and some looks later
         add(tmp_path, "b.npy", ROWS[9:])
         await asyncio.wait_for(waiting, PATIENCE)
@@ -562,7 +562,7 @@ def test_a_job_is_judged_last_of_all_and_seldom_meanwhile(tmp_path: Path) -> Non
     arrivals = Watched("cohort", tmp_path, pause=0.01)
     asyncio.run(scenario())
     assert judged[-1] == 40
-    assert looks.count(1) == LOOKS_A_JUDGEMENT
+    assert looks.count(1) == LOOKS_PER_CHECK
 
 
 def test_rows_that_are_there_are_not_for_a_job_that_is_over(tmp_path: Path) -> None:
@@ -571,7 +571,7 @@ def test_rows_that_are_there_are_not_for_a_job_that_is_over(tmp_path: Path) -> N
 
     add(tmp_path, "a.npy", ROWS)
     with pytest.raises(RefusedError, match="It is over"):
-        asyncio.run(Arrivals("cohort", tmp_path).until(40, over))
+        asyncio.run(Arrivals("cohort", tmp_path).wait_for(40, over))
 
 
 def test_so_many_may_wait_and_hold_so_much_and_their_places_are_free_again() -> None:
@@ -592,7 +592,7 @@ def test_no_thread_is_held_by_any_number_of_those_who_wait(tmp_path: Path, monke
 
     async def scenario() -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=SLOW)
-        waits = [asyncio.create_task(arrivals.until(30, nothing)) for _ in range(20)]
+        waits = [asyncio.create_task(arrivals.wait_for(30, nothing)) for _ in range(20)]
         assert await asyncio.wait_for(threads.run_in_row_thread(lambda: "done"), PATIENCE) == "done"
         for wait in waits:
             wait.cancel()
@@ -611,13 +611,13 @@ def test_a_job_that_is_over_and_a_folder_out_of_order_end_the_wait(tmp_path: Pat
     async def scenario() -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=0.01)
         with pytest.raises(RefusedError, match="It is over"):
-            await asyncio.wait_for(arrivals.until(30, over), PATIENCE)
-        waiting = asyncio.create_task(arrivals.until(30, nothing))
+            await asyncio.wait_for(arrivals.wait_for(30, over), PATIENCE)
+        waiting = asyncio.create_task(arrivals.wait_for(30, nothing))
         add(tmp_path, "0.npy", ROWS[:1])
         with pytest.raises(RefusedError, match="out of order"):
             await asyncio.wait_for(waiting, PATIENCE)
         with pytest.raises(RefusedError, match="out of order"):  # be the rows there or not
-            await arrivals.until(1, nothing)
+            await arrivals.wait_for(1, nothing)
 
     add(tmp_path, "a.npy", ROWS[:9])
     asyncio.run(scenario())

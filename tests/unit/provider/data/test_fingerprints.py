@@ -123,7 +123,7 @@ def test_arriving_rows_have_the_name_of_one_file_with_all_of_them(tmp_path: Path
     assert arriving.fingerprints() & check_rows(HALVES[0]).fingerprints()
     assert not arriving.fingerprints() & check_rows(ROWS).fingerprints()
     npy(tmp_path / "rows" / "9.npy", HALVES[1])
-    arriving.more(len(ROWS))
+    arriving.count_next(len(ROWS))
     assert arriving.fingerprints() & check_rows(ROWS).fingerprints()
     assert not arriving.fingerprints() & check_rows(HALVES[0]).fingerprints()
 

@@ -228,7 +228,7 @@ def test_whether_a_spectral_share_answers_is_decided_once_for_all_bounds() -> No
     SpectralCheck.of(small, 2.0).require(4.0)
     told = set()
     for bound in (2.0, 2.0**20, 2.0**40):
-        with pytest.raises(Exception, match="decided when the provider started") as caught:
+        with pytest.raises(Exception, match="checked this when it started") as caught:
             SpectralCheck.of(large, 2.0).require(bound)
         told.add(str(caught.value))
     assert len(told) == 1

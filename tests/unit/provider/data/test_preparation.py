@@ -111,7 +111,7 @@ BAD_ROWS: list[tuple[str, Any, type[DpspcaError], str]] = [
     ("complex", np.ones((2, 2)) * 1j, InvalidDataError, "Complex"),
     ("dates", np.array([["2020-01-01"], ["2021-01-01"]], dtype="datetime64[D]"), InvalidTypeError, "not numbers"),
     ("too large", np.full((2, 2), 1e300), InvalidDataError, "larger than"),
-    ("wrong width", np.ones((2, 4)), InvalidDataError, "4 columns; the schema has 3"),
+    ("wrong width", np.ones((2, 4)), InvalidDataError, "4 columns, but the schema has 3"),
     ("sparse nan", scipy.sparse.csr_array([[np.nan, 0, 0], [1.0, 0, 0]]), InvalidDataError, "NaN"),
     ("sparse one row", scipy.sparse.csr_array([[1.0, 0, 0]]), InvalidDataError, "one row"),
     ("sparse complex", scipy.sparse.csr_array([[1j, 0, 0], [1, 0, 0]]), InvalidDataError, "Complex"),

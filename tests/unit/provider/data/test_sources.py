@@ -101,17 +101,17 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "a row too short": (HEAD + "3\n", "Line 3 has 1 cell under 2 names. Give every row as many"),
     "a row too long": (HEAD + "3,4,5\n", "Line 3 has 3 cells under 2 names."),
     "rows all too short": ("age,bmi,sex\n1,2\n3,4\n", "Line 2 has 2 cells under 3 names."),
-    "a blank line between rows": (HEAD + "\n3,4\n", "Line 3 is blank, and others follow."),
+    "a blank line between rows": (HEAD + "\n3,4\n", "Line 3 is blank, but others follow."),
     "semicolons": ("age;bmi\n1;2\n3;4\n", "The columns are divided by semicolons. Save it with commas"),
     "semicolons, without names": ("1;2\n3;4\n", "The columns are divided by semicolons."),
     "tabs": ("age\tbmi\n1\t2\n", "The columns are divided by tabs."),
     "names in latin-1": ("größe,bmi\n1,2\n3,4\n".encode("latin-1"), "The names of the columns are not in UTF-8. Save"),
     "cells in latin-1": ("age,bmi\n1,2\n3,groß\n".encode("latin-1"), "('bmi') holds text that is not in UTF-8"),
     "UTF-16": ("age,bmi\n1,2\n3,4\n".encode("utf-16"), "The names of the columns are not in UTF-8."),
-    "names alone": ("age,bmi\n", "There is no row under the line of names. Write one line of column names"),
+    "names alone": ("age,bmi\n", "There are no rows under the line of names. Write one line of column names"),
     "one row": (HEAD, "There is one row"),
-    "nothing": ("", "The file is empty, or its first line is. Write one line of column names"),
-    "a blank first line": ("\n1,2\n", "The file is empty, or its first line is."),
+    "nothing": ("", "The file or its first line is empty. Write one line of column names"),
+    "a blank first line": ("\n1,2\n", "The file or its first line is empty."),
     "one name twice": ("a,a\n1,2\n3,4\n", "Two columns bear the same name."),
     "a cell without end": ('age,bmi\n1,"' + "x" * 200_000, "is not comma-separated text."),
 }
@@ -242,7 +242,7 @@ def test_persons_who_differ_in_a_zero_byte_are_two(tmp_path: Path) -> None:
     assert read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").bounded(1).count == 2
 
 
-@pytest.mark.parametrize(("text", "why"), [("a\n", "has 1 lines for"), ("", "has 0 lines for")])
+@pytest.mark.parametrize(("text", "why"), [("a\n", "has 1 lines, but"), ("", "has 0 lines, but")])
 def test_a_file_of_persons_of_another_length_is_refused(tmp_path: Path, text: str, why: str) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     (tmp_path / "whose.txt").write_text(text, encoding="utf-8")
@@ -271,7 +271,7 @@ def test_longer_rows_are_cut_while_they_are_read_and_the_log_says_so(
     assert read(3) == values.tolist()
     assert not caplog.records
     assert read(2) == [[0.0, -5.0, 3.0], [0.0, 0.0, 2.0]]
-    assert "rows of more than 2 entries" in caplog.text
+    assert "rows with more than 2 entries" in caplog.text
 
 
 def test_a_row_that_names_nobody_counts_as_zeros_and_takes_nobody_s_place(tmp_path: Path) -> None:

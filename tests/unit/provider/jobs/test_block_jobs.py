@@ -77,7 +77,7 @@ def test_fewer_rows_than_a_job_is_about_are_refused_at_no_cost_and_it_is_not_sai
     told: ProviderSetup, town: Town
 ) -> None:
     registry, ada = JobRegistry(told), town.identity(Role.ANALYST, "ada")
-    with pytest.raises(InvalidDataError, match="first 22 rows of each provider, and there are fewer") as caught:
+    with pytest.raises(InvalidDataError, match="first 22 rows of each provider, but this provider has fewer") as caught:
         registry.open(town.job(spec(block_rows=11), ada, ["north"], "there"))
     assert "20" not in str(caught.value)
     with pytest.raises(RefusedError, match="still arrive"):
@@ -163,7 +163,7 @@ def test_queries_wait_in_a_bounded_number_and_more_are_refused_in_words_at_no_co
     async def scene() -> None:
         waits = [asyncio.create_task(jobs[0].wait_for_rows(jobs[0].plan[1], size)) for _ in range(waiting)]
         await asyncio.sleep(0)
-        with pytest.raises(RefusedError, match="Too many queries wait for rows here"):
+        with pytest.raises(RefusedError, match="Too many queries wait for rows at this provider"):
             await jobs[1].wait_for_rows(jobs[1].plan[1], 1)
         await asyncio.wait_for(jobs[1].answer(0, how_many_rows(jobs[1]), anybody), 120)
         for wait in waits:

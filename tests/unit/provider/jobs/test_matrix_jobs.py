@@ -99,7 +99,7 @@ def test_t23_a_matrix_whose_rows_are_persons_is_refused_in_words_that_no_row_and
             with pytest.raises(RefusedError) as caught:
                 registry.open(town.job(job(unit), ada, ["north"]))
             told.add(str(caught.value))
-    what = f"Rows of this data set are persons', who may have several, and the unit {unit} protects no person."
+    what = f"This data set says whose each row is, and the unit {unit} protects no person."
     assert told == {f"{what} Choose person-add-remove or person-replace-one."}
 
 
@@ -139,7 +139,7 @@ def test_whether_a_spectral_matrix_answers_is_decided_at_the_start_and_for_all_j
         with pytest.raises(RefusedError) as caught:
             registry.open(town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=bound), ada, ["north"]))
         said.add(caught.value.what)
-    assert said == {"This matrix answers no job of the unit spectral: that was decided when the provider started."}
+    assert said == {"This matrix answers no job with the unit spectral. The provider checked this when it started."}
     assert not told.ledger.open_jobs()
     JobRegistry(replace(told, policy=lambda: Policy.parse(spectral(4.0)))).open(
         town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=4.0), ada, ["north"])

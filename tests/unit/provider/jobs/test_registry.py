@@ -310,7 +310,7 @@ def test_rows_that_arrived_while_jobs_ran_are_known_as_one_file_afterwards(town:
     registry = JobRegistry(told)
     more = np.random.default_rng(2).standard_normal((5, 4))
     np.save(tmp_path / "rows" / "9.npy", more)
-    rows.more(len(ROWS) + 5)
+    rows.count_next(len(ROWS) + 5)
     registry._name_rows("cohort")
     with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
         JobRegistry(replace(told, data_sets={"study": check_rows(np.vstack([ROWS, more]))}))
@@ -427,7 +427,7 @@ def test_a_row_of_zeros_is_recorded_as_any_other(town: Town, tmp_path: Path) -> 
         registry = JobRegistry(told)
         registry._name_rows("cohort")
         np.save(tmp_path / name / "rows" / "9.npy", row)
-        rows.more(len(ROWS) + 1)
+        rows.count_next(len(ROWS) + 1)
         registry._name_rows("cohort")
         assert isinstance(told.ledger, MemoryLedger)
         counts.append(len(told.ledger.entries))
