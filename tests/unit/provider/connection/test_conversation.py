@@ -141,7 +141,7 @@ def table(tmp_path: Path) -> Table:
     return Table(Town.found(tmp_path))
 
 
-def test_t35_whoever_asks_the_same_without_end_and_never_listens_has_one_answer_made(table: Table) -> None:
+def test_t35_repeating_a_query_without_reading_makes_one_answer(table: Table) -> None:
     async def scene(table: Table) -> None:
         job = table.job()
         for _ in range(200):
@@ -154,7 +154,7 @@ def test_t35_whoever_asks_the_same_without_end_and_never_listens_has_one_answer_
     at(table, scene)
 
 
-def test_a_second_query_of_a_job_is_refused_while_the_first_is_being_answered(table: Table) -> None:
+def test_a_second_query_is_refused_while_the_first_is_answered(table: Table) -> None:
     async def scene(table: Table) -> None:
         job = table.job()
         await table.ask(job, 0)
@@ -167,7 +167,7 @@ def test_a_second_query_of_a_job_is_refused_while_the_first_is_being_answered(ta
     at(table, scene)
 
 
-def test_a_job_that_is_taken_part_in_has_its_cost_promised_and_nothing_spent(table: Table) -> None:
+def test_admitting_a_job_reserves_its_price_and_spends_nothing(table: Table) -> None:
     async def scene(table: Table) -> None:
         job = table.job()
         for _ in range(2):  # a coordinator that was restarted asks again
@@ -198,7 +198,7 @@ def test_what_is_no_job_is_not_taken_part_in(table: Table, content: bytes) -> No
     at(table, scene)
 
 
-def test_a_stream_that_ends_while_answers_wait_to_be_sent_ends_the_conversation(table: Table) -> None:
+def test_a_stream_that_ends_before_answers_are_sent_ends_the_conversation(table: Table) -> None:
     async def scene(table: Table) -> None:
         for job in [table.job() for _ in range(20)]:  # more than the queue of what is to be sent takes
             await table.ask(job)
@@ -215,9 +215,7 @@ def no_randomness(_: Draw) -> KeyStream:
     raise OSError("no entropy")
 
 
-def test_t23_a_fault_that_nobody_foresaw_is_refused_in_constant_words_and_ends_nothing(
-    table: Table, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_t23_an_unexpected_error_is_refused_in_a_constant_text(table: Table, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(table: Table) -> None:
         table.source = no_randomness
         await table.ask(table.job())
@@ -249,7 +247,7 @@ def test_jobs_that_nobody_says_farewell_to_close_the_provider_to_nobody(
     at(table, scene)
 
 
-def test_a_job_that_has_run_out_since_it_was_opened_is_answered_no_further(table: Table) -> None:
+def test_a_job_that_expired_since_it_was_opened_is_refused(table: Table) -> None:
     async def scene(table: Table) -> None:
         job = table.job()
         await table.ask(job)
@@ -282,9 +280,7 @@ WHOLE = pb.Frame(sequence=0, content=bytes(QUERY.content()))
 @pytest.mark.parametrize(
     "word", [pb.ToProvider(), pb.ToProvider(frame=WHOLE)], ids=["a word of nothing", "its content"]
 )
-def test_t33_a_coordinator_that_is_revoked_between_an_announcement_and_its_content_is_heard_no_further(
-    table: Table, word: pb.ToProvider
-) -> None:
+def test_t33_a_coordinator_revoked_before_a_query_s_content_is_refused(table: Table, word: pb.ToProvider) -> None:
     async def scene(table: Table) -> None:
         job = table.job()
         await table.announce(job, 0, QUERY)
@@ -299,7 +295,7 @@ def test_t33_a_coordinator_that_is_revoked_between_an_announcement_and_its_conte
     at(table, scene)
 
 
-def test_t33_a_coordinator_that_is_revoked_while_an_answer_is_made_does_not_get_it(table: Table) -> None:
+def test_t33_a_coordinator_revoked_during_an_answer_does_not_get_it(table: Table) -> None:
     revoked = iter([table.hub.name])
 
     def late(draw: Draw) -> KeyStream:
@@ -373,7 +369,7 @@ def test_receipts_of_others_that_cannot_be_written_down_end_nothing(
     assert "peers cannot be written: No such file" in caplog.text
 
 
-def test_t35_a_long_word_of_a_stranger_is_neither_logged_nor_sent_back_whole(
+def test_t35_long_foreign_text_is_shortened_in_logs_and_refusals(
     table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(table: Table) -> None:
@@ -392,9 +388,7 @@ JUMPS = [timedelta(hours=1), -timedelta(hours=1), timedelta(days=3652), -timedel
 
 @pytest.mark.parametrize("before", range(3))
 @pytest.mark.parametrize("jump", JUMPS, ids=str)
-def test_t15_a_clock_that_jumps_in_any_round_spends_nothing_and_gives_nothing_back(
-    table: Table, jump: timedelta, before: int
-) -> None:
+def test_t15_a_clock_jump_in_any_round_changes_no_balance(table: Table, jump: timedelta, before: int) -> None:
     job = table.job()
 
     async def answered(position: int) -> bytes:

@@ -123,7 +123,7 @@ def test_pauses_double_up_to_the_longest_however_connections_end(problem: Except
 
 
 @pytest.mark.usefixtures("steady")
-def test_pauses_begin_anew_after_a_connection_that_lasted_and_not_after_one_that_did_not() -> None:
+def test_pauses_restart_only_after_a_connection_that_lasted() -> None:
     short, lasting, barely = Fate(), Fate(LASTING), Fate(daemon.LONGEST_PAUSE)
     assert pauses([short, short, lasting, short, barely, short]) == pytest.approx(
         [*GROWING[:2], daemon.FIRST_PAUSE, *GROWING[:3]]
@@ -131,7 +131,7 @@ def test_pauses_begin_anew_after_a_connection_that_lasted_and_not_after_one_that
 
 
 @pytest.mark.usefixtures("steady")
-def test_pauses_stay_short_where_the_coordinator_says_welcome_and_grow_on_where_it_no_longer_does() -> None:
+def test_pauses_stay_short_while_the_coordinator_welcomes_the_provider() -> None:
     welcomed = [each for each in GROWING if each < daemon.LONGEST_WELCOME_PAUSE]
     met = [*welcomed, *[daemon.LONGEST_WELCOME_PAUSE] * (DIALS - len(welcomed))]
     assert pauses([Fate(welcomed=True)] * DIALS) == pytest.approx(met)
@@ -140,7 +140,7 @@ def test_pauses_stay_short_where_the_coordinator_says_welcome_and_grow_on_where_
     )
 
 
-def test_pauses_are_spread_around_their_length_so_that_nobody_dials_with_the_others() -> None:
+def test_pauses_are_randomised() -> None:
     """From half to one and a half of it, and near either end of that as well, each with a probability of 0.3.
 
     False alarm: 2 * 0.7^300, less than 1e-46.

@@ -120,7 +120,7 @@ def test_rows_follow_one_another_as_their_files_do_whenever_they_come(tmp_path: 
         assert (arrivals.part(start, stop) == ROWS[start:stop]).all()
 
 
-def test_a_file_that_is_being_written_is_passed_over_until_it_has_its_name(tmp_path: Path) -> None:
+def test_a_file_whose_name_begins_with_a_dot_is_skipped(tmp_path: Path) -> None:
     add(tmp_path, "a.npy", ROWS[:9])
     arrivals = Arrivals("cohort", tmp_path)
     (tmp_path / ".b.npy").write_bytes(b"half of")
@@ -229,7 +229,7 @@ FAULTS: dict[Callable[[Path], None], str] = {
 
 
 @pytest.mark.parametrize("harm", FAULTS, ids=lambda harm: harm.__name__)
-def test_a_folder_that_does_not_only_grow_answers_nothing_more_and_its_operator_alone_is_told_why(
+def test_a_folder_that_changed_is_refused_and_only_the_log_says_why(
     harm: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = fill(tmp_path)
@@ -246,7 +246,7 @@ def test_a_folder_that_does_not_only_grow_answers_nothing_more_and_its_operator_
     refused(arrivals)
 
 
-def test_a_change_that_neither_size_nor_time_betrays_is_noticed_before_a_number_is_made_of_it(tmp_path: Path) -> None:
+def test_a_changed_file_with_equal_size_and_time_is_found_by_its_digest(tmp_path: Path) -> None:
     files = fill(tmp_path)
     arrivals = Arrivals("cohort", tmp_path)
     shard = Shard(arrivals.first(40), 3.0)
@@ -299,7 +299,7 @@ def csv(folder: Path, name: str, rows: np.ndarray) -> None:
 
 @pytest.mark.parametrize("write", [npy, npz, csv])
 @pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf, 2.0**101, -1e300])
-def test_a_row_that_cannot_be_used_counts_as_zeros_and_its_operator_alone_is_told_of_its_file(
+def test_an_unusable_row_counts_as_zeros_and_only_the_log_names_its_file(
     what: float, write: Callable[[Path, str, np.ndarray], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One row would otherwise say by itself whether others are answered about, which nobody paid for."""
@@ -318,7 +318,7 @@ def test_a_row_that_cannot_be_used_counts_as_zeros_and_its_operator_alone_is_tol
     assert "counts as a row of zeros" in caplog.text
 
 
-def test_what_cannot_be_read_at_the_moment_ends_one_answer_and_not_the_data_set(
+def test_a_passing_read_error_fails_one_answer_and_not_the_data_set(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As a disk that is away for a while: the folder is moved aside, and back."""
@@ -343,7 +343,7 @@ def test_what_cannot_be_read_at_the_moment_ends_one_answer_and_not_the_data_set(
     assert (arrivals.part(0, 40) == ROWS).all()
 
 
-def test_a_fault_of_any_kind_is_kept_and_its_text_which_is_not_ours_is_told_to_nobody(
+def test_any_fault_is_recorded_and_its_foreign_text_is_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def read(file: Path) -> tuple[CheckedRows, bool]:
@@ -359,7 +359,7 @@ def test_a_fault_of_any_kind_is_kept_and_its_text_which_is_not_ours_is_told_to_n
     assert "secret" not in caplog.text
 
 
-def test_nobody_takes_what_was_counted_before_a_start_for_what_was_counted_after_it(tmp_path: Path) -> None:
+def test_each_start_has_a_new_digest(tmp_path: Path) -> None:
     fill(tmp_path)
     first, again = Arrivals("cohort", tmp_path), Arrivals("cohort", tmp_path)
     assert first.digest() == first.digest()
@@ -389,7 +389,7 @@ def test_answers_are_those_of_the_same_rows_in_memory_bit_by_bit(
         assert len(set(answers)) == 1
 
 
-def test_what_is_asked_of_all_rows_at_once_and_not_of_a_block_is_refused(tmp_path: Path) -> None:
+def test_a_product_over_all_arriving_rows_is_refused(tmp_path: Path) -> None:
     fill(tmp_path)
     with pytest.raises(DpspcaError, match="arrive in files"):
         Shard(Arrivals("cohort", tmp_path).first(40), 3.0).evaluate(CovarianceProduct(np.eye(5)[:, :2]))
@@ -411,7 +411,7 @@ def test_a_block_opens_the_files_that_hold_its_rows_and_no_others(tmp_path: Path
     assert reader.read == []
 
 
-def test_a_file_is_read_once_for_all_the_blocks_that_follow_one_another_in_it(tmp_path: Path) -> None:
+def test_a_file_is_read_once_for_consecutive_blocks(tmp_path: Path) -> None:
     fill(tmp_path)
     reader = Recorder()
     arrivals = Arrivals("cohort", tmp_path, read=reader)
@@ -432,14 +432,14 @@ def test_what_was_counted_is_not_read_again_when_more_arrives(tmp_path: Path) ->
     assert reader.read == ["b.npy"]
 
 
-def test_all_rows_are_had_one_file_after_the_other_up_to_the_last_that_the_job_is_about(tmp_path: Path) -> None:
+def test_all_rows_are_read_file_by_file_up_to_the_job_s_last(tmp_path: Path) -> None:
     fill(tmp_path)
     arrivals = Arrivals("cohort", tmp_path)
     assert arrivals.first(32).pieces == [slice(0, 3), slice(3, 4), slice(4, 17), slice(17, 30), slice(30, 32)]
     assert arrivals.first(4).pieces == [slice(0, 3), slice(3, 4)]
 
 
-def test_memory_goes_with_the_largest_file_and_not_with_all_that_arrived(tmp_path: Path) -> None:
+def test_memory_grows_with_the_largest_file_and_not_with_all_files(tmp_path: Path) -> None:
     """Ninety files of half a megabyte each: what is held at the most is a few of them."""
     one = np.random.default_rng(2).standard_normal((13_000, 5))
     size = one.nbytes
@@ -495,7 +495,7 @@ def test_files_are_read_while_somebody_needs_their_rows_and_no_further(tmp_path:
     assert reader.read == ["b.npy", "c.npy"]
 
 
-def test_who_asks_about_rows_that_are_counted_waits_for_nobody_s_reading(tmp_path: Path) -> None:
+def test_a_query_about_counted_rows_does_not_wait_for_reading(tmp_path: Path) -> None:
     async def scenario() -> None:
         others = asyncio.create_task(arrivals.wait_for(40, nothing))
         await until(lambda: "c.npy" in reader.read)
@@ -565,7 +565,7 @@ def test_a_job_is_judged_last_of_all_and_seldom_meanwhile(tmp_path: Path) -> Non
     assert looks.count(1) == LOOKS_PER_CHECK
 
 
-def test_rows_that_are_there_are_not_for_a_job_that_is_over(tmp_path: Path) -> None:
+def test_a_job_that_is_over_gets_no_rows_that_are_there(tmp_path: Path) -> None:
     def over() -> None:
         raise RefusedError("It is over.", "Sign a new job.")
 
@@ -574,7 +574,7 @@ def test_rows_that_are_there_are_not_for_a_job_that_is_over(tmp_path: Path) -> N
         asyncio.run(Arrivals("cohort", tmp_path).wait_for(40, over))
 
 
-def test_so_many_may_wait_and_hold_so_much_and_their_places_are_free_again() -> None:
+def test_waiting_queries_are_bounded_in_number_and_size() -> None:
     room = WaitingQueries(3, 100)
     with room.place(1000), pytest.raises(RefusedError, match="Too many queries wait"), room.place(1):
         pass  # who waits alone may hold more

@@ -93,7 +93,7 @@ def test_a_sparse_file_beside_a_dense_one_is_refused(tmp_path: Path) -> None:
         read_rows(tmp_path)
 
 
-def test_a_file_that_cannot_be_read_or_a_folder_within_is_not_passed_over(tmp_path: Path) -> None:
+def test_an_unreadable_file_or_inner_folder_is_refused(tmp_path: Path) -> None:
     """Rows that are silently missing would be an analysis of something else."""
     with pytest.raises(InvalidDataError, match="holds no file"):
         read_rows(tmp_path)
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_or_a_folder_within_is_not_passed_over(tmp_pa
 
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
-def test_a_file_under_two_names_is_refused_and_two_that_are_alike_are_not(
+def test_two_links_to_one_file_are_refused_but_equal_files_are_not(
     link: Callable[[Path, Path], None], tmp_path: Path
 ) -> None:
     text(tmp_path / "a.csv", ROWS)
@@ -127,7 +127,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         read_rows(tmp_path)
 
 
-def test_where_rows_stand_follows_from_names_and_lengths_of_files_and_not_from_what_rows_say(tmp_path: Path) -> None:
+def test_positions_of_rows_follow_from_names_and_lengths_of_files(tmp_path: Path) -> None:
     """Replacing a row leaves every other where it was, which is what blocks of rows are priced for."""
     rows = np.random.default_rng(5).standard_normal((12, 3))
     changed = rows.copy()

@@ -222,7 +222,7 @@ def test_an_odd_entry_of_a_matrix_is_zero_and_its_share_stays_symmetric(
     MatrixShard(read, 1.0, PrivacyUnit.ENTRY)
 
 
-def test_whether_a_spectral_share_answers_is_decided_once_for_all_bounds() -> None:
+def test_a_spectral_share_is_checked_once_for_all_bounds() -> None:
     small, large = (CheckedRows(np.diag([size, 1.0])) for size in (1.0, 2.0**30))
     SpectralCheck.of(small, 2.0).require(2.0)
     SpectralCheck.of(small, 2.0).require(4.0)
@@ -263,7 +263,7 @@ def test_the_last_line_is_a_row_whatever_it_holds(end: str, tmp_path: Path) -> N
     assert read_protected(path).count == 2 + max(0, end.count("\n") - 1)
 
 
-def test_a_matrix_of_which_entries_are_left_out_is_refused_whatever_they_are() -> None:
+def test_a_matrix_with_row_entries_is_refused() -> None:
     """Otherwise one entry would decide whether what is left is symmetric."""
     with pytest.raises(RefusedError, match="row_entries"):
         require_unit(PrivacyUnit.ENTRY, persons=False, cut=True)

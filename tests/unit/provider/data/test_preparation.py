@@ -158,14 +158,14 @@ def test_t16_rows_spoiled_after_they_were_checked_still_keep_the_bound() -> None
         assert np.abs(integer_csr(sparse, 2.0).toarray()).max() <= BOUND
 
 
-def test_t04_specks_that_would_slow_the_processor_are_gone_before_anything_is_multiplied() -> None:
+def test_t04_subnormal_entries_are_zero_before_any_product() -> None:
     tiny = np.array([[5e-324, 1.0], [1e-160, 0.0]])
     assert integer_rows(tiny, 1.0).tolist() == [[0, BOUND], [0, 0]]
     assert integer_rows(tiny, 1.0, np.array([1e-160, 0.0])).tolist() == [[0, BOUND], [0, 0]]
 
 
 @pytest.mark.parametrize("speck", [5e-324, 1e-310, 1e-160])
-def test_no_operation_of_the_processor_s_slow_path_is_set_off_by_a_speck(speck: float) -> None:
+def test_no_subnormal_number_occurs_in_any_operation(speck: float) -> None:
     rows = np.array([[speck, 1.0], [-speck, 0.5]])
     with np.errstate(under="raise"):
         integer_rows(rows, 1.0)

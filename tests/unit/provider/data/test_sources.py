@@ -143,11 +143,11 @@ def test_a_table_may_end_with_blank_lines(tmp_path: Path, end: str) -> None:
     assert (read_rows(table(tmp_path, HEAD + "3,4" + end)).matrix == [[1, 2], [3, 4]]).all()
 
 
-def test_the_mark_that_some_programs_write_before_utf_8_is_no_part_of_a_name(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_no_part_of_a_column_name(tmp_path: Path) -> None:
     assert read_rows(table(tmp_path, ("größe,bmi\r\n1,2\r\n3,4\r\n").encode("utf-8-sig"))).names == ("größe", "bmi")
 
 
-def test_quoted_names_may_hold_commas_and_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
+def test_quoted_names_may_have_commas_and_line_numbers_match_an_editor(tmp_path: Path) -> None:
     rows = read_rows(table(tmp_path, '"age, in years","bmi;raw"\n1,"2"\n3,4e-1\n'))
     assert rows.names == ("age, in years", "bmi;raw")
     assert (rows.matrix == [[1, 2], [3, 0.4]]).all()
@@ -205,7 +205,7 @@ def test_a_table_of_text_is_named(tmp_path: Path) -> None:
 # --- Whose the rows are -----------------------------------------------------------------------------------------------
 
 
-def test_t18_of_each_person_the_first_rows_are_kept_whatever_stands_between(tmp_path: Path) -> None:
+def test_t18_the_first_rows_of_each_person_are_kept(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.arange(14.0).reshape(7, 2))
     (tmp_path / "whose.txt").write_text("eve\nada\neve\n 7 \neve\nada\n7\n", encoding="utf-8")
     rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
@@ -215,7 +215,7 @@ def test_t18_of_each_person_the_first_rows_are_kept_whatever_stands_between(tmp_
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=30), st.integers(1, 4), st.data())
-def test_t18_a_person_who_leaves_takes_no_more_than_as_many_rows_and_moves_nobody_else_s(
+def test_t18_a_person_who_leaves_removes_only_own_rows_up_to_the_bound(
     whose: list[int], most: int, data: st.DataObject
 ) -> None:
     table = np.arange(2.0 * len(whose)).reshape(-1, 2)
@@ -274,7 +274,7 @@ def test_longer_rows_are_cut_while_they_are_read_and_the_log_says_so(
     assert "rows with more than 2 entries" in caplog.text
 
 
-def test_a_row_that_names_nobody_counts_as_zeros_and_takes_nobody_s_place(tmp_path: Path) -> None:
+def test_a_row_of_nobody_counts_as_zeros_and_takes_no_person_s_place(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.arange(1.0, 11.0).reshape(5, 2))
     (tmp_path / "whose.txt").write_text("eve\n \neve\n\nada\n", encoding="utf-8")
     rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")

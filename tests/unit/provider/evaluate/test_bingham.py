@@ -105,7 +105,7 @@ def test_dividing_by_the_envelope_instead_of_multiplying_would_show(monkeypatch:
 
 
 @pytest.mark.parametrize("size", [2, 3, 10, 100])
-def test_no_proposal_is_accepted_with_more_than_certainty_and_some_with_all_of_it(size: int) -> None:
+def test_acceptance_probabilities_reach_but_never_exceed_one(size: int) -> None:
     falls = np.r_[0.0, np.geomspace(0.1, 1e6, size - 1)]
     envelope = envelope_of(falls)
     assert (1 / (envelope + 2 * falls)).sum() == pytest.approx(1.0, rel=1e-9)
@@ -114,7 +114,7 @@ def test_no_proposal_is_accepted_with_more_than_certainty_and_some_with_all_of_i
 
 
 @pytest.mark.parametrize("size", [2, 5, 30, 200])
-def test_however_concentrated_enough_proposals_are_accepted_for_a_draw_not_to_fail(size: int) -> None:
+def test_enough_proposals_are_accepted_at_any_concentration(size: int) -> None:
     """By the mean probability of acceptance over proposals: at least .82/sqrt(size), so that 128 sqrt(size) suffice."""
     rng = np.random.default_rng(size)
     for falls in (

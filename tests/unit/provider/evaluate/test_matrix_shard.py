@@ -72,7 +72,7 @@ def test_the_forms_agree_where_rows_come_in_blocks(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("dimension", [1, 16, 256, 1024])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_largest_entries_there_may_be_neither_overflow_nor_lose_a_bit(dimension: int, sign: int) -> None:
+def test_the_largest_allowed_entries_neither_overflow_nor_lose_bits(dimension: int, sign: int) -> None:
     """All entries at the limit, against the column that adds them all up."""
     values = np.full((dimension, dimension), sign * BOUND * largest_entry(dimension))
     basis = np.full((dimension, 1), dimension**-0.5)
@@ -98,7 +98,7 @@ def test_a_wide_sparse_matrix_of_the_largest_entries_is_exact_as_well() -> None:
     assert np.count_nonzero(answer) == 1
 
 
-def test_entries_beyond_the_limit_are_cut_for_the_unit_entry_and_refused_for_the_unit_spectral() -> None:
+def test_too_large_entries_are_cut_for_entry_and_refused_for_spectral() -> None:
     values = np.diag([BOUND * largest_entry(4) * 1.5, 1.0, 1.0, 1.0])
     cut = np.diag([BOUND * largest_entry(4), 1.0, 1.0, 1.0])
     for form in (np.array, scipy.sparse.csr_array):
@@ -116,7 +116,7 @@ def test_bounds_and_entries_as_far_apart_as_can_be_are_dealt_with() -> None:
     assert not shard(huge * 2.0**-130, bound=2.0**100).evaluate(SymmetricProduct(np.eye(2))).any()
 
 
-def test_the_sum_of_all_entries_is_of_their_sizes_and_ends_at_what_the_lattice_holds() -> None:
+def test_the_total_sums_absolute_values_up_to_the_lattice_s_limit() -> None:
     values = np.array([[1.0, -2.0], [-2.0, 0.5]])
     for form in (values, scipy.sparse.csr_array(values)):
         assert shard(form, bound=1.0).evaluate(EntryTotal(2)).tolist() == [16 + 32 + 32 + 8]
@@ -206,7 +206,7 @@ def test_a_matrix_of_50_000_columns_is_never_made_dense() -> None:
     assert np.abs(answer - values @ basis).max() < 1e-4
 
 
-def test_whether_a_spectral_share_is_refused_does_not_depend_on_the_job_s_bound() -> None:
+def test_refusing_a_spectral_share_does_not_depend_on_the_job_s_bound() -> None:
     """Else jobs of one bound after another would tell the largest entry. The policy's least bound decides for all."""
     large = check_rows(np.diag([2.0**20 * 3, 1.0]), least=1)
     for bound in (2.0, 4.0, 1000.0):

@@ -72,9 +72,7 @@ PRICES: list[Event] = [PureEvent(1.0), ApproximateEvent(1.0, 1e-4)]
 
 @pytest.mark.parametrize("event", PRICES)
 @pytest.mark.parametrize(("query", "step"), [(PerturbedSubspace(2), 1), (WeightedPerturbedSubspace(2), 2)])
-def test_a_perturbed_axis_has_the_law_of_an_axis_with_noise_of_the_smooth_bound(
-    query: PerturbedSubspace, step: int, event: Event
-) -> None:
+def test_a_perturbed_axis_has_noise_of_the_smooth_bound(query: PerturbedSubspace, step: int, event: Event) -> None:
     found = angles(query, event, gram(310, 10))
     assert stats.ks_2samp(found, reference(300, step, event, 1)).pvalue > ALARM
     # Noise half as wide would be noticed by the same test.
@@ -119,9 +117,7 @@ NEIGHBOURS: list[tuple[SubspaceQuery, NDArray[np.int64]]] = [
 
 
 @pytest.mark.parametrize(("query", "other"), NEIGHBOURS)
-def test_neighbours_cannot_be_told_apart_by_the_angle_better_than_the_event_says(
-    query: SubspaceQuery, other: NDArray[np.int64]
-) -> None:
+def test_neighbours_angles_differ_no_more_than_the_event_allows(query: SubspaceQuery, other: NDArray[np.int64]) -> None:
     """Rows by which small squares differ: (4, 0) against (4, 1), or one turned; a black box but for its answers."""
     event = PureEvent(0.5)
     some, others = angles(query, event, gram(4, 0), seed=1), angles(query, event, other, seed=2)
@@ -145,7 +141,7 @@ def test_noise_that_ignores_how_the_gap_may_shrink_would_be_told_apart(monkeypat
     assert told_apart(some, others, (0.5, 0.0)) < ALARM
 
 
-def test_a_chain_of_two_axes_in_space_leaves_out_the_axis_that_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_of_two_axes_avoids_the_weakest_axis(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plane of density exp(tr(V^T W V)) misses the axis w with probability proportional to exp(-w^T W w)."""
     monkeypatch.setattr(mechanisms, "BURN_IN", 15)
     weight = np.diag([3.0, 1.0, 0.0])
@@ -162,7 +158,7 @@ def test_a_chain_of_two_axes_in_space_leaves_out_the_axis_that_it_should(monkeyp
     assert stats.kstest(found, lambda at: np.interp(at, heights, summed / summed[-1])).pvalue > ALARM
 
 
-def test_axes_are_drawn_one_after_the_other_each_for_its_share_within_what_is_left() -> None:
+def test_each_axis_is_drawn_in_the_complement_for_its_share_of_epsilon() -> None:
     """In space, with half of the weight each: the second axis as an independent reading of the method draws it."""
     weight = np.diag([8.0, 2.0, 0.0])
     words, rng = KeyStream.repeatable(5, "axes"), np.random.default_rng(6)
@@ -186,9 +182,7 @@ def test_axes_are_drawn_one_after_the_other_each_for_its_share_within_what_is_le
 
 @pytest.mark.parametrize("kind", SUBSPACE_QUERIES)
 @pytest.mark.parametrize("columns", [1, 3, 5])
-def test_what_is_released_is_a_projection_on_the_lattice_with_a_weight_only_where_rows_are_public(
-    kind: type[SubspaceQuery], columns: int
-) -> None:
+def test_the_answer_is_a_lattice_projection_weighted_by_public_counts(kind: type[SubspaceQuery], columns: int) -> None:
     query = kind(5, None, columns)
     words = KeyStream.repeatable(7, query.kind)
     answer = release_subspace(query, PureEvent(2.0), gram(50, 20, 10, 1, 0), 81, words)
@@ -202,7 +196,7 @@ def test_what_is_released_is_a_projection_on_the_lattice_with_a_weight_only_wher
 
 
 @pytest.mark.parametrize("query", SUBSPACE_QUERIES)
-def test_all_of_the_space_is_released_without_noise_for_there_is_nothing_to_hide(
+def test_the_whole_space_is_released_without_noise(
     query: type[SubspaceQuery],
 ) -> None:
     answer = release_subspace(query(3, None, 3), PureEvent(0.1), gram(3, 2, 1), 1, KeyStream.repeatable(8, ""))
@@ -218,7 +212,7 @@ def test_with_a_large_budget_the_eigenvectors_come_back(query: type[SubspaceQuer
     assert np.allclose(projection, np.diag([1.0, 1, 0, 0]), atol=0.1)
 
 
-def test_a_draw_that_found_nothing_is_answered_when_asked_again_and_costs_nothing_more(
+def test_a_failed_draw_is_answered_when_asked_again_free_of_charge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = JobSpec(

@@ -34,7 +34,7 @@ class WatchedRows(DenseRows):
         return super().block(start, stop)
 
 
-def test_every_thread_that_asks_holds_the_blas_to_one_even_while_another_lives_that_did_so_before(
+def test_each_thread_can_limit_the_blas_to_one_thread(
     several: list[int],
 ) -> None:
     rows = WatchedRows(np.ones((3, 2), dtype=np.int32))

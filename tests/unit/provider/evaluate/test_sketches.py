@@ -118,7 +118,7 @@ def test_a_provider_answers_in_its_own_slot_and_in_no_other() -> None:
         assert not np.delete(words, 5, axis=0).any()
 
 
-def test_a_commitment_says_nothing_that_the_nonce_could_be_found_by_and_differs_from_job_to_job() -> None:
+def test_a_commitment_is_a_hash_of_the_nonce_and_the_job() -> None:
     commitments = {Job(seed=seed).committed().tobytes() for seed in range(20)}
     assert len(commitments) == 20
     same_nonce = {Job(seed=0, what=spec(seed=seed)).committed().tobytes() for seed in range(20)}
@@ -126,7 +126,7 @@ def test_a_commitment_says_nothing_that_the_nonce_could_be_found_by_and_differs_
     assert len({Job(slot=slot).committed()[slot].tobytes() for slot in range(20)}) == 20
 
 
-def test_a_list_in_which_the_provider_s_commitment_was_changed_or_moved_is_refused_and_costs_nothing() -> None:
+def test_a_list_without_the_provider_s_own_commitment_is_refused() -> None:
     job = Job()
     listed = job.committed()
     before = job.ledger.standing("the job")
@@ -145,7 +145,7 @@ def test_a_nonce_is_shown_for_one_list_alone() -> None:
         job.ask(REVEAL, Reveal(changed(listed, 9)))
 
 
-def test_a_nonce_that_is_not_what_was_committed_to_is_refused_and_costs_nothing() -> None:
+def test_a_nonce_that_does_not_open_its_commitment_is_refused() -> None:
     job = Job()
     nonces = job.revealed()
     before = job.ledger.standing("the job")
@@ -177,7 +177,7 @@ def test_a_sketch_is_made_once_whatever_nonces_are_sent_afterwards() -> None:
         job.ask(SKETCH, Sketch(changed(nonces, 1), DIMENSION, COLUMNS))
 
 
-def test_directions_follow_from_all_nonces_and_the_job_and_are_the_same_wherever_they_are_drawn() -> None:
+def test_directions_follow_from_all_nonces_and_the_job_on_every_machine() -> None:
     nonces = np.arange(SLOTS * NONCE_WORDS, dtype=np.uint32).reshape(SLOTS, NONCE_WORDS)
     key = directions_key("job", nonces)
     others = {directions_key("job", changed(nonces, slot)) for slot in range(SLOTS)} | {directions_key("jo", nonces)}
@@ -252,7 +252,7 @@ class Failing(MemoryLedger):
         super().store(job, position, answer)
 
 
-def test_a_sketch_that_was_paid_for_and_not_stored_is_not_made_a_second_time() -> None:
+def test_a_sketch_that_was_lost_is_not_made_again() -> None:
     ledger = Failing()
     job = Job(ledger)
     query = Sketch(job.revealed(), DIMENSION, COLUMNS)
@@ -277,7 +277,7 @@ def test_one_that_was_lost_with_its_process_is_not_made_again_either() -> None:
         job.ask(SKETCH, query)
 
 
-def test_copies_of_a_provider_sketch_other_directions_with_unrelated_noise() -> None:
+def test_copies_of_a_provider_draw_unrelated_noise_for_other_directions() -> None:
     """Both drew one nonce, as copies do, and here they read the same bytes from the system as well.
 
     Rows are zero, so a sketch is its noise. A correlation of n pairs is nearly normal with deviation 1/sqrt(n): false
@@ -296,7 +296,7 @@ def test_copies_of_a_provider_sketch_other_directions_with_unrelated_noise() -> 
     assert np.mean(first == second) < 0.01
 
 
-def test_whoever_knows_a_nonce_in_time_finds_no_unlucky_directions_in_2_to_the_60_tries() -> None:
+def test_knowing_a_nonce_gives_no_bad_directions_in_2_to_the_60_tries() -> None:
     """As it may if a provider was copied: each try is unlucky with probability ``STRETCH_TAIL``, whatever is sought."""
     assert 2.0**60 * STRETCH_TAIL < 1e-12
 
@@ -309,7 +309,7 @@ def opened(ledger: MemoryLedger, job: str) -> None:
     ledger.open(what, Limits(Filter.for_budget(10.0, 1e-5), None))
 
 
-def test_whoever_breaks_off_when_directions_are_known_has_paid_for_the_attempt() -> None:
+def test_stopping_once_the_directions_are_known_still_costs_the_sketch() -> None:
     """Else it could try until chance fails: each attempt may be the unlucky one, and only the last would be paid."""
     reveal = catalogue.plan(spec())[REVEAL]
     assert reveal.event == ApproximateEvent(0.0, unlucky(spec()))
@@ -322,7 +322,7 @@ def test_whoever_breaks_off_when_directions_are_known_has_paid_for_the_attempt()
     assert (spent.units, spent.slack_units) == (0, slack_units([ApproximateEvent(0.0, unlucky(spec()))]))
 
 
-def test_a_lifetime_of_epsilon_twenty_keeps_enough_back_for_thousands_of_attempts() -> None:
+def test_a_lifetime_of_epsilon_20_has_slack_for_thousands_of_attempts() -> None:
     kept = Filter.for_budget(20.0, 1e-6)
     assert kept.whole.slack_units > 2000 * slack_units([ApproximateEvent(0.0, unlucky(spec()))])
 
@@ -351,7 +351,7 @@ def test_no_row_seen_through_a_map_is_longer_than_its_reach(name: str) -> None:
 
 @pytest.mark.parametrize("reach", [2.0**-20, 0.3, 1.0, float(np.sqrt(5))])
 @pytest.mark.parametrize("name", MAPS)
-def test_replacing_a_row_moves_no_projection_further_than_its_price_whatever_the_map(name: str, reach: float) -> None:
+def test_replacing_a_row_moves_a_projection_within_its_price_for_any_map(name: str, reach: float) -> None:
     """The neighbour has the opposite row, the furthest that there is, in the place of each row in turn."""
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((30, 4))
@@ -382,7 +382,7 @@ def test_a_reach_that_no_row_or_any_row_could_have_is_refused(reach: float) -> N
         Projection(np.eye(COLUMNS), DIMENSION, reach)
 
 
-def test_the_noise_on_a_projection_follows_the_reach_that_the_provider_cuts_to() -> None:
+def test_the_noise_on_a_projection_follows_its_reach() -> None:
     step, unit = catalogue.plan(spec())[PROJECT], spec().unit
     near, far = (step.fitted(Projection(np.eye(COLUMNS), DIMENSION, reach), unit) for reach in (0.25, 1.0))
     assert far.noise_std == pytest.approx(4 * near.noise_std, rel=1e-6)
@@ -402,7 +402,7 @@ def test_a_map_of_another_width_is_refused() -> None:
 # --- Arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def test_a_sketch_and_a_projection_are_exact_and_the_same_for_dense_and_for_sparse_rows() -> None:
+def test_sketch_and_projection_are_equal_for_dense_and_sparse_rows() -> None:
     rng = np.random.default_rng(3)
     stored = scipy.sparse.random_array((5000, 50), density=0.05, rng=rng, format="csr")
     whole = integer_rows(stored.toarray(), 2.0)

@@ -73,7 +73,7 @@ class Trace:
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("rounds", [1, ROUNDS])
 @pytest.mark.parametrize("support", [2, 64, 200])
-def test_what_is_done_does_not_depend_on_the_number_of_rows(
+def test_operations_do_not_depend_on_the_number_of_rows(
     sparse: bool, rounds: int, support: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The coordinator chooses the basis: at no number of its rows may the number of ours decide what is done."""
@@ -135,7 +135,7 @@ def test_wide_queries_are_asked_on_fewer_threads() -> None:
     assert moments._threads(16, 2**28) == 1
 
 
-def test_the_matrix_is_made_where_the_plan_has_enough_products_and_the_rows_are_dense() -> None:
+def test_the_gram_matrix_is_used_for_dense_rows_and_many_products() -> None:
     def chosen(rounds: int, dimension: int, *, is_sparse: bool = False) -> Strategy:
         return Strategy.for_plan(dimension, catalogue.plan(job(rounds, dimension)), is_sparse=is_sparse)
 
@@ -153,7 +153,7 @@ def test_squares_of_columns_need_no_matrix() -> None:
     assert shard.evaluate(SquaredColumns(20_000)).shape == (20_000,)
 
 
-def test_threads_that_ask_at_once_about_other_centres_get_their_own_answers() -> None:
+def test_threads_with_different_centres_get_their_own_answers() -> None:
     """A shard serves several jobs, each with a centre of its own; it keeps the last one ready."""
     rng = np.random.default_rng(3)
     values = rng.standard_normal((200, 6)) / 4
@@ -177,7 +177,7 @@ def test_threads_that_ask_at_once_about_other_centres_get_their_own_answers() ->
     assert not wrong
 
 
-def test_sums_of_sparse_rows_are_as_wide_as_the_table_whatever_columns_they_use(
+def test_sums_of_sparse_rows_are_as_wide_as_the_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If they were only as wide as the columns in use, one full row would make every block wider, and slower."""
@@ -199,7 +199,7 @@ def test_sums_of_sparse_rows_are_as_wide_as_the_table_whatever_columns_they_use(
     assert asked[0] == asked[1]
 
 
-def test_sparse_rows_are_added_up_in_as_many_blocks_whatever_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocks_of_sparse_rows_do_not_depend_on_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums are as wide as the table: made for every so many rows, they would tell in steps how many there are."""
     widths: list[int] = []
     across = SparseRows.across

@@ -53,7 +53,7 @@ def told(town: Town, tmp_path: Path) -> ProviderSetup:
     return ProviderSetup("", lambda: me, town.revocations, now, data_sets, AnythingGoes)
 
 
-def test_each_job_has_the_rows_that_it_is_about_whatever_the_last_one_was_about(told: ProviderSetup) -> None:
+def test_each_job_uses_its_own_rows_after_another_job(told: ProviderSetup) -> None:
     registry = JobRegistry(told)
     for options, rows in (
         ({}, 20),
@@ -65,7 +65,7 @@ def test_each_job_has_the_rows_that_it_is_about_whatever_the_last_one_was_about(
         assert registry._shard("there", catalogue.plan(spec(**options))).evaluate(Count()).tolist() == [rows]
 
 
-def test_rows_that_arrive_are_as_many_as_a_job_is_about_before_they_are_there(told: ProviderSetup) -> None:
+def test_arriving_rows_count_as_many_as_the_job_states(told: ProviderSetup) -> None:
     registry = JobRegistry(told)
     for block_rows in (4, 500, 4):
         shard = registry._shard("arriving", catalogue.plan(spec(block_rows=block_rows)))
@@ -73,9 +73,7 @@ def test_rows_that_arrive_are_as_many_as_a_job_is_about_before_they_are_there(to
         assert shard.evaluate(Count()).tolist() == [2 * block_rows]
 
 
-def test_fewer_rows_than_a_job_is_about_are_refused_at_no_cost_and_it_is_not_said_how_many_there_are(
-    told: ProviderSetup, town: Town
-) -> None:
+def test_too_few_rows_are_refused_free_of_charge_without_their_number(told: ProviderSetup, town: Town) -> None:
     registry, ada = JobRegistry(told), town.identity(Role.ANALYST, "ada")
     with pytest.raises(InvalidDataError, match="first 22 rows of each provider, but this provider has fewer") as caught:
         registry.open(town.job(spec(block_rows=11), ada, ["north"], "there"))
@@ -118,9 +116,7 @@ def how_many_rows(opened: OpenJob) -> wire.QueryReader:
     return wire.QueryReader(Count().announcement, opened.plan[0])
 
 
-def test_t33_who_may_ask_no_longer_once_its_turn_has_come_gets_no_answer_and_nothing_is_spent(
-    told: ProviderSetup, town: Town
-) -> None:
+def test_t33_a_requester_that_lost_its_authority_gets_no_answer_at_its_turn(told: ProviderSetup, town: Town) -> None:
     opened = JobRegistry(told).open(town.job(spec(), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
 
     def nobody() -> None:
@@ -134,7 +130,7 @@ def test_t33_who_may_ask_no_longer_once_its_turn_has_come_gets_no_answer_and_not
     assert told.ledger.standing(opened.name) is None
 
 
-def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: ProviderSetup, town: Town) -> None:
+def test_a_job_that_expired_during_its_wait_is_refused(told: ProviderSetup, town: Town) -> None:
     late = [timedelta()]
     registry = JobRegistry(replace(told, clock=lambda: now() + late[0]))
     opened = registry.open(town.job(spec(block_rows=4), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
@@ -153,7 +149,7 @@ def test_a_job_that_ran_out_while_its_turn_was_waited_for_is_not_answered(told: 
 
 
 @pytest.mark.parametrize(("waiting", "size"), [(MAX_OPEN_JOBS, 0), (2, MAX_WAITING_BYTES // 2)])
-def test_queries_wait_in_a_bounded_number_and_more_are_refused_in_words_at_no_cost(
+def test_too_many_waiting_queries_are_refused_free_of_charge(
     waiting: int, size: int, told: ProviderSetup, town: Town
 ) -> None:
     """Of all jobs together; a query about rows that are there is answered nonetheless."""

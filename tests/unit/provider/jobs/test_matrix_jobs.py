@@ -87,7 +87,7 @@ def test_what_is_made_ready_for_a_matrix_is_kept_for_the_next_job(town: Town, ad
 
 
 @pytest.mark.parametrize("unit", [PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL])
-def test_t23_a_matrix_whose_rows_are_persons_is_refused_in_words_that_no_row_and_no_person_changes(
+def test_t23_refusing_a_matrix_with_persons_depends_on_no_row_or_person(
     unit: PrivacyUnit, town: Town, ada: Identity
 ) -> None:
     """Bounded first, a matrix lost the rows beyond a person's, and the refusal said how many there still were."""
@@ -103,9 +103,7 @@ def test_t23_a_matrix_whose_rows_are_persons_is_refused_in_words_that_no_row_and
     assert told == {f"{what} Choose person-add-remove or person-replace-one."}
 
 
-def test_a_table_that_is_no_symmetric_matrix_is_refused_before_anything_is_written_down(
-    town: Town, ada: Identity
-) -> None:
+def test_a_table_that_is_not_symmetric_is_refused_before_any_entry(town: Town, ada: Identity) -> None:
     told = settings(town, SQUARE + np.eye(4, k=1))
     asked = town.job(job(PrivacyUnit.ENTRY), ada, ["north"])
     with pytest.raises(InvalidDataError, match="not symmetric"):
@@ -125,7 +123,7 @@ def spectral(least: float) -> str:
     return of_a_matrix("spectral", least)
 
 
-def test_whether_a_spectral_matrix_answers_is_decided_at_the_start_and_for_all_jobs(
+def test_a_spectral_matrix_is_checked_once_at_the_start_for_all_jobs(
     town: Town, ada: Identity, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The same refusal for every bound and every policy since: nobody learns more by asking again."""

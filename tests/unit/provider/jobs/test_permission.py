@@ -163,7 +163,7 @@ def test_a_lifetime_that_is_smaller_than_what_is_promised_stops_the_job(provider
 
 
 @pytest.mark.parametrize("broken", ["nonsense", "", changed("unit", '"row"'), changed("lifetime", "3")])
-def test_a_policy_that_cannot_be_read_stops_a_job_only_until_it_is_mended(broken: str, provider: Provider) -> None:
+def test_an_unreadable_policy_stops_a_job_until_it_is_repaired(broken: str, provider: Provider) -> None:
     signed = provider.job()
     opened = provider.registry.open(signed)
     answer = provider.answer(opened, 0)
@@ -181,7 +181,7 @@ def test_a_policy_that_cannot_be_read_stops_a_job_only_until_it_is_mended(broken
     assert provider.account == (COSTS[1], COSTS[-1] - COSTS[1])
 
 
-def test_a_policy_that_changed_elsewhere_or_still_allows_the_job_changes_nothing(provider: Provider) -> None:
+def test_a_policy_change_that_still_allows_the_job_changes_nothing(provider: Provider) -> None:
     opened = provider.registry.open(provider.job())
     provider.answer(opened, 0)
     provider.write(changed("analysts", '["ada"]') + "# a remark")

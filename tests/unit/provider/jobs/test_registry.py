@@ -103,7 +103,7 @@ def test_a_job_does_not_go_on_over_other_rows_after_a_restart(town: Town) -> Non
     JobRegistry(told).open(job)
 
 
-def test_two_daemons_with_the_settings_they_are_born_with_draw_unrelated_noise(town: Town) -> None:
+def test_two_daemons_with_default_settings_draw_unrelated_noise(town: Town) -> None:
     """False alarm: eight draws of thirty bits that agree."""
     told = settings(town)
     (job,) = signed(town)
@@ -113,7 +113,7 @@ def test_two_daemons_with_the_settings_they_are_born_with_draw_unrelated_noise(t
     assert not (first == second).any()
 
 
-def test_t18_a_job_is_answered_over_as_many_rows_of_a_person_as_it_protects(town: Town) -> None:
+def test_t18_a_job_uses_as_many_rows_of_a_person_as_it_protects(town: Town) -> None:
     persons = np.zeros(len(ROWS), dtype=np.intp)
     persons[3:] = np.arange(1, len(ROWS) - 2)
     kept = replace(settings(town), data_sets={"cohort": CheckedRows(ROWS, persons=persons)})
@@ -237,7 +237,7 @@ def test_an_answer_leaves_as_the_policy_says(town: Town) -> None:
     assert asyncio.run(seconds(Slow)) >= 1
 
 
-def test_whoever_asks_again_gets_an_answer_no_sooner(town: Town) -> None:
+def test_a_repeated_query_is_not_answered_sooner(town: Town) -> None:
     """The first is gone when the answer is made and has not left; the second has to wait for it all the same."""
 
     async def twice() -> float:
@@ -254,7 +254,7 @@ def test_whoever_asks_again_gets_an_answer_no_sooner(town: Town) -> None:
     assert asyncio.run(twice()) >= 2
 
 
-def test_a_job_at_work_is_kept_whatever_else_is_opened(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_job_is_kept_when_others_are_opened(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
 
     async def crowd() -> None:
@@ -292,9 +292,7 @@ def arriving(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_same_rows_in_another_form_are_not_offered_under_another_name(
-    town: Town, tmp_path: Path, form: str
-) -> None:
+def test_the_same_rows_in_another_form_are_refused_under_another_name(town: Town, tmp_path: Path, form: str) -> None:
     told, same = settings(town), FORMS[form](tmp_path)
     with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
         JobRegistry(replace(told, data_sets={"cohort": check_rows(ROWS), "study": same}))
@@ -304,7 +302,7 @@ def test_the_same_rows_in_another_form_are_not_offered_under_another_name(
     JobRegistry(replace(told, data_sets={"cohort": same}))
 
 
-def test_rows_that_arrived_while_jobs_ran_are_known_as_one_file_afterwards(town: Town, tmp_path: Path) -> None:
+def test_rows_that_arrived_are_recognised_as_one_file_later(town: Town, tmp_path: Path) -> None:
     rows = Arrivals("cohort", arriving(tmp_path))
     told = replace(settings(town), data_sets={"cohort": rows})
     registry = JobRegistry(told)
@@ -373,7 +371,7 @@ def test_a_policy_that_promises_more_than_jobs_kept_is_told_and_refused(
     registry.open(town.job(two, ada, ["north"], "other"))
 
 
-def test_what_a_job_protects_and_takes_is_worked_out_from_what_was_signed(town: Town) -> None:
+def test_extent_and_size_of_a_job_follow_from_its_spec(town: Town) -> None:
     told = settings(town)
     assert isinstance(told.ledger, MemoryLedger)
     answered(told, *signed(town))
@@ -383,7 +381,7 @@ def test_what_a_job_protects_and_takes_is_worked_out_from_what_was_signed(town: 
     assert found.answer_bytes == 8 * sum(int(np.prod(step.shape)) for step in plan)
 
 
-def test_the_ledger_has_no_answer_before_it_leaves_and_ending_the_job_gives_its_price_back(town: Town) -> None:
+def test_an_answer_is_not_in_the_ledger_before_it_leaves(town: Town) -> None:
     """Receipts, room for other jobs, and what is given back at an end are all read from the ledger."""
     told = replace(settings(town, Slow), toss=lambda: 0.5)
     registry, (signed_job,) = JobRegistry(told), signed(town)
@@ -444,5 +442,5 @@ def test_a_table_of_zeros_is_recorded_as_any_other(town: Town) -> None:
     assert counts[0] == counts[1]
 
 
-def test_a_ledger_in_memory_has_no_answer_to_a_job_that_it_does_not_know() -> None:
+def test_a_memory_ledger_has_no_answer_to_an_unknown_job() -> None:
     assert MemoryLedger()._fetch("nobody's", 0, None) is None  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def test_a_table_that_cannot_be_read_closes_its_own_data_set(path: Path, caplog:
             current.get().rules(name)
 
 
-def test_a_policy_of_which_nothing_can_be_read_keeps_a_provider_from_starting(path: Path) -> None:
+def test_an_unreadable_policy_keeps_a_provider_from_starting(path: Path) -> None:
     for text in ("nonsense", lax_policy().replace("analysts", "analyst")):
         path.write_text(text)
         with pytest.raises(InvalidParameterError):

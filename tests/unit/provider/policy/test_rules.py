@@ -150,7 +150,7 @@ def test_a_refusal_of_too_few_providers_reaches_the_analyst_whole() -> None:
     assert len(str(refusal)) <= LONGEST_REASON
 
 
-def test_rules_under_which_no_listed_algorithm_can_be_used_contradict_each_other() -> None:
+def test_rules_that_make_every_listed_method_unusable_are_refused() -> None:
     with pytest.raises(InvalidParameterError, match=r"methods.*[Bb]locks of rows"):
         replace(RULES, methods=("streaming-power",))
     one_of_two = replace(RULES, methods=("streaming-power", "dps-pca"))
@@ -186,7 +186,7 @@ def test_where_no_private_mean_is_allowed_the_rule_on_centring_says_so() -> None
 
 
 @pytest.mark.parametrize("audience", [(), ("north",), ("north", "north")])
-def test_a_job_addressed_to_too_few_providers_is_refused_whatever_it_says_itself(audience: tuple[str, ...]) -> None:
+def test_a_job_that_names_too_few_providers_is_refused(audience: tuple[str, ...]) -> None:
     parties = len(set(audience))
     assert f"'minimum_parties'. Asked: a job for {parties} provider" in refused(spec(), audience=audience)
 
@@ -237,14 +237,14 @@ def test_a_data_set_without_rules_is_refused_to_everybody(policy: Policy) -> Non
         (Budget(1.2, 1e-9), True),  # a larger epsilon, and cheaper
     ],
 )
-def test_a_job_is_within_its_cap_by_what_it_costs_and_not_by_its_epsilon(budget: Budget, fits: bool) -> None:
+def test_a_cap_compares_prices_and_not_epsilons(budget: Budget, fits: bool) -> None:
     if fits:
         RULES.check(spec(budget=budget), analyst(), BOTH)
     else:
         assert "its rule 'per_job'. This asks for mu = " in refused(spec(budget=budget))
 
 
-def test_a_job_beyond_its_cap_is_told_what_fits_and_that_nothing_happened() -> None:
+def test_a_job_beyond_its_cap_is_refused_with_what_fits() -> None:
     with pytest.raises(BudgetExceededError, match=r"mu = 0.236704 is left of 0.236704 \(epsilon = 1, delta = 1e-06\)"):
         RULES.check(spec(budget=Budget(3, 1e-6)), analyst(), BOTH)
 
@@ -259,7 +259,7 @@ def test_a_job_without_a_plan_is_refused_and_not_an_error() -> None:
     assert "This job has no plan. sparsity is not set." in refused(spec(options={}))
 
 
-def test_t18_where_a_person_may_have_several_rows_a_job_has_to_protect_them_all() -> None:
+def test_t18_a_job_must_protect_all_rows_that_a_person_may_have() -> None:
     rules = replace(RULES, rows_per_person=3)
     told = refused(spec(rows_per_person=2), rules=rules)
     assert "'rows_per_person'. Asked: a job that protects all 2 rows of a person together." in told
@@ -284,7 +284,7 @@ def test_a_job_of_other_noise_is_held_against_the_cap_number_by_number() -> None
     assert not rules._covers_as_signed(planned(Budget(1.0, 1e-9), (GaussianEvent(1.0, 1.0),)))
 
 
-def test_a_mechanism_whose_price_nobody_can_check_is_refused_unless_the_policy_allows_it() -> None:
+def test_an_unproven_mechanism_is_refused_unless_the_policy_allows_it() -> None:
     rules = replace(RULES, methods=("ppca",), per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
     exact, chain = (spec(method="ppca", options={"sampler": sampler}) for sampler in ("exact", "gibbs"))
     rules.check(exact, analyst(), BOTH)
@@ -552,7 +552,7 @@ def test_a_policy_that_is_written_down_reads_back_as_it_was(data: st.DataObject,
 
 @settings(max_examples=80, deadline=None)
 @given(rules_of(), specs(), _NAMES, st.sampled_from(Role), st.lists(_NAMES, max_size=4).map(tuple))
-def test_whatever_a_valid_job_asks_it_is_allowed_or_refused_and_nothing_else(
+def test_every_valid_job_is_either_allowed_or_refused(
     rules: Rules, job: JobSpec, name: str, role: Role, audience: tuple[str, ...]
 ) -> None:
     for who in (PartyName("town", role, name), analyst(rules.analysts[0])):
@@ -595,7 +595,7 @@ def test_an_allowed_job_fits_its_caps_when_its_events_are_charged(
 
 @settings(max_examples=60, deadline=None)
 @given(_BUDGET, _BUDGET)
-def test_a_job_that_spends_a_whole_budget_is_within_a_cap_exactly_if_its_mu_is(cap: Budget, budget: Budget) -> None:
+def test_a_job_is_within_a_cap_exactly_if_its_mu_is(cap: Budget, budget: Budget) -> None:
     job = spec(budget=budget)
     try:
         listed = catalogue.plan(job).events
@@ -607,6 +607,6 @@ def test_a_job_that_spends_a_whole_budget_is_within_a_cap_exactly_if_its_mu_is(c
     assert fits == (not list(rules.refusals(job, analyst(), BOTH)))
 
 
-def test_the_order_of_names_in_a_policy_and_in_an_audience_makes_no_difference() -> None:
+def test_the_order_of_names_in_policy_and_audience_does_not_matter() -> None:
     for analysts, audience in product((("ada", "grace"), ("grace", "ada")), (BOTH, BOTH[::-1])):
         replace(RULES, analysts=analysts, columns=COLUMNS[::-1]).check(spec(), analyst(), audience)

@@ -14,13 +14,13 @@ REPLACE, REMOVE = PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.ROW_ADD_REMOVE
 
 
 @pytest.mark.parametrize("unit", PrivacyUnit)
-def test_an_algorithm_can_be_used_for_the_units_that_it_has_and_for_no_others(unit: PrivacyUnit) -> None:
+def test_a_method_is_usable_for_its_own_units_alone(unit: PrivacyUnit) -> None:
     others = [name for name, entry in CATALOGUE.items() if unit not in entry.units]
     assert list(unusable(CATALOGUE, unit, EXACT, NONE, 1)) == others
 
 
 @pytest.mark.parametrize("unit", PrivacyUnit)
-def test_an_algorithm_can_be_used_with_published_accounting_alone_where_it_has_that(unit: PrivacyUnit) -> None:
+def test_published_accounting_alone_suits_only_methods_that_have_it(unit: PrivacyUnit) -> None:
     """The budget that is tried is one at which no formula breaks its promise."""
     having = [
         name
