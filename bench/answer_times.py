@@ -1,14 +1,13 @@
-"""What one row can add to the time of an answer, for each number that its part in the answer is made of.
+"""How much time one row can add to an answer, for each number of its contribution.
 
     python bench/answer_times.py [--quick] [--json]
 
-The interval between two moments at which an answer may leave (``provider/release/schedule.py``) is ten times what
-the largest of these figures come to. Each case is a pair of neighbouring data sets, chosen to be as far apart in
-time as any that we know: one row with an entry in every column among rows with one entry each; one row more than
-fits into a block, or into what is added up in floating point. Both are asked in turns on one thread, and processor
-time counts; of the times of each the least, for other work can only make an answer take longer. Differences of less
-than the clock's noise come out as zero or below. Of narrow queries the figure is that of some microseconds, which
-no size changes.
+The interval between two moments at which an answer may leave (``provider/release/schedule.py``) is ten times the
+largest of these figures. Each case is a pair of neighbouring data sets whose times differ as much as in any pair that
+we know: one row with an entry in every column among rows with one entry each; one row more than fits into a block, or
+into a floating-point sum. Both are queried in turns on one thread. The least processor time of each counts, because
+other work can only make an answer slower. Differences below the clock's noise appear as zero or less. For narrow
+queries the figure comes from some microseconds that do not depend on the size.
 """
 
 import argparse
@@ -45,7 +44,7 @@ class Case(NamedTuple):
 
 
 def cases(*, quick: bool) -> Iterator[Case]:
-    """List pairs of neighbours over the range of shapes."""
+    """Return pairs of neighbours over the range of shapes."""
     widths = (1000, 10_000) if quick else (1000, 10_000, 200_000)
     for dimension in widths:
         for columns in (1, 4, 10):
@@ -87,7 +86,7 @@ def _dense(rows: int, dimension: int) -> tuple[Any, Any]:
 
 
 def nanoseconds(case: Case, repeats: int = REPEATS) -> float:
-    """Give what the row adds, for each number of its part in the answer."""
+    """Return the nanoseconds that the row adds, for each number of its contribution."""
     shards = [Shard(check_rows(rows), BOUND, threads=1) for rows in (case.fewer, case.more)]
     least = [float("inf")] * 2
     for _ in range(repeats):

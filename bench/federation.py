@@ -1,22 +1,22 @@
-"""What a federation costs over gRPC with mutual TLS on loopback, beside the least that the same messages can cost.
+"""What a federation costs over gRPC with mutual TLS on loopback, compared with the least that its messages can cost.
 
     python bench/federation.py [--quick] [--json]
 
-Small: a job submitted, answered by every provider and its model fetched, over a real coordinator and real daemons.
-Beside it, in turns, the floor (``federation_floor.py``): bare gRPC with as many and as large messages, the same way
-round, with and without a synced SQLite commit of every message on both sides. The federation's ledgers and journal are
-on disk as those of its programs are, so the floor with commits is the like to compare it with. The floor with duties
-computes, checks and signs as well what no job can leave undone (``federation_duties.py``). Then the same job in one
-process: as ``simulate`` does it, and with every Gram matrix made before. All this twice: each party in a process of its
-own, and all in one event loop. Rows are few: it is the way that is measured, not the sums.
+Small: a job is submitted, answered by every provider, and its model fetched, with a real coordinator and real daemons.
+In turns with it runs the floor (``federation_floor.py``): bare gRPC with as many messages of the same sizes and
+directions, with and without a synced SQLite commit of every message on both sides. The federation's ledgers and journal
+are on disk as in production, so the floor with commits is the fair comparison. The floor with duties also computes,
+checks and signs what no job can omit (``federation_duties.py``). Then the same job runs in one process: by
+``simulate``, and with Gram matrices made before. All this is done twice: with each party in its own process, and with
+all in one event loop. There are few rows, because the transport is measured, not the sums.
 
 Then where the processor time of such a job goes (``federation_parts.py``).
 
-Large: a round of many columns' rows, beside the same bytes exchanged in bare frames, with ledgers and journal in memory
-and on disk; and what memory the coordinator reaches above its idle. Idle: what connected providers that are asked
-nothing cost a coordinator. Many: one job over many light providers.
+Large: a round over rows with many columns, compared with the same bytes in bare frames, with ledgers and journal in
+memory and on disk; and the coordinator's peak of memory above its idle state. Idle: what connected providers without
+queries cost a coordinator. Many: one job over many light providers.
 
-Times are medians of jobs after the first; parties' memory and processor time are the system's count.
+Times are medians of jobs after the first. Memory and processor time are those that the system reports.
 """
 
 import argparse
@@ -34,21 +34,21 @@ from federation_jobs import (
     Placement,
     Running,
     Work,
-    bare,
     federation,
     in_process,
     later_round,
-    taking_turns,
-    whole,
+    median_job,
+    run_floor,
+    run_in_turns,
 )
-from federation_parties import Elsewhere, elsewhere, here
+from federation_parties import RunningParty, in_new_process, in_this_process
 from federation_parts import parts_result
 
 from dpspca.common.errors import DpspcaWarning
 
 Result: TypeAlias = dict[str, Any]
 
-PLACEMENTS: Final[dict[str, Placement]] = {"processes": elsewhere, "one loop": here}
+PLACEMENTS: Final[dict[str, Placement]] = {"processes": in_new_process, "one loop": in_this_process}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ FULL: Final = Suite(
     idle_seconds=20.0,
 )
 WARM_UP: Final = 3
-"""Jobs after which a Gram matrix of so many columns has paid for itself, and is there."""
+"""Number of jobs after which a Gram matrix of so many columns has paid for itself and exists."""
 QUICK: Final = Suite(
     small=Case(2, 100, 20, rounds=4, repeats=3),
     large={"row-sparse": Case(1, 50_000, 20, components=10, rounds=2, repeats=1, density=1e-3)},
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     options = parser.parse_args()
     suite = QUICK if options.quick else FULL
-    warnings.simplefilter("ignore", DpspcaWarning)  # what a model is worth is not what is measured
+    warnings.simplefilter("ignore", DpspcaWarning)  # the quality of the model does not matter here
     result = {"parts": parts_result(suite.small), **asyncio.run(measured(suite))}
     print(json.dumps(result, indent=2) if options.json else tables(suite, result))
 
@@ -109,27 +109,27 @@ async def measured(suite: Suite) -> Result:
 
 
 async def small_result(case: Case, place: Placement) -> Result:
-    async with federation(case, place) as running, bare(running, place) as least:
+    async with federation(case, place) as running, run_floor(running, place) as least:
         works: dict[str, Work] = {
-            "job": running.timed,
-            "watched": running.watched,
-            "floor": least.durable,
-            "floor_with_duties": least.dutiful,
-            "floor_without_commits": least.passing,
+            "job": running.run_job,
+            "watched": running.run_and_watch,
+            "floor": least.run_with_commits,
+            "floor_with_duties": least.run_with_commits_and_duties,
+            "floor_without_commits": least.run_without_commits,
             **in_process(case),
         }
         for _ in range(WARM_UP):
-            await running.timed()
-        jobs = await taking_turns(works, case.repeats)
-        processor = await processor_result(case, running, least) if place is elsewhere else {}
-    times = {f"{name}_ms": whole(moments) for name, moments in jobs.items() if name != "watched"}
+            await running.run_job()
+        jobs = await run_in_turns(works, case.repeats)
+        processor = await processor_result(case, running, least) if place is in_new_process else {}
+    times = {f"{name}_ms": median_job(moments) for name, moments in jobs.items() if name != "watched"}
     return {
         **times,
         "ratio": times["job_ms"] / times["floor_ms"],
         "duties_ratio": times["floor_with_duties_ms"] / times["floor_ms"],
         "ratio_to_duties": times["job_ms"] / times["floor_with_duties_ms"],
         "ratio_without_commits": times["job_ms"] / times["floor_without_commits_ms"],
-        "first_round_ms": whole([moments[:2] for moments in jobs["watched"]]),
+        "first_round_ms": median_job([moments[:2] for moments in jobs["watched"]]),
         "later_round_ms": later_round(jobs["watched"], case.rounds),
         "floor_round_ms": later_round(jobs["floor"], case.rounds),
         "floor_round_without_commits_ms": later_round(jobs["floor_without_commits"], case.rounds),
@@ -138,38 +138,40 @@ async def small_result(case: Case, place: Placement) -> Result:
 
 
 async def processor_result(case: Case, running: Running, least: Floor) -> Result:
-    """Ask the system what processor time a job takes: of each party, and in all beside the floor."""
-    hub, *providers, analyst = await processor_ms(running.parties, running.timed, case.repeats)
+    """Return the processor time of a job by the system's count: of each party, and in all compared with the floor."""
+    hub, *providers, analyst = await processor_ms(running.parties, running.run_job, case.repeats)
     return {
         "coordinator_processor_ms": hub,
         "provider_processor_ms": sum(providers) / len(providers),
         "analyst_processor_ms": analyst,
         "processor_ms": hub + sum(providers) + analyst,
-        "floor_processor_ms": sum(await processor_ms(least.parties, least.durable, case.repeats)),
-        "duties_processor_ms": sum(await processor_ms(least.parties, least.dutiful, case.repeats)),
-        "floor_processor_without_commits_ms": sum(await processor_ms(least.parties, least.passing, case.repeats)),
+        "floor_processor_ms": sum(await processor_ms(least.parties, least.run_with_commits, case.repeats)),
+        "duties_processor_ms": sum(await processor_ms(least.parties, least.run_with_commits_and_duties, case.repeats)),
+        "floor_processor_without_commits_ms": sum(
+            await processor_ms(least.parties, least.run_without_commits, case.repeats)
+        ),
     }
 
 
-async def processor_ms(parties: Sequence[Elsewhere], work: Work, repeats: int) -> list[float]:
-    """Give the processor time of each party, and of this process, in milliseconds a job."""
-    before = [*map(Elsewhere.processor_seconds, parties), time.process_time()]
+async def processor_ms(parties: Sequence[RunningParty], work: Work, repeats: int) -> list[float]:
+    """Return the processor time of each party and of this process, in milliseconds for each job."""
+    before = [*map(RunningParty.processor_seconds, parties), time.process_time()]
     for _ in range(repeats):
         await work()
-    after = [*map(Elsewhere.processor_seconds, parties), time.process_time()]
+    after = [*map(RunningParty.processor_seconds, parties), time.process_time()]
     return [1e3 * (end - start) / repeats for start, end in zip(before, after, strict=True)]
 
 
 async def large_result(case: Case) -> Result:
-    async with federation(case, elsewhere) as running:
+    async with federation(case, in_new_process) as running:
         hub, idle = running.hub, running.hub.resident()
-        async with bare(running, elsewhere) as least:
+        async with run_floor(running, in_new_process) as least:
             works: dict[str, Work] = {
-                "job": running.watched,
-                "floor": least.passing,
-                "floor_with_duties": least.dutiful_in_passing,
+                "job": running.run_and_watch,
+                "floor": least.run_without_commits,
+                "floor_with_duties": least.run_with_duties,
             }
-            jobs = await taking_turns(works, case.repeats)
+            jobs = await run_in_turns(works, case.repeats)
         ours, floor, duties = (later_round(jobs[name], case.rounds) for name in works)
         return {
             "round_seconds": ours / 1e3,
@@ -178,7 +180,7 @@ async def large_result(case: Case) -> Result:
             "ratio": ours / floor,
             "duties_ratio": duties / floor,
             "ratio_to_duties": ours / duties,
-            "job_seconds": whole(jobs["job"]) / 1e3,
+            "job_seconds": median_job(jobs["job"]) / 1e3,
             "answer_megabytes": 8e-6 * case.dimension * case.components,
             "coordinator_peak_megabytes": hub.peak() - idle,
             "coordinator_kept_megabytes_a_job": (hub.resident() - idle) / (case.repeats + 1),
@@ -186,8 +188,8 @@ async def large_result(case: Case) -> Result:
 
 
 async def idle_result(case: Case, seconds: float) -> Result:
-    """Weigh a coordinator before and after many have connected, and watch it while nobody asks."""
-    async with federation(case, elsewhere, together=True) as running:
+    """Measure a coordinator's memory before and after many providers connect, and its processor time while idle."""
+    async with federation(case, in_new_process, together=True) as running:
         hub, before = running.hub, running.hub.processor_seconds()
         await asyncio.sleep(seconds)
         return {
@@ -198,9 +200,9 @@ async def idle_result(case: Case, seconds: float) -> Result:
 
 
 async def many_result(case: Case) -> Result:
-    async with federation(case, elsewhere, together=True) as running:
-        jobs = await taking_turns({"job": running.timed}, case.repeats)
-    return {"providers": case.providers, "job_ms": whole(jobs["job"])}
+    async with federation(case, in_new_process, together=True) as running:
+        jobs = await run_in_turns({"job": running.run_job}, case.repeats)
+    return {"providers": case.providers, "job_ms": median_job(jobs["job"])}
 
 
 # --- Printing ---------------------------------------------------------------------------------------------------------

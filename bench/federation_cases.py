@@ -35,7 +35,7 @@ class Case:
     repeats: int = 15
     density: float | None = None
     durable: bool = True
-    """With ledgers and a journal on disk, as daemons have them; or in memory."""
+    """Whether ledgers and journal are on disk, as in production, or in memory."""
 
     @property
     def names(self) -> list[str]:

@@ -1,10 +1,9 @@
-"""What no party of a job can leave undone, for ``federation_floor.py``: the sums of a job, and proof of its answers.
+"""The work that no party of a job can omit, for ``federation_floor.py``: the sums of a job, and signed answers.
 
-A peer reads a query and checks it, draws noise, answers from its rows, hashes the answer, remembers the hash on a
-head file and signs it. The hub checks every signature, adds every answer up within its bounds, and makes the next
-query of the sum. Each is one call of the library, in the order of the messages, and nothing else is done: no policy,
-no budget, no plan looked at, nothing told to anybody, nothing that could go on after a fault. What a federation takes
-beyond that is what could be saved at most.
+A peer parses and checks a query, draws noise, answers from its rows, hashes the answer, stores the hash in a head file
+and signs it. The hub checks every signature, adds every answer within its bounds, and computes the next query from the
+sum. Each is one call of the library, in the order of the messages. Nothing else is done: no policy, budget or plan, no
+reports, no recovery. The time that a federation takes beyond this is the most that could be saved.
 """
 
 import math
@@ -31,7 +30,7 @@ from dpspca.server.jobs.rounds import LARGEST_ANSWER, aggregate
 
 
 class PeerDuties:
-    """A peer's; its Gram matrix, if one pays, is there before the first query."""
+    """The work of a peer. If a Gram matrix pays, it is made before the first query."""
 
     def __init__(self, folder: Path, case: Case, name: str) -> None:
         self.name = name
@@ -43,7 +42,7 @@ class PeerDuties:
         self._head = Head("floor", 0, "")
 
     def answer(self, position: int, planned: Sequence[bytes]) -> memoryview:
-        """Answer the query at a position of the plan, noisily."""
+        """Answer the query at a position of the plan, with noise."""
         step = self._plan[position]
         reader = wire.QueryReader(Announcement(step.query.kind, step.extent), step)
         for sequence, frame in enumerate(planned):
@@ -58,13 +57,13 @@ class PeerDuties:
         return content
 
     def vouch(self) -> None:
-        """Remember the answer on a head file, and sign it."""
+        """Store the answer's hash in a head file, and sign it."""
         self._head_file.write(self._head)
         sign_receipt(self._identity, self._head)
 
 
 class HubDuties:
-    """The hub's. What peers sign is not sent: a signature like theirs is checked in its place."""
+    """The work of the hub. Peers' signatures are not sent; a similar one is checked instead."""
 
     def __init__(self, folder: Path, case: Case) -> None:
         self._spec = case.spec
@@ -75,18 +74,18 @@ class HubDuties:
         self._receipt = sign_receipt(signer, Head("floor", 0, ""))
 
     def begin(self) -> memoryview:
-        """Give the content of the first query."""
+        """Return the content of the first query."""
         self._method = catalogue.run(catalogue.plan(self._spec))
         self._position = 0
         return self._asked(next(self._method))
 
     def reader(self) -> wire.AnswerReader:
-        """Give what adds one peer's answer to the sum."""
+        """Return a reader that adds one peer's answer to the sum."""
         verify_receipt(self._receipt, self._signer, self._authority)
         return wire.AnswerReader(self._total, LARGEST_ANSWER)
 
     def advance(self) -> memoryview:
-        """Give the content of the next query; nothing after the last, when the model is made."""
+        """Return the content of the next query, or nothing after the last, when the model is computed."""
         answer = aggregate(self._spec, self._plan[self._position], self._total, self._parties)
         self._position += 1
         try:

@@ -1,10 +1,10 @@
 """The least that a job over gRPC can cost: the same messages over the same connections, and nothing else.
 
 Bare ``grpc.aio`` with mutual TLS: peers hold one long-lived stream each to a hub. A job is a number of rounds. In each,
-the hub sends every peer a query (an announcement, then frames of one MiB) and every peer sends an answer back, both
-of given sizes. Nobody computes anything. On demand, whoever sends or receives a whole message first commits it to an
-SQLite file, synced to disk; and on demand everybody does the duties of ``federation_duties.py``, which no job can leave
-undone. Whoever started the job hears of each round and gets the result.
+the hub sends every peer a query (an announcement, then frames of one MiB) and every peer sends an answer back, both of
+given sizes. Nobody computes anything. With COMMITS, each sender or receiver of a whole message first commits it to an
+SQLite file, synced to disk. With DUTIES, everybody does the work of ``federation_duties.py``, which no job can omit.
+The client that started the job gets a message for each round, and the result.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-# dpspca says which TLS is spoken; gRPC listens to that only when it is loaded, so it comes second.
+# dpspca sets the TLS version, which gRPC reads only when it is loaded, so gRPC comes second.
 from federation_cases import Case
 from federation_duties import HubDuties, PeerDuties
 
@@ -40,7 +40,7 @@ DUTIES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many bytes a job's messages have."""
+    """The sizes of a job's messages, in bytes."""
 
     announcement: int
     queries: tuple[int, ...]
@@ -65,7 +65,7 @@ class Store:
 
 
 class Hub:
-    """Carries queries out and answers in; every peer has its own stream."""
+    """Sends queries and receives answers. Every peer has its own stream."""
 
     def __init__(self, sizes: Sizes, store: Store, duties: HubDuties) -> None:
         self._sizes = sizes
@@ -84,7 +84,7 @@ class Hub:
         )
 
     async def _connect(self, _: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-        """Keep a peer's stream; who runs a job reads from it and writes to it."""
+        """Keep a peer's stream, which running jobs read and write."""
         await context.write(b"welcome")
         self._peers.append(context)
         await asyncio.Event().wait()
@@ -120,7 +120,7 @@ class Hub:
 
 @asynccontextmanager
 async def hub(folder: Path, sizes: Sizes, case: Case) -> AsyncIterator[str]:
-    """Run a hub; its address."""
+    """Run a hub, and yield its address."""
     me = Identity.load(folder / "hub")
     server = grpc.aio.server(options=OPTIONS)
     credentials = grpc.ssl_server_credentials([(me.key_pem, me.certificate_pem)], me.authority_pem, True)
@@ -181,7 +181,7 @@ def dial(folder: Path, name: str, address: str) -> grpc.aio.Channel:
 
 
 async def run(channel: grpc.aio.Channel, rounds: int, mode: int) -> list[float]:
-    """Run a job; the moments of its start, of each round's end and of the result's arrival."""
+    """Run a job, and return the times of its start, of each round's end, and of the result's arrival."""
     moments = [time.perf_counter()]
     replies = aiter(channel.unary_stream(f"/{SERVICE}/Run")(bytes([mode])))
     for _ in range(rounds):

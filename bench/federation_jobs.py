@@ -1,4 +1,4 @@
-"""Federations and their jobs for ``federation.py``: over gRPC, beside their floor, and in one process."""
+"""Federations and their jobs for ``federation.py``: over gRPC, as the floor, and in one process."""
 
 import asyncio
 import math
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import federation_floor as floor  # before gRPC, which has to be loaded after dpspca
 import grpc.aio
 from federation_cases import NORM_BOUND, Case
-from federation_parties import ANALYST, DATA_SET, Elsewhere, coordinator, found, providers
+from federation_parties import ANALYST, DATA_SET, RunningParty, coordinator, create_federation, providers
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.simulation import simulate
@@ -33,31 +33,31 @@ from dpspca.provider.release.responder import Responder
 from dpspca.server.jobs.rounds import combine
 
 Placement: TypeAlias = Callable[..., Any]
-"""``here`` or ``elsewhere``."""
+"""``in_this_process`` or ``in_new_process``."""
 Work: TypeAlias = Callable[[], Awaitable[list[float]]]
-"""Does one job and gives moments: its start, perhaps each round's end, its end."""
+"""Runs one job and returns times: its start, sometimes each round's end, its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A federation that is up."""
+    """A running federation."""
 
     case: Case
     folder: Path
-    hub: Elsewhere
+    hub: RunningParty
     hub_alone: float
-    """Megabytes that the coordinator held before anybody connected."""
-    parties: Sequence[Elsewhere]
+    """The coordinator's memory before anybody connected, in megabytes."""
+    parties: Sequence[RunningParty]
     analyst: AsyncFederation
 
-    async def timed(self) -> list[float]:
-        """Run a job and look at nothing but its end."""
+    async def run_job(self) -> list[float]:
+        """Run a job, and return the times of its start and end."""
         start = time.perf_counter()
         await self.analyst.fit(self.case.spec, DATA_SET, self.case.names)
         return [start, time.perf_counter()]
 
-    async def watched(self) -> list[float]:
-        """Run a job and note the end of each round."""
+    async def run_and_watch(self) -> list[float]:
+        """Run a job, and return the times of its start, of each round's end, and of its end."""
         moments = [time.perf_counter()]
         job = await self.analyst.submit(self.case.spec, DATA_SET, self.case.names)
         answered = 0
@@ -77,60 +77,60 @@ async def federation(case: Case, place: Placement, *, together: bool = False) ->
     """Run a coordinator, its providers (``together``: in one process) and an analyst."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        found(folder, case.names)
+        create_federation(folder, case.names)
         case.write(folder)
         hub = await stack.enter_async_context(place(coordinator, folder, case.durable))
         alone = hub.resident()
         groups = [case.names] if together else [[name] for name in case.names]
         parties = [
-            await stack.enter_async_context(place(providers, folder, hub.said, case.durable, *names))
+            await stack.enter_async_context(place(providers, folder, hub.address, case.durable, *names))
             for names in groups
         ]
-        analyst = await stack.enter_async_context(AsyncFederation(hub.said, Identity.load(folder / ANALYST)))
+        analyst = await stack.enter_async_context(AsyncFederation(hub.address, Identity.load(folder / ANALYST)))
         yield Running(case, folder, hub, alone, [hub, *parties], analyst)
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The floor of a federation's job, up."""
+    """The running floor of a federation's job."""
 
     rounds: int
-    parties: Sequence[Elsewhere]
+    parties: Sequence[RunningParty]
     channel: grpc.aio.Channel
 
-    async def durable(self) -> list[float]:
-        """Run a job, every message committed."""
+    async def run_with_commits(self) -> list[float]:
+        """Run a job with every message committed."""
         return await floor.run(self.channel, self.rounds, floor.COMMITS)
 
-    async def passing(self) -> list[float]:
-        """Run a job, nothing committed."""
+    async def run_without_commits(self) -> list[float]:
+        """Run a job with nothing committed."""
         return await floor.run(self.channel, self.rounds, 0)
 
-    async def dutiful(self) -> list[float]:
-        """Run a job, every message committed and all duties done."""
+    async def run_with_commits_and_duties(self) -> list[float]:
+        """Run a job with every message committed and all duties done."""
         return await floor.run(self.channel, self.rounds, floor.COMMITS | floor.DUTIES)
 
-    async def dutiful_in_passing(self) -> list[float]:
-        """Run a job, all duties done and nothing committed."""
+    async def run_with_duties(self) -> list[float]:
+        """Run a job with all duties done and nothing committed."""
         return await floor.run(self.channel, self.rounds, floor.DUTIES)
 
 
 @asynccontextmanager
-async def bare(running: Running, place: Placement) -> AsyncIterator[Floor]:
+async def run_floor(running: Running, place: Placement) -> AsyncIterator[Floor]:
     """Run the floor of a federation's job."""
     case, folder, sizes = running.case, running.folder, _sizes(running)
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(place(floor.hub, folder, sizes, case))
         parties = [
-            await stack.enter_async_context(place(floor.peers, folder, hub.said, sizes, case, name))
+            await stack.enter_async_context(place(floor.peers, folder, hub.address, sizes, case, name))
             for name in case.names
         ]
-        channel = await stack.enter_async_context(floor.dial(folder, ANALYST, hub.said))
+        channel = await stack.enter_async_context(floor.dial(folder, ANALYST, hub.address))
         yield Floor(case.rounds, [hub, *parties], channel)
 
 
 def _sizes(running: Running) -> floor.Sizes:
-    """Work out from the plan what the messages of a job weigh. The result is as large as an answer."""
+    """Return the sizes of a job's messages, from its plan. The result is as large as an answer."""
     steps = catalogue.plan(running.case.spec)
     queries = tuple(step.query.content_size(Announcement(step.query.kind, step.extent)) for step in steps)
     answer = 8 * math.prod(steps[0].shape)
@@ -138,7 +138,7 @@ def _sizes(running: Running) -> floor.Sizes:
 
 
 def in_process(case: Case) -> dict[str, Work]:
-    """Run the same job in this process: preparing all, or with Gram matrices that were made before."""
+    """Return the same job in this process: with preparation, and with Gram matrices made before."""
     shards = case.shards()
     made = [Shard(check_rows(rows), NORM_BOUND, strategy=Strategy.GRAM) for rows in shards]
     return {
@@ -164,20 +164,20 @@ def _prepared_job(shards: Sequence[Shard], spec: JobSpec) -> Model:
     return drive(catalogue.run(catalogue.plan(spec)), ask)
 
 
-async def taking_turns(works: Mapping[str, Work], repeats: int) -> dict[str, list[list[float]]]:
-    """Let the works take turns, so that a busy machine slows all of them; the first turn warms up."""
+async def run_in_turns(works: Mapping[str, Work], repeats: int) -> dict[str, list[list[float]]]:
+    """Run the works in turns, so that a busy machine slows all of them. The first turn is a warm-up."""
     turns = [{name: await work() for name, work in works.items()} for _ in range(repeats + 1)]
     return {name: [turn[name] for turn in turns[1:]] for name in works}
 
 
-def whole(jobs: Sequence[Sequence[float]]) -> float:
-    """Give the milliseconds of the median job."""
+def median_job(jobs: Sequence[Sequence[float]]) -> float:
+    """Return the duration of the median job in milliseconds."""
     return 1e3 * statistics.median(moments[-1] - moments[0] for moments in jobs)
 
 
 def later_round(jobs: Sequence[Sequence[float]], rounds: int) -> float:
-    """Give the mean milliseconds of a round but the first, in the median job.
+    """Return the mean duration of the rounds after the first, in the median job, in milliseconds.
 
-    Taken over all of them, for whoever watches may hear of several rounds at once.
+    The mean is over all of them, because a watcher may receive several rounds at once.
     """
     return 1e3 * statistics.median(moments[-2] - moments[1] for moments in jobs) / (rounds - 1)

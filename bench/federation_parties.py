@@ -1,8 +1,8 @@
-"""The parties of a federation for ``federation.py``: a town on disk, and parties that run here or elsewhere.
+"""The parties of a federation for ``federation.py``: their files, and the parties in this or another process.
 
-A party is a context that holds while it runs and gives what others must know of it, an address for one. The same
-context is entered in this event loop, or in a process of its own by ``elsewhere``. Parties get their identities and
-lists from files, and ask for them each time they need one, as the real daemons do.
+A party is a context manager that yields what others must know of it, such as an address. ``in_this_process`` enters it
+in this event loop, ``in_new_process`` in a process of its own. Parties read their identities and lists from files each
+time they need one, as the real daemons do.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ _SPAWN: Final = multiprocessing.get_context("spawn")
 _MEGABYTE: Final = 1e6
 
 
-def found(folder: Path, providers: Iterable[str]) -> None:
-    """Set up an authority and the identities of a coordinator, an analyst and these providers."""
+def create_federation(folder: Path, providers: Iterable[str]) -> None:
+    """Create an authority and the identities of a coordinator, an analyst and these providers."""
     authority = Authority.init(folder / "authority", "town", now)
     parties = {COORDINATOR: Role.COORDINATOR, ANALYST: Role.ANALYST} | dict.fromkeys(providers, Role.PROVIDER)
     for name, role in parties.items():
@@ -57,8 +57,8 @@ def now() -> datetime:
 
 @asynccontextmanager
 async def coordinator(folder: Path, durable: bool) -> AsyncIterator[str]:  # noqa: FBT001  # as a case has it
-    """Run a coordinator; its address."""
-    identity, revocations = _papers(folder, COORDINATOR)
+    """Run a coordinator, and yield its address."""
+    identity, revocations = _identity_files(folder, COORDINATOR)
     journal = SqliteJournal(folder / "journal.db") if durable else PassingJournal()
     running = Coordinator(identity.get, revocations.get, now, journal=journal)
     await running.start("127.0.0.1:0")
@@ -70,7 +70,7 @@ async def coordinator(folder: Path, durable: bool) -> AsyncIterator[str]:  # noq
 
 @asynccontextmanager
 async def providers(folder: Path, address: str, durable: bool, *names: str) -> AsyncIterator[str]:  # noqa: FBT001
-    """Run providers in one event loop, until all are connected and after."""
+    """Run providers in one event loop. Yield when all are connected."""
     daemons = [_daemon(folder, address, name, durable=durable) for name in names]
     running = [asyncio.create_task(daemon.run()) for daemon in daemons]
     try:
@@ -84,18 +84,18 @@ async def providers(folder: Path, address: str, durable: bool, *names: str) -> A
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """A party in a process of its own."""
+class RunningParty:
+    """A running party and its process."""
 
-    said: str
+    address: str
     process: int
 
     def resident(self) -> float:
-        """Megabytes of memory it holds now."""
+        """Return its memory now, in megabytes."""
         return self._status("VmRSS")
 
     def peak(self) -> float:
-        """Megabytes that it held at most since ``forget_peak``."""
+        """Return its peak of memory since ``forget_peak``, in megabytes."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
@@ -112,26 +112,26 @@ class Elsewhere:
 
 
 @asynccontextmanager
-async def elsewhere(party: Party, *arguments: Any) -> AsyncIterator[Elsewhere]:  # noqa: ANN401  # what the party takes
-    """Run a party in a process of its own."""
+async def in_new_process(party: Party, *arguments: Any) -> AsyncIterator[RunningParty]:  # noqa: ANN401  # what the party takes
+    """Run a party in a new process."""
     ours, theirs = _SPAWN.Pipe()
     process = _SPAWN.Process(target=_run, args=(theirs, party, arguments), daemon=True)
     process.start()
     theirs.close()
     try:
-        said = await asyncio.to_thread(ours.recv)
+        address = await asyncio.to_thread(ours.recv)
         assert process.pid is not None
-        yield Elsewhere(said, process.pid)
+        yield RunningParty(address, process.pid)
     finally:
-        ours.close()  # which tells it to stop
+        ours.close()  # this makes it stop
         await asyncio.to_thread(process.join)
 
 
 @asynccontextmanager
-async def here(party: Party, *arguments: Any) -> AsyncIterator[Elsewhere]:  # noqa: ANN401  # what the party takes
+async def in_this_process(party: Party, *arguments: Any) -> AsyncIterator[RunningParty]:  # noqa: ANN401  # what the party takes
     """Run a party in this event loop."""
-    async with party(*arguments) as said:
-        yield Elsewhere(said, os.getpid())
+    async with party(*arguments) as address:
+        yield RunningParty(address, os.getpid())
 
 
 def _run(pipe: Connection, party: Party, arguments: tuple[Any, ...]) -> None:
@@ -140,22 +140,22 @@ def _run(pipe: Connection, party: Party, arguments: tuple[Any, ...]) -> None:
 
 async def _hold(pipe: Connection, party: Party, arguments: tuple[Any, ...]) -> None:
     """Keep a party running until the other end of the pipe is closed."""
-    told = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    async with party(*arguments) as said:
-        pipe.send(said)
-        loop.add_reader(pipe.fileno(), told.set)
-        await told.wait()
+    async with party(*arguments) as address:
+        pipe.send(address)
+        loop.add_reader(pipe.fileno(), stop.set)
+        await stop.wait()
         loop.remove_reader(pipe.fileno())
 
 
-def _papers(folder: Path, name: str) -> tuple[CurrentIdentity, CurrentRevocations]:
+def _identity_files(folder: Path, name: str) -> tuple[CurrentIdentity, CurrentRevocations]:
     identity = CurrentIdentity(folder / name)
     return identity, CurrentRevocations(folder / "revoked.pem", identity.get().authority_pem)
 
 
 def _daemon(folder: Path, address: str, name: str, *, durable: bool) -> Daemon:
-    identity, revocations = _papers(folder, name)
+    identity, revocations = _identity_files(folder, name)
     path = next(path for path in folder.glob(f"{name}.*") if path.suffix in READERS)
     stored = (folder / f"{name}-ledger" / "ledger.db", folder / name / "ledger-head")
     ledger = SqliteLedger(*stored) if durable else MemoryLedger()

@@ -1,8 +1,8 @@
-"""Where the time of a job goes, for ``federation.py``: how often each part runs in a real job, and what it takes alone.
+"""Where the time of a job goes, for ``federation.py``: how often each part runs in a real job, and its time alone.
 
-The calls are counted in one job of a federation in one event loop, by a hook on every call in every thread, which
-slows them; so each part is then timed by itself, again and again, in processor time. What the parties use beyond the
-sum is messages, event loops and threads, and that work which comes every few milliseconds finds the caches cold.
+The calls are counted in one job of a federation in one event loop, by a hook on every call in every thread. The hook
+slows them, so each part is then timed alone, repeatedly, in processor time. The time of the parties beyond the sum goes
+to messages, event loops and threads, and to caches that are cold because work comes only every few milliseconds.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from federation_cases import NORM_BOUND, Case
 from federation_jobs import federation
-from federation_parties import ANALYST, found, here, now
+from federation_parties import ANALYST, create_federation, in_this_process, now
 
 from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.linalg import largest_rows, thin_qr
@@ -58,17 +58,17 @@ class Part:
 
 
 def parts_result(case: Case) -> list[Result]:
-    """Price every part of a job."""
+    """Measure every part of a job."""
     with tempfile.TemporaryDirectory() as folder:
-        parts = [*_papers(case, Path(folder)), *_sums(case)]
+        parts = [*_once_a_job(case, Path(folder)), *_sums(case)]
         calls = asyncio.run(_counted(case, [part.counted for part in parts]))
         return [_priced(part, calls[_code(part.counted)]) for part in parts]
 
 
-def _papers(case: Case, folder: Path) -> list[Part]:
-    """Give what is done once or twice a job by each party."""
+def _once_a_job(case: Case, folder: Path) -> list[Part]:
+    """Return the parts that each party does once or twice in a job."""
     spec = case.spec
-    found(folder, [case.names[0]])
+    create_federation(folder, [case.names[0]])
     analyst, provider = Identity.load(folder / ANALYST), Identity.load(folder / case.names[0])
     revoked = load_revocations(folder / "revoked.pem", provider.authority_pem)
     signed = signing.sign(case.envelope(), analyst)
@@ -90,7 +90,7 @@ def _papers(case: Case, folder: Path) -> list[Part]:
 
 
 def _sums(case: Case) -> list[Part]:
-    """Give what is done in every round, or for it."""
+    """Return the parts that are done in or for every round."""
     spec, rows = case.spec, case.shard(0)
     step = dps_pca.steps_of(spec)[1]
     basis = np.zeros((case.dimension, case.components))
@@ -113,7 +113,7 @@ def _sums(case: Case) -> list[Part]:
         Part("digest", Query.digest, query.digest),
         Part("check a basis", BasisQuery.__post_init__, lambda: CovarianceProduct(basis)),
         Part("write a query", type(query).content, query.content),
-        Part("read a query", read_basis, lambda: read_basis(announced, query.content(), "")),  # the check apart
+        Part("read a query", read_basis, lambda: read_basis(announced, query.content(), "")),  # without the check
         Part("sum in units", rounds.aggregate, lambda: rounds.aggregate(spec, first, answer, 1)),
         Part("thin QR", thin_qr, lambda: thin_qr(answer.astype(np.float64))),
         Part("cut", largest_rows, lambda: largest_rows(answer.astype(np.float64), case.sparsity)),
@@ -121,7 +121,7 @@ def _sums(case: Case) -> list[Part]:
 
 
 async def _counted(case: Case, functions: list[Callable[..., object]]) -> Counter[Any]:
-    """Count the calls of these functions in the second job of a federation, in whatever thread."""
+    """Count the calls of these functions in the second job of a federation, in all threads."""
     codes = {_code(function) for function in functions}
     calls: Counter[Any] = Counter()
 
@@ -132,10 +132,10 @@ async def _counted(case: Case, functions: list[Callable[..., object]]) -> Counte
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        async with federation(case, here) as running:
-            await running.timed()
+        async with federation(case, in_this_process) as running:
+            await running.run_job()
             calls.clear()
-            await running.timed()
+            await running.run_job()
             return calls.copy()
     finally:
         sys.setprofile(None)
@@ -153,7 +153,7 @@ def _priced(part: Part, calls: int) -> Result:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Measure processor time, of all threads."""
+    """Return processor time of all threads."""
     start = time.process_time()
     work()
     return time.process_time() - start

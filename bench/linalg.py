@@ -1,4 +1,4 @@
-"""How long the thin QR takes beside numpy's, on the same matrices in the same run.
+"""How long our thin QR takes compared with numpy's, on the same matrices in the same run.
 
 python bench/linalg.py [--quick] [--json]
 

@@ -1,9 +1,9 @@
-"""How fast integer noise is drawn on one core, beside OpenDP's sampler and numpy's rounded floats.
+"""How fast integer noise is drawn on one core, compared with OpenDP's sampler and numpy's rounded floats.
 
     python bench/noise.py [--quick] [--json]
 
-Every line is integers a second, the best of three; the ratio is to OpenDP's discrete law of the same scale. numpy's
-rounded normals are no rival, since they are not private, but a yardstick: what floating point would cost.
+Every line is integers a second, the best of three. The ratio is to OpenDP's discrete law of the same scale. numpy's
+rounded normals are not private; they show what floating point would cost.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def ours(law: str, scale: float) -> Draw:
 
 
 def rate(draw: Draw, count: int) -> float:
-    """Return integers a second, the best of three, tables already built."""
+    """Return integers a second, the best of three, with tables already built."""
     draw(1)
     seconds = []
     for _ in range(3):

@@ -8,10 +8,10 @@ ledger, noise, answer, sum, two orthonormalisations, cut, next query. The first 
 prepares the rows, multiplies them into the Gram matrix and makes the noise tables. Below stands Table 1 of Ge et al.
 (2018), measured by its authors on their hardware: it says what was claimed, not what would be measured here.
 
-Second table: the pass over the rows beside plain float64 ``X.T @ (X @ Q)``, taking turns in the same run, with a pause
-before each so that no thread of the other still spins; and the time to read the same integers once with as many
-threads, which no pass can beat. "bits" says that the answer did not change with threads or order of rows. "Gram pays"
-is the number of rounds from which making a Gram matrix is quicker than as many passes.
+Second table: the pass over the rows compared with plain float64 ``X.T @ (X @ Q)``, in turns, with a pause before each
+so that no thread of the other still spins; and the time to read the same integers once with as many threads, which is a
+lower bound. "bits" shows whether the answer is the same for any number of threads and order of rows. "Gram pays" is the
+number of rounds from which making a Gram matrix is faster than as many passes.
 
 Times are medians.
 """
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def gram_result(dimension: int, repeats: int) -> Result:
-    """Time the parts of a round. The number of rows matters through the digits of the Gram matrix alone."""
+    """Time the parts of a round. The number of rows matters only through the digits of the Gram matrix."""
     generator = np.random.default_rng(dimension)
     rows = generator.standard_normal((4000, dimension)) / dimension**0.5
     shard = Shard(check_rows(rows), NORM_BOUND, strategy=Strategy.GRAM)
@@ -100,7 +100,7 @@ def gram_result(dimension: int, repeats: int) -> Result:
 
 
 def other_parts(dimension: int, query: CovarianceProduct, shard: Shard) -> dict[str, Callable[[], object]]:
-    """Give what else a round consists of."""
+    """Return the times of the other parts of a round."""
     spec = job(dimension, rounds=10)
     step = catalogue.plan(spec)[5]
     noise = DiscreteGaussian.with_std_at_least(step.noise_std)
@@ -183,7 +183,7 @@ def stream_result(kind: str, count: int, dimension: int, repeats: int) -> Result
 def prepared(
     kind: str, count: int, dimension: int, generator: np.random.Generator
 ) -> tuple[Any, DenseRows | SparseRows, float]:
-    """Draw rows and make them integers. Half of them or so are longer than the bound."""
+    """Draw rows and convert them to integers. About half of them are longer than the bound."""
     if kind == "CSR":
         sparse: Any = scipy.sparse.random_array((count, dimension), density=DENSITY, format="csr", rng=generator)
         bound = (dimension * DENSITY / 3) ** 0.5
@@ -194,8 +194,8 @@ def prepared(
 
 
 def same_bits(integers: DenseRows | SparseRows, whole: FloatArray) -> bool:
-    """Compare one thread with several, and the rows with the rows backwards."""
-    backwards = type(integers)(integers.rows[::-1])  # type: ignore[arg-type]  # each holds rows of its own kind
+    """Compare the answer of one thread with that of several, and of the rows with that of the rows in reverse order."""
+    backwards = type(integers)(integers.rows[::-1])  # type: ignore[arg-type]  # each kind of shard holds its own kind of rows
     answers = [StreamedMoments(rows, threads).product(whole) for rows, threads in ((integers, 1), (backwards, THREADS))]
     return all((StreamedMoments(integers).product(whole) == answer).all() for answer in answers)
 
@@ -209,7 +209,7 @@ def stored_bytes(integers: DenseRows | SparseRows) -> int:
 
 
 def read_once(integers: DenseRows | SparseRows) -> list[Any]:
-    """Look at every stored byte: the largest 64-bit word of each thread's part."""
+    """Read every stored byte: return the largest 64-bit word of each thread's part."""
     words = [array.reshape(-1)[: array.size // 2 * 2].view(np.int64) for array in arrays(integers)]
     parts = [part for array in words for part in np.array_split(array, THREADS)]
     with ThreadPoolExecutor(THREADS) as pool:
@@ -220,7 +220,7 @@ def read_once(integers: DenseRows | SparseRows) -> list[Any]:
 
 
 def alternating(works: list[Callable[[], object]], repeats: int) -> list[float]:
-    """Let the works take turns, so that a busy machine slows all of them."""
+    """Run the works in turns, so that a busy machine slows all of them."""
     times = [[paused_seconds(work) for work in works] for _ in range(repeats)]
     return [statistics.median(column) for column in zip(*times, strict=True)]
 

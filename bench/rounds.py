@@ -1,4 +1,4 @@
-"""How the error depends on the number of rounds, and where the rule of ``rounds_of`` lands.
+"""How the error depends on the number of rounds, and which number the rule of ``rounds_of`` chooses.
 
     python bench/rounds.py [--quick] [--json]
 
@@ -8,9 +8,9 @@ eigenvalue, and its Gram matrix made once. The algorithm is the real coroutine; 
 that matrix plus Gaussian noise of the plan's width (replace-one unit, exact accounting, nothing spent on explained
 variance). Seeds change the start and the noise.
 
-The error is D[U, V] = ||sin Theta||_F, at most sqrt(5) = 2.24: the mean over seeds. More rounds come closer to the
-answer as long as the noise lets them, but each divides the budget. The last columns show the rule's choice, its error
-and the best of the numbers of rounds tried; an error hardly above that best is what a rule blind to the data can give.
+The error is D[U, V] = ||sin Theta||_F, at most sqrt(5) = 2.24: the mean over seeds. More rounds converge further as
+long as the noise allows it, but they divide the budget. The last columns show the rule's choice, its error, and the
+best of the numbers of rounds tried. A rule that does not see the data can at best come close to that.
 """
 
 import argparse
@@ -43,7 +43,7 @@ ROUNDS = (2, 3, 4, 5, 7, 10, 14, 20, 40)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What stays the same for all budgets: the size, and how often to repeat."""
+    """The size and the number of repeats, which are the same for all budgets."""
 
     dimension: int
     rows: int
@@ -75,7 +75,7 @@ def measured(case: Case) -> Iterator[Result]:
 
 
 def sample(case: Case, eigenvalue: float) -> tuple[FloatArray, FloatArray]:
-    """Draw rows, shorten them, and keep of them only their Gram matrix; give the true basis beside it."""
+    """Draw and clip rows. Return their Gram matrix and the true basis."""
     model = SpikedModel(dimension=case.dimension, leading_eigenvalue=eigenvalue)
     drawn = spiked_rows(model, case.rows, np.random.default_rng(int(eigenvalue)))
     rows = drawn.rows

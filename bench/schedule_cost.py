@@ -1,10 +1,10 @@
-"""What the schedule of answers costs a job: the same job with answers at once, and as they leave by default.
+"""What the schedule of answers costs a job: the same job with answers sent at once, and on the default schedule.
 
     python bench/schedule_cost.py [--quick] [--json]
 
-Real daemons on loopback, over mutual TLS, with ledgers on disk (``client/demo/loopback.py``). The jobs are run in
-turns, so that whatever else the machine does falls on both alike; told are medians and their ratio. A whole job
-counts: signed, submitted, admitted, answered by every provider, and its model fetched.
+Real daemons run on loopback, over mutual TLS, with ledgers on disk (``client/demo/loopback.py``). The jobs run in
+turns, so that other work on the machine slows both alike. The output is medians and their ratio, for a whole job:
+signed, submitted, admitted, answered by every provider, and its model fetched.
 """
 
 import argparse
@@ -36,7 +36,7 @@ LIFETIME: Final = Cap(48.0, 0.5)
 
 
 def job(dimension: int, components: int, rounds: int) -> JobSpec:
-    """Give a small job of so many queries."""
+    """Return a small job with so many rounds."""
     return JobSpec(
         schema=Schema(dimension),
         unit=PrivacyUnit.ROW_REPLACE_ONE,
@@ -48,7 +48,7 @@ def job(dimension: int, components: int, rounds: int) -> JobSpec:
 
 
 async def _compared(running: loopback.Loopback, spec: JobSpec, repeats: int) -> dict[str, list[float]]:
-    """Run the job in turns under two policies; a provider reads its policy anew when the file changes."""
+    """Run the job in turns under two policies. A provider rereads its policy when the file changes."""
     policy = running.analyst.parent / loopback.POLICY
     text = suggest(catalogue.plan(spec), loopback.DATA_SET, [loopback.ANALYST], LIFETIME)
     ways = {"at once": text + "answer_interval = 0\n", "by default": text}
@@ -87,7 +87,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="one shape, a few times")
     parser.add_argument("--json", action="store_true", help="facts instead of a table")
     chosen = parser.parse_args(given)
-    warnings.simplefilter("ignore", DpspcaWarning)  # the rows are noise: it is the way that is measured
+    warnings.simplefilter("ignore", DpspcaWarning)  # the rows are noise, because only the transport is measured
     shapes, repeats = (SHAPES[:1], 2) if chosen.quick else (SHAPES, 15)
     found = [measured(shape, repeats) for shape in shapes]
     if chosen.json:

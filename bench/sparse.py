@@ -1,11 +1,11 @@
-"""Time and memory of jobs over sparse ratings up to a tenth of Netflix's: both go with the entries that are stored.
+"""Time and memory of jobs over sparse ratings, up to a tenth of Netflix's: both grow with the stored entries.
 
     python bench/sparse.py [--quick] [--json]
 
-480,000 people rated 17,000 films, 10^8 ratings in all; here a hundredth, a thirtieth and a tenth of the people. Ratings
-are from 1 to 5, films are more popular the lower their number, and rows are shortened to a length of 40. One provider
-holds them all, in one process. Each job runs in a process of its own, so that its peak of memory is its own; the peak
-of a process that only makes the rows stands beside it.
+There, 480,000 people gave 10^8 ratings to 17,000 films. Here it is a hundredth, a thirtieth and a tenth of the people.
+Ratings are from 1 to 5, films with lower numbers are more popular, and rows are clipped to a length of 40. One provider
+holds them all, in one process. Each job runs in its own process, to measure its peak of memory. The peak of a process
+that only makes the rows is shown for comparison.
 
 noisy-power (Hardt & Price) asks for products, 10 columns in 4 rounds; range-projection (Hardt & Roth 2012) sketches
 once and projects once, 10 components and 16 columns more. "ns" is nanoseconds for each stored entry and column
@@ -38,7 +38,7 @@ GIBIBYTE: Final = 2.0**30
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A job, and how many columns are multiplied with the rows in all: there and back."""
+    """A job, and how many columns are multiplied with the rows and their transpose in all."""
 
     method: str
     options: dict[str, Scalar]
@@ -55,7 +55,7 @@ ROWS_ALONE: Final = "rows alone"
 
 
 def ratings(part: int) -> scipy.sparse.csr_array:
-    """Make the ratings of one in so many people."""
+    """Return the ratings of one in so many people."""
     rng = np.random.default_rng(part)
     people = PEOPLE // part
     films = (FILMS * rng.random((people, RATINGS_EACH)) ** 2).astype(np.int32)
@@ -68,7 +68,7 @@ def ratings(part: int) -> scipy.sparse.csr_array:
 
 
 def measure(part: int, name: str) -> dict[str, Any]:
-    """Run one job in this process, and say what it took."""
+    """Run one job in this process, and return its time and memory."""
     rows = ratings(part)
     begun = time.perf_counter()
     if name in CASES:
@@ -92,7 +92,7 @@ def _spec(case: Case) -> JobSpec:
 
 
 def elsewhere(part: int, name: str) -> dict[str, Any]:
-    """Measure in a process of its own."""
+    """Measure in a new process."""
     command = [sys.executable, __file__, "--one", name, "--part", str(part)]
     told: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603  # ourselves
     return told | {"ns": _nanoseconds(told)}
@@ -104,7 +104,7 @@ def _nanoseconds(told: dict[str, Any]) -> float | None:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Lay the results out in Markdown."""
+    """Return the results as a table in Markdown."""
     lines = ["| people | stored entries | job | seconds | peak of memory | ns |", "|---|---|---|---|---|---|"]
     for each in results:
         timed = (f"{each['seconds']:.1f}", f"{each['ns']:.1f}") if each["ns"] else ("", "")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # An operator enrols a coordinator, two providers and an analyst, starts the daemons over mutual TLS on this machine, and
-# sees a job run. Then each steward sees what left. Usage: examples/operator.sh [FOLDER]
+# runs a job. Then each steward lists what left. Usage: examples/operator.sh [FOLDER]
 #
 # In a real federation every party makes its own key where it runs, and the operator signs on a machine without network.
 set -euo pipefail
@@ -29,7 +29,7 @@ enrol() { # ROLE NAME
     echo "   $1 $2 is enrolled"
 }
 
-echo "2. Everybody makes a key, the operator signs, everybody installs the certificate."
+echo "2. Every party makes a key, the operator signs it, and the party installs the certificate."
 enrol coordinator hub
 enrol provider north
 enrol provider south
@@ -57,7 +57,7 @@ delta = 1e-6
 sparsity = 8
 JOB
 
-echo "4. Each provider gets rows and a policy, and dials out to the coordinator."
+echo "4. Each provider gets rows and a policy, and connects to the coordinator."
 for name in north south; do
     python3 - "$name" <<'ROWS'
 import sys
@@ -86,13 +86,13 @@ for name in north south; do
     echo "   $name is connected"
 done
 
-echo "5. The analyst signs a job and has it run."
+echo "5. The analyst signs a job and runs it."
 printf 'coordinator = "127.0.0.1:%s"\nidentity = "identity"\n' "$port" > ada/settings.toml
 dpspca datasets --config ada/settings.toml
 dpspca run job.toml --config ada/settings.toml --out model.dpspca --json > result.json
 dpspca model show model.dpspca
 
-echo "6. Each steward sees what left, and what of the budget is left."
+echo "6. Each steward lists what left the provider, and what is left of the budget."
 for name in north south; do
     dpspca outbox --config "$name/settings.toml"
     dpspca budget --config "$name/settings.toml"

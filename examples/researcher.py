@@ -19,7 +19,7 @@ METHODS = {
 
 
 def sparse_spikes(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Make rows whose covariance has two sparse leading components, and give the components as well."""
+    """Return rows whose covariance has two sparse leading components, and these components."""
     truth = np.zeros((COLUMNS, COMPONENTS))
     truth[:3, 0] = truth[3:6, 1] = 3**-0.5
     rows = rng.standard_normal((ROWS, COLUMNS)) + 3 * rng.standard_normal((ROWS, COMPONENTS)) @ truth.T
@@ -27,7 +27,7 @@ def sparse_spikes(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def distance(truth: np.ndarray, found: np.ndarray) -> float:
-    """Give the Frobenius distance of the projections onto two subspaces."""
+    """Return the Frobenius distance between the projections onto two subspaces."""
     basis = np.linalg.qr(found)[0]
     return float(np.linalg.norm(truth @ truth.T - basis @ basis.T))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A data steward writes a policy, reads it in words, and tries a job against it before any analyst does.
+# A data steward writes a policy, reads it in words, and checks a job against it before any analyst submits one.
 # Nothing is sent and nothing is spent. Usage: examples/steward.sh [FOLDER]
 set -euo pipefail
 folder=${1:-out/examples/steward}
@@ -14,7 +14,7 @@ echo "2. Read the policy in words, as an ethics board would."
 dpspca policy check "$folder/policy.toml"
 
 echo
-echo "3. Try a job: is it allowed, and how many such jobs fit into the lifetime's budget?"
+echo "3. Check a job: is it allowed, and how many such jobs fit into the lifetime budget?"
 dpspca policy check "$folder/policy.toml" --job "$folder/job.toml" --analyst ada
 
 echo

@@ -1,4 +1,4 @@
-"""What the papers say of their figures, each as a check of what was measured: does it hold here, by what numbers."""
+"""The papers' statements about their figures, each as a check of what was measured here."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +13,17 @@ Found = tuple[bool | None, str]
 Check = Callable[[Mapping[str, Any]], Found]
 
 CHANCE: Final = 0.9
-"""From this part of the largest possible error on, an estimate is taken to say nothing."""
+"""An estimate counts as meaningless from this part of the largest possible error on."""
 LARGE: Final = 10.0
-"""From here on numbers are told whole."""
+"""Numbers from here on are written without decimals."""
 HALF: Final = 0.5
-"""The distance of two marks."""
+"""The distance between two marks of an axis."""
 SAME: Final = 1.1
-"""Errors that differ by less than this factor are not told apart."""
+"""Errors that differ by less than this factor count as equal."""
 
 
 def line(result: Mapping[str, Any], panel: int, curve: str) -> list[float]:
-    """Give the means of a curve, in order."""
+    """Return the means of a curve, in order."""
     return [point["mean"] for point in result["panels"][panel]["curves"][curve]]
 
 
@@ -36,12 +36,12 @@ def told(values: Sequence[float]) -> str:
 
 
 def falls(values: Sequence[float]) -> bool:
-    """Whether no value is clearly above the one before."""
+    """Return whether no value is clearly above the one before."""
     return all(later <= SAME * earlier for earlier, later in pairwise(values))
 
 
 def ends(result: Mapping[str, Any], panel: int) -> dict[str, float]:
-    """Give the last mean of every curve that stands for a budget."""
+    """Return the last mean of every curve that belongs to a budget."""
     curves = result["panels"][panel]["curves"]
     return {
         label: points[-1]["mean"]
@@ -82,7 +82,7 @@ def stricter_is_worse_exact(panel: int) -> Check:
 
 
 def converges(panel: int, curve: str) -> Check:
-    """Hold "geometric convergence" against the share of the start's error that is left after the last iteration."""
+    """Check "geometric convergence" by the share of the initial error that is left after the last iteration."""
 
     def check(result: Mapping[str, Any]) -> Found:
         values = line(result, panel, curve)
@@ -95,7 +95,7 @@ def converges(panel: int, curve: str) -> Check:
 
 
 def within_marks(result: Mapping[str, Any]) -> Found:
-    """Hold the curves against the printed axis, whose marks are 1.0, 1.5 and 2.0: the next ones were not reached."""
+    """Check the curves against the printed axis, whose marks are 1.0, 1.5 and 2.0: the next marks were not reached."""
     found = [point["mean"] for label in ends(result, 0) for point in result["panels"][0]["curves"][label]]
     return min(found) > HALF and max(found) < 5 * HALF, f"means lie between {min(found):.2g} and {max(found):.3g}"
 
@@ -138,7 +138,7 @@ def at_chance(curve: str, components: int) -> Check:
 
 
 def least_error(curve: str) -> Check:
-    """Tell the least error of a curve of which the paper says too little to agree or disagree with."""
+    """Report the least error of a curve about which the paper says too little for a check."""
 
     def check(result: Mapping[str, Any]) -> Found:
         return None, f"its least error is {min(line(result, 0, curve)):.2g}, from a chain without guarantee"

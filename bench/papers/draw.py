@@ -1,4 +1,4 @@
-"""Figures as PNG and their numbers as CSV. Readable in grey and by colour-blind people; small enough for a page."""
+"""Figures as PNG and their numbers as CSV. They are readable in grey and by colour-blind people, and small."""
 
 import csv
 import math
@@ -23,9 +23,9 @@ LETTERS_AN_INCH = 15
 DOTS_PER_INCH = 100
 THOUSANDS_FROM = 2000
 BESIDE = 0.008
-"""Of a linear axis, from one curve to the next."""
+"""Part of a linear axis by which one curve is shifted from the next."""
 TWO_DECADES = 2.5
-"""Below so many decades an axis is labelled at 1 and 3, above at powers of ten alone."""
+"""An axis of fewer decades is labelled at 1 and 3 of each, a longer one only at powers of ten."""
 SETTINGS: Any = {
     "font.size": 9,
     "axes.grid": True,
@@ -39,7 +39,7 @@ SETTINGS: Any = {
 
 
 def png(result: Mapping[str, Any], panels: Sequence[Panel], looks: Mapping[str, Look], path: Path) -> None:
-    """Draw panels side by side, one legend to their right, and the caption below."""
+    """Draw panels side by side, with one legend to their right and the caption below."""
     shared = len({(panel.log_y, panel.y_label) for panel in panels}) == 1
     width = WIDTH_INCHES * len(panels) + LEGEND_INCHES
     caption = textwrap.fill(result["caption"], width=int(width * LETTERS_AN_INCH))
@@ -70,7 +70,7 @@ def png(result: Mapping[str, Any], panels: Sequence[Panel], looks: Mapping[str, 
 def _curves(axis: Any, curves: Mapping[str, Any], looks: Mapping[str, Look], beside: float) -> None:  # noqa: ANN401
     """Draw means with bars from the smallest to the largest; a floor, which has no marker, is a plain line.
 
-    Curves with bars stand a little ``beside`` each other, so that bars at one place can be told apart.
+    Curves with bars are shifted a little by ``beside``, so that bars at the same place can be distinguished.
     """
     barred = [label for label in curves if looks[label].marker]
     for number, (label, points) in enumerate(curves.items()):
@@ -111,14 +111,14 @@ def _axes(axis: Any, panel: Panel, places: Sequence[float], *, named: bool) -> N
 
 
 def _x_ticks(axis: Any, places: Sequence[float]) -> None:  # noqa: ANN401  # matplotlib's
-    """Mark the few places that were measured, in steps that grow."""
+    """Mark the few places that were measured, in growing steps."""
     axis.set_xscale("log")
     axis.set_xticks(places, labels=[f"{at / 1000:g}k" if at >= THOUSANDS_FROM else f"{at:g}" for at in places])
     axis.set_xticks([], minor=True)
 
 
 def _log_ticks(axis: Any, low: float, high: float) -> None:  # noqa: ANN401  # matplotlib's
-    """Label a logarithmic axis with plain numbers, of which a short one has more."""
+    """Label a logarithmic axis with plain numbers, more of them if it is short."""
     between = (1, 3) if math.log10(high / low) < TWO_DECADES else (1,)
     axis.set_major_locator(LogLocator(10, subs=between))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if 1e-4 < value < 1e6 else f"{value:.0e}"))
@@ -126,7 +126,7 @@ def _log_ticks(axis: Any, low: float, high: float) -> None:  # noqa: ANN401  # m
 
 
 def _legend(figure: Any, axes: Any, width: float) -> None:  # noqa: ANN401  # matplotlib's
-    """Name every curve of every panel once, beside the data; floors last."""
+    """List every curve of every panel once, outside the data, with floors last."""
     named: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -145,7 +145,7 @@ def _legend(figure: Any, axes: Any, width: float) -> None:  # noqa: ANN401  # ma
 
 
 def figure_csv(result: Mapping[str, Any], path: Path) -> None:
-    """Write every drawn number: one line a point."""
+    """Write every drawn number as CSV, one line for each point."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["panel", "curve", "x", "mean", "least", "largest", "seeds"])
@@ -157,7 +157,7 @@ def figure_csv(result: Mapping[str, Any], path: Path) -> None:
 
 
 def table_csv(result: Mapping[str, Any], path: Path) -> None:
-    """Write a table as it stands."""
+    """Write a table as CSV."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(result["columns"])

@@ -38,7 +38,7 @@ def studies(scale: Scale) -> list[Study]:
 
 
 def population(scale: Scale) -> Spiked:
-    """Section 5.1's; in a quick run a tenth as wide."""
+    """Return the model of section 5.1, a tenth as wide in a quick run."""
     return Spiked(100, rows=20_000) if scale.quick else Spiked()
 
 
@@ -93,7 +93,7 @@ def figure_4a(scale: Scale) -> Study:
 
 
 def spared(case: Case) -> bool:
-    """Choose the few draws of the slow chain that are made in high dimension."""
+    """Return whether the slow chain runs for a case in high dimension."""
     return case.seed == 0 and case.x in {FIGURE_4A_EPSILONS[0], FIGURE_4A_EPSILONS[-1]}
 
 
@@ -113,12 +113,12 @@ def figure_4b(scale: Scale) -> Study:
 
 
 def sides(x: str) -> list[Panel]:
-    """Name the two panels that ``compared`` fills."""
+    """Return the titles of the two panels that ``compared`` fills."""
     return [Panel("the paper's methods, as published", x), Panel("others, on the same rows", x)]
 
 
 def compared(places: Sequence[tuple[float, Population, Budget]], scale: Scale) -> list[Case]:
-    """Put the paper's three methods beside each other as it has them, and then all others on the same rows."""
+    """Return the cases of two panels: the paper's three methods as published, and all others on the same rows."""
     floors: list[Method | Floor] = [m.FLOOR, m.LOOP_FLOOR, m.ORACLE]
     shown: list[list[Method | Floor]] = [
         [m.DPS_PUBLISHED, m.MOD_SULQ, m.SULQ, m.PPCA_GIBBS, *floors],
@@ -134,7 +134,7 @@ def compared(places: Sequence[tuple[float, Population, Budget]], scale: Scale) -
 
 
 def along(name: str, title: str, panels: Sequence[Panel], trails: Sequence[Trail], scale: Scale) -> Study:
-    """Follow every trail from every seed: twice as many as elsewhere, for the published start is a matter of luck."""
+    """Return the cases of every trail for every seed. Twice as many seeds, because the published start is random."""
     where, seeds = population(scale), 2 * scale.seeds
     cases = [
         Case(trail.panel, trail.label, trail.look, None, trail.method, where, trail.budget, seed)
@@ -145,13 +145,13 @@ def along(name: str, title: str, panels: Sequence[Panel], trails: Sequence[Trail
 
 
 def by_budget(panel: int, method: Method, budgets: Sequence[tuple[str, Budget]]) -> list[Trail]:
-    """Give a method one curve for each budget."""
+    """Return one curve of a method for each budget."""
     return [
         Trail(panel, label, look, method, budget) for (label, budget), look in zip(budgets, BUDGET_LOOKS, strict=True)
     ]
 
 
 def noiseless(panel: int, method: Method) -> Trail:
-    """Follow the same loop without any noise."""
+    """Return the same loop without any noise."""
     plain = replace(method, noise=m.Noise.NONE)
     return Trail(panel, "the same loop, no noise", Look(m.BLACK, "", "--"), plain, Budget(1.0, 0.3))

@@ -1,7 +1,7 @@
-"""Figures of our own for papers 000, 001, 003 and 004: the error against epsilon, size, and what each paper turns on.
+"""Figures of our own for papers 000, 001, 003 and 004: the error against epsilon, size, and a key property.
 
-For the first three that is coherence, for 004 the gap between eigenvalues. Every figure has exact accounting at
-delta = 1e-6, and the same rows for every method in a panel.
+The property is coherence for the first three papers, and the gap between eigenvalues for 004. All figures use exact
+accounting at delta = 1e-6, and the same rows for every method in a panel.
 """
 
 import math
@@ -46,7 +46,7 @@ PROJECTION_WIDE = Method(
 
 @dataclass(frozen=True)
 class Row:
-    """A panel: its words, and where along its axis which population is asked with which epsilon."""
+    """A panel: its titles, and the population and epsilon at each place along its axis."""
 
     panel: Panel
     places: Sequence[tuple[float, Population, float]]
@@ -88,7 +88,7 @@ def paper_000(scale: Scale) -> Study:
 
 
 def paper_001(scale: Scale) -> Study:
-    """Range finder and projection over rows that are more or less coherent."""
+    """Range finder and projection over rows of different coherence."""
     rows = 5_000 if scale.quick else 100_000
     counts = thinned([10_000, 30_000, 100_000], scale, 2)
     wide = 32
@@ -150,7 +150,7 @@ def paper_003(scale: Scale) -> Study:
 
 
 def paper_004(scale: Scale) -> Study:
-    """Output perturbation by smooth sensitivity, which lives by the gap between eigenvalues."""
+    """Output perturbation by smooth sensitivity, which depends on the gap between eigenvalues."""
     rows = 20_000 if scale.quick else 50_000
     counts = thinned([1_000, 3_000, 10_000, 30_000, 100_000, 300_000], scale, 3)
     leading = thinned([15.0, 20.0, 30.0, 50.0, 100.0, 200.0], scale, 3)
@@ -180,7 +180,7 @@ def paper_004(scale: Scale) -> Study:
 
 
 def study(name: str, title: str, caption: str, rows: Sequence[Row], scale: Scale) -> Study:
-    """Turn panels into their jobs."""
+    """Return the study of these panels, with its jobs."""
     cases = [
         Case(panel, method.label, method.look, at, method, where, Budget(epsilon, DELTA), seed)
         for panel, row in enumerate(rows)
@@ -204,5 +204,5 @@ def coherences(wide: int, scale: Scale) -> list[tuple[float, Population, float]]
 
 
 def thinned(values: list[Number], scale: Scale, step: int) -> list[Number]:
-    """Leave out places from a quick run: all but every so many, and what is large."""
+    """Leave places out of a quick run: keep every so many, and none that is large."""
     return values[: 2 * step : step] if scale.quick else values

@@ -1,4 +1,4 @@
-"""One job on one sample: its error, the errors on the way to it, and its time. And what is possible without privacy."""
+"""One job on one sample: its error, the errors on the way, and its time. Also the errors without privacy."""
 
 import time
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from dpspca.server.jobs.rounds import combine
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job went. ``trail`` holds the error of every basis that was multiplied, and last the result's."""
+    """The outcome of a job. ``trail`` holds the error of every basis that was multiplied, and at last of the result."""
 
     error: float
     trail: tuple[float, ...]
@@ -34,7 +34,7 @@ class Outcome:
 
 
 def job_outcome(sample: Sample, spec: JobSpec, noise_seed: int) -> Outcome:
-    """Run a job by ``simulate``, or just as that does, bit for bit, on shards that were prepared before."""
+    """Run a job by ``simulate``, or with the same bits on shards that were prepared before."""
     bases: list[FloatArray] = []
     start = time.process_time()
     if sample.table is None:
@@ -46,7 +46,7 @@ def job_outcome(sample: Sample, spec: JobSpec, noise_seed: int) -> Outcome:
 
 
 def run_prepared(shards: Sequence[Shard], spec: JobSpec, noise_seed: int, bases: list[FloatArray]) -> Model:
-    """Ask every shard through its responder; every basis that is multiplied is noted."""
+    """Query every shard through its responder, and record every basis that is multiplied."""
     plan = iter(catalogue.plan(spec))
     responders = [
         Responder(catalogue.plan(spec), shard, MemoryLedger(), repeatable_entropy(noise_seed), slot=number)
@@ -84,17 +84,17 @@ def float_outcome(sample: Sample, spec: JobSpec, noise_seed: int, noise_bound: f
 
 
 def leading_outcome(sample: Sample, *, known_support: bool) -> Outcome:
-    """Take the leading eigenvectors without privacy: over all features, or as who knows the support would."""
+    """Compute the leading eigenvectors without privacy: over all features, or over the known support."""
     kept = sample.support if known_support else len(sample.gram)
     start = time.process_time()
-    _, vectors = np.linalg.eigh(sample.gram[:kept, :kept])  # nothing planted here is below zero
+    _, vectors = np.linalg.eigh(sample.gram[:kept, :kept])  # no planted eigenvalue is negative
     basis = np.zeros_like(sample.truth)
     basis[:kept] = vectors[:, : -sample.truth.shape[1] - 1 : -1]
     return outcome(sample, [basis], time.process_time() - start)
 
 
 def outcome(sample: Sample, bases: Sequence[FloatArray], seconds: float) -> Outcome:
-    """Hold bases of the truth's width against it; a loop may carry more columns than it returns."""
+    """Compare bases with the truth, up to its width: a loop may have more columns than it returns."""
     trail = tuple(subspace_distance(sample.truth, basis) for basis in bases if basis.shape == sample.truth.shape)
     return Outcome(trail[-1], trail, seconds)
 

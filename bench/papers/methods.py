@@ -1,7 +1,7 @@
-"""The methods that are compared: what each is called, how its job is put, and how its curve looks.
+"""The methods that are compared: name, job, and look of the curve.
 
-Colours are Okabe and Ito's, which people with any common colour blindness tell apart; markers and line styles differ as
-well, so that a figure can be read in grey. A method keeps its looks in all figures.
+The colours, by Okabe and Ito, can be distinguished with any common colour blindness. Markers and line styles differ
+too, so that a figure can be read in grey. A method looks the same in all figures.
 """
 
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ class Look:
 
 
 class Noise(StrEnum):
-    """What an answer carries."""
+    """The noise that is added to an answer."""
 
     PRIVATE = "private"
     UNIT = "unit"
-    """Noise sized for rows of norm one, on rows that are longer: what the paper prints, and private for nobody."""
+    """Noise for rows of norm one, added to longer rows: this is what the paper prints, and is not private."""
     NONE = "none"
 
 
 @dataclass(frozen=True)
 class Method:
-    """A job of the catalogue. ``noise`` other than private runs it on plain products, for comparison."""
+    """A job with a method of the catalogue. If ``noise`` is not private, it runs on plain products, for comparison."""
 
     label: str
     look: Look
@@ -49,11 +49,11 @@ class Method:
     unit: PrivacyUnit = PrivacyUnit.ROW_REPLACE_ONE
     noise: Noise = Noise.PRIVATE
     pure: bool = False
-    """Whether its promise needs no delta."""
+    """Whether its promise has no delta."""
 
     @property
     def missing(self) -> bool:
-        """Whether the catalogue does not have it."""
+        """Whether the catalogue lacks it."""
         return self.method not in CATALOGUE
 
     def spec(self, population: Population, budget: Budget, seed: int) -> JobSpec:
@@ -74,7 +74,7 @@ class Method:
         )
 
     def run(self, sample: Sample, population: Population, budget: Budget, seed: int) -> Outcome:
-        """Run it; the seed decides the start and the noise."""
+        """Run it. The seed determines the start and the noise."""
         spec = self.spec(population, budget, seed)
         if self.noise is Noise.PRIVATE:
             return job_outcome(sample, spec, seed)
@@ -135,4 +135,4 @@ OUTPUT_PURE = Method(
 )  # fmt: skip
 
 OTHERS = (GAUSS, PPCA_EXACT, NOISY_POWER, STREAMING, OUTPUT)
-"""What paper 002 is held against beyond its own baselines; all with exact accounting."""
+"""Methods compared with paper 002 besides its own baselines, all with exact accounting."""

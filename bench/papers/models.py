@@ -1,7 +1,7 @@
-"""The data: populations with a known answer, rows drawn from them, and shards prepared once for every job on them.
+"""The data: populations with a known answer, rows drawn from them, and shards prepared once for all jobs on them.
 
-Drawing and preparing section 5.1's rows takes far longer than any job from a Gram matrix, so whoever runs jobs runs
-all those of one sample together; the last sample is kept, and no other.
+Drawing and preparing the rows of section 5.1 takes far longer than any job from a Gram matrix, so all jobs on a sample
+run together. Only the last sample is cached.
 """
 
 from collections.abc import Sequence
@@ -19,26 +19,26 @@ from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard, Strategy
 
 PAPER_SQUARED_BOUND = 5500.0
-"""The bound on ||x||^2 that the printed figures of paper 002 fit, at its d = 1000; nothing there states one."""
+"""The bound on ||x||^2 that fits the printed figures of paper 002, at its d = 1000. The paper states none."""
 PAPER_MEAN_SQUARED_LENGTH = 5475.0
-"""Of that population: 5 eigenvalues of 100, and 995 of mean 5."""
+"""The mean of ||x||^2 in that population: 5 eigenvalues of 100, and 995 of mean 5."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows as providers hold them, prepared under the population's bound, and what should be found in them."""
+    """Rows as providers hold them, prepared under the population's bound, and the components to be found."""
 
     shards: Sequence[Shard]
     truth: FloatArray
     gram: FloatArray
-    """X^T X of the clipped rows, or the symmetric matrix: what a floor without privacy may look at."""
+    """X^T X of the clipped rows, or the symmetric matrix, for results without privacy."""
     support: int
     table: FloatArray | None = None
-    """What a job is given where no shard was prepared."""
+    """The data of a job for which no shard was prepared."""
 
 
 class Population(Protocol):
-    """Where samples come from. Populations are compared and hashed by value."""
+    """A source of samples. Populations are compared and hashed by value."""
 
     def __hash__(self) -> int: ...
     @property
@@ -48,18 +48,18 @@ class Population(Protocol):
     @property
     def norm_bound(self) -> float: ...
     def draw(self, seed: int) -> tuple[FloatArray, FloatArray]:
-        """Give rows, and an orthonormal basis of the leading subspace."""
+        """Return rows, and an orthonormal basis of the leading subspace."""
         ...
 
     @property
     def support(self) -> int:
-        """How many features, the first ones, the leading subspace touches."""
+        """Return the number of features in the support of the leading subspace, which are the first ones."""
         ...
 
 
 @dataclass(frozen=True)
 class Spiked:
-    """The model of section 5.1 of paper 002, clipped as the printed figures fit it, in proportion at other sizes."""
+    """The model of section 5.1 of paper 002, clipped as fits the printed figures, in proportion at other sizes."""
 
     dimension: int = 1000
     components: int = 5
@@ -69,7 +69,7 @@ class Spiked:
 
     @property
     def norm_bound(self) -> float:
-        """Bound rows by the same multiple of their mean squared length at every size; no row has a part in it."""
+        """Return the same multiple of the mean squared length at every size. It does not depend on the rows drawn."""
         mean = self.components * self.leading + (self.dimension - self.components) * 5.0
         return float(np.sqrt(mean * PAPER_SQUARED_BOUND / PAPER_MEAN_SQUARED_LENGTH))
 
@@ -81,7 +81,7 @@ class Spiked:
 
 @dataclass(frozen=True)
 class Carried:
-    """Rows of norm at most one, of which some carry a subspace and the others nothing but a little noise.
+    """Rows of norm at most one. Some lie in a subspace, and all have a little noise.
 
     ``carriers`` rows share an energy (sum of squares) of ``energy`` in the subspace equally: the fewer, the longer each
     and the more coherent the rows, with sqrt(rows / carriers) as the C-coherence of Hardt & Roth (2012), while X^T X
@@ -129,7 +129,7 @@ class Planted:
 
     @property
     def norm_bound(self) -> float:
-        """How far one entry may change."""
+        """Return how much one entry may change."""
         return 1.0
 
     @property
@@ -145,7 +145,7 @@ class Planted:
 
 
 def flat_basis(dimension: int, spread: int, components: int, generator: np.random.Generator) -> FloatArray:
-    """Give orthonormal columns of entries +-1/sqrt(spread) on the first features: of a Hadamard matrix, signs drawn."""
+    """Return orthonormal columns of +-1/sqrt(spread) on the first features: a Hadamard matrix with random signs."""
     signs = generator.choice([-1.0, 1.0], size=spread)[:, None]
     basis = np.zeros((dimension, components))
     basis[:spread] = signs * hadamard(spread)[:, 1 : components + 1] / np.sqrt(spread)
@@ -154,7 +154,7 @@ def flat_basis(dimension: int, spread: int, components: int, generator: np.rando
 
 @lru_cache(maxsize=1)
 def sample(population: Population, seed: int) -> Sample:
-    """Draw one owner's rows, and make of section 5.1's a shard, once for all jobs on them."""
+    """Draw the rows of one provider. For section 5.1, also prepare a shard once for all jobs."""
     table, truth = population.draw(seed)
     if isinstance(population, Planted):
         return Sample((), truth, table, population.support, table)

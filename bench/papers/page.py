@@ -1,9 +1,9 @@
-"""The generated parts of docs/papers.md: tables and what they say, between markers, from summary.json alone.
+"""The generated parts of docs/papers.md: tables and their results, between markers, from summary.json alone.
 
     <!-- papers: NAME --> ... <!-- end papers -->
 
-Everything between two such lines is written by ``run.py``; the words around are written by hand and hold no measured
-number, so that none can go stale.
+Everything between two such lines is written by ``run.py``. The text around is written by hand and has no measured
+numbers, which could become outdated.
 """
 
 import re
@@ -18,12 +18,12 @@ MOST_COLUMNS = 7
 
 
 def write(path: Path, summary: Mapping[str, Any]) -> None:
-    """Write the generated parts anew."""
+    """Write the generated parts again."""
     path.write_text(filled(path.read_text(encoding="utf-8"), summary), encoding="utf-8")
 
 
 def filled(text: str, summary: Mapping[str, Any]) -> str:
-    """Fill every marked part whose result is there."""
+    """Fill every marked part for which there is a result."""
 
     def part(found: re.Match[str]) -> str:
         head, name, end = found.groups()
@@ -33,7 +33,7 @@ def filled(text: str, summary: Mapping[str, Any]) -> str:
 
 
 def generated(name: str, summary: Mapping[str, Any]) -> str:
-    """Say what was measured, and which of the paper's statements hold of it."""
+    """Return what was measured, and which of the paper's statements hold for it."""
     if name == "run":
         return _run(summary)
     result = summary["results"].get(name)
@@ -45,7 +45,7 @@ def generated(name: str, summary: Mapping[str, Any]) -> str:
 
 
 def plain(summary: Mapping[str, Any], measured: Iterable[str], out: Path) -> str:
-    """Say on a terminal what was measured."""
+    """Return what was measured, as text for a terminal."""
     parts = [f"{summary['results'][name]['title']}\n{generated(name, summary).strip()}" for name in measured]
     return "\n\n".join([*parts, f"{summary['seconds']} s; figures and numbers are in {out}"])
 
@@ -64,7 +64,7 @@ def _figure(name: str, result: Mapping[str, Any]) -> str:
 
 
 def _panel(panel: Mapping[str, Any]) -> str:
-    """Tell a panel's means at some of its places, the first and last among them."""
+    """Return a table of a panel's means at some of its places, including the first and last."""
     xs = sorted({point["x"] for points in panel["curves"].values() for point in points})
     shown = spaced(xs)
     rows = []
@@ -75,7 +75,7 @@ def _panel(panel: Mapping[str, Any]) -> str:
 
 
 def spaced(xs: Sequence[float]) -> list[float]:
-    """Pick at most so many places as fit a page, evenly."""
+    """Choose evenly at most as many places as fit a page."""
     if len(xs) <= MOST_COLUMNS:
         return list(xs)
     return [xs[round(place * (len(xs) - 1) / (MOST_COLUMNS - 1))] for place in range(MOST_COLUMNS)]

@@ -1,4 +1,4 @@
-"""Fits another library's PCA to stored rows: run by ``rivals.py`` in an environment of its own, without this project.
+"""Fit another library's PCA to stored rows. ``rivals.py`` runs this in a separate environment without this project.
 
     python rival_worker.py JOB.json ROWS.npz
 
@@ -16,7 +16,7 @@ import numpy as np
 
 
 def diffprivlib(rows: Any, job: dict[str, Any]) -> Any:  # noqa: ANN401  # arrays
-    """Take rows as centred, as ours are: the whole epsilon is for the components."""
+    """Treat rows as centred, like our methods do, so that the whole epsilon is for the components."""
     from diffprivlib.models import PCA  # noqa: PLC0415  # each library alone
 
     pca = PCA(job["components"], epsilon=job["epsilon"], data_norm=job["norm_bound"], centered=True,
@@ -25,7 +25,7 @@ def diffprivlib(rows: Any, job: dict[str, Any]) -> Any:  # noqa: ANN401  # array
 
 
 def opendp(rows: Any, job: dict[str, Any]) -> Any:  # noqa: ANN401  # arrays
-    """Say that the origin is zero, so that nothing is spent on a mean. One changed row is a distance of two."""
+    """Set the origin to zero, so that nothing is spent on a mean. One changed row is a distance of two."""
     import opendp.prelude as dp  # noqa: PLC0415
 
     dp.enable_features("contrib", "idealized-numerics")

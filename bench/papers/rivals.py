@@ -1,9 +1,9 @@
-"""Other libraries' private PCA beside ours: the same rows, the same epsilon, unit (one row replaced) and norm bound.
+"""Private PCA of other libraries compared with ours: the same rows, epsilon, unit (one row replaced) and norm bound.
 
-diffprivlib and OpenDP are installed into an environment of their own, every file pinned by its hash in ``rivals.txt``
-(written by ``uv pip compile --universal --generate-hashes rivals.in``). Where that cannot be had, for want of a network
-say, the comparison goes on without them and says so. Both promise delta = 0 and both report the time of their fit
-alone, as ours do here: wall time from rows to components, preparation of the rows included.
+diffprivlib and OpenDP are installed into a separate environment, with every file pinned by its hash in ``rivals.txt``
+(written by ``uv pip compile --universal --generate-hashes rivals.in``). If that fails, for example without a network,
+the comparison continues without them and says so. Both promise delta = 0. All times are wall times of a fit, from rows
+to components, including the preparation of the rows.
 """
 
 import json
@@ -36,7 +36,7 @@ LOCK = HERE / "rivals.txt"
 WORKER = HERE / "rival_worker.py"
 LIMIT_SECONDS = 600
 MOST_SEEDS = 4
-"""A fit of theirs takes up to a minute."""
+"""A fit by these libraries takes up to a minute."""
 RIVALS = {"diffprivlib": "diffprivlib 0.6.6", "opendp": "OpenDP 0.16.0"}
 OURS_ALONE = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
 DELTA = 1e-6
@@ -106,7 +106,7 @@ def results(
 
 
 def ours(method: Method, population: Spiked) -> Entrant:
-    """Put one of our methods up, from rows to model."""
+    """Return one of our methods as an entrant, from rows to model."""
 
     def fit(rows: FloatArray, epsilon: float, seed: int) -> tuple[FloatArray, float]:
         spec = method.spec(population, Budget(epsilon, DELTA), seed)
@@ -118,7 +118,7 @@ def ours(method: Method, population: Spiked) -> Entrant:
 
 
 def others(population: Spiked, notes: Notes) -> Iterator[Entrant]:
-    """Put the rivals up, where their environment can be made."""
+    """Return the other libraries as entrants, if their environment can be made."""
     python = environment(notes)
     if python is not None:
         for library, label in RIVALS.items():
@@ -140,7 +140,7 @@ def rival(library: str, population: Spiked, python: Path) -> Fit:
 
 
 def environment(notes: Notes) -> Path | None:
-    """Make the rivals' environment once, or say why there is none."""
+    """Make the other libraries' environment once, or report why it cannot be made."""
     python = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin") / "python"
     ready = ENVIRONMENT / ".ready"
     if ready.exists() and ready.read_bytes() == LOCK.read_bytes():
@@ -158,7 +158,7 @@ def environment(notes: Notes) -> Path | None:
 
 
 def _run(command: list[str]) -> str:
-    """Run one of our own scripts, or pip, with this environment's paths kept out of the other's."""
+    """Run one of our scripts, or pip, without this environment's paths."""
     kept = {name: value for name, value in os.environ.items() if name not in OURS_ALONE}
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS, env=kept)  # noqa: S603
     return done.stdout

@@ -1,11 +1,11 @@
-"""Every figure and table of paper 002 again, figures of our own for the other papers, and other libraries beside ours.
+"""Draw the figures and tables of paper 002 again, our own for the other papers, and compare other libraries.
 
     python bench/papers/run.py [--quick] [--only NAME ...] [--out DIR] [--seeds N] [--json]
 
-Same rows and seeds for all methods, with floors that have no privacy. Each figure becomes a PNG and a CSV, each table a
-CSV, in ``--out`` (docs/papers); summary.json there holds all numbers, and the tables in docs/papers.md are written from
-it when the whole is run. ``--quick`` takes small sizes, and draws into out/papers unless told where. A method that the
-catalogue lacks is left out with a line that says so. Progress goes to standard error.
+All methods get the same rows and seeds, and are compared with floors without privacy. Each figure becomes a PNG and a
+CSV, each table a CSV, in ``--out`` (docs/papers). summary.json there holds all numbers; a complete run also writes the
+tables in docs/papers.md from it. ``--quick`` uses small sizes, and draws into out/papers unless ``--out`` is given. A
+method that the catalogue lacks is left out, and a line says so. Progress goes to standard error.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: times are of one core, and others are left alone
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: measure one core, and leave the others free
 
 import draw
 import figures_002
@@ -70,7 +70,7 @@ def studies(scale: Scale) -> list[Study]:
 
 
 def wanted(scale: Scale, only: list[str] | None) -> set[str]:
-    """Say what to measure. Other libraries take a minute to install and one a fit, so a quick run has to name them."""
+    """Return what to measure. Other libraries take minutes to install and fit, so a quick run must name them."""
     if scale.quick and not only:
         say("rivals: left out of a quick run that does not name them")
         return set(names()) - {"rivals"}
@@ -78,7 +78,7 @@ def wanted(scale: Scale, only: list[str] | None) -> set[str]:
 
 
 def measured(scale: Scale, only: list[str] | None, out: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run what was chosen; what is measured is drawn as soon as it is there."""
+    """Run what was chosen, and draw each result as soon as it is there."""
     chosen = wanted(scale, only)
     if "figure-2" in chosen:
         yield drawn("figure-2", theory.figure_2(), theory.PANELS, theory.LOOKS, out)
@@ -105,14 +105,14 @@ def drawn(
 
 
 def earlier(out: Path, only: list[str] | None, scale: Scale) -> dict[str, Any]:
-    """Read what an earlier run of the same size measured, for a run of some parts to keep the others."""
+    """Read the results of an earlier run of the same size, so that a run of some parts keeps the others."""
     stored = out / "summary.json"
     before = json.loads(stored.read_text(encoding="utf-8")) if only and stored.exists() else {}
     return before if before.get("quick") == scale.quick else {"seconds": 0, "results": {}}
 
 
 def merged(before: Mapping[str, Any], results: Mapping[str, Any], scale: Scale, seconds: int) -> dict[str, Any]:
-    """Put new results beside those that are kept; their time adds up."""
+    """Merge new results with earlier ones. Their times add up."""
     known = {**before["results"], **results}
     return {
         "quick": scale.quick,

@@ -1,7 +1,7 @@
-"""Studies: which jobs stand behind a figure, and the curves that their errors make.
+"""Studies: the jobs of a figure, and the curves of their errors.
 
-All chosen studies are run together, sample by sample, so that every method meets the same rows and the rows are drawn
-and prepared once. A job that two studies share is run once.
+All chosen studies run together, sample by sample, so that every method gets the same rows, which are drawn and prepared
+once. A job that two studies share runs once.
 """
 
 import statistics
@@ -42,7 +42,7 @@ class Case:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What the outcome depends on."""
+        """Everything that the outcome depends on."""
         noiseless = isinstance(self.method, Floor) or self.method.noise is Noise.NONE
         return repr(self.method), self.population, self.seed, None if noiseless else self.budget
 
@@ -60,7 +60,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Study:
-    """A figure: its panels, the words below it, and its jobs."""
+    """A figure: its panels, its caption, and its jobs."""
 
     name: str
     title: str
@@ -70,7 +70,7 @@ class Study:
 
     @property
     def looks(self) -> dict[str, Look]:
-        """Say how each curve looks."""
+        """Return the look of each curve."""
         return {case.label: case.look for case in self.cases}
 
 
@@ -96,7 +96,7 @@ def outcomes(studies: Iterable[Study], note: "Notes") -> dict[tuple[object, ...]
 
 
 class Notes:
-    """What could not be measured, said once each."""
+    """Notes on what could not be measured, each printed once."""
 
     def __init__(self) -> None:
         self.lines: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Notes:
         self._say(label, f"refused: {why}")
 
     def of(self, labels: Iterable[str]) -> dict[str, str]:
-        """Give the notes on these."""
+        """Return the notes on these studies."""
         return {label: self.lines[label] for label in sorted(set(labels) & set(self.lines))}
 
     def _say(self, label: str, what: str) -> None:
@@ -119,7 +119,7 @@ class Notes:
 
 
 def curves(study: Study, found: dict[tuple[object, ...], Outcome], notes: Notes) -> dict[str, Any]:
-    """Gather a study's errors into what is written to its CSV and drawn."""
+    """Collect a study's errors into the curves that are written and drawn."""
     values: dict[tuple[int, str], dict[float, list[float]]] = {}
     for case in study.cases:
         if case.key not in found:
@@ -153,5 +153,5 @@ def curves(study: Study, found: dict[tuple[object, ...], Outcome], notes: Notes)
 
 
 def say(line: str) -> None:
-    """Tell how far a run is, beside its output."""
+    """Report progress on standard error."""
     print(line, file=sys.stderr, flush=True)

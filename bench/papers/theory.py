@@ -1,4 +1,4 @@
-"""Figure 2 of paper 002: what Theorem 4.3 promises, and from how many rows on it promises anything.
+"""Figure 2 of paper 002: the bound of Theorem 4.3, and the number of rows from which it says anything.
 
 The theorem's error is at most stats_err + priv_err once the power loop has converged, where
 
@@ -7,8 +7,8 @@ The theorem's error is at most stats_err + priv_err once the power loop has conv
     stats_err = C1 sqrt(k) / (1 - rho^(1/4)) sqrt(l_1 l_{k+1}) / (l_k - l_{k+1}) sqrt(s* (k + log d) / n),
     priv_err  = (1 + 2 sqrt(k s* / s_hat)) xi / (1 - xi) / (sqrt(3) (1 - rho^(1/4))),
 
-nu being the noise on a provider's sum. C1 is not given there and taken as 1; tau, which sets the probability
-1 - 2 T exp(-tau^2 / 2), as 4.
+where nu is the noise on a provider's sum. The paper gives no C1, so it is taken as 1. tau, which sets the probability
+1 - 2 T exp(-tau^2 / 2), is 4.
 """
 
 import math
@@ -51,7 +51,7 @@ LOOKS = {
 
 
 def figure_2() -> dict[str, Any]:
-    """Compute both panels; there is no chance in them."""
+    """Compute both panels, which have no randomness."""
     bound = {
         STATISTICAL: [(e, statistical(perturbation(published(e), ROWS))) for e in EPSILONS],
         PUBLISHED_PRIVATE: [(e, private(perturbation(published(e), ROWS))) for e in EPSILONS],
@@ -89,23 +89,23 @@ def figure_2() -> dict[str, Any]:
 
 
 def published(epsilon: float) -> float:
-    """Give the paper's noise on a sum of rows of norm one."""
+    """Return the paper's noise on a sum of rows of norm one."""
     return published_noise_multiplier(ROUNDS, epsilon, DELTA)
 
 
 def exact(epsilon: float) -> float:
-    """Give exact accounting's, for T products, one row replaced."""
+    """Return the noise of exact accounting for T products, one row replaced."""
     return math.sqrt(2 * ROUNDS) / gaussian_mu(epsilon, DELTA)
 
 
 def perturbation(noise: float, rows: float) -> float:
-    """Give xi, the noise's part in a round."""
+    """Return xi, the contribution of the noise to a round."""
     spread = math.sqrt(SPARSITY) + math.sqrt(COMPONENTS) + TAU
     return 2 * COMPONENTS * spread * noise / (rows * LEADING)
 
 
 def least_rows(noise: float) -> float:
-    """Solve rho < 1 for n: xi has to stay below 1 - gamma."""
+    """Return the least n with rho < 1, that is with xi < 1 - gamma."""
     return perturbation(noise, 1.0) / (1 - GAMMA)
 
 

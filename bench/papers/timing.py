@@ -1,8 +1,8 @@
 """Table 1 of paper 002: processor time of the methods in three dimensions, side by side in one run.
 
-The covariance of the rows is multiplied out before, once for all methods, as it must have been for the times that the
-paper prints; its time stands beside them. A time is a whole job: plan, gate, ledger, noise, answers, and what the
-coordinator makes of them. The methods take turns, the first turn is left out, and the median of the others is told.
+The covariance of the rows is computed before, once for all methods, as it must have been for the times in the paper;
+its time is shown separately. A time is that of a whole job: plan, gate, ledger, noise, answers, and the coordinator's
+work. The methods run in turns. The first turn is left out, and the median of the others is shown.
 """
 
 import statistics
@@ -21,7 +21,7 @@ from dpspca.provider.evaluate.mechanisms import BURN_IN
 
 BUDGET = Budget(1.0, 0.1)
 SLOW = 5.0
-"""Seconds beyond which a method is timed once."""
+"""Methods that take longer than so many seconds are timed only once."""
 PAPER = {
     m.DPS_PUBLISHED.label: ("< 1 ms", "< 1 ms", "< 1 ms"),
     m.MOD_SULQ.label: ("8 ms", "21 ms", "97 ms"),
@@ -65,7 +65,7 @@ def table_1(scale: Scale) -> dict[str, Any]:
 
 
 def medians(population: Spiked, chosen: Sequence[Method | Floor], turns: int, notes: Notes) -> dict[str, float]:
-    """Let the methods take turns on one sample; the first turn makes tables that are kept."""
+    """Run the methods in turns on one sample. The first turn makes tables that are cached."""
     sample.cache_clear()
     model_rows, _ = population.draw(0)
     start = time.perf_counter()
@@ -78,7 +78,7 @@ def medians(population: Spiked, chosen: Sequence[Method | Floor], turns: int, no
         for method in chosen:
             spent = seconds[method.label]
             if (turn and not spent) or max(spent, default=0.0) > SLOW:
-                continue  # refused before, or too slow to be repeated
+                continue  # refused before, or too slow to repeat
             try:
                 spent.append(method.run(drawn, population, BUDGET, turn).cpu_seconds)
             except DpspcaError as problem:
@@ -90,7 +90,7 @@ def medians(population: Spiked, chosen: Sequence[Method | Floor], turns: int, no
 
 
 def line(label: str, columns: Sequence[dict[str, float]], base: Sequence[float]) -> list[str]:
-    """Write a method's times, their ratios, and what the paper has."""
+    """Return a method's times, their ratios, and the paper's times."""
     times = [column.get(label) for column in columns]
     ratios = ["" if t is None or label == COVARIANCE else f"{t / b:.3g}" for t, b in zip(times, base, strict=True)]
     return [label, *("" if t is None else told(t) for t in times), *ratios, *PAPER.get(label, ("", "", ""))]

@@ -1,4 +1,4 @@
-"""An analyst who goes away without a word: his job goes on without him, and he finds its model when he is back."""
+"""If an analyst disconnects, the job continues, and its model can be fetched later."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,11 +23,11 @@ SPEC = spec(answer_seconds=60)
 PLAN = catalogue.plan(SPEC)
 QUERIES = len(PLAN)
 COST = (NOTHING, *prices(PLAN))[-1]
-"""Of all queries, each once."""
+"""The price of all queries, each answered once."""
 
 
 class Paused(MemoryLedger):
-    """A ledger that keeps the answer to one query back until it is let go."""
+    """A ledger that holds back the answer to one query until ``let_go`` is set."""
 
     def __init__(self, position: int | None) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Paused(MemoryLedger):
 
 @dataclass
 class Scene:
-    """A federation whose analyst has a way to the coordinator of his own, which can be cut."""
+    """A federation whose analyst connects through a forwarder, which can be stopped."""
 
     running: Running
     way: Forwarder
@@ -55,24 +55,24 @@ class Scene:
 
     @property
     def watches(self) -> int:
-        """On how many streams the coordinator tells an analyst of a job."""
+        """Return how many streams report a job to an analyst."""
         return sum(self.running.coordinator._analysts._watches._open.values())
 
-    async def see(self, holds: Callable[[], bool]) -> None:
-        """Wait for something that tells nobody when it happens."""
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait until a condition holds, by polling."""
         async with asyncio.timeout(PATIENCE):
             while not holds():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     def is_finished(self, job: str) -> bool:
-        """Tell whether all providers have answered all that there is to ask, and were told that this is the end."""
+        """Return whether all providers have answered all queries and closed the job."""
         reached = [found.reached if (found := each.standing(job)) else 0 for each in self.ledgers.values()]
         return reached == [QUERIES] * len(SHARDS) and not any(each.open_jobs() for each in self.ledgers.values())
 
 
 @asynccontextmanager
 async def scene(town: LastingTown, paused: int | None = None) -> AsyncIterator[Scene]:
-    """Run a coordinator, and an analyst who knows it by another address; its providers are to be started."""
+    """Run a coordinator, and an analyst who connects through a forwarder. Providers are not started yet."""
     ledgers = {name: Paused(paused) for name in SHARDS}
     async with federation(town, ()) as running:
         way = Forwarder()
@@ -88,41 +88,41 @@ async def scene(town: LastingTown, paused: int | None = None) -> AsyncIterator[S
             await way.stop()
 
 
-async def hangs_up(here: Scene) -> None:
-    """End the connection as a program does that ends."""
+async def closes_the_connection(here: Scene) -> None:
+    """Close the connection, as a program does at its end."""
     await here.analyst.close()
 
 
 async def is_cut_off(here: Scene) -> None:
-    """End the connection where the analyst has no say, and let him find no other."""
+    """Cut the connection from outside, and let no other be made."""
     await here.way.stop()
 
 
 Going = Callable[[Scene], Awaitable[None]]
-leaving = pytest.mark.parametrize("goes", [hangs_up, is_cut_off])
+leaving = pytest.mark.parametrize("goes", [closes_the_connection, is_cut_off])
 
 
-async def left(here: Scene, job: AsyncJob, goes: Going) -> None:
-    """Have the analyst go while he waits for the model; the coordinator notices that nobody listens."""
+async def leave_while_waiting(here: Scene, job: AsyncJob, goes: Going) -> None:
+    """Disconnect the analyst while he waits for the model, until the coordinator has noticed."""
     waiting = asyncio.create_task(job.result())
-    await here.see(lambda: here.watches == 1)
+    await here.wait_until(lambda: here.watches == 1)
     await goes(here)
-    await here.see(lambda: here.watches == 0)
+    await here.wait_until(lambda: here.watches == 0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def assert_found(town: LastingTown, here: Scene, name: str) -> None:
-    """See that the job was finished while nobody was there, at its price, and that to fetch its model asks nobody."""
-    await here.see(lambda: here.is_finished(name))
+async def assert_finished(town: LastingTown, here: Scene, name: str) -> None:
+    """Check that the job was done meanwhile at its price, and that fetching its model sends no query."""
+    await here.wait_until(lambda: here.is_finished(name))
     assert here.watches == 0
     heads = [ledger.head() for ledger in here.ledgers.values()]
     async with AsyncFederation(here.running.coordinator.address, ada(town)) as back:
         assert [(each.name, each.state) for each in await back.jobs()] == [(name, "done")]
         job = await back.job(name)
         assert_undisturbed(await job.result())
-        told = (await job.status()).participants
-    assert [(each.asked, each.answered, each.reason) for each in told] == [(QUERIES, QUERIES, "")] * len(SHARDS)
+        output = (await job.status()).participants
+    assert [(each.asked, each.answered, each.reason) for each in output] == [(QUERIES, QUERIES, "")] * len(SHARDS)
     for ledger in here.ledgers.values():
         standing = ledger.standing(name)
         assert standing is not None
@@ -142,10 +142,10 @@ def test_a_waiting_job_is_done_after_its_analyst_disconnects(town: LastingTown, 
             await here.start("site-0")
             job = await here.analyst.submit(SPEC, "cohort", list(SHARDS))
             assert (await job.status()).state == "waiting"
-            await left(here, job, goes)
+            await leave_while_waiting(here, job, goes)
             assert not any(ledger.open_jobs() for ledger in here.ledgers.values())
             await here.start("site-1", "site-2")
-            await assert_found(town, here, job.name)
+            await assert_finished(town, here, job.name)
 
     asyncio.run(scenario())
 
@@ -157,12 +157,12 @@ def test_a_job_is_done_if_its_analyst_disconnects_at_any_query(town: LastingTown
         async with scene(town, paused=reached) as here:
             await here.start(*SHARDS)
             job = await here.analyst.submit(SPEC, "cohort", list(SHARDS))
-            await here.see(lambda: all(each.query_digest(job.name, reached) for each in here.ledgers.values()))
-            await left(here, job, goes)
+            await here.wait_until(lambda: all(each.query_digest(job.name, reached) for each in here.ledgers.values()))
+            await leave_while_waiting(here, job, goes)
             for ledger in here.ledgers.values():
                 assert ledger.open_jobs() == (job.name,)
                 ledger.let_go.set()
-            await assert_found(town, here, job.name)
+            await assert_finished(town, here, job.name)
 
     asyncio.run(scenario())
 
@@ -175,6 +175,6 @@ def test_an_analyst_who_reconnects_can_fetch_the_model(town: LastingTown, goes: 
             job = await here.analyst.submit(SPEC, "cohort", list(SHARDS))
             assert [state async for state in job.watch()][-1].state == "done"
             await goes(here)
-            await assert_found(town, here, job.name)
+            await assert_finished(town, here, job.name)
 
     asyncio.run(scenario())

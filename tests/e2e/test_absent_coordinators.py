@@ -1,4 +1,4 @@
-"""A coordinator that goes away while an analyst waits: what was begun goes on when it is back, and nothing is twice."""
+"""If the coordinator restarts while an analyst waits, jobs continue, and nothing happens twice."""
 
 import asyncio
 import json
@@ -46,8 +46,8 @@ def town(tmp_path: Path) -> Town:
 
 
 @asynccontextmanager
-async def settled(town: Town, barrier: Barrier) -> AsyncIterator[tuple[Hub, Running]]:
-    """Run a coordinator in a process of its own, and providers around it whose answers are held at a barrier."""
+async def federation_at_barrier(town: Town, barrier: Barrier) -> AsyncIterator[tuple[Hub, Running]]:
+    """Run a coordinator process, and providers whose answers wait at a barrier."""
     hub = Hub(town)
     await hub.start()
     try:
@@ -58,23 +58,23 @@ async def settled(town: Town, barrier: Barrier) -> AsyncIterator[tuple[Hub, Runn
 
 
 @asynccontextmanager
-async def following(hub: Hub, patience: float = 600) -> AsyncIterator[tuple[AsyncFederation, list[str]]]:
-    """Connect as ada, and keep what a person would be told."""
-    told: list[str] = []
-    async with AsyncFederation(hub.address, ada(hub.town), patience=patience, tell=told.append) as analyst:
-        yield analyst, told
+async def connect_and_listen(hub: Hub, patience: float = 600) -> AsyncIterator[tuple[AsyncFederation, list[str]]]:
+    """Connect as ada, and collect the messages for people."""
+    output: list[str] = []
+    async with AsyncFederation(hub.address, ada(hub.town), patience=patience, tell=output.append) as analyst:
+        yield analyst, output
 
 
-async def strike(
+async def restart_hub(
     hub: Hub,
     barrier: Barrier,
     number: signal.Signals = signal.SIGKILL,
     then: float = math.inf,
     noticed: Awaitable[object] | None = None,
 ) -> None:
-    """End the coordinator while a job is held, and start it again on its journal; then the job goes on that far.
+    """End the coordinator while a job waits at the barrier, move the barrier, and restart the coordinator.
 
-    Whoever shall say that it was away has to notice: one that is back at once is missed by nobody.
+    ``noticed`` delays the restart until a client has noticed the absence.
     """
     await hub.kill(number)
     await barrier.move(then)
@@ -83,10 +83,10 @@ async def strike(
     await hub.start()
 
 
-async def says(told: list[str], words: str) -> None:
-    """Wait until a person is told so."""
+async def wait_for_message(output: list[str], words: str) -> None:
+    """Wait for a message."""
     async with asyncio.timeout(PATIENCE):
-        while words not in told:  # noqa: ASYNC110  # a list tells nobody
+        while words not in output:  # noqa: ASYNC110  # a list has no event
             await asyncio.sleep(0.02)
 
 
@@ -101,13 +101,13 @@ async def states_of(job: AsyncJob) -> list[JobStatus]:
 def test_watching_continues_after_a_restart_without_repeated_states(town: Town, number: signal.Signals) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
-        async with settled(town, barrier) as (hub, _), following(hub) as (analyst, told):
+        async with federation_at_barrier(town, barrier) as (hub, _), connect_and_listen(hub) as (analyst, output):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
             await answered(job, 2)
-            await strike(hub, barrier, number, noticed=says(told, AWAY))
+            await restart_hub(hub, barrier, number, noticed=wait_for_message(output, AWAY))
             states = await watching
-            assert told == [AWAY, BACK]
+            assert output == [AWAY, BACK]
             assert [state.is_final for state in states] == [False] * (len(states) - 1) + [True]
             assert all(later.is_news_after(earlier) for earlier, later in pairwise(states))
             assert [state.answered for state in states] == sorted(state.answered for state in states)
@@ -120,14 +120,14 @@ def test_watching_continues_after_a_restart_without_repeated_states(town: Town, 
 def test_waiting_for_a_result_survives_repeated_coordinator_crashes(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
-        async with settled(town, barrier) as (hub, _), following(hub) as (analyst, told):
+        async with federation_at_barrier(town, barrier) as (hub, _), connect_and_listen(hub) as (analyst, output):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             waiting = asyncio.create_task(job.result())
             for least, then in ((1, 3), (2, 5), (4, math.inf)):
                 await answered(job, least)
-                await strike(hub, barrier, then=then)
+                await restart_hub(hub, barrier, then=then)
             assert_undisturbed(await waiting)
-            assert told == [AWAY, BACK] * (len(told) // 2)
+            assert output == [AWAY, BACK] * (len(output) // 2)
 
     asyncio.run(scenario())
 
@@ -135,7 +135,7 @@ def test_waiting_for_a_result_survives_repeated_coordinator_crashes(town: Town) 
 def test_states_older_than_those_already_seen_are_not_reported(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
-        async with settled(town, barrier) as (hub, _), following(hub) as (analyst, _):
+        async with federation_at_barrier(town, barrier) as (hub, _), connect_and_listen(hub) as (analyst, _):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
             await answered(job, 1)
@@ -162,25 +162,25 @@ def test_states_older_than_those_already_seen_are_not_reported(town: Town) -> No
 def test_a_blocking_fit_survives_a_restart(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
-        async with settled(town, barrier) as (hub, running):
+        async with federation_at_barrier(town, barrier) as (hub, running):
             with Federation.connect(hub.address, town.folder / "analyst-ada") as fed:
                 fitting = asyncio.create_task(asyncio.to_thread(fed.fit, JOB, "cohort"))
                 await answered(await only_job(running.analyst), 2)
-                await strike(hub, barrier)
+                await restart_hub(hub, barrier)
                 assert_undisturbed(await fitting)
                 barrier.open(3)
                 job = fed.submit(replace(JOB, seed=2), "cohort")
                 counting = asyncio.create_task(asyncio.to_thread(lambda: [each.done for each in progress_of(job)]))
                 await answered(await running.analyst.job(job.name), 2)
-                await strike(hub, barrier)
+                await restart_hub(hub, barrier)
                 assert await counting == [1, 2, 3, 4, 5, 6]
 
     asyncio.run(scenario())
 
 
 async def only_job(analyst: AsyncFederation) -> AsyncJob:
-    """Wait until there is one, and take it up."""
-    while not (jobs := await analyst.jobs()):  # noqa: ASYNC110  # somebody else submits it
+    """Wait until there is a job, and return it."""
+    while not (jobs := await analyst.jobs()):  # noqa: ASYNC110  # another process submits it
         await asyncio.sleep(0.05)
     (found,) = jobs
     return await analyst.job(found.name)
@@ -204,27 +204,27 @@ async def command(town: Town, hub: Hub, *words: str) -> AsyncIterator[asyncio.su
             await process.wait()
 
 
-async def heard(process: asyncio.subprocess.Process, words: str) -> str:
-    """Wait for a line of what a command tells a person, and give it."""
+async def read_line(process: asyncio.subprocess.Process, words: str) -> str:
+    """Wait for a line on a command's standard error, and return it."""
     assert process.stderr
     async for line in process.stderr:
-        if words in (said := line.decode()):
-            return said
+        if words in (message := line.decode()):
+            return message
     raise AssertionError(words)
 
 
 def test_run_with_json_output_survives_a_coordinator_kill(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
-        async with settled(town, barrier) as (hub, running):
+        async with federation_at_barrier(town, barrier) as (hub, running):
             order = ("run", "job.json", "--json", "--data-set", "cohort")
             async with command(town, hub, *order) as process:
-                name = (await heard(process, "job ")).split()[1]
+                name = (await read_line(process, "job ")).split()[1]
                 await answered(await running.analyst.job(name), 2)
-                await strike(hub, barrier, noticed=heard(process, AWAY))
-                out, told = await process.communicate()
-            assert process.returncode == 0, told
-            assert told.decode().splitlines() == [BACK]
+                await restart_hub(hub, barrier, noticed=read_line(process, AWAY))
+                out, output = await process.communicate()
+            assert process.returncode == 0, output
+            assert output.decode().splitlines() == [BACK]
             facts = json.loads(out)
             assert facts["job"] == name
             assert [each["answered"] for each in facts["participants"]] == [6, 6, 6]
@@ -237,14 +237,14 @@ def test_run_with_json_output_survives_a_coordinator_kill(town: Town) -> None:
 def test_watch_prints_each_answer_once_and_the_coordinator_s_absence(town: Town) -> None:
     async def scenario() -> None:
         barrier, order = Barrier(3), ("run", "job.json", "--data-set", "cohort")
-        async with settled(town, barrier) as (hub, _), command(town, hub, *order) as process:
-            await heard(process, "2 of 6")
-            await strike(hub, barrier, noticed=heard(process, AWAY))
-            out, told = await process.communicate()
-            assert process.returncode == 0, told
-            said = told.decode().splitlines()
-            assert [said.count(AWAY), said.count(BACK)] == [0, 1]
-            numbers = [int(line.split()[0]) for line in said if " of 6 " in line]
+        async with federation_at_barrier(town, barrier) as (hub, _), command(town, hub, *order) as process:
+            await read_line(process, "2 of 6")
+            await restart_hub(hub, barrier, noticed=read_line(process, AWAY))
+            out, output = await process.communicate()
+            assert process.returncode == 0, output
+            message = output.decode().splitlines()
+            assert [message.count(AWAY), message.count(BACK)] == [0, 1]
+            numbers = [int(line.split()[0]) for line in message if " of 6 " in line]
             assert numbers == sorted(set(numbers))
             assert numbers[-1] == 6
             assert "model.dpspca" in out.decode()
@@ -255,16 +255,16 @@ def test_watch_prints_each_answer_once_and_the_coordinator_s_absence(town: Town)
 def test_an_interrupt_does_not_wait_for_an_absent_coordinator(town: Town) -> None:
     async def scenario() -> None:
         order = ("run", "job.json", "--data-set", "cohort")
-        async with settled(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
-            await heard(process, "1 of 6")
+        async with federation_at_barrier(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
+            await read_line(process, "1 of 6")
             await hub.kill()
-            await heard(process, AWAY)
+            await read_line(process, AWAY)
             interrupted = time.monotonic()
             process.send_signal(signal.SIGINT)
-            told = (await process.communicate())[1].decode()
-            assert process.returncode == 130, told
+            output = (await process.communicate())[1].decode()
+            assert process.returncode == 130, output
             assert time.monotonic() - interrupted < PATIENCE
-            assert "The job is still running" in told
+            assert "The job is still running" in output
 
     asyncio.run(scenario())
 
@@ -273,15 +273,15 @@ def test_an_interrupt_does_not_wait_for_an_absent_coordinator(town: Town) -> Non
 def test_a_command_waits_as_long_as_patience_says(town: Town, seconds: str) -> None:
     async def scenario() -> None:
         order = ("run", "job.json", "--data-set", "cohort", "--patience", seconds)
-        async with settled(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
-            await heard(process, "1 of 6")
+        async with federation_at_barrier(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
+            await read_line(process, "1 of 6")
             await hub.kill()
             gone = time.monotonic()
-            told = (await process.communicate())[1].decode()
+            output = (await process.communicate())[1].decode()
             assert process.returncode == 2
             assert float(seconds) < time.monotonic() - gone < PATIENCE
-            assert (AWAY.replace("600", seconds) in told) is (seconds != "0")
-            assert "The job may still be running" in told
+            assert (AWAY.replace("600", seconds) in output) is (seconds != "0")
+            assert "The job may still be running" in output
 
     asyncio.run(scenario())
 
@@ -290,19 +290,19 @@ def test_a_command_waits_as_long_as_patience_says(town: Town, seconds: str) -> N
 
 
 def test_a_job_resubmitted_without_confirmation_is_one_job(town: Town) -> None:
-    """The coordinator dies when the job is in its journal and nobody has been told."""
+    """The coordinator dies when the job is in its journal but not confirmed."""
 
     async def scenario() -> None:
         hub = Hub(town)
         await hub.start(MORTAL, 1, "after")
-        async with around(town, hub) as running, following(hub) as (analyst, told):
+        async with around(town, hub) as running, connect_and_listen(hub) as (analyst, output):
             await analyst.jobs()
             submitting = asyncio.create_task(analyst.submit(JOB, "cohort"))
             assert await hub.ended() == 9
-            await says(told, AWAY)
+            await wait_for_message(output, AWAY)
             await hub.start()
             assert_undisturbed(await (await submitting).result())
-            assert told == [AWAY, BACK]
+            assert output == [AWAY, BACK]
             assert len(await running.analyst.jobs()) == 1
 
     asyncio.run(scenario())
@@ -314,7 +314,10 @@ def test_a_job_resubmitted_without_confirmation_is_one_job(town: Town) -> None:
 def test_when_patience_ends_the_error_gives_cause_and_remedy(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
-        async with settled(town, barrier) as (hub, _), following(hub, patience=2) as (analyst, told):
+        async with (
+            federation_at_barrier(town, barrier) as (hub, _),
+            connect_and_listen(hub, patience=2) as (analyst, output),
+        ):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
             await answered(job, 1)
@@ -326,16 +329,16 @@ def test_when_patience_ends_the_error_gives_cause_and_remedy(town: Town) -> None
             assert 1 < time.monotonic() - begun < PATIENCE
             with pytest.raises(AwayError, match="UNAVAILABLE"):
                 await analyst.jobs()
-            assert told == [AWAY.replace("600", "2")]
+            assert output == [AWAY.replace("600", "2")]
             await hub.start()
-            assert [each.name for each in await patiently_listed(analyst)] == [job.name]
-            assert told[1:] == [BACK]
+            assert [each.name for each in await list_with_retries(analyst)] == [job.name]
+            assert output[1:] == [BACK]
 
     asyncio.run(scenario())
 
 
-async def patiently_listed(analyst: AsyncFederation) -> list[JobStatus]:
-    """List jobs, however long gRPC takes to dial again."""
+async def list_with_retries(analyst: AsyncFederation) -> list[JobStatus]:
+    """List jobs, retrying as long as gRPC takes to connect again."""
     while True:
         try:
             return await analyst.jobs()
@@ -345,22 +348,22 @@ async def patiently_listed(analyst: AsyncFederation) -> list[JobStatus]:
 
 def test_a_coordinator_never_reached_is_not_waited_for(town: Town) -> None:
     async def scenario() -> None:
-        told: list[str] = []
-        async with AsyncFederation(f"127.0.0.1:{free_port()}", ada(town), tell=told.append) as analyst:
+        output: list[str] = []
+        async with AsyncFederation(f"127.0.0.1:{free_port()}", ada(town), tell=output.append) as analyst:
             job = AsyncJob("none", catalogue.plan(spec()), analyst.stub)
             for work in (analyst.jobs, analyst.data_sets, job.status, job.result, lambda: states_of(job)):
                 begun = time.monotonic()
                 with pytest.raises(AwayError, match=r"cannot be reached \(UNAVAILABLE: .* `dpspca doctor`"):
                     await work()
                 assert time.monotonic() - begun < PATIENCE
-        assert told == []
+        assert output == []
 
     asyncio.run(scenario())
 
 
 def test_a_certificate_that_expires_meanwhile_ends_the_waiting(town: Town) -> None:
     async def scenario() -> None:
-        async with settled(town, Barrier()) as (hub, _):
+        async with federation_at_barrier(town, Barrier()) as (hub, _):
             days = [0]
             async with AsyncFederation(hub.address, ada(town), lambda: now() + timedelta(days=days[0])) as analyst:
                 await analyst.jobs()
@@ -381,8 +384,8 @@ def test_an_invalid_patience_is_refused(town: Town, patience: float) -> None:
     asyncio.run(scenario())
 
 
-class Capricious(pb_grpc.AnalystServiceServicer):
-    """A coordinator that breaks off each stream once, and takes no job at all."""
+class InterruptingCoordinator(pb_grpc.AnalystServiceServicer):
+    """A coordinator that interrupts each stream once, and accepts no job."""
 
     def __init__(self, model: bytes) -> None:
         self._model = model
@@ -410,8 +413,10 @@ class Capricious(pb_grpc.AnalystServiceServicer):
 
 
 @asynccontextmanager
-async def capricious(town: Town, model: bytes) -> AsyncIterator[tuple[Capricious, AsyncFederation]]:
-    hub, service, server = town.identity(Role.COORDINATOR, "hub"), Capricious(model), rpc.server()
+async def interrupting_coordinator(
+    town: Town, model: bytes
+) -> AsyncIterator[tuple[InterruptingCoordinator, AsyncFederation]]:
+    hub, service, server = town.identity(Role.COORDINATOR, "hub"), InterruptingCoordinator(model), rpc.server()
     pb_grpc.add_AnalystServiceServicer_to_server(service, server)
     port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
     await server.start()
@@ -423,11 +428,11 @@ async def capricious(town: Town, model: bytes) -> AsyncIterator[tuple[Capricious
 
 
 def test_a_model_interrupted_half_way_is_fetched_from_the_start(town: Town, caplog: pytest.LogCaptureFixture) -> None:
-    """What was found broken and is well at the next attempt is not worth a word; nor is the end of what is over."""
+    """An error that the next attempt repairs is not reported, and neither is the end of a finished stream."""
     model = simulate([*SHARDS.values()], spec())
 
     async def scenario() -> None:
-        async with capricious(town, model.to_bytes()) as (service, analyst):
+        async with interrupting_coordinator(town, model.to_bytes()) as (service, analyst):
             job = AsyncJob("some", catalogue.plan(spec()), analyst.stub)
             assert [(each.state, each.answered) async for each in job.watch()] == [
                 ("running", 1),
@@ -438,14 +443,14 @@ def test_a_model_interrupted_half_way_is_fetched_from_the_start(town: Town, capl
             assert service.calls == ["Watch"] * 3 + ["Result"] * 2
 
     asyncio.run(scenario())
-    # This program's words alone: gRPC has one queue for all event loops of a process, and reports here when a call of
+    # Our own messages only: gRPC has one queue for all event loops of a process, and reports here when a call of
     # an earlier test, whose loop is closed by now, comes to its end.
     assert [each.getMessage() for each in caplog.records if each.name.startswith("dpspca")] == []
 
 
 def test_a_refused_call_is_not_retried(town: Town) -> None:
     async def scenario() -> None:
-        async with capricious(town, b"") as (service, analyst):
+        async with interrupting_coordinator(town, b"") as (service, analyst):
             with pytest.raises(FederationError, match="Not this one"):
                 await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             assert service.calls == ["Submit"]

@@ -1,4 +1,4 @@
-"""All providers say that they take part before the first is asked a query: one's refusal costs nobody anything."""
+"""Every provider admits or refuses a job before the first query, so a refusal costs nobody anything."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,17 +22,17 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-def untouched(ledger: MemoryLedger) -> bool:
-    """Tell whether nothing was answered, and nothing is promised any more."""
+def is_unspent(ledger: MemoryLedger) -> bool:
+    """Return whether nothing was answered, and nothing is reserved."""
     (account,) = ledger._books.data_sets.values()
-    assert len(ledger.entries) == 1  # its founding
+    assert len(ledger.entries) == 1  # the entry that founds the ledger
     return not ledger._books.jobs and not any(
         (account.spent.units, account.reserved.units, account.spent.slack_units, account.reserved.slack_units)
     )
 
 
-async def forgotten(ledger: MemoryLedger) -> None:
-    """Wait until a job is over in a ledger: the word that it is may still be on its way."""
+async def wait_until_closed(ledger: MemoryLedger) -> None:
+    """Wait until a job is closed in a ledger. The message that closes it may still be on its way."""
     for _ in range(2000):
         if not ledger.open_jobs():
             return
@@ -41,7 +41,7 @@ async def forgotten(ledger: MemoryLedger) -> None:
 
 
 async def with_ledgers(running: Running, names: Sequence[str]) -> list[MemoryLedger]:
-    """Start providers, each with a ledger that a test can look into."""
+    """Start providers, and return their ledgers."""
     ledgers = [MemoryLedger() for _ in names]
     for name, ledger in zip(names, ledgers, strict=True):
         await running.start(name, ledger=ledger)
@@ -62,8 +62,8 @@ def test_one_provider_s_refusal_costs_the_others_nothing(town: Town) -> None:
                 await job.result()
             assert [each.asked for each in (await job.status()).participants] == [0, 0, 0]
             for ledger in ledgers:
-                await forgotten(ledger)
-                assert untouched(ledger)
+                await wait_until_closed(ledger)
+                assert is_unspent(ledger)
 
     asyncio.run(scenario())
 
@@ -82,12 +82,12 @@ def test_enough_other_providers_continue_after_a_refusal(town: Town) -> None:
 
 
 async def silent(site: Puppet) -> None:
-    """Hear that a job is there, and say no more."""
+    """Receive the job, and send nothing."""
     await site.invitation()
 
 
 async def evasive(site: Puppet) -> None:
-    """Take part in jobs that nobody speaks of, and answer what nobody asked."""
+    """Admit unknown jobs, and send answers without queries."""
     await silent(site)
     for name in ("", "0" * 64):
         await site.say(admitted={"job": name})
@@ -96,7 +96,7 @@ async def evasive(site: Puppet) -> None:
 
 
 def test_a_job_with_too_few_participants_ends_at_once(town: Town) -> None:
-    """What the others promised is free again at once, too."""
+    """What the others reserved is freed at once, too."""
 
     async def scenario() -> None:
         async with federation(town, []) as running:
@@ -109,8 +109,8 @@ def test_a_job_with_too_few_participants_ends_at_once(town: Town) -> None:
                 async with asyncio.timeout(PATIENCE):
                     with pytest.raises(JobFailedError, match=f"{HONEST[1]}: Refused.*cost nothing"):
                         await job.result()
-                    await forgotten(ledgers[0])
-                assert untouched(ledgers[0])
+                    await wait_until_closed(ledgers[0])
+                assert is_unspent(ledgers[0])
 
     asyncio.run(scenario())
 
@@ -131,14 +131,14 @@ def test_a_provider_silent_about_a_job_costs_the_others_nothing(
                 with pytest.raises(JobFailedError, match=f"{LIAR}: No word on the job within 2 seconds"):
                     await job.result()
             for ledger in ledgers:
-                await forgotten(ledger)
-                assert untouched(ledger)
+                await wait_until_closed(ledger)
+                assert is_unspent(ledger)
 
     asyncio.run(scenario())
 
 
 def test_an_answer_without_admission_is_not_counted(town: Town) -> None:
-    """Its number arrives while the others are waited for, and is nobody's answer."""
+    """Its answer arrives while the others are waited for, and is ignored."""
     what = spec(answer_seconds=2)
 
     async def scenario() -> None:

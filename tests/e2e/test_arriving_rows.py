@@ -1,4 +1,4 @@
-"""Rows that arrive while a job runs, over real mutual TLS: a round waits for its own, and holds nothing meanwhile."""
+"""Rows that arrive while a job runs, over mutual TLS: a round waits for its rows without blocking anything."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,8 +31,8 @@ def streaming(block_rows: int = 100, **changes: Any) -> JobSpec:
 JOB = streaming()
 
 
-class Office:
-    """Two providers: the rows of the north arrive as the data set "cohort", and those of the south are all there."""
+class TwoProviders:
+    """Two providers: rows arrive at north in the data set "cohort"; south has all of its rows."""
 
     def __init__(self, folder: Path, running: Running) -> None:
         self.folder, self.running, self.ledger = folder, running, MemoryLedger()
@@ -54,7 +54,7 @@ class Office:
             await asyncio.gather(self.running.daemons["north"], return_exceptions=True)
 
     def add(self, first: int, last: int) -> None:
-        """Add rows of the north as a file, whole; its name sorts as its rows do."""
+        """Add rows at north as a whole file, whose name sorts like its rows."""
         hidden = self.folder / f".{first:04}.npy"
         np.save(hidden, SHARDS["north"][first:last])
         hidden.rename(self.folder / hidden.name[1:])
@@ -62,36 +62,36 @@ class Office:
     async def submit(self, job: JobSpec = JOB, data_set: str = "cohort") -> AsyncJob:
         return await self.running.analyst.submit(job, data_set, list(SHARDS))
 
-    def paid(self, job: AsyncJob) -> int:
-        """Say how many queries of a job the north has reserved the price of."""
+    def charged_queries(self, job: AsyncJob) -> int:
+        """Return how many queries of a job have been charged at north."""
         standing = self.ledger.standing(job.name)
         return standing.reached if standing else 0
 
     def spent(self) -> int:
         return sum(account.spent.units for account in self.ledger._books.data_sets.values())
 
-    async def waits(self, job: AsyncJob, position: int) -> None:
-        """See the north wait with a query that the south has answered, having paid for those before it alone."""
+    async def wait_until_north_waits(self, job: AsyncJob, position: int) -> None:
+        """Wait until south has answered a query for which north waits. Check that north paid only for earlier ones."""
 
         def asked() -> bool:
             standing = self.south.standing(job.name)
             return standing is not None and standing.reached == position + 1
 
-        await until(lambda: asked() and waiting(position))
-        assert self.paid(job) == position
+        await until(lambda: asked() and is_waiting(position))
+        assert self.charged_queries(job) == position
 
 
-Scene: TypeAlias = Callable[[Office], Awaitable[None]]
+Scene: TypeAlias = Callable[[TwoProviders], Awaitable[None]]
 
 
 async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(LONG):
-        while not holds():  # noqa: ASYNC110  # nobody tells of these changes
+        while not holds():  # noqa: ASYNC110  # there is no event for these changes
             await asyncio.sleep(0.02)
 
 
-def waiting(position: int) -> bool:
-    """Tell whether a provider has a query at hand that it has not answered."""
+def is_waiting(position: int) -> bool:
+    """Return whether a provider has received a query that it has not answered."""
     coroutines = {
         getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks() if task.get_name() == str(position)
     }
@@ -99,36 +99,36 @@ def waiting(position: int) -> bool:
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Callable[[Scene], None]:
-    """Play a scene over a federation that is up."""
+def run_scene(tmp_path: Path) -> Callable[[Scene], None]:
+    """Return a function that runs a scene in a running federation."""
     town, folder = Town.found(tmp_path), tmp_path / "arriving"
     folder.mkdir()
 
     async def perform(scene: Scene) -> None:
         async with federation(town, (), SHARDS, words_for(JOB)) as running:
-            office = Office(folder, running)
-            await office.start()
-            await scene(office)
+            parties = TwoProviders(folder, running)
+            await parties.start()
+            await scene(parties)
 
     return lambda scene: asyncio.run(perform(scene))
 
 
 def test_rows_arriving_between_rounds_give_the_same_model(
-    play: Callable[[Scene], None],
+    run_scene: Callable[[Scene], None],
 ) -> None:
-    """Byte by byte; and no round is paid for before its rows are there."""
+    """The models agree byte by byte, and no round is charged before its rows are there."""
 
-    async def scene(office: Office) -> None:
-        job = await office.submit()
-        await office.waits(job, 1)
-        office.add(40, 99)
-        await office.waits(job, 1)
-        office.add(99, 110)
-        await office.waits(job, 2)
-        office.add(110, 111)
-        office.add(111, 290)
-        await office.waits(job, 3)
-        office.add(290, 301)
+    async def scene(parties: TwoProviders) -> None:
+        job = await parties.submit()
+        await parties.wait_until_north_waits(job, 1)
+        parties.add(40, 99)
+        await parties.wait_until_north_waits(job, 1)
+        parties.add(99, 110)
+        await parties.wait_until_north_waits(job, 2)
+        parties.add(110, 111)
+        parties.add(111, 290)
+        await parties.wait_until_north_waits(job, 3)
+        parties.add(290, 301)
         async with asyncio.timeout(LONG):
             model = await job.result()
         inside = simulate(SHARDS, JOB, noise_seed=NOISE_SEED)
@@ -138,121 +138,121 @@ def test_rows_arriving_between_rounds_give_the_same_model(
         assert model.explained_variance.tobytes() == inside.explained_variance.tobytes()
         assert model.statement.parties == 2
 
-    play(scene)
+    run_scene(scene)
 
 
-def test_a_provider_whose_rows_never_arrive_is_left_out_at_no_cost(play: Callable[[Scene], None]) -> None:
-    async def scene(office: Office) -> None:
-        job = await office.submit(streaming(answer_seconds=5))
+def test_a_provider_whose_rows_never_arrive_is_left_out_at_no_cost(run_scene: Callable[[Scene], None]) -> None:
+    async def scene(parties: TwoProviders) -> None:
+        job = await parties.submit(streaming(answer_seconds=5))
         async with asyncio.timeout(LONG):
             assert (await job.result()).statement.parties == 1
         reasons = {each.name: each.reason for each in (await job.status()).participants}
         assert any(words in reasons["north"] for words in ("No answer to query 2", "did not arrive within 5 seconds"))
         assert not reasons["south"]
-        assert office.spent() == 0
-        await until(lambda: not waiting(1))
+        assert parties.spent() == 0
+        await until(lambda: not is_waiting(1))
 
-    play(scene)
+    run_scene(scene)
 
 
 def test_a_job_that_needs_missing_rows_fails_at_no_cost_there(
-    play: Callable[[Scene], None],
+    run_scene: Callable[[Scene], None],
 ) -> None:
-    async def scene(office: Office) -> None:
-        job = await office.submit(streaming(answer_seconds=5, minimum_parties=2))
+    async def scene(parties: TwoProviders) -> None:
+        job = await parties.submit(streaming(answer_seconds=5, minimum_parties=2))
         async with asyncio.timeout(LONG):
             with pytest.raises(JobFailedError, match=r"north: .*(No answer to query 2|were not ready)"):
                 await job.result()
-        assert office.spent() == 0
+        assert parties.spent() == 0
 
-    play(scene)
+    run_scene(scene)
 
 
 def test_a_job_waiting_for_rows_does_not_block_other_jobs(
-    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+    run_scene: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither on another data set nor on the same, though all there is to answer with is one thread."""
+    """This holds for another data set and for the same one, although there is only one thread."""
 
     monkeypatch.setattr(threads, "_THREADS", ThreadPoolExecutor(1))
 
-    async def scene(office: Office) -> None:
+    async def scene(parties: TwoProviders) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        waits = [await office.submit() for _ in range(3)]
+        waits = [await parties.submit() for _ in range(3)]
         for job in waits:
-            await office.waits(job, 1)
+            await parties.wait_until_north_waits(job, 1)
         async with asyncio.timeout(LONG):
-            await (await office.submit(spec(), "whole")).result()
-            await (await office.submit(streaming(block_rows=13))).result()
+            await (await parties.submit(spec(), "whole")).result()
+            await (await parties.submit(streaming(block_rows=13))).result()
         for job in waits:
-            await office.waits(job, 1)
+            await parties.wait_until_north_waits(job, 1)
 
-    play(scene)
+    run_scene(scene)
 
 
 @pytest.mark.parametrize("end", ["the job is cancelled", "the daemon stops"])
-def test_waiting_for_rows_ends_when(end: str, play: Callable[[Scene], None]) -> None:
-    async def scene(office: Office) -> None:
-        job = await office.submit()
-        await office.waits(job, 1)
+def test_waiting_for_rows_ends_when(end: str, run_scene: Callable[[Scene], None]) -> None:
+    async def scene(parties: TwoProviders) -> None:
+        job = await parties.submit()
+        await parties.wait_until_north_waits(job, 1)
         if end == "the daemon stops":
-            await office.stop_north()
+            await parties.stop_north()
         else:
             await job.cancel()
-        await until(lambda: not waiting(1))
-        office.add(40, 400)
-        assert office.spent() == 0
+        await until(lambda: not is_waiting(1))
+        parties.add(40, 400)
+        assert parties.spent() == 0
         if end == "the job is cancelled":
-            await until(lambda: not office.ledger.open_jobs())
+            await until(lambda: not parties.ledger.open_jobs())
 
-    play(scene)
+    run_scene(scene)
 
 
 def test_a_restart_ends_a_job_over_arriving_rows_and_spends_no_more(
-    play: Callable[[Scene], None],
+    run_scene: Callable[[Scene], None],
 ) -> None:
-    async def scene(office: Office) -> None:
-        job = await office.submit(streaming(minimum_parties=2))
-        await office.waits(job, 1)
-        office.add(40, 100)
-        await office.waits(job, 2)
-        spent = office.spent()
+    async def scene(parties: TwoProviders) -> None:
+        job = await parties.submit(streaming(minimum_parties=2))
+        await parties.wait_until_north_waits(job, 1)
+        parties.add(40, 100)
+        await parties.wait_until_north_waits(job, 2)
+        spent = parties.spent()
         assert spent > 0
-        await office.stop_north()
-        office.add(100, 400)
-        await office.start_north()
+        await parties.stop_north()
+        parties.add(100, 400)
+        await parties.start_north()
         async with asyncio.timeout(LONG):
             with pytest.raises(JobFailedError, match=r"north: .*data changed"):
                 await job.result()
-        assert office.spent() == spent
+        assert parties.spent() == spent
 
-    play(scene)
+    run_scene(scene)
 
 
-def test_a_disordered_folder_ends_the_job_without_revealing_it(play: Callable[[Scene], None]) -> None:
-    async def scene(office: Office) -> None:
-        job = await office.submit(streaming(minimum_parties=2))
-        await office.waits(job, 1)
-        np.save(office.folder / "0000.npy", SHARDS["north"][:30])
+def test_a_disordered_folder_ends_the_job_without_revealing_it(run_scene: Callable[[Scene], None]) -> None:
+    async def scene(parties: TwoProviders) -> None:
+        job = await parties.submit(streaming(minimum_parties=2))
+        await parties.wait_until_north_waits(job, 1)
+        np.save(parties.folder / "0000.npy", SHARDS["north"][:30])
         async with asyncio.timeout(LONG):
             with pytest.raises(JobFailedError, match=r"north: Refused: This data set is out of order") as caught:
                 await job.result()
         assert "0000" not in str(caught.value)
-        assert office.spent() == 0
+        assert parties.spent() == 0
 
-    play(scene)
+    run_scene(scene)
 
 
 def test_a_job_about_all_rows_is_refused_on_arriving_rows(
-    play: Callable[[Scene], None],
+    run_scene: Callable[[Scene], None],
 ) -> None:
-    async def scene(office: Office) -> None:
+    async def scene(parties: TwoProviders) -> None:
         for job in (spec(minimum_parties=2), spec(method="streaming-power", options={}, minimum_parties=2)):
             async with asyncio.timeout(LONG):
                 with pytest.raises(
                     JobFailedError, match=r"north: Refused: Rows of this data set still arrive.*block_rows"
                 ):
-                    await (await office.submit(job)).result()
-        assert office.ledger.open_jobs() == ()
-        assert office.spent() == 0
+                    await (await parties.submit(job)).result()
+        assert parties.ledger.open_jobs() == ()
+        assert parties.spent() == 0
 
-    play(scene)
+    run_scene(scene)

@@ -1,4 +1,4 @@
-"""Attackers in processes of their own take neither the coordinator's memory, nor its log, nor its time from others.
+"""Attackers in other processes can use up neither the coordinator's memory, nor its log, nor its time.
 
 The coordinator and its providers are processes, too, as their operators run them, and all speak mutual TLS.
 """
@@ -39,8 +39,8 @@ def memory(running: Daemons) -> int:
     return sample(0, 0, running.hub.number, running.journal).own
 
 
-async def fitted(analyst: AsyncFederation) -> float:
-    """Run an honest job, and give the seconds that it took."""
+async def seconds_of_a_job(analyst: AsyncFederation) -> float:
+    """Run an honest job, and return its duration in seconds."""
     begun = time.monotonic()
     await analyst.fit(spec(), "cohort", list(SHARDS))
     return time.monotonic() - begun
@@ -57,20 +57,20 @@ async def attacked(running: Daemons, attack: str) -> AsyncIterator[None]:
             assert await asyncio.wait_for(each.wait(), PATIENCE) == 0
 
 
-async def endured(running: Daemons, analyst: AsyncFederation, attack: str) -> None:
-    """Hold what an attack costs others to its bounds."""
-    usual = [await fitted(analyst) for _ in range(6)][1:]
+async def check_bounds(running: Daemons, analyst: AsyncFederation, attack: str) -> None:
+    """Check that the effects of an attack on others stay within bounds."""
+    usual = [await seconds_of_a_job(analyst) for _ in range(6)][1:]
     before, most, taken = memory(running), 0, []
     logged = running.hub.log.stat().st_size
     async with attacked(running, attack):
         begun = time.monotonic()
         while time.monotonic() - begun < SECONDS:
-            taken.append(await fitted(analyst))
+            taken.append(await seconds_of_a_job(analyst))
             most = max(most, memory(running))
             await asyncio.sleep(0.2)
     logged = running.hub.log.stat().st_size - logged - 1000 * len(taken)  # the honest jobs have lines as well
     async with asyncio.timeout(PATIENCE):
-        while memory(running) - before > LEAST_BACK:  # noqa: ASYNC110  # nobody tells of it
+        while memory(running) - before > LEAST_BACK:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.5)
     assert most - before < MOST_GROWTH
     # What the first minute holds, a day holds 1,440 times: the share of a party is by the minute.
@@ -100,6 +100,6 @@ def test_a_flood_by_one_party_is_bounded_in_memory_log_and_time(
                 running.town.authority.revoke(mallory.name)
                 (tmp_path / "revoked.pem").write_bytes(running.town.authority.revocation_list())
             async with AsyncFederation(running.address, running.ada) as analyst:
-                await endured(running, analyst, attack)
+                await check_bounds(running, analyst, attack)
 
     asyncio.run(scenario())

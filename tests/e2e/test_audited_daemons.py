@@ -1,4 +1,4 @@
-"""`dpspca audit`: real daemons, asked over mutual TLS, are believed if they are honest and found out if they are not.
+"""`dpspca audit` passes honest daemons over mutual TLS, and finds faulty ones.
 
 False alarms: an audit of an honest provider fails with probability at most 1e-6, by the union bound.
 """
@@ -70,28 +70,28 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     return commands_in(tmp_path, monkeypatch, capfd)
 
 
-def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """Have every daemon that is started from now on run with a fault."""
+def plant_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Give a fault to every daemon that is started from now on."""
     monkeypatch.setattr(loopback, "PROGRAM", (sys.executable, "-c", PLANTED.format(fault=fault)))
 
 
 def test_audit_prints_what_was_tested_and_what_would_be_noticed(run: Callable[..., Ended], tmp_path: Path) -> None:
-    told = run("audit", "--spec", "job.json", "--runs", 30)
-    assert told.code == 0
-    assert "30 jobs over each of two made-up data sets that differ in one row" in told.out
-    assert "All 13 tests passed." in told.out
-    assert "would notice 0.9" in told.out
-    assert "jobs answered 6 of 60\n" in told.err
-    assert "jobs answered 60 of 60\n" in told.err
+    output = run("audit", "--spec", "job.json", "--runs", 30)
+    assert output.code == 0
+    assert "30 jobs over each of two made-up data sets that differ in one row" in output.out
+    assert "All 13 tests passed." in output.out
+    assert "would notice 0.9" in output.out
+    assert "jobs answered 6 of 60\n" in output.err
+    assert "jobs answered 60 of 60\n" in output.err
     assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_audit_json_is_one_object(run: Callable[..., Ended]) -> None:
-    told = run("audit", "--spec", "job.json", "--runs", 5, "--json")
-    assert told.err == ""
-    assert told.facts["passed"] is True
-    assert told.facts["job"] == job().digest()
-    assert {each["kind"] for each in told.facts["findings"]} == {"width", "shape", "relation", "distance", "time"}
+    output = run("audit", "--spec", "job.json", "--runs", 5, "--json")
+    assert output.err == ""
+    assert output.facts["passed"] is True
+    assert output.facts["job"] == job().digest()
+    assert {each["kind"] for each in output.facts["findings"]} == {"width", "shape", "relation", "distance", "time"}
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_audit_json_is_one_object(run: Callable[..., Ended]) -> None:
 def test_audit_finds_a_faulty_daemon_and_says_what_to_do(
     fault: str, found: str, run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Noise a tenth too narrow, or rows of twice the length: in the daemon's process alone, seen from outside."""
-    planted(monkeypatch, fault)
-    told = run("audit", "--spec", "job.json", "--runs", 30)
-    assert told.code == 1
-    assert any(line.startswith(f"FAILED  {found}") for line in told.failed_checks)
-    assert "Stop answering jobs with it" in told.out
+    """The faults, noise a tenth too narrow or rows of twice the length, exist only in the daemon's process."""
+    plant_fault(monkeypatch, fault)
+    output = run("audit", "--spec", "job.json", "--runs", 30)
+    assert output.code == 1
+    assert any(line.startswith(f"FAILED  {found}") for line in output.failed_checks)
+    assert "Stop answering jobs with it" in output.out
 
 
 @pytest.mark.slow
@@ -113,34 +113,34 @@ def test_audit_finds_a_faulty_daemon_and_says_what_to_do(
 def test_audit_finds_a_daemon_whose_timing_depends_on_rows(
     fault: str, unit: str, run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is missed if a machine that is busy makes one in twenty answers wait as long as the fault does."""
-    planted(monkeypatch, fault)
+    """A busy machine that delays one in twenty answers as much as the fault does would hide it."""
+    plant_fault(monkeypatch, fault)
     (tmp_path / "job.json").write_text(job(unit=unit).to_json(), encoding="utf-8")
-    told = run("audit", "--spec", "job.json", "--runs", 60)
-    assert told.code == 1
-    assert any(line.startswith("FAILED  time of the answer to") for line in told.failed_checks)
+    output = run("audit", "--spec", "job.json", "--runs", 60)
+    assert output.code == 1
+    assert any(line.startswith("FAILED  time of the answer to") for line in output.failed_checks)
 
 
 def test_audit_ends_with_the_log_of_a_daemon_that_does_not_run(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    planted(monkeypatch, DEAD)
-    told = run("audit", "--spec", "job.json")
-    assert "There is no such thing here.\n" in told.err
-    assert "The process of audited-1 ended by itself, with exit code 1." in told.err
-    assert told.code == 2
+    plant_fault(monkeypatch, DEAD)
+    output = run("audit", "--spec", "job.json")
+    assert "There is no such thing here.\n" in output.err
+    assert "The process of audited-1 ended by itself, with exit code 1." in output.err
+    assert output.code == 2
     assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_audit_ends_with_an_error_if_a_daemon_does_not_answer(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    planted(monkeypatch, LATE)
+    plant_fault(monkeypatch, LATE)
     (tmp_path / "job.json").write_text(job(answer_seconds=3).to_json(), encoding="utf-8")
-    told = run("audit", "--spec", "job.json")
-    assert "The daemon audited-1 gave no answer within 3 seconds. See the end of its log" in told.err
-    assert "Opened job" in told.err
-    assert told.code == 2
+    output = run("audit", "--spec", "job.json")
+    assert "The daemon audited-1 gave no answer within 3 seconds. See the end of its log" in output.err
+    assert "Opened job" in output.err
+    assert output.code == 2
 
 
 def test_audit_ignores_the_current_folder_and_proxies(
@@ -203,7 +203,7 @@ def test_audit_passes_for_jobs_of_every_kind(changes: dict[str, Any]) -> None:
 
 
 def test_audit_replaces_a_daemon_whose_budget_is_used_up() -> None:
-    """The largest budget there is pays for so few such jobs."""
+    """Even the largest budget pays for only a few such jobs."""
     what = job(budget=Budget(48.0, 0.1))
     with daemons(what) as opening:
         assert audit(what, runs=4, opening=opening).passed

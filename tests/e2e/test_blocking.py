@@ -36,7 +36,7 @@ def connected(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = see
 
 @contextmanager
 def reachable(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded) -> Iterator[str]:
-    """Run a federation in one thread, and say where its coordinator listens."""
+    """Run a federation in one thread, and yield its coordinator's address."""
     loop, town = Loop(), Town.found(folder)
     running = federation(town, shards=shards, words=words)
     up = loop.run(running.__aenter__())
@@ -137,7 +137,7 @@ def test_the_estimator_works_the_same_over_the_wire(tmp_path: Path) -> None:
             over.fit(federation=fed, data_set="other")
         with pytest.raises(InvalidParameterError, match="Leave X out"):
             over.fit(SHARDS["site-0"], federation=fed, data_set="cohort")
-        with pytest.raises(InvalidParameterError):  # no name is not the name of whatever there is
+        with pytest.raises(InvalidParameterError):  # an empty name does not stand for the only data set
             DPSPCA(**parameters).fit(federation=fed, data_set="")
         again = DPSPCA(**parameters).fit(federation=fed)  # there is one data set, which need not be named
         assert again.components_.tobytes() == over.components_.tobytes()
@@ -163,7 +163,7 @@ def test_other_column_names_are_refused_by_client_and_provider(tmp_path: Path) -
         with pytest.raises(InvalidParameterError, match="column 1 is 'gene 29' for the job, and 'gene 0' for site-0"):
             fed.submit(asked, "cohort", list(NAMED))
         assert fed.jobs() == []
-        with pytest.MonkeyPatch.context() as patching:  # of an analyst's program that does not look
+        with pytest.MonkeyPatch.context() as patching:  # like a client that skips the check
             patching.setattr(JobSpec, "with_names", lambda self, _: self)
             job = fed.submit(asked, "cohort", list(NAMED))
         with pytest.raises(FederationError, match="columns are not those of the schema"):

@@ -1,7 +1,6 @@
-"""Callers with true certificates who take no replies, hang up half-way, or send what is no message: real sockets.
+"""Callers with valid certificates that read no replies, hang up half-way, or send invalid messages.
 
-What they hold is their own. Nobody else waits for it, and the coordinator neither spins nor tells them what went wrong
-on its side.
+They block nobody else, and the coordinator neither spins nor reveals its internal errors. Sockets are real.
 """
 
 import asyncio
@@ -46,8 +45,8 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-def among(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int) -> None:
-    """Play a scene at a coordinator that nobody has connected to yet."""
+def run_scene(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int) -> None:
+    """Run a scene with a coordinator that has no connections yet."""
 
     async def scenario() -> None:
         async with asyncio.timeout(PATIENCE), federation(town, (), **limits) as running:
@@ -56,15 +55,15 @@ def among(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int
     asyncio.run(scenario())
 
 
-async def come_true(what: Callable[[], object]) -> None:
-    """Wait until something is so; the scene's time ends what never is."""
-    while not what():  # noqa: ASYNC110  # nobody tells when
+async def wait_until(what: Callable[[], object]) -> None:
+    """Wait until a condition holds, or the scene times out."""
+    while not what():  # noqa: ASYNC110  # there is no event for it
         await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
-async def heard(running: Running, caller: Identity, own: bytes = b"") -> AsyncIterator[Line]:
-    """Connect frame by frame, and take in what is said."""
+async def connect_raw(running: Running, caller: Identity, own: bytes = b"") -> AsyncIterator[Line]:
+    """Connect with raw frames, and read what arrives."""
     each = await connected(running.coordinator.address, caller, running.town.folder, own)
     listening = asyncio.create_task(each.listen())
     yield each
@@ -72,8 +71,8 @@ async def heard(running: Running, caller: Identity, own: bytes = b"") -> AsyncIt
     each.hang_up()
 
 
-async def refused(call: Any) -> grpc.aio.AioRpcError:
-    """Hear a call out that is to fail."""
+async def error_of(call: Any) -> grpc.aio.AioRpcError:
+    """Wait for a call that must fail, and return its error."""
     try:
         while await call.read() is not grpc.aio.EOF:
             pass
@@ -84,19 +83,19 @@ async def refused(call: Any) -> grpc.aio.AioRpcError:
 
 def test_t35_a_health_watcher_that_reads_nothing_blocks_nobody(town: Town) -> None:
     async def scene(running: Running) -> None:
-        async with heard(running, town.identity(Role.PROVIDER, "mallory"), DEAF) as deaf:
+        async with connect_raw(running, town.identity(Role.PROVIDER, "mallory"), DEAF) as deaf:
             deaf.ask(WATCH, 1, b"")
             await asyncio.sleep(0.3)
             async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
                 watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
                 first = await asyncio.wait_for(watch.read(), 10)
                 assert first == health_pb2.HealthCheckResponse(status="SERVING")
-                async with asyncio.timeout(6):  # that its own grace is over
+                async with asyncio.timeout(6):  # its own grace period
                     stopping = asyncio.create_task(running.coordinator.stop(grace=1))
                     assert await watch.read() == health_pb2.HealthCheckResponse(status="NOT_SERVING")
                     await stopping
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 @pytest.mark.parametrize("service", ["", "dpspca.v1.AnalystService", "nothing of ours"])
@@ -105,18 +104,18 @@ def test_a_revoked_health_watcher_is_refused(town: Town, service: str) -> None:
         bea = town.identity(Role.ANALYST, "bea")
         async with line(running.coordinator.address, bea) as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=service))
-            told = await watch.read()
-            assert told.status == (3 if "nothing" in service else 1)  # unknown, or serving
+            output = await watch.read()
+            assert output.status == (3 if "nothing" in service else 1)  # unknown, or serving
             town.authority.revoke(bea.name)
             running.revoked.append(town.revocations())
             running.coordinator._health.say(serving=False)
-            assert (await refused(watch)).code() is grpc.StatusCode.UNAUTHENTICATED
+            assert (await error_of(watch)).code() is grpc.StatusCode.UNAUTHENTICATED
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
-async def greeted(provider: Line) -> None:
-    """Greet as a provider does, in the connection's first call."""
+async def send_greeting(provider: Line) -> None:
+    """Send a provider's greeting in the connection's first call."""
     hello = pb.FromProvider(hello=pb.Hello(data_sets=[OFFER], challenge=new_challenge())).SerializeToString()
     provider.writer.write(frame(HEADERS, END_OF_HEADERS, 1, headers(CONNECT)))
     provider.writer.write(frame(DATA, 0, 1, struct.pack(">BI", 0, len(hello)) + hello))
@@ -127,23 +126,23 @@ def test_t35_a_provider_that_stops_reading_counts_as_gone(town: Town, monkeypatc
     asked: list[str] = []
     admit = Link.admit
 
-    async def counted(link: Link, *told: Any) -> None:
+    async def counted(link: Link, *output: Any) -> None:
         asked.append(link.name)
-        await admit(link, *told)
+        await admit(link, *output)
 
     monkeypatch.setattr(Link, "admit", counted)
 
     async def scene(running: Running) -> None:
         mallory = town.identity(Role.PROVIDER, "mallory")
-        async with heard(running, mallory) as deaf:
-            await greeted(deaf)
-            await come_true(lambda: running.coordinator.roster.links)
+        async with connect_raw(running, mallory) as deaf:
+            await send_greeting(deaf)
+            await wait_until(lambda: running.coordinator.roster.links)
             deaf.writer.write(frame(SETTINGS, 0, 0, DEAF))
             await running.analyst.submit(spec(), "cohort", ["mallory"])
-            await come_true(lambda: asked)
+            await wait_until(lambda: asked)
             (link,) = running.coordinator.roster.links
-            deaf.writer.write(frame(DATA, END_OF_STREAM, 1))  # it has said all, and is not heard to go
-            await come_true(lambda: link.closed)
+            deaf.writer.write(frame(DATA, END_OF_STREAM, 1))  # it has sent everything, and its leaving is not noticed
+            await wait_until(lambda: link.closed)
             await asyncio.sleep(0.5)
             assert asked == ["mallory"]
             assert running.coordinator.roster.links == ()
@@ -153,7 +152,7 @@ def test_t35_a_provider_that_stops_reading_counts_as_gone(town: Town, monkeypatc
                 await back.query()
                 assert asked == ["mallory", "mallory"]
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,32 +170,34 @@ def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(town: Town, monk
         named = pb.DataSet(name="genes", dimension=2000, columns=[f"gene-{number}" for number in range(2000)])
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "wide")) as wide:
             await wide.greet(named)
-            async with heard(running, town.identity(Role.ANALYST, "mallory"), DEAF) as deaf:
+            async with connect_raw(running, town.identity(Role.ANALYST, "mallory"), DEAF) as deaf:
                 deaf.ask(f"{ANALYSTS}DataSets", 40, b"")
-                await come_true(lambda: len(begun) == AT_A_TIME["DataSets"])
+                await wait_until(lambda: len(begun) == AT_A_TIME["DataSets"])
                 await asyncio.sleep(0.3)
                 assert len(begun) == AT_A_TIME["DataSets"]
                 assert [offer.data_set for offer in await running.analyst.data_sets()] == ["genes"]
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_t35_unread_bytes_of_a_fast_sender_are_bounded(town: Town) -> None:
     async def scene(running: Running) -> None:
-        for role in (Role.ANALYST, Role.PROVIDER):  # one whose requests are read, and one whose are refused
+        for role in (Role.ANALYST, Role.PROVIDER):  # a call whose requests are read, and one that is refused
             each = await connected(running.coordinator.address, town.identity(role, "mallory"), town.folder)
             listening = asyncio.create_task(each.listen())
             await each.begin(f"{ANALYSTS}Submit", 64, 2**20, 2.0)
             assert each.initial == WINDOW
-            assert max(each.window, *each.windows.values()) < 2**20 + 2 * WINDOW  # a message being read may come whole
+            assert (
+                max(each.window, *each.windows.values()) < 2**20 + 2 * WINDOW
+            )  # one message that is being read may arrive completely
             listening.cancel()
             each.hang_up()
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
-class Verified:
-    """What of mallory's the coordinator has begun to verify; ``going_on`` lets that end."""
+class SlowVerification:
+    """The jobs of mallory whose verification has begun. ``going_on`` lets it end."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -204,9 +205,9 @@ class Verified:
 
 
 @pytest.fixture
-def verified(monkeypatch: pytest.MonkeyPatch) -> Verified:
-    """Have the coordinator take long to verify what mallory signed."""
-    seen = Verified()
+def slow_verification(monkeypatch: pytest.MonkeyPatch) -> SlowVerification:
+    """Make verifying mallory's signatures slow."""
+    seen = SlowVerification()
     believe = AnalystService._believe
 
     def slow(analysts: AnalystService, content: bytes, caller: str) -> Any:
@@ -219,20 +220,22 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Verified:
     return seen
 
 
-def test_t35_two_jobs_of_an_analyst_are_verified_at_a_time(town: Town, verified: Verified) -> None:
+def test_t35_two_jobs_of_an_analyst_are_verified_at_a_time(town: Town, slow_verification: SlowVerification) -> None:
     async def scene(running: Running) -> None:
         async with AsyncFederation(running.coordinator.address, town.identity(Role.ANALYST, "mallory")) as mallory:
             jobs = [asyncio.create_task(mallory.submit(spec(), "cohort", ["north"])) for _ in range(20)]
-            await come_true(lambda: len(verified.begun) == 2)
+            await wait_until(lambda: len(slow_verification.begun) == 2)
             await running.analyst.submit(spec(), "cohort", ["north"])
-            assert len(verified.begun) == 2
-            verified.going_on.set()
+            assert len(slow_verification.begun) == 2
+            slow_verification.going_on.set()
             assert len({job.name for job in await asyncio.gather(*jobs)}) == 20
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
-def test_t35_hanging_up_does_not_free_a_place_before_verification_ends(town: Town, verified: Verified) -> None:
+def test_t35_hanging_up_does_not_free_a_place_before_verification_ends(
+    town: Town, slow_verification: SlowVerification
+) -> None:
     async def scene(running: Running) -> None:
         mallory = town.identity(Role.ANALYST, "mallory")
         asked = pb.SubmitRequest(signed_job=town.job(spec(), mallory, ["north"]).to_bytes())
@@ -243,12 +246,12 @@ def test_t35_hanging_up_does_not_free_a_place_before_verification_ends(town: Tow
                 for call in calls:
                     call.cancel()
             await asyncio.sleep(0.3)
-            assert len(verified.begun) == AT_A_TIME["Submit"]
-            await running.analyst.submit(spec(), "cohort", ["north"])  # another's need not wait
-            verified.going_on.set()
+            assert len(slow_verification.begun) == AT_A_TIME["Submit"]
+            await running.analyst.submit(spec(), "cohort", ["north"])  # another analyst's job does not wait
+            slow_verification.going_on.set()
             assert (await pb_grpc.AnalystServiceStub(channel).Submit(asked)).state == "waiting"
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_t35_one_party_s_connections_with_calls_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,8 +259,8 @@ def test_t35_one_party_s_connections_with_calls_are_bounded(town: Town, monkeypa
     kept: list[rpc.ConnectionLimit] = []
     made = rpc.ConnectionLimit.__init__
 
-    def keep(self: rpc.ConnectionLimit, *told: Any) -> None:
-        made(self, *told)
+    def keep(self: rpc.ConnectionLimit, *output: Any) -> None:
+        made(self, *output)
         kept.append(self)
 
     monkeypatch.setattr(rpc.ConnectionLimit, "__init__", keep)
@@ -268,26 +271,26 @@ def test_t35_one_party_s_connections_with_calls_are_bounded(town: Town, monkeypa
             watches = [channel.unary_stream(WATCH)(b"") for channel in (first, second, second)]
             for watch in watches:
                 await watch.read()
-            problem = await refused(third.unary_stream(WATCH)(b""))
+            problem = await error_of(third.unary_stream(WATCH)(b""))
             assert "over too many connections" in str(problem.details())
             async with line(address, town.identity(Role.ANALYST, "cyd")) as another:
                 await another.unary_stream(WATCH)(b"").read()
             watches[0].cancel()
-            await come_true(lambda: len(kept[0]._open[bea.name]) == 1)
+            await wait_until(lambda: len(kept[0]._open[bea.name]) == 1)
             await third.unary_stream(WATCH)(b"").read()
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 @pytest.mark.parametrize("method", ["Submit", "Watch", "List", "Get", "Cancel", "Result", "DataSets"])
 def test_t35_bytes_that_are_no_message_are_refused_in_our_words(town: Town, method: str) -> None:
     async def scene(running: Running) -> None:
         async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
-            problem = await refused(channel.unary_stream(f"{ANALYSTS}{method}")(b"\xff\xff\xff"))
+            problem = await error_of(channel.unary_stream(f"{ANALYSTS}{method}")(b"\xff\xff\xff"))
             assert (problem.code(), problem.details()) == NO_MESSAGE
             assert (rpc.CODE_KEY, "invalid-data") in [tuple(each) for each in problem.trailing_metadata()]
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 NO_MESSAGE = (
@@ -307,11 +310,11 @@ def test_t35_a_provider_that_sends_no_message_is_refused_at_once(town: Town, *, 
                 await call.read()
             await call.write(b"\xff\xff\xff")  # type: ignore[arg-type]
             async with asyncio.timeout(5):  # and not after three heartbeats
-                problem = await refused(call)
+                problem = await error_of(call)
             assert (problem.code(), problem.details()) == NO_MESSAGE
             assert not running.coordinator.roster.links
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_an_internal_error_is_logged_and_not_sent_to_callers(
@@ -333,10 +336,10 @@ def test_an_internal_error_is_logged_and_not_sent_to_callers(
                     ended.value.details()
                     == "The coordinator had an internal error. Ask its operator, whose log has the details."
                 )
-                running.revoked.clear()  # where it is read
+                running.revoked.clear()  # where the file is read
 
     with caplog.at_level(logging.ERROR, "dpspca"):
-        among(town, scene)
+        run_scene(town, scene)
     assert "A fault of this program's in a call of Get." in caplog.text
     assert "IndexError" in caplog.text
 
@@ -345,9 +348,9 @@ def test_an_error_about_our_own_file_is_logged_and_not_sent(caplog: pytest.LogCa
     def unsafe() -> None:
         raise UnsafeFileError("/somewhere/secret/revoked.pem cannot be opened.", "Put it back.")
 
-    with pytest.raises(FaultError) as told:
+    with pytest.raises(FaultError) as output:
         rpc.read_own(unsafe)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(output.value)
     assert "/somewhere/secret/revoked.pem cannot be opened. Put it back." in caplog.text
 
 
@@ -360,8 +363,8 @@ def test_a_job_submitted_while_stopping_runs_after_the_restart(town: Town) -> No
         async with line(running.coordinator.address, bea) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as ended:
                 await pb_grpc.AnalystServiceStub(channel).Submit(asked)
-        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE  # and so it is submitted again
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE  # so the client submits it again
         assert not analysts._running
         assert len(await analysts._keeper.do(lambda journal: journal.jobs())) == 1
 
-    among(town, scene)
+    run_scene(town, scene)

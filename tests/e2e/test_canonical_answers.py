@@ -1,4 +1,4 @@
-"""An answer is written in one form, of one length: neither side can say anything in how it is written."""
+"""An answer has exactly one encoding of one length, so the encoding can carry no hidden message."""
 
 import asyncio
 from dataclasses import replace
@@ -28,18 +28,18 @@ LONG = 70_000
 """Columns with which an answer takes two frames."""
 
 
-def written(stage: Stage, job: SignedJob, position: int) -> list[pb.FromProvider]:
-    """Write a stored answer in its one form."""
+def encoding_of(stage: Stage, job: SignedJob, position: int) -> list[pb.FromProvider]:
+    """Return a stored answer in its only encoding."""
     stored = stage.ledger.stored(job.job_id, position)
     assert stored is not None
     content = stored.astype("<i8").tobytes()
     cut = [content[start : start + FRAME] for start in range(0, len(content), FRAME)]
-    told = {"job": job.job_id, "position": position}
-    return [pb.FromProvider(answer=pb.AnswerFrame(sequence=at, content=each, **told)) for at, each in enumerate(cut)]
+    output = {"job": job.job_id, "position": position}
+    return [pb.FromProvider(answer=pb.AnswerFrame(sequence=at, content=each, **output)) for at, each in enumerate(cut)]
 
 
-async def heard(stage: Stage, job: SignedJob, position: int, query: CovarianceProduct, frames: int) -> list[Any]:
-    """Ask, and take all that comes back."""
+async def ask_and_read(stage: Stage, job: SignedJob, position: int, query: CovarianceProduct, frames: int) -> list[Any]:
+    """Send a query, and return everything that comes back."""
     return [await stage.ask(job.to_bytes(), position, query), *[await stage.reply() for _ in range(frames - 1)]]
 
 
@@ -48,8 +48,10 @@ def test_t34_an_answer_is_sent_in_its_only_form_and_alone(tmp_path: Path) -> Non
         job = stage.job()
         for at, query in enumerate((DENSE, SPARSE, SPARSE)):
             for _ in range(3):
-                (answer,) = await heard(stage, job, at, query, 1)
-                assert [answer.SerializeToString()] == [each.SerializeToString() for each in written(stage, job, at)]
+                (answer,) = await ask_and_read(stage, job, at, query, 1)
+                assert [answer.SerializeToString()] == [
+                    each.SerializeToString() for each in encoding_of(stage, job, at)
+                ]
                 assert not len(UnknownFieldSet(answer)) + len(UnknownFieldSet(answer.answer))
         assert stage.meddler.inbound.empty()
 
@@ -65,7 +67,7 @@ def test_t34_a_long_answer_is_cut_into_frames_in_only_one_way(tmp_path: Path) ->
     async def scene(stage: Stage) -> None:
         job = stage.job(what)
         for _ in range(2):
-            assert await heard(stage, job, 0, CovarianceProduct(basis), 2) == written(stage, job, 0)
+            assert await ask_and_read(stage, job, 0, CovarianceProduct(basis), 2) == encoding_of(stage, job, 0)
         assert stage.meddler.inbound.empty()
 
     play(tmp_path, scene, rows=rows)
@@ -76,17 +78,17 @@ def test_t34_only_a_receipt_comes_with_the_last_frame(tmp_path: Path) -> None:
 
         async def scene(stage: Stage) -> None:
             job = stage.job()
-            (answer,) = await heard(stage, job, 0, DENSE, 1)
+            (answer,) = await ask_and_read(stage, job, 0, DENSE, 1)
             head, receipt = ledger.head(), answer.answer.receipt
             assert (receipt.ledger, receipt.entries, receipt.hash) == (head.ledger, head.entries, head.hash)
             assert receipt.certificate == stage.home.certificate_pem
             answer.answer.ClearField("receipt")
-            assert [answer] == written(stage, job, 0)
+            assert [answer] == encoding_of(stage, job, 0)
 
         play(tmp_path, scene, ledger=ledger)
 
 
-# --- A provider that would say something else -------------------------------------------------------------------------
+# --- A provider that sends another form -------------------------------------------------------------------------------
 
 HONEST, LIAR = ("site-0", "site-1"), "site-2"
 ANSWER = bytes(30 * 2 * 8)
@@ -104,8 +106,8 @@ FORMS: dict[str, tuple[tuple[int, bytes], ...]] = {
 }
 
 
-async def lied_to(running: Running, what: JobSpec, *frames: tuple[int, bytes]) -> tuple[Model, ParticipantStatus]:
-    """Run a job in which one provider without rows gives its second answer in another form."""
+async def run_with_liar(running: Running, what: JobSpec, *frames: tuple[int, bytes]) -> tuple[Model, ParticipantStatus]:
+    """Run a job in which a provider without rows sends its second answer in another form."""
     async with puppet(running.coordinator.address, running.town.identity(Role.PROVIDER, LIAR)) as site:
         await site.greet()
         job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
@@ -121,7 +123,7 @@ def test_t34_an_answer_in_another_form_adds_nothing_to_the_sum(
 ) -> None:
     async def scenario() -> None:
         async with federation(Town.found(tmp_path), HONEST) as running:
-            model, liar = await lied_to(running, spec(), *frames)
+            model, liar = await run_with_liar(running, spec(), *frames)
         assert (liar.asked, liar.answered) == (2, 1)
         assert "not the next frame" in liar.reason or "lattice" in liar.reason
         inside = simulate([SHARDS[name] for name in HONEST], spec(), noise_seed=NOISE_SEED)

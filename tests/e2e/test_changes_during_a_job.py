@@ -1,4 +1,4 @@
-"""What happens to a job while it runs: a party is revoked, or renewed, or its analyst thinks better of it."""
+"""Changes while a job runs: a certificate is revoked, renewed or expires, or the analyst cancels."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -44,8 +44,8 @@ REACHED = 2
 """Queries that are answered when something happens to a certificate."""
 
 
-class Held(MemoryLedger):
-    """A ledger that keeps the answer to one query back, and so holds its job there, until it is let go."""
+class HoldingLedger(MemoryLedger):
+    """A ledger that holds back the answer to one query, so that its job waits there until ``let_go`` is set."""
 
     def __init__(self, reached: int = REACHED) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Held(MemoryLedger):
         super().store(job, position, answer)
 
     def require_paid(self, job: str, queries: int) -> None:
-        """See that so many queries were paid for, each once."""
+        """Check that so many queries were charged, each once."""
         standing = self.standing(job)
         assert standing is not None
         assert (standing.reached, standing.spent) == (queries, COSTS[queries])
@@ -66,11 +66,11 @@ class Held(MemoryLedger):
 
 @pytest.mark.parametrize("reached", [1, 3])
 def test_a_revoked_provider_is_disconnected_and_others_continue(town: Town, reached: int) -> None:
-    """It is held at its next query until the coordinator has ended its connection, so it cannot be done before."""
+    """It waits at its next query until the coordinator has ended its connection, so it cannot finish before."""
 
     async def scenario() -> None:
         async with federation(town, (), heartbeat_seconds=1) as running:
-            held = Held(reached)
+            held = HoldingLedger(reached)
             for name in SHARDS:
                 await running.start(name, ledger=held if name == "site-1" else MemoryLedger())
             link = running.coordinator.roster.link_of("site-1")
@@ -78,45 +78,45 @@ def test_a_revoked_provider_is_disconnected_and_others_continue(town: Town, reac
             try:
                 job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
                 await answered(job, reached)
-                await asked(held, job.name, reached)
+                await wait_until_charged(held, job.name, reached)
                 town.authority.revoke(PartyName("town", Role.PROVIDER, "site-1"))
                 running.revoked.append(town.revocations())
-                await ended(link, "was revoked")
+                await wait_until_disconnected(link, "was revoked")
             finally:
                 held.let_go.set()
             model = await job.result()
-            told = {each.name: each for each in (await job.status()).participants}
+            output = {each.name: each for each in (await job.status()).participants}
             assert model.statement.parties == 2
-            assert told["site-1"].reason
-            assert (told["site-1"].answered, told["site-1"].asked) == (reached, reached + 1)
+            assert output["site-1"].reason
+            assert (output["site-1"].answered, output["site-1"].asked) == (reached, reached + 1)
             held.require_paid(job.name, reached + 1)
-            assert [told[name].answered for name in ("site-0", "site-2")] == [QUERIES] * 2
+            assert [output[name].answered for name in ("site-0", "site-2")] == [QUERIES] * 2
 
     asyncio.run(scenario())
 
 
-async def asked(ledger: MemoryLedger, job: str, position: int) -> None:
-    """Wait until a provider has paid for a query."""
+async def wait_until_charged(ledger: MemoryLedger, job: str, position: int) -> None:
+    """Wait until a provider has charged a query."""
     async with asyncio.timeout(PATIENCE):
-        while not ledger.query_digest(job, position):  # noqa: ASYNC110  # it tells nobody
+        while not ledger.query_digest(job, position):  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.05)
 
 
-async def ended(link: Link, why: str) -> None:
+async def wait_until_disconnected(link: Link, why: str) -> None:
     """Wait until the coordinator has ended a connection."""
     async with asyncio.timeout(PATIENCE):
-        while not link.closed:  # noqa: ASYNC110  # it tells nobody
+        while not link.closed:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.05)
     assert why in str(link.ended_by)
 
 
 @dataclass
 class Renewing:
-    """A federation in which site-1 reads its identity again when its file changes, as the program does."""
+    """A federation in which site-1 rereads its identity when the file changes, as the daemon does."""
 
     town: Town
     running: Running
-    ledgers: dict[str, Held]
+    ledgers: dict[str, HoldingLedger]
     ahead: list[timedelta]
     """By how much the coordinator's clock is ahead: the last counts."""
 
@@ -125,19 +125,19 @@ class Renewing:
         return self.town.folder / "provider-site-1"
 
     def renew(self) -> None:
-        """Have site-1 ask for a new certificate, and install it."""
+        """Renew the certificate of site-1, and install it."""
         authority, request = self.town.authority, identities.renew_request(self.home)
         identities.install(self.home, authority.sign(request), authority.certificate_pem)
 
-    def run_out(self) -> None:
-        """Let the day be over that the first certificate of site-1 lasts."""
+    def expire(self) -> None:
+        """Set the clock to after the end of site-1's first certificate, which lasts one day."""
         self.ahead.append(timedelta(hours=25))
 
     async def begin(self, what: JobSpec) -> AsyncJob:
-        """Begin a job, and wait until all providers are at the same query."""
+        """Submit a job, and wait until all providers are at the same query."""
         job = await self.running.analyst.submit(what, "cohort", list(SHARDS))
         for each in self.ledgers.values():
-            await asked(each, job.name, REACHED)
+            await wait_until_charged(each, job.name, REACHED)
         self.let_go("site-0", "site-2")
         return job
 
@@ -145,11 +145,11 @@ class Renewing:
         for name in names:
             self.ledgers[name].let_go.set()
 
-    async def shown_out(self, why: str) -> None:
+    async def wait_for_disconnection(self, why: str) -> None:
         """Wait until the coordinator has ended the connection of site-1."""
         old = self.running.coordinator.roster.link_of("site-1")
         assert old
-        await ended(old, why)
+        await wait_until_disconnected(old, why)
 
 
 @asynccontextmanager
@@ -158,10 +158,10 @@ async def renewing(town: Town) -> AsyncIterator[Renewing]:
     town.identity(Role.PROVIDER, "site-1", days=1)
     ahead = [timedelta(0)]
     async with AsyncExitStack() as stack:
-        with pytest.MonkeyPatch.context() as patching:  # of the coordinator's clock alone
+        with pytest.MonkeyPatch.context() as patching:  # only the coordinator's clock
             patching.setattr("town.now", lambda: now() + ahead[-1])
             running = await stack.enter_async_context(federation(town, (), heartbeat_seconds=1))
-        here = Renewing(town, running, {name: Held() for name in SHARDS}, ahead)
+        here = Renewing(town, running, {name: HoldingLedger() for name in SHARDS}, ahead)
         stack.callback(here.let_go, *SHARDS)
         for name in ("site-0", "site-2"):
             await running.start(name, ledger=here.ledgers[name])
@@ -190,18 +190,18 @@ async def the_old_one_is_revoked(here: Renewing) -> None:
     here.renew()
     here.town.authority.revoke(old)
     here.running.revoked.append(here.town.revocations())
-    await here.shown_out("was revoked")
+    await here.wait_for_disconnection("was revoked")
 
 
 async def the_old_one_runs_out(here: Renewing) -> None:
     here.renew()
-    here.run_out()
-    await here.shown_out("is valid from")
+    here.expire()
+    await here.wait_for_disconnection("is valid from")
 
 
 async def the_old_one_has_run_out(here: Renewing) -> None:
-    here.run_out()
-    await here.shown_out("is valid from")
+    here.expire()
+    await here.wait_for_disconnection("is valid from")
     here.renew()
 
 
@@ -218,8 +218,8 @@ def test_a_provider_that_renewed_its_identity_stays_in_the_job(
             await fate(here)
             here.let_go("site-1")
             assert_undisturbed(await job.result())
-            told = (await job.status()).participants
-            assert [(each.answered, each.reason) for each in told] == [(QUERIES, "")] * len(SHARDS)
+            output = (await job.status()).participants
+            assert [(each.answered, each.reason) for each in output] == [(QUERIES, "")] * len(SHARDS)
             for ledger in here.ledgers.values():
                 ledger.require_paid(job.name, QUERIES)
 
@@ -231,16 +231,18 @@ def test_a_job_handles_a_provider_whose_certificate_expires(town: Town, least: i
     async def scenario() -> None:
         async with renewing(town) as here:
             job = await here.begin(spec(answer_seconds=3, minimum_parties=least))
-            here.run_out()
-            await here.shown_out("is valid from")
+            here.expire()
+            await here.wait_for_disconnection("is valid from")
             here.let_go("site-1")
-            ended = [each async for each in job.watch()][-1]
-            assert ended.state == state
-            told = {each.name: each for each in ended.participants}
-            assert (told["site-1"].asked, told["site-1"].answered) == (REACHED + 1, REACHED)
-            assert told["site-1"].reason == f"No answer to query {REACHED + 1} within 3 seconds."
+            wait_until_disconnected = [each async for each in job.watch()][-1]
+            assert wait_until_disconnected.state == state
+            output = {each.name: each for each in wait_until_disconnected.participants}
+            assert (output["site-1"].asked, output["site-1"].answered) == (REACHED + 1, REACHED)
+            assert output["site-1"].reason == f"No answer to query {REACHED + 1} within 3 seconds."
             if state == "failed":
-                assert ended.reason.startswith("2 of at least 3 provider(s) are left. site-1: No answer")
+                assert wait_until_disconnected.reason.startswith(
+                    "2 of at least 3 provider(s) are left. site-1: No answer"
+                )
             here.ledgers["site-1"].require_paid(job.name, REACHED + 1)
             for name in ("site-0", "site-2"):
                 here.ledgers[name].require_paid(job.name, QUERIES if state == "done" else REACHED + 1)
@@ -250,7 +252,7 @@ def test_a_job_handles_a_provider_whose_certificate_expires(town: Town, least: i
 
 @pytest.mark.parametrize("revoked", [False, True])
 def test_a_coordinator_that_renewed_its_identity_continues_jobs(town: Town, revoked: bool) -> None:
-    """Where the old certificate is withdrawn, every provider hangs up, dials again, and is shown the new one."""
+    """If the old certificate is revoked, every provider disconnects, reconnects, and sees the new one."""
 
     async def scenario() -> None:
         old = town.identity(Role.COORDINATOR, "hub")
@@ -258,7 +260,7 @@ def test_a_coordinator_that_renewed_its_identity_continues_jobs(town: Town, revo
         lists = [town.revocations()]
         hub = Coordinator(CurrentIdentity(home).get, lambda: lists[-1], now, heartbeat_seconds=1)
         await hub.start("127.0.0.1:0")
-        ledgers = {name: Held() for name in SHARDS}
+        ledgers = {name: HoldingLedger() for name in SHARDS}
         async with AsyncFederation(hub.address, town.identity(Role.ANALYST, "ada")) as analyst:
             running = Running(town, hub, analyst, lists, SHARDS, seeded)
             try:
@@ -271,7 +273,7 @@ def test_a_coordinator_that_renewed_its_identity_continues_jobs(town: Town, revo
                 if revoked:
                     authority.revoke(authority.list()[0].serial)
                     lists.append(town.revocations())
-                    await dialled_again(hub, before)
+                    await wait_until_reconnected(hub, before)
                 assert CurrentIdentity(home).get().certificate_pem != old.certificate_pem
                 ledgers["site-1"].let_go.set()
                 assert_undisturbed(await job.result())
@@ -285,8 +287,8 @@ def test_a_coordinator_that_renewed_its_identity_continues_jobs(town: Town, revo
     asyncio.run(scenario())
 
 
-async def dialled_again(hub: Coordinator, before: Mapping[str, Link | None]) -> None:
-    """Wait until every provider has another connection than before."""
+async def wait_until_reconnected(hub: Coordinator, before: Mapping[str, Link | None]) -> None:
+    """Wait until every provider has reconnected."""
     async with asyncio.timeout(PATIENCE):
         while any(hub.roster.link_of(name) in {None, link} for name, link in before.items()):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -296,7 +298,7 @@ async def dialled_again(hub: Coordinator, before: Mapping[str, Link | None]) -> 
 def test_a_job_cancelled_at_any_query_costs_the_queries_so_far(town: Town, reached: int) -> None:
     async def scenario() -> None:
         async with federation(town, ()) as running:
-            ledgers = {name: Held(reached) for name in SHARDS}
+            ledgers = {name: HoldingLedger(reached) for name in SHARDS}
             for name, ledger in ledgers.items():
                 await running.start(name, ledger=ledger)
             try:
@@ -309,16 +311,16 @@ def test_a_job_cancelled_at_any_query_costs_the_queries_so_far(town: Town, reach
             assert (cancelled.state, cancelled.reason) == ("cancelled", "Cancelled by the analyst.")
             with pytest.raises(JobFailedError):
                 await job.result()
-            async with asyncio.timeout(PATIENCE):  # for answers that were being made, and for the farewell
-                while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
+            async with asyncio.timeout(PATIENCE):  # for answers in the making, and for the message that closes the job
+                while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # there is no event for it
                     await asyncio.sleep(0.05)
-            told = {each.name: each for each in cancelled.participants}
+            output = {each.name: each for each in cancelled.participants}
             for name, ledger in ledgers.items():
                 known = ledger._books.jobs.get(job.name)
-                if known is None:  # it was cancelled before anybody was asked
+                if known is None:  # the job was cancelled before the first query
                     assert reached == 0
                     continue
                 assert (known.account.reserved.units, known.account.reserved.slack_units) == (0, 0)
-                assert known.account.spent.units <= COSTS[told[name].asked].units
+                assert known.account.spent.units <= COSTS[output[name].asked].units
 
     asyncio.run(scenario())

@@ -37,7 +37,7 @@ def object_of(ended: Ended) -> dict[str, Any]:
 
 
 def refusal_of(ended: Ended) -> str:
-    """Check that an error is told in a line for people, and give it back."""
+    """Check that an error is one line for people, and return it."""
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert "Traceback" not in ended.stderr
@@ -47,7 +47,7 @@ def refusal_of(ended: Ended) -> str:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    """Run the command in this process, for tables of cases: a process each would take most of a second."""
+    """Run the command in this process, because starting one takes most of a second."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.excepthook", sys.excepthook)  # typer puts another in its place
 
@@ -83,7 +83,7 @@ def test_a_demo_says_its_rows_are_made_up_and_writes_its_files(tmp_path: Path) -
 
 
 def test_a_demo_finds_the_truth(seeded: tuple[Path, Ended]) -> None:
-    """The noise is fresh. Over 150 runs with fresh rows the mean was 0.038, the largest 0.054; chance gives 1.4."""
+    """In 150 runs with fresh rows and noise the mean distance was 0.038, the largest 0.054. Chance gives 1.4."""
     result = object_of(seeded[1])
     assert result["subspace_distance"] < 0.1
     assert result["true_features_found"] >= 9
@@ -152,7 +152,7 @@ def test_a_stored_model_is_shown_in_words_and_in_numbers(seeded: tuple[Path, End
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["demo", "--epsilon", "-1"], "epsilon is -1.0; it must be above 0"),
         (["demo", "--rows", "2000000000"], "more than a demonstration holds"),
@@ -168,9 +168,9 @@ def test_a_stored_model_is_shown_in_words_and_in_numbers(seeded: tuple[Path, End
     ],
 )
 def test_an_error_is_one_line_without_traceback_and_exits_with_2(
-    arguments: list[str], said: str, here: Callable[..., Ended]
+    arguments: list[str], message: str, here: Callable[..., Ended]
 ) -> None:
-    assert said in refusal_of(here(*arguments))
+    assert message in refusal_of(here(*arguments))
 
 
 def test_a_folder_that_cannot_be_made_is_reported_before_any_work(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_variance_within_the_noise_is_marked(
 
 
 def test_a_demo_with_overwhelming_noise_says_so(here: Callable[..., Ended]) -> None:
-    """A hundred rows at epsilon 0.01 leave nothing but noise."""
+    """With a hundred rows at epsilon 0.01 the result is only noise."""
     flags = ["--rows", "100", "--epsilon", "0.01", "--components", "1"]
     ended = here(*SMALL, *flags)
     assert ended.returncode == 0, ended.stderr

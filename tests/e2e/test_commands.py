@@ -54,28 +54,28 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tow
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give the folder of a federation that is up; the provider west is enrolled and stays away."""
+    """Run a federation and yield its folder. The provider west is enrolled but does not run."""
     folder = tmp_path_factory.mktemp("town")
     with live_town(folder):
         yield folder
 
 
 @pytest.fixture(scope="module")
-def ran(town: Path) -> Ended:
-    """Run a job of flags alone, whose columns the federation knows."""
+def finished_job(town: Path) -> Ended:
+    """Run a job from flags, with the columns on offer."""
     order = [*COMMAND, "run", *JOB, "--config", "ada.toml", "--data-set", "cohort", "--plots", "plots"]
     done = subprocess.run(order, cwd=town, capture_output=True, text=True, check=False, env=PLAIN)  # noqa: S603  # our own program
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def test_a_job_from_flags_takes_columns_and_providers_on_offer(ran: Ended, town: Path) -> None:
-    assert ran.code == 0, ran.err
+def test_a_job_from_flags_takes_columns_and_providers_on_offer(finished_job: Ended, town: Path) -> None:
+    assert finished_job.code == 0, finished_job.err
     model = load_model(town / "model.dpspca")
     assert model.feature_names == tuple(NAMES)
     assert {0, 1} <= set(model.support)
     assert (model.statement.parties, model.statement.federated) == (2, True)
-    assert "Nobody else had to be trusted" in ran.out
-    assert ran.out.split()[-3:] == ["model.dpspca", "plots/scree.png", "plots/loadings.png"]
+    assert "Nobody else had to be trusted" in finished_job.out
+    assert finished_job.out.split()[-3:] == ["model.dpspca", "plots/scree.png", "plots/loadings.png"]
     assert all((town / "plots" / name).stat().st_size for name in ("scree.png", "loadings.png"))
 
 
@@ -88,15 +88,15 @@ def test_a_job_from_flags_can_name_any_method(name: str, here: Callable[..., End
     assert load_model(town / f"{name}.model").components.shape == (2, len(NAMES))
 
 
-def test_progress_prints_who_answered_and_the_cost_of_each_answer(ran: Ended) -> None:
-    answers = [line for line in ran.err.splitlines() if "north, south answered" in line]
+def test_progress_prints_who_answered_and_the_cost_of_each_answer(finished_job: Ended) -> None:
+    answers = [line for line in finished_job.err.splitlines() if "north, south answered" in line]
     assert answers
     assert all(re.search(r"transferred, epsilon \S+ of 4 spent", line) for line in answers)
     assert "epsilon 4 of 4" in answers[-1]
 
 
-def test_participants_are_printed_with_the_most_they_spent(ran: Ended) -> None:
-    table = [line for line in ran.out.splitlines() if "│ north" in line]
+def test_participants_are_printed_with_the_most_they_spent(finished_job: Ended) -> None:
+    table = [line for line in finished_job.out.splitlines() if "│ north" in line]
     assert len(table) == 1
     assert re.search(r"(\d+) │ \1 ", re.sub(" +", " ", table[0]))
 
@@ -125,9 +125,9 @@ def test_absent_providers_are_named_before_and_while_waiting(here: Callable[...,
     assert any(line.startswith("Waiting for nroth: ") for line in progress)
 
 
-def test_no_warning_is_printed_if_all_providers_are_connected(ran: Ended) -> None:
-    assert "Waiting" not in ran.err
-    assert "not offering" not in ran.err
+def test_no_warning_is_printed_if_all_providers_are_connected(finished_job: Ended) -> None:
+    assert "Waiting" not in finished_job.err
+    assert "not offering" not in finished_job.err
 
 
 def test_flags_override_the_job_file(here: Callable[..., Ended], town: Path) -> None:
@@ -141,13 +141,13 @@ def test_flags_override_the_job_file(here: Callable[..., Ended], town: Path) -> 
     )
 
 
-@pytest.mark.usefixtures("ran")
+@pytest.mark.usefixtures("finished_job")
 def test_an_existing_model_is_kept_and_nothing_is_submitted(here: Callable[..., Ended], town: Path) -> None:
     before = (town / "model.dpspca").read_bytes()
     jobs = here("jobs", "list", "--config", "ada.toml", "--json").facts
     order = ["run", *JOB, "--config", "ada.toml", "--data-set", "cohort"]
-    said = here(*order).error_line
-    assert re.fullmatch(r"model\.dpspca already exists\. .*--out.*--force\.", said)
+    message = here(*order).error_line
+    assert re.fullmatch(r"model\.dpspca already exists\. .*--out.*--force\.", message)
     assert (town / "model.dpspca").read_bytes() == before
     assert here("jobs", "list", "--config", "ada.toml", "--json").facts == jobs
     assert here(*order, "--force", "--json").code == 0
@@ -161,9 +161,9 @@ def test_a_model_file_that_appears_meanwhile_is_not_replaced(here: Callable[...,
     assert process.stderr is not None
     next(line for line in process.stderr if line.startswith("job "))
     (town / "f").write_text("another's")
-    told = process.communicate(timeout=PROGRAM)[1]
+    output = process.communicate(timeout=PROGRAM)[1]
     assert process.returncode == 2
-    (name,) = re.findall(r"f already exists. The coordinator still has the model: `dpspca jobs result (\w+) ", told)
+    (name,) = re.findall(r"f already exists. The coordinator still has the model: `dpspca jobs result (\w+) ", output)
     assert (town / "f").read_text() == "another's"
     assert here("jobs", "result", name, "--config", "ada.toml", "--out", "g").code == 0
 
@@ -201,16 +201,16 @@ def test_watching_a_job_that_fails_exits_with_2(here: Callable[..., Ended]) -> N
     order = ["run", *JOB, "--answer-seconds", "1", "--config", "ada.toml", "--data-set", "cohort"]
     asked = ["--dimension", "20", "--provider", "west"]
     name = here(*order, *asked, "--detach").out.strip()
-    ran, watched = (
+    finished_job, watched = (
         here(*order, *asked, "--out", "failed"),
         here("jobs", "watch", name, "--config", "ada.toml", "--json"),
     )
-    for ended in (ran, watched):
+    for ended in (finished_job, watched):
         assert ended.code == 2
         assert "(failed): 0 of at least 1 provider(s) are left. west: Not connected" in ended.err
         assert ended.err.count("Not connected with the data set") == 1
-    told = json.loads(watched.out)
-    assert (told["state"], told["name"]) == ("failed", name)
+    output = json.loads(watched.out)
+    assert (output["state"], output["name"]) == ("failed", name)
 
 
 def test_watching_a_job_that_is_done_exits_with_0(here: Callable[..., Ended]) -> None:
@@ -227,9 +227,9 @@ def test_an_interrupted_run_goes_on_and_can_be_fetched_later(here: Callable[...,
     name = next(line for line in process.stderr if line.startswith("job ")).split()[1]
     next(line for line in process.stderr if "waiting" in line)
     process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=PROGRAM)[1]
+    output = process.communicate(timeout=PROGRAM)[1]
     assert process.returncode == 130
-    assert f"`dpspca jobs watch {name[:12]} --config ada.toml`" in told
+    assert f"`dpspca jobs watch {name[:12]} --config ada.toml`" in output
     fetched = here("jobs", "result", name[:12], "--config", "ada.toml", "--out", "later", "--json")
     assert fetched.facts["model"]["statement"]["parties"] == 2
     assert load_model(town / "later").components.shape == (2, 20)
@@ -245,7 +245,7 @@ def test_a_terminal_shows_a_progress_bar(town: Path) -> None:
     try:
         while piece := os.read(ours, 4096):
             shown += piece
-    except OSError:  # how a terminal says that nobody writes any more
+    except OSError:  # what reading a terminal raises at its end
         pass
     os.close(ours)
     assert process.wait(20) == 0
@@ -261,8 +261,8 @@ def test_data_sets_are_listed_with_their_columns_and_providers(here: Callable[..
 
 
 def test_health_reports_coordinator_and_providers(here: Callable[..., Ended]) -> None:
-    for program, said in (("hub-up", "serving"), ("north", "connected"), ("ada", "serving")):
-        assert here("health", "--config", f"{program}.toml").out.strip() == said
+    for program, message in (("hub-up", "serving"), ("north", "connected"), ("ada", "serving")):
+        assert here("health", "--config", f"{program}.toml").out.strip() == message
     away = here("health", "--config", "west.toml", "--json")
     assert away.code == 1
     assert json.loads(away.out)["said"].startswith("This provider is not connected.")
@@ -284,8 +284,8 @@ def test_doctor_reports_a_problem_and_skips_dependent_checks(here: Callable[...,
         'coordinator = "127.0.0.1:1"\nidentity = "provider-west"\nrevocations = "nowhere.pem"\n'
         'policy = "policy.toml"\n[data_sets]\na = "none.csv"\n'
     )
-    told = here("doctor", "--config", "broken.toml").failed_checks
-    assert [line.split(":")[0].split(maxsplit=1)[1] for line in told] == ["revocation list", "data set a", "port"]
+    output = here("doctor", "--config", "broken.toml").failed_checks
+    assert [line.split(":")[0].split(maxsplit=1)[1] for line in output] == ["revocation list", "data set a", "port"]
     (town / "wrong-role.toml").write_text((town / "west.toml").read_text().replace("provider-west", "analyst-ada"))
     assert "does not have the role provider" in here("doctor", "--config", "wrong-role.toml").failed_checks[0]
     (town / "bad.toml").write_text('listen = "here"\n')
@@ -299,9 +299,9 @@ def test_a_party_of_another_federation_sees_the_handshake_error(
     (town / "eve.toml").write_text(
         (town / "ada.toml").read_text().replace("analyst-ada", str(tmp_path / "analyst-eve"))
     )
-    (told,) = here("doctor", "--config", "eve.toml").failed_checks
-    assert "coordinator" in told
-    assert "UNAVAILABLE" in told
+    (output,) = here("doctor", "--config", "eve.toml").failed_checks
+    assert "coordinator" in output
+    assert "UNAVAILABLE" in output
 
 
 def test_config_check_reports_all_mistakes_in_settings(here: Callable[..., Ended], town: Path) -> None:
@@ -325,7 +325,7 @@ def test_an_identity_in_use_can_be_shown_and_renewed(here: Callable[..., Ended],
     assert len(listed) == len(Authority.open(town / "authority", now).list())
 
 
-@pytest.mark.usefixtures("ran")
+@pytest.mark.usefixtures("finished_job")
 def test_a_stored_model_can_be_plotted_applied_and_exported(here: Callable[..., Ended], town: Path) -> None:
     stored = load_model(town / "model.dpspca")
     assert (
@@ -363,7 +363,7 @@ def test_a_job_with_other_column_names_is_refused_at_once(here: Callable[..., En
     assert here("jobs", "list", "--config", "ada.toml", "--json").facts == before
 
 
-@pytest.mark.usefixtures("ran")
+@pytest.mark.usefixtures("finished_job")
 def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[..., Ended], town: Path) -> None:
     table = np.loadtxt(town / "north.csv", delimiter=",", skiprows=1)[:5]
     expected = load_model(town / "model.dpspca").transform(table)
@@ -389,7 +389,7 @@ def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[...,
     assert np.array_equal(np.load(town / "some.npy"), expected)
 
 
-@pytest.mark.usefixtures("ran")
+@pytest.mark.usefixtures("finished_job")
 def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[..., Ended], town: Path) -> None:
     save_model(replace(load_model(town / "model.dpspca"), feature_names=None), town / "bare.dpspca")
     refused = here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
@@ -399,7 +399,7 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["run", "--data-set", "cohort"], "these flags are needed: --components"),
         (["run", *JOB, "--data-set", "nobody"], "the data set 'nobody'. Available: cohort."),
@@ -426,9 +426,9 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
         (["coordinator", "start", "--config", "taken.toml"], "Nobody can listen on"),
     ],
 )
-@pytest.mark.usefixtures("ran")
+@pytest.mark.usefixtures("finished_job")
 def test_errors_go_to_standard_error_and_exit_with_2(
-    words: list[str], said: str, here: Callable[..., Ended], town: Path
+    words: list[str], message: str, here: Callable[..., Ended], town: Path
 ) -> None:
     (town / "taken.toml").write_text((town / "hub-up.toml").read_text())
     for name, rows in (("rows", {"data_set": "cohort"}), ("nobody", {"providers": "all"})):
@@ -436,7 +436,7 @@ def test_errors_go_to_standard_error_and_exit_with_2(
     where = ["--config", "ada.toml", "--force"] if words[0] == "run" else []
     ended = here(*words, *where)
     assert ended.code == 2
-    assert said in ended.err
+    assert message in ended.err
     assert ended.out == ""
 
 

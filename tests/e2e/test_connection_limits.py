@@ -1,4 +1,4 @@
-"""A coordinator takes so many connections, and keeps none that nobody uses: the "full doors" of docs/security.md."""
+"""A coordinator limits its connections and closes unused ones."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,8 +28,8 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-def at_a_door(town: Town, scene: Callable[[Running], Awaitable[None]]) -> None:
-    """Play a scene at a coordinator."""
+def run_scene(town: Town, scene: Callable[[Running], Awaitable[None]]) -> None:
+    """Run a scene with a coordinator."""
 
     async def scenario() -> None:
         async with asyncio.timeout(PATIENCE), federation(town, ()) as running:
@@ -38,20 +38,20 @@ def at_a_door(town: Town, scene: Callable[[Running], Awaitable[None]]) -> None:
     asyncio.run(scenario())
 
 
-async def answered(running: Running, caller: Identity) -> bool:
-    """Say whether somebody with a certificate gets in and is answered, who connects now."""
+async def is_admitted(running: Running, caller: Identity) -> bool:
+    """Return whether a new client with a certificate is admitted and answered."""
     async with line(running.coordinator.address, caller) as channel:
         try:
             await pb_grpc.AnalystServiceStub(channel).DataSets(pb.DataSetsRequest()).read()
         except grpc.aio.AioRpcError as problem:
-            assert problem.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, problem  # noqa: PT017  # or it is not the door
+            assert problem.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, problem  # noqa: PT017  # any other error is not a connection limit
             return False
         return True
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> bool:
-    """Wait until something holds."""
-    while not await holds():  # noqa: ASYNC110  # nobody tells of it
+async def wait_until(holds: Callable[[], Awaitable[bool]]) -> bool:
+    """Wait until a condition holds."""
+    while not await holds():  # noqa: ASYNC110  # there is no event for it
         await asyncio.sleep(0.02)
     return True
 
@@ -69,15 +69,15 @@ def test_unidentified_connections_make_room_for_identified_ones(town: Town, monk
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             await site.greet(OFFER)
             silent = [await asyncio.open_connection(host, int(port)) for _ in range(3 * PLACES)]
-            assert await answered(running, town.identity(Role.ANALYST, "cyd"))
+            assert await is_admitted(running, town.identity(Role.ANALYST, "cyd"))
             for reader, writer in silent[: 2 * PLACES]:  # the oldest had to go
                 assert not await reader.read()
                 writer.close()
             for _, writer in silent[2 * PLACES :]:
                 writer.close()
-            assert running.coordinator.roster.links  # whoever was connected stays so
+            assert running.coordinator.roster.links  # existing connections stay
 
-    at_a_door(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_connection_without_identification_is_closed(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_connection_without_identification_is_closed(town: Town, monkeypatch: 
         assert not await reader.read()
         writer.close()
 
-    at_a_door(town, scene)
+    run_scene(town, scene)
 
 
 def test_connections_are_limited_for_each_party(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,11 +101,11 @@ def test_connections_are_limited_for_each_party(town: Town, monkeypatch: pytest.
             for _ in range(PLACES):
                 channel = await held.enter_async_context(line(running.coordinator.address, cyd))
                 await pb_grpc.AnalystServiceStub(channel).DataSets(pb.DataSetsRequest()).read()
-            assert not await answered(running, cyd)
-            assert await answered(running, dot)
-        assert await until(lambda: answered(running, cyd))  # it has hung up
+            assert not await is_admitted(running, cyd)
+            assert await is_admitted(running, dot)
+        assert await wait_until(lambda: is_admitted(running, cyd))  # it has hung up
 
-    at_a_door(town, scene)
+    run_scene(town, scene)
 
 
 def test_t35_an_idle_connection_is_closed_unless_it_has_a_stream(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,4 +119,4 @@ def test_t35_an_idle_connection_is_closed_unless_it_has_a_stream(town: Town, mon
             idle.hang_up()
             assert running.coordinator.roster.links
 
-    at_a_door(town, scene)
+    run_scene(town, scene)

@@ -1,4 +1,4 @@
-"""What an operator of a coordinator is told: who came and left, who was refused, and what became of each job."""
+"""The coordinator's log: connections, refusals, and what became of each job."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def output(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(each.levelname, each.getMessage()) for each in caplog.records if each.name in SERVER]
 
 
@@ -37,7 +37,7 @@ def test_the_log_follows_a_job_from_submission_to_end(town: Town, caplog: pytest
 
     with caplog.at_level(logging.INFO, "dpspca"):
         name = asyncio.run(scenario())
-    lines = told(caplog)
+    lines = output(caplog)
     assert [f"{site} connected, with cohort." in dict(map(reversed, lines)) for site in SHARDS] == [True] * len(SHARDS)
     who = "dpspca://town/analyst/ada"
     assert ("INFO", f"Job {name} of {who} over 'cohort' asks {[*SHARDS]}.") in lines
@@ -56,7 +56,7 @@ def test_the_log_names_missing_providers_and_why_a_job_failed(town: Town, caplog
 
     with caplog.at_level(logging.INFO, "dpspca"):
         name = asyncio.run(scenario())
-    lines = told(caplog)
+    lines = output(caplog)
     without = f"Job {name} goes on without site-1, site-2: Not connected"
     assert any(level == "WARNING" and without in line for level, line in lines)
     assert any(f"Job {name} is failed: 1 of at least 2" in line for _, line in lines)
@@ -73,5 +73,5 @@ def test_the_log_gives_the_reason_of_a_refused_call(town: Town, caplog: pytest.L
     asyncio.run(scenario())
     assert any(
         level == "WARNING" and "A call of List was refused: The role provider may not" in line
-        for level, line in told(caplog)
+        for level, line in output(caplog)
     )

@@ -1,7 +1,7 @@
-"""A coordinator that plays jobs, keys and providers off against each other; the providers are real daemons.
+"""A coordinator that mixes jobs, keys and providers, against real daemons.
 
-There is no secure aggregation: a coordinator sees each answer, and is told no shares, masks or keys. So it gains
-nothing by asking for some, by taking sums apart, or by asking each provider something else.
+There is no secure aggregation: a coordinator sees each answer and receives no shares, masks or keys. So it gains
+nothing by asking for them, by taking sums apart, or by sending each provider another query.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ SITES = ("north", "south", "west")
 ROWS = {name: rows_of(50, seed) for seed, name in enumerate(SITES)}
 
 
-def play_with_all(tmp_path: Path, scene: Callable[[dict[str, Stage]], Awaitable[None]]) -> None:
-    """Play a scene with three daemons, all at the mercy of one coordinator."""
+def run_scene_with_three(tmp_path: Path, scene: Callable[[dict[str, Stage]], Awaitable[None]]) -> None:
+    """Run a scene with three daemons that are connected to one malicious coordinator."""
 
     async def perform() -> None:
         town = LastingTown.found(tmp_path)
@@ -54,8 +54,8 @@ def play_with_all(tmp_path: Path, scene: Callable[[dict[str, Stage]], Awaitable[
     asyncio.run(perform())
 
 
-def reached(stage: Stage, job: SignedJob) -> int:
-    """Say for how many queries a job has paid; what it paid for them is as planned."""
+def charged_queries(stage: Stage, job: SignedJob) -> int:
+    """Return how many queries of a job were charged, after checking that they cost what was planned."""
     standing = stage.ledger.standing(job.job_id)
     if standing is None:
         return 0
@@ -76,8 +76,8 @@ def test_t17_equal_queries_of_two_jobs_get_separate_answers(tmp_path: Path) -> N
             assert len(first.content) == len(second.content)
             assert first.content != second.content
             assert [first.job, second.job] == [job.job_id for job in jobs]
-        assert [reached(stage, job) for job in jobs] == [len(PLAN)] * 2
-        for at, query in enumerate(QUERIES):  # and again, in the other order
+        assert [charged_queries(stage, job) for job in jobs] == [len(PLAN)] * 2
+        for at, query in enumerate(QUERIES):  # the same in the other order
             for job, own in reversed([*zip(jobs, answers[at], strict=True)]):
                 assert (await stage.ask(job.to_bytes(), at, query)).answer == own
         spent = stage.ledger._books.data_sets["cohort"].spent.units
@@ -94,12 +94,12 @@ def test_t17_a_query_renamed_to_another_job_counts_for_that_job(tmp_path: Path) 
         await stage.say(ask=pb.Ask(signed_job=first.to_bytes(), **announced))
         own = await stage.ask_in_bytes(DENSE.content(), signed_job=second.to_bytes(), **announced)
         assert own.answer == answer
-        assert [reached(stage, job) for job in (first, second)] == [0, 1]
+        assert [charged_queries(stage, job) for job in (first, second)] == [0, 1]
         other = CovarianceProduct(basis(7))
         assert (await stage.ask(first.to_bytes(), 0, other)).answer.content != answer.content
-        for job, query in ((first, DENSE), (second, other)):  # each asked what the other was
+        for job, query in ((first, DENSE), (second, other)):  # each job sends the other's query
             assert (await stage.ask(job.to_bytes(), 0, query)).refusal.code == "refused"
-        assert [reached(stage, job) for job in (first, second)] == [1, 1]
+        assert [charged_queries(stage, job) for job in (first, second)] == [1, 1]
 
     play(tmp_path, scene)
 
@@ -113,9 +113,9 @@ FALSE_ALARM = 1e-6
 def test_t27_t28_each_provider_s_part_of_a_sum_has_its_planned_noise(
     tmp_path: Path,
 ) -> None:
-    """Of each provider, by the sum of all less the sum of all others; false alarm 1e-6, a third for each.
+    """Each provider's part is the sum of all minus the sum of the others. False alarm 1e-6, a third for each.
 
-    Were noise shared, so that a sum had in all what is planned for one, it would be found with probability 0.99.
+    If the sum as a whole had only the noise of one provider, the test would find it with probability 0.99.
     """
     exact = {
         name: [Shard(check_rows(rows), SPEC.norm_bound).evaluate(each) for each in QUERIES]
@@ -138,7 +138,7 @@ def test_t27_t28_each_provider_s_part_of_a_sum_has_its_planned_noise(
             assert finding.catches is not None
             assert finding.catches > len(SITES) ** -0.5
 
-    play_with_all(tmp_path, scene)
+    run_scene_with_three(tmp_path, scene)
 
 
 def read(answer: pb.AnswerFrame) -> np.ndarray:
@@ -152,7 +152,7 @@ def test_t28_more_providers_change_neither_noise_nor_price(tmp_path: Path) -> No
             for least in {1, len(audience)}:
                 job = stage.job(replace(SPEC, minimum_parties=least), audience)
                 assert (await stage.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
-                assert reached(stage, job) == 1
+                assert charged_queries(stage, job) == 1
                 drawn.append(catalogue.plan(replace(SPEC, minimum_parties=least)))
         assert all(plan.steps == PLAN.steps for plan in drawn)
 
@@ -162,7 +162,7 @@ def test_t28_more_providers_change_neither_noise_nor_price(tmp_path: Path) -> No
 def test_t31_a_provider_asked_another_query_pays_the_same_price(
     tmp_path: Path,
 ) -> None:
-    """Each answer is private whatever is asked: a split view makes a wrong model, and not a less private one."""
+    """Each answer is private whatever the query: different queries give a wrong model, not a less private one."""
 
     async def scene(stages: dict[str, Stage]) -> None:
         job = stages["north"].job(audience=SITES)
@@ -173,19 +173,19 @@ def test_t31_a_provider_asked_another_query_pays_the_same_price(
                 refused = await stages[name].ask(job.to_bytes(), at, views[other])
                 assert "already asked with other content" in refused.refusal.what
                 assert (await stages[name].ask(job.to_bytes(), at, views[name])).answer == answers[name]
-            assert {reached(stage, job) for stage in stages.values()} == {at + 1}
+            assert {charged_queries(stage, job) for stage in stages.values()} == {at + 1}
         for stage in stages.values():
             assert (await stage.ask(job.to_bytes(), len(PLAN), SPARSE)).HasField("refusal")
             assert stage.ledger._books.data_sets["cohort"].spent.units == COSTS[-1].units
 
-    play_with_all(tmp_path, scene)
+    run_scene_with_three(tmp_path, scene)
 
 
 # --- Promises ---------------------------------------------------------------------------------------------------------
 
 
 def test_t10_a_price_is_reserved_once_and_freed_when_the_job_ends(tmp_path: Path) -> None:
-    """A coordinator can have a budget promised to no job but those that analysts signed, nor for longer than that."""
+    """A coordinator can have budget reserved only for jobs that analysts signed, and only until they end."""
 
     async def scene(stage: Stage) -> None:
         job = stage.job()
@@ -221,7 +221,7 @@ def test_t06_an_admission_during_a_query_changes_neither(tmp_path: Path) -> None
         await stage.say(frame=pb.Frame(content=bytes(DENSE.content())))
         answer = (await stage.reply()).answer
         assert (answer.job, answer.position) == (job.job_id, 0)
-        assert (reached(stage, job), reached(stage, other)) == (1, 0)
+        assert (charged_queries(stage, job), charged_queries(stage, other)) == (1, 0)
 
     play(tmp_path, scene)
 
@@ -256,25 +256,25 @@ HEARD = {
 """All that a provider can say to a coordinator."""
 
 
-def told(message: Any) -> dict[str, set[str]]:
-    """List the fields of a message, and of all messages that it can hold."""
+def fields_within(message: Any) -> dict[str, set[str]]:
+    """Return the fields of a message, and of all messages within it."""
     found = {message.name: {field.name for field in message.fields}}
     for field in message.fields:
         if field.message_type:
-            found |= told(field.message_type)
+            found |= fields_within(field.message_type)
     return found
 
 
 def test_t29_no_message_has_a_share_or_a_mask() -> None:
-    """Whoever adds a field says here what a coordinator could do with it, and has a test try that."""
-    assert told(pb.ToProvider.DESCRIPTOR) == SAID
-    assert told(pb.FromProvider.DESCRIPTOR) == HEARD
+    """When you add a field, say here what a coordinator could do with it, and test that."""
+    assert fields_within(pb.ToProvider.DESCRIPTOR) == SAID
+    assert fields_within(pb.FromProvider.DESCRIPTOR) == HEARD
     assert [each.name for each in pb.ToProvider.DESCRIPTOR.oneofs] == ["message"]
     assert {each.name for each in pb.ToProvider.DESCRIPTOR.oneofs[0].fields} == SAID["ToProvider"]
 
 
 def unknown(number: int, content: bytes) -> bytes:
-    """Write a field that no message has."""
+    """Return the bytes of a field that no message has."""
     return bytes([number << 3 | 2, len(content)]) + content
 
 
@@ -294,24 +294,24 @@ def test_t29_an_unknown_message_is_not_answered_and_changes_nothing(tmp_path: Pa
             await stage.say(frame=pb.Frame(content=bytes(DENSE.content())))
             assert (await stage.reply()).answer == answer
         assert stage.meddler.inbound.empty()
-        assert reached(stage, job) == 1
+        assert charged_queries(stage, job) == 1
 
     play(tmp_path, scene)
 
 
 def signed_by(identity: Identity, job: SignedJob) -> SignedJob:
-    """Sign a job anew, which is what no library would do for anybody but an analyst."""
+    """Sign a job again with any identity, which our client does only for analysts."""
     signature = read_key(identity.key_pem).sign(job.payload, ec.ECDSA(SHA256()))
     return replace(job, signature=signature, certificate_pem=identity.certificate_pem)
 
 
 def another_town(stage: Stage) -> Town:
-    """Found a federation of the same name, with an authority of the coordinator's own."""
+    """Found a federation of the same name with another authority."""
     return LastingTown.found(stage.town.folder / "of-its-own", "town")
 
 
-def resigned(stage: Stage, job: SignedJob) -> dict[str, SignedJob]:
-    """Put other keys, certificates and signatures to a job."""
+def forged_jobs(stage: Stage, job: SignedJob) -> dict[str, SignedJob]:
+    """Return a job with other keys, certificates and signatures."""
     false_ada = another_town(stage).identity(Role.ANALYST, "ada")
     hub, provider = stage.meddler.hub, stage.home
     chain = false_ada.certificate_pem + false_ada.authority_pem
@@ -336,16 +336,16 @@ def resigned(stage: Stage, job: SignedJob) -> dict[str, SignedJob]:
 def test_t30_a_job_signed_with_another_key_is_refused(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         job = stage.job()
-        forged = resigned(stage, job)
+        forged = forged_jobs(stage, job)
         for name, each in forged.items():
             assert each.job_id == job.job_id, name
             assert (await stage.ask(each.to_bytes(), 0, DENSE)).refusal.code, name
             assert stage.ledger._books.jobs == {}, name
         answer = (await stage.ask(job.to_bytes(), 0, DENSE)).answer
-        for each in forged.values():  # the bytes that ada signed are her job already: nothing else is looked at
+        for each in forged.values():  # the bytes that ada signed are already her job, so nothing else is checked
             assert (await stage.ask(each.to_bytes(), 0, DENSE)).answer == answer
         assert stage.ledger._books.jobs[job.job_id].opening.analyst == stage.analyst.name.uri
-        assert reached(stage, job) == 1
+        assert charged_queries(stage, job) == 1
 
     play(tmp_path, scene)
 
@@ -360,7 +360,7 @@ def test_t30_a_coordinator_with_an_untrusted_key_is_disconnected(tmp_path: Path,
         await stage.say(
             welcome=pb.Welcome(certificate=shown, proof=sign_challenge(false, stage.meddler.challenge, NORTH))
         )
-        assert (await stage.reply()).HasField("hello")  # it hung up, and dialled again
+        assert (await stage.reply()).HasField("hello")  # it disconnected, and connected again
         assert stage.home.authority_pem == trusted
         assert (await stage.ask(signed_by_false_ada.to_bytes(), 0, DENSE)).HasField("refusal")
         assert stage.ledger._books.jobs == {}

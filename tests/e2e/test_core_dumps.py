@@ -1,4 +1,4 @@
-"""No crash of a daemon writes its memory to a disk: rows, keys and noise are in it."""
+"""A crashed daemon writes no core file, because rows, keys and noise would be in it."""
 
 import asyncio
 import os
@@ -41,21 +41,21 @@ os.execv(sys.argv[1], sys.argv[1:])
 IDLE = "import sys, time; print('up', file=sys.stderr, flush=True); time.sleep(600)"
 
 
-def started(command: Sequence[str], folder: Path, ready: str) -> subprocess.Popen[bytes]:
-    """Start a program, and wait until it says so."""
+def start_program(command: Sequence[str], folder: Path, ready: str) -> subprocess.Popen[bytes]:
+    """Start a program, and wait for a line of its log."""
     folder.mkdir(exist_ok=True)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-c", UNLIMITED, *command], cwd=folder, stderr=log)  # noqa: S603  # ours
     deadline = time.monotonic() + PATIENCE
-    while ready not in (said := (folder / "log").read_text(encoding="utf-8")):
-        assert process.poll() is None, said
+    while ready not in (message := (folder / "log").read_text(encoding="utf-8")):
+        assert process.poll() is None, message
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return process
 
 
-def crashed(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
-    """Crash a process, and tell whether the system dumped its memory."""
+def crash_dumps_core(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
+    """Crash a process, and return whether the system dumped its memory."""
     os.kill(process.pid, how)
     _, status = os.waitpid(process.pid, 0)
     process.returncode = -how
@@ -63,8 +63,8 @@ def crashed(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
     return os.WCOREDUMP(status)
 
 
-async def settled(folder: Path) -> list[Process]:
-    """Set a federation up that works, and end it."""
+async def run_once(folder: Path) -> list[Process]:
+    """Run a federation once and stop it. Return its processes."""
     async with daemons(folder, f"127.0.0.1:{free_port()}", lax_policy(), ROWS) as running:
         assert isinstance(running, Daemons)
         return running.everybody
@@ -73,15 +73,15 @@ async def settled(folder: Path) -> list[Process]:
 @LINUX
 @pytest.mark.parametrize("how", CRASHES)
 def test_a_crashed_daemon_leaves_no_core_file(how: signal.Signals, tmp_path: Path) -> None:
-    other = started([sys.executable, "-c", IDLE], tmp_path / "other", "up")
-    dumps_elsewhere = crashed(other, how)
-    for each in asyncio.run(settled(tmp_path / "town")):
+    other = start_program([sys.executable, "-c", IDLE], tmp_path / "other", "up")
+    dumps_elsewhere = crash_dumps_core(other, how)
+    for each in asyncio.run(run_once(tmp_path / "town")):
         folder = tmp_path / each.name
-        process = started(each._command, folder, each._ready)
+        process = start_program(each._command, folder, each._ready)
         try:
             limits = Path(f"/proc/{process.pid}/limits").read_text(encoding="ascii")
             assert any(line.split()[4:6] == ["0", "0"] for line in limits.splitlines() if "Max core file" in line)
-            assert not crashed(process, how)
+            assert not crash_dumps_core(process, how)
             assert not [name for name in os.listdir(folder) if "core" in name]  # noqa: PTH208
         finally:
             with suppress(ProcessLookupError):
@@ -93,7 +93,7 @@ def test_a_crashed_daemon_leaves_no_core_file(how: signal.Signals, tmp_path: Pat
 @LINUX
 @pytest.mark.parametrize("words", [["--version"], ["methods"], ["provider", "start", "--config", "none.toml"]])
 def test_no_command_can_be_dumped_or_traced(words: list[str], tmp_path: Path) -> None:
-    """Of a process that cannot be dumped, Linux gives the folder in /proc to root, whoever runs it."""
+    """If a process cannot be dumped, Linux gives its folder in /proc to root."""
     command = [sys.executable, "-c", TOLD, *words]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)  # noqa: S603  # ours
-    assert told.stdout.endswith(b"dumpable 0\n")
+    output = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)  # noqa: S603  # ours
+    assert output.stdout.endswith(b"dumpable 0\n")

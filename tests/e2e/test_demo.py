@@ -1,4 +1,4 @@
-"""The demonstration: a federation of processes on this machine, which is gone when it is over, however it ends."""
+"""`dpspca demo` runs a federation of processes on this machine and ends them all, however it ends."""
 
 import asyncio
 import csv
@@ -44,7 +44,7 @@ def wheel(folder: Path, table: Sequence[Sequence[str]]) -> Path:
 
 
 def people(count: int = 1500) -> list[list[str]]:
-    """Make up people of three regions, told apart by four markers each."""
+    """Return made-up people of three regions, which four markers each distinguish."""
     generator = np.random.default_rng(0)
     table = []
     for number in range(count):
@@ -56,25 +56,25 @@ def people(count: int = 1500) -> list[list[str]]:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Name the processes and files that still use a folder."""
-    lines = map(seen, Path("/proc").glob("[0-9]*/cmdline"))
+    """Return the processes and files that still use a folder."""
+    lines = map(read_status, Path("/proc").glob("[0-9]*/cmdline"))
     return [line for line in lines if str(folder) in line] + [str(path) for path in folder.iterdir()]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _programs_are_loaded() -> None:
-    """Start a program once, so that what starts programs in tests (``zygote.py``) is there before anybody counts."""
+    """Start a program once, so that the forking process (``zygote.py``) exists before processes are counted."""
     subprocess.run([*COMMAND[:-1], "--version"], stdout=subprocess.DEVNULL, check=True)  # noqa: S603  # our own program
 
 
 def children() -> set[str]:
-    """Number this process's own, from the moment that they are started until they are waited for."""
+    """Return the ids of this process's children, from their start until they are waited for."""
     mine = f"PPid:\t{os.getpid()}\n"
-    return {path.parent.name for path in Path("/proc").glob("[0-9]*/status") if mine in seen(path)}
+    return {path.parent.name for path in Path("/proc").glob("[0-9]*/status") if mine in read_status(path)}
 
 
-def seen(path: Path) -> str:
-    """Read about a process, which may have ended meanwhile."""
+def read_status(path: Path) -> str:
+    """Read a file about a process, which may have ended meanwhile."""
     try:
         return path.read_text()
     except OSError:
@@ -105,10 +105,10 @@ def test_a_panel_demo_leaves_only_its_results(tmp_path: Path, room: Path) -> Non
     panel = wheel(tmp_path, [HEADER, *people()])
     flags = ["--panel", panel.name, "--sparsity", "12", "--epsilon", "8", "--json"]
     demo = started(tmp_path, room, *flags)
-    told, progress = demo.communicate(timeout=PROGRAM)
+    output, progress = demo.communicate(timeout=PROGRAM)
     assert demo.returncode == 0, progress
     assert left_behind(room) == []
-    result = json.loads(told)
+    result = json.loads(output)
     assert [each["answered"] for each in result["participants"]] == 4 * [result["queries"][-1]["total"]]
     assert sum(each["rows"] for each in result["participants"]) == 1500
     assert result["regions_told_apart"] > 0.9
@@ -123,17 +123,17 @@ def test_a_panel_demo_leaves_only_its_results(tmp_path: Path, room: Path) -> Non
 @LINUX
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_demo_ends_its_processes(number: signal.Signals, tmp_path: Path, room: Path) -> None:
-    if signal.getsignal(number) is signal.SIG_IGN:  # as under nohup, and then in what is started here too
+    if signal.getsignal(number) is signal.SIG_IGN:  # as under nohup; the children inherit it
         signal.signal(number, signal.SIG_DFL)
-    # Large enough not to be over before it is told.
+    # Large enough to be still running when the signal comes.
     demo = started(tmp_path, room, "--rows", "40000", "--dimension", "1500", "--epsilon", "40")
     assert demo.stderr is not None
     assert demo.stderr.readline().startswith("0 of ")
     assert left_behind(room) != []
     demo.send_signal(number)
-    _, told = demo.communicate(timeout=PROGRAM)
+    _, output = demo.communicate(timeout=PROGRAM)
     assert demo.returncode == 130
-    assert told.endswith("Interrupted.\n")
+    assert output.endswith("Interrupted.\n")
     assert left_behind(room) == []
 
 
@@ -157,14 +157,14 @@ def test_a_demo_reports_a_coordinator_that_does_not_start(room: Path, monkeypatc
     monkeypatch.setattr("tempfile.tempdir", str(room))
     monkeypatch.setattr("dpspca.client.demo.loopback.LISTEN", "127.0.0.1:no-port")
     ended = pytest.raises(PartyLostError, match="hub ended by itself, with exit code 2")
-    with ended as told, federation({"north": np.eye(3)}, JOB):
+    with ended as output, federation({"north": np.eye(3)}, JOB):
         pass
-    assert "is no address" in told.value.log[-1]
+    assert "is no address" in output.value.log[-1]
     assert left_behind(room) == []
 
 
-class Spoiled(MadeUp):
-    """Made-up rows, and a file of a form that a provider refuses at its start."""
+class UnusableTable(MadeUp):
+    """Made-up rows, one of which is a table that a provider refuses at its start."""
 
     def shards(self) -> list[FloatArray]:
         first, second, *others = super().shards()
@@ -183,7 +183,7 @@ def test_a_provider_that_fails_to_start_ends_the_demo_with_its_log(
     monkeypatch.setattr(made_up, "ANSWER_SECONDS", LONG)
     before, start = children(), monotonic()
     with pytest.raises(PartyLostError, match="site-2 ended by itself, with exit code 2"):
-        run(Spoiled(rows=400, dimension=20, sparsity=10), quiet=True)
+        run(UnusableTable(rows=400, dimension=20, sparsity=10), quiet=True)
     assert monotonic() - start < LONG / 2
     assert "Complex" in capsys.readouterr().err
     assert children() == before
@@ -196,9 +196,9 @@ def test_a_demo_notices_a_process_killed_later(room: Path, monkeypatch: pytest.M
     with federation({"north": np.eye(3), "south": np.eye(3)}, JOB) as there:
         hub = next(party for party in there.parties if party.name == "hub")
         hub.process.kill()
-        with pytest.raises(PartyLostError, match="hub ended by itself, with exit code -9") as told:
+        with pytest.raises(PartyLostError, match="hub ended by itself, with exit code -9") as output:
             asyncio.run(asyncio.wait_for(there.watch_over(), PROGRAM))
-    assert "listening on 127.0.0.1" in told.value.log[0]
+    assert "listening on 127.0.0.1" in output.value.log[0]
 
 
 def test_a_missing_genotype_counts_as_the_middle_value() -> None:

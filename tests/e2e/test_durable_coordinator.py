@@ -1,4 +1,4 @@
-"""A coordinator that is started anew knows its jobs, and one that stands by takes them over; never do two act."""
+"""A restarted coordinator knows its jobs, and a standby takes them over. Never do two act at a time."""
 
 import asyncio
 import signal
@@ -142,7 +142,7 @@ def test_a_stopping_coordinator_does_not_close_jobs_at_providers(town: Town) -> 
 
 
 def test_a_query_possibly_sent_before_a_kill_counts_as_sent(town: Town) -> None:
-    """Nobody had noted that the first query left: what it cost must not be called nothing."""
+    """The journal may not show yet that the first query was sent, so its cost must not be reported as zero."""
 
     async def scenario() -> None:
         hub = Hub(town)
@@ -156,8 +156,8 @@ def test_a_query_possibly_sent_before_a_kill_counts_as_sent(town: Town) -> None:
                 await hub.kill()
             await hub.start()
             try:
-                (told,) = (await patiently(job.status)).participants
-                assert (told.asked, told.answered) == (1, 0)
+                (output,) = (await patiently(job.status)).participants
+                assert (output.asked, output.answered) == (1, 0)
                 await job.cancel()
                 with pytest.raises(JobFailedError, match="What was answered stays spent"):
                     await job.result()
@@ -189,7 +189,7 @@ def test_a_provider_left_out_before_a_restart_stays_left_out(town: Town) -> None
         await hub.start()
         barrier = Barrier(2)
         async with around(town, hub, names={"site-0": None, "site-1": None}, barrier=barrier) as running:
-            # Long enough for those who are there to dial again, however slowly the machine starts a coordinator.
+            # Long enough for the other providers to reconnect, however slowly the coordinator starts.
             job = await running.analyst.submit(spec(answer_seconds=20, minimum_parties=2), "cohort", list(SHARDS))
             await answered(job, 1)
             await hub.kill()
@@ -197,22 +197,22 @@ def test_a_provider_left_out_before_a_restart_stays_left_out(town: Town) -> None
             await hub.start()
             await running.start("site-2")
             assert (await patiently(job.result)).statement.parties == 2
-            (told,) = await running.analyst.jobs()
-            reasons = {each.name: each.reason for each in told.participants}
+            (output,) = await running.analyst.jobs()
+            reasons = {each.name: each.reason for each in output.participants}
             assert "Not connected" in reasons.pop("site-2")
             assert set(reasons.values()) == {""}
 
     asyncio.run(scenario())
 
 
-# --- What the journal is held against ---------------------------------------------------------------------------------
+# --- Checks of the journal --------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def serving(
     town: Town, clock: Callable[[], datetime] = now, barrier: Barrier | None = None, **limits: int
 ) -> AsyncIterator[Running]:
-    """Run everybody in this process, the coordinator on the town's journal."""
+    """Run all parties in this process, with the town's journal."""
     me, journal = hub_identity(town), SqliteJournal(town.folder / "journal.db")
     coordinator = Coordinator(lambda: me, town.revocations, clock, journal=journal, **limits)
     await coordinator.start("127.0.0.1:0")
@@ -228,7 +228,7 @@ async def leave_half_way(town: Town) -> AsyncJob:
 
 
 async def ending(town: Town, job: AsyncJob, clock: Callable[[], datetime] = now) -> tuple[str, str]:
-    """Take the journal up again, and say how the job ends, and how many words of noise that took."""
+    """Restart on the journal, and return how the job ends and how many words of noise were drawn."""
     async with serving(town, clock) as running:
         drawn = Counted.tally.drawn
         last = [state async for state in AsyncJob(job.name, job.plan, running.analyst.stub).watch()][-1]
@@ -312,7 +312,7 @@ async def until_it_serves(hub: Hub) -> None:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def journal(request: pytest.FixtureRequest) -> str:
-    """Name a journal that two coordinators share."""
+    """Return the location of a journal that two coordinators share."""
     if request.param == "sqlite":
         return "journal.db"
     return str(request.getfixturevalue("server").database())
@@ -350,7 +350,7 @@ def test_a_standby_refuses_calls_until_it_takes_over(town: Town, journal: str) -
 
 
 def test_a_coordinator_paused_during_a_takeover_does_nothing_more(town: Town, server: database.Server) -> None:
-    """It has the whole answer to its last query in its hands, and must neither ask the next nor take a job."""
+    """It has received the whole answer to its last query, and must neither send the next nor accept a job."""
 
     async def scenario() -> None:
         journal = server.database()
@@ -377,8 +377,8 @@ def test_a_coordinator_paused_during_a_takeover_does_nothing_more(town: Town, se
                 assert await first.ended() == 2
                 assert "cannot be used" in first.log[-1]
                 async with AsyncFederation(second.address, ada(town)) as elsewhere:
-                    (told,) = await elsewhere.jobs()
-                    assert (told.name, told.state, told.answered) == (job.job_id, "running", 0)
+                    (output,) = await elsewhere.jobs()
+                    assert (output.name, output.state, output.answered) == (job.job_id, "running", 0)
             finally:
                 await second.stop()
 
@@ -386,7 +386,7 @@ def test_a_coordinator_paused_during_a_takeover_does_nothing_more(town: Town, se
 
 
 async def orders_until_the_end(held: Puppet) -> list[str]:
-    """Hear a connection out, and list what the provider was told to do: to take part, to answer, or to forget a job."""
+    """Read a connection to its end, and list the orders to the provider: admit, answer, or close a job."""
     orders: list[str] = []
     with suppress(grpc.aio.AioRpcError):
         while (message := await held.call.read()) is not grpc.aio.EOF:

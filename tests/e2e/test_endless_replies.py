@@ -1,4 +1,4 @@
-"""A coordinator that sends without end fills no analyst's memory: the program stops in time and says why."""
+"""A coordinator that sends without end cannot fill an analyst's memory: the program stops and says why."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def offer(number: int, columns: int = 0) -> bytes:
 
 
 def nested(number: int, *path: int) -> bytes:
-    """Write as many empty parts as one message takes: each takes two bytes here, and far more where it is read."""
+    """Return as many empty parts as a message can hold. Each is two bytes here, and far larger when parsed."""
     content = bytes([number << 3 | 2, 0]) * (LARGEST // 2)
     for each in path:
         content = bytes([each << 3 | 2]) + varint(len(content)) + content
@@ -54,8 +54,8 @@ def varint(value: int) -> bytes:
 
 
 def status(signed: SignedJob, state: str = "running", **others: object) -> bytes:
-    told: dict[str, Any] = {"job": signed.job_id, "data_set": "cohort", "queries": 6, "submitted": 1.0} | others
-    return pb.Job(state=state, **told).SerializeToString()
+    output: dict[str, Any] = {"job": signed.job_id, "data_set": "cohort", "queries": 6, "submitted": 1.0} | others
+    return pb.Job(state=state, **output).SerializeToString()
 
 
 def shown(job: SignedJob) -> Callable[[], Replies]:
@@ -74,8 +74,8 @@ def frames(content: bytes) -> Callable[[], Replies]:
     return endless(lambda number: pb.Frame(sequence=number, content=content).SerializeToString())
 
 
-def bloated() -> Iterator[bytes]:
-    """Send a model within its size whose heading is all empty lists."""
+def model_with_large_header() -> Iterator[bytes]:
+    """Send a model of allowed size with a header of empty lists."""
     rows = [[0.0] * spec().schema.dimension] * 2
     whole = simulate([rows], spec(), noise_seed=1).to_bytes()
     heading = json.dumps({"format": "dpspca-model-1", "shapes": {}}).encode()[:-1] + b', "x": ['
@@ -95,8 +95,8 @@ LISTS: dict[str, tuple[tuple[str, ...], Script]] = {
 }
 
 
-def watching(job: SignedJob) -> dict[str, tuple[tuple[str, ...], Script]]:
-    """Say what is sent about one job of the analyst's own, and to which command."""
+def replies_about_a_job(job: SignedJob) -> dict[str, tuple[tuple[str, ...], Script]]:
+    """Return what is sent about a job of the analyst, and the command that receives it."""
     name = job.job_id[:12]
     watch, result = ("jobs", "watch", name), ("jobs", "result", name)
     known: Script = {"Get": shown(job)}
@@ -106,18 +106,18 @@ def watching(job: SignedJob) -> dict[str, tuple[tuple[str, ...], Script]]:
         "answers beyond the plan": (watch, known | {"Watch": lambda: [status(job, "done", answered=2**32 - 1)]}),
         "full frames": (result, known | {"Watch": done(job), "Result": frames(bytes(2**20))}),
         "empty frames": (result, known | {"Watch": done(job), "Result": frames(b"")}),
-        "a model with a bloated heading": (result, known | {"Watch": done(job), "Result": bloated}),
+        "a model with a bloated heading": (result, known | {"Watch": done(job), "Result": model_with_large_header}),
         "a job that is too long": (watch, {"Get": lambda: [nested(9)]}),
     }
 
 
 def reasons() -> Replies:
-    """End a call with as long a reason as gRPC takes, in letters that would steer a terminal."""
+    """End a call with the longest reason that gRPC allows, with terminal control characters."""
     raise RuntimeError("\x1b[2J" * 3000)
     yield b""
 
 
-WATCHED = tuple(watching(JOB))
+WATCHED = tuple(replies_about_a_job(JOB))
 
 
 @pytest.fixture
@@ -125,8 +125,10 @@ def town(tmp_path: Path) -> Town:
     return LastingTown.found(tmp_path)
 
 
-def heard(town: Town, words: tuple[str, ...], script: Script, *, compressed: bool = False) -> tuple[Ended, int]:
-    """Run a command beside that coordinator, and one beside an honest one; say by how much more the first grew."""
+def compare_memory(
+    town: Town, words: tuple[str, ...], script: Script, *, compressed: bool = False
+) -> tuple[Ended, int]:
+    """Run a command against that coordinator and against an honest one. Return how much more memory the first took."""
 
     async def perform() -> tuple[Ended, int]:
         async with pouring(town, {}) as address:
@@ -140,7 +142,7 @@ def heard(town: Town, words: tuple[str, ...], script: Script, *, compressed: boo
 
 
 def require_refused(ended: Ended, growth: int) -> None:
-    """See that a program stopped by itself, in words, and had not grown."""
+    """Check that a program ended with an error, without growing."""
     assert ended.code == 2, (ended.code, ended.err[-400:], growth / 2**20)
     assert "The coordinator sent" in ended.err
     assert "Traceback" not in ended.err
@@ -149,32 +151,32 @@ def require_refused(ended: Ended, growth: int) -> None:
 
 @pytest.mark.parametrize("what", LISTS)
 def test_an_endless_list_is_refused_within_bounded_memory(town: Town, what: str) -> None:
-    require_refused(*heard(town, *LISTS[what]))
+    require_refused(*compare_memory(town, *LISTS[what]))
 
 
 @pytest.mark.parametrize("what", WATCHED)
 def test_an_endless_answer_about_one_job_is_refused(town: Town, what: str) -> None:
     job = town.job(spec(), town.identity(Role.ANALYST, "ada"), ["site-0"])
-    require_refused(*heard(town, *watching(job)[what]))
+    require_refused(*compare_memory(town, *replies_about_a_job(job)[what]))
 
 
 def test_a_message_that_expands_greatly_is_refused(town: Town) -> None:
     script = {"List": lambda: [bytes(200 * 2**20)]}
-    ended, growth = heard(town, LISTED[1], script, compressed=True)
+    ended, growth = compare_memory(town, LISTED[1], script, compressed=True)
     assert (ended.code, "RESOURCE_EXHAUSTED" in ended.err) == (2, True)
     assert growth < MOST_GROWTH
 
 
 @pytest.mark.parametrize("words", LISTED)
 def test_error_text_is_shortened_and_cannot_control_the_terminal(town: Town, words: tuple[str, ...]) -> None:
-    ended, _ = heard(town, words, {"List": reasons, "DataSets": reasons})
+    ended, _ = compare_memory(town, words, {"List": reasons, "DataSets": reasons})
     assert ended.code == 2
     assert "\x1b" not in ended.err
     assert len(ended.err) < 10_000
 
 
 def test_an_honest_list_of_many_jobs_and_offers_is_read(town: Town) -> None:
-    """Near what a coordinator can have to say: 250 jobs of 128 providers each, and 128 offers of 10,000 columns."""
+    """This is near the largest that a coordinator sends: 250 jobs of 128 providers and 128 offers of 10,000 columns."""
     parties = [pb.Participant(name=f"site-{number}", asked=6, answered=6) for number in range(128)]
     columns = [f"a column of name {number}" for number in range(10_000)]
     jobs = [status(JOB, "done", job=f"{number:064x}", participants=parties) for number in range(250)]
@@ -185,5 +187,5 @@ def test_an_honest_list_of_many_jobs_and_offers_is_read(town: Town) -> None:
         for number in range(128)
     ]
     for words in LISTED:
-        ended, _ = heard(town, words, {"List": lambda: jobs, "DataSets": lambda: offers})
+        ended, _ = compare_memory(town, words, {"List": lambda: jobs, "DataSets": lambda: offers})
         assert ended.code == 0, ended.err[-400:]

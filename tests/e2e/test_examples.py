@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run(*words: str | Path) -> str:
-    """Run a program with our `dpspca` and `python3` first on its path, and give what it printed."""
+    """Run a program with our `dpspca` and `python3` first on its path, and return its output."""
     environ = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     ended = subprocess.run(  # noqa: S603  # our own examples
         [*map(str, words)], capture_output=True, text=True, env=environ, timeout=300, check=False
@@ -33,7 +33,7 @@ def test_every_example_is_tested_and_listed() -> None:
 def test_analyst_py_writes_a_model_and_its_statement(tmp_path: Path) -> None:
     shown = run(sys.executable, EXAMPLES / "analyst.py", tmp_path)
     assert "(1, 1e-06)-differentially private" in shown
-    # In 500 runs none missed one of these; missing one takes a start far from all components.
+    # In 500 runs none missed one of these columns.
     assert {0, 1, 2, 3} <= set(load_model(tmp_path / "model.dpspca").support)
     assert "(1, 1e-06)" in (tmp_path / "statement.txt").read_text(encoding="utf-8")
 
@@ -63,7 +63,7 @@ def test_operator_sh_runs_a_federation_with_sound_ledgers(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_researcher_py_shows_the_gain_of_exact_noise() -> None:
-    """With the paper's noise little is found at any of these budgets. With exact noise much is found at epsilon 3."""
+    """With the paper's noise the error stays large at all these budgets. With exact noise it is small at epsilon 3."""
     table = {line[:28].strip(): [float(cell) for cell in line[28:].split()] for line in run(
         sys.executable, EXAMPLES / "researcher.py"
     ).splitlines()[1:]}  # fmt: skip

@@ -224,7 +224,7 @@ def test_a_client_without_certificate_is_refused(town: Town) -> None:
 
 
 def test_t10_a_job_belongs_to_the_analyst_named_in_it(town: Town) -> None:
-    """Whoever signs the same bytes, before her or after, gets no job, sees none, and takes none from her."""
+    """Another analyst who signs the same bytes, earlier or later, gets no job and does not affect hers."""
 
     async def scenario() -> None:
         async with federation(town, names=[]) as running:
@@ -263,7 +263,7 @@ def test_the_data_set_must_be_named_if_there_are_several(town: Town) -> None:
 
 def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"{number:03d}-{'x' * 50}" for number in range(MAX_PARTIES)]
-    most = 2**16  # bytes of a message: with what is taken elsewhere, five hundred jobs would have to be submitted
+    most = 2**16  # bytes of a message: with the real limit, five hundred jobs would be needed
     for side in ("_SERVER", "_CLIENT"):
         limits = [(name, most if name.endswith("message_length") else value) for name, value in getattr(rpc, side)]
         monkeypatch.setattr(rpc, side, limits)

@@ -1,4 +1,4 @@
-"""True certificates and very many calls: the coordinator goes on serving the honest, and stays as small as it was."""
+"""Floods of calls with valid certificates do not stop honest jobs or make the coordinator grow."""
 
 import asyncio
 import resource
@@ -35,7 +35,7 @@ SHOWN_OUT = ("connected again", "several streams without a greeting", "Internal 
 
 
 async def many_streams(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Connect with one certificate again and again, over several connections."""
+    """Connect repeatedly with one certificate, over several connections."""
     intruder = town.identity(Role.PROVIDER, "intruder")
     lines = [await held.enter_async_context(line(address, intruder)) for _ in range(5)]
     streams = [Puppet(lines[number % len(lines)]) for number in range(200)]
@@ -44,13 +44,13 @@ async def many_streams(held: AsyncExitStack, town: Town, address: str) -> None:
         return_exceptions=True,  # one that is refused before its greeting is written
     )
     endings = [asyncio.ensure_future(stream.ending()) for stream in streams]
-    for _, over in zip(streams[1:], asyncio.as_completed(endings), strict=False):  # all but one, whichever it is
+    for _, over in zip(streams[1:], asyncio.as_completed(endings), strict=False):  # all but one of them
         _, words = await over
         assert any(reason in words for reason in SHOWN_OUT), words
 
 
 async def many_watches(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Watch one job that never begins five hundred times at once."""
+    """Open five hundred streams that watch one waiting job."""
     mallory = town.identity(Role.ANALYST, "mallory")
     analyst = await held.enter_async_context(AsyncFederation(address, mallory))
     job = await analyst.submit(spec(answer_seconds=600), "cohort", ["nobody"])
@@ -63,7 +63,7 @@ async def many_watches(held: AsyncExitStack, town: Town, address: str) -> None:
 
 
 async def many_unknowns(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Say five thousand things that no version knows."""
+    """Send five thousand messages of unknown kind."""
     site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
     await site.greet()
     unknown = pb.FromProvider.FromString(b"\xfa\x01\x80\x08" + bytes(1024))  # a field number 31, of bytes
@@ -72,7 +72,7 @@ async def many_unknowns(held: AsyncExitStack, town: Town, address: str) -> None:
 
 
 async def much_junk(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Send the largest messages that are taken, of a job that nobody runs."""
+    """Send the largest messages allowed, about a job that does not exist."""
     site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
     await site.greet()
     for _ in range(100):
@@ -80,7 +80,7 @@ async def much_junk(held: AsyncExitStack, town: Town, address: str) -> None:
 
 
 async def many_sockets(held: AsyncExitStack, _: Town, address: str) -> None:
-    """Open sockets and say nothing."""
+    """Open sockets and send nothing."""
     host, _, port = address.rpartition(":")
     for _ in range(SOCKETS):
         _, writer = await asyncio.open_connection(host, int(port))
@@ -88,7 +88,7 @@ async def many_sockets(held: AsyncExitStack, _: Town, address: str) -> None:
 
 
 async def idle_connections(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Connect with a certificate that was revoked, and ask nothing."""
+    """Connect with a revoked certificate, and call nothing."""
     mallory = town.identity(Role.ANALYST, "mallory")
     town.authority.revoke(mallory.name)
     (town.folder / "revoked.pem").write_bytes(town.authority.revocation_list())
@@ -98,7 +98,7 @@ async def idle_connections(held: AsyncExitStack, town: Town, address: str) -> No
 
 
 def unfinished(role: Role, path: str, size: int, *, revoked: bool = False) -> Flood:
-    """Begin very many requests and finish none: more than there are places for calls, or gigabytes of them."""
+    """Begin very many requests and finish none: more than there are places for calls, or gigabytes."""
 
     async def flood(held: AsyncExitStack, town: Town, address: str) -> None:
         mallory = town.identity(role, "mallory")
@@ -113,14 +113,14 @@ def unfinished(role: Role, path: str, size: int, *, revoked: bool = False) -> Fl
         await asyncio.gather(*map(begun, lines))
 
     async def begun(each: Line) -> None:
-        with suppress(ConnectionError):  # who is refused is hung up on, and can send no more
+        with suppress(ConnectionError):  # a refused caller is disconnected and can send no more
             await each.begin(path, CALLS, size, SECONDS)
 
     return flood
 
 
 def untaken(role: Role, path: str) -> Flood:
-    """Make more calls than there are places, and take no reply."""
+    """Make more calls than there are places, and read no reply."""
 
     async def flood_of_calls(held: AsyncExitStack, town: Town, address: str) -> None:
         mallory = town.identity(role, "mallory")
@@ -135,8 +135,8 @@ def untaken(role: Role, path: str) -> Flood:
     return flood_of_calls
 
 
-def poured(content: Callable[[int], bytes]) -> Flood:
-    """Send frames that no library sends so many of; whoever is hung up on calls again."""
+def pour_frames(content: Callable[[int], bytes]) -> Flood:
+    """Send unusually many frames of one kind. Reconnect after each disconnection."""
 
     async def flood_of_frames(held: AsyncExitStack, town: Town, address: str) -> None:
         mallory = town.identity(Role.ANALYST, "mallory")
@@ -152,7 +152,7 @@ def poured(content: Callable[[int], bytes]) -> Flood:
 
 
 async def compressed_bombs(held: AsyncExitStack, town: Town, address: str) -> None:
-    """Send requests and answers of which hundreds of megabytes take a few kilobytes."""
+    """Send requests and answers that expand from kilobytes to hundreds of megabytes."""
     mallory, intruder = town.identity(Role.ANALYST, "mallory"), town.identity(Role.PROVIDER, "intruder")
     analyst = await held.enter_async_context(line(address, mallory))
     bomb = pb.SubmitRequest(signed_job=bytes(2**28))
@@ -181,9 +181,9 @@ FLOODS: dict[str, Flood] = {
     each.__name__: each
     for each in (many_streams, many_watches, many_unknowns, much_junk, many_sockets, idle_connections)
 } | {
-    "pings": poured(pings),
-    "settings": poured(settings),
-    "calls that are given up": poured(begun_and_given_up),
+    "pings": pour_frames(pings),
+    "settings": pour_frames(settings),
+    "calls that are given up": pour_frames(begun_and_given_up),
     "compressed bombs": compressed_bombs,
     "large requests, unfinished": unfinished(Role.ANALYST, SUBMIT, 2**20),
     "small requests, unfinished": unfinished(Role.ANALYST, SUBMIT, 2**10),
@@ -198,7 +198,7 @@ MOST_GROWTH = 64 * 2**20
 
 
 def most_held(flood: Flood) -> int:
-    """Give the most that the connections of a flood hold, or the windows of its calls before these are refused."""
+    """Return the most bytes that a flood's connections can hold, or its calls' windows before they are refused."""
     if flood is idle_connections:
         return SOCKETS * CONNECTION
     return LINES * CALLS * WINDOW if flood.__name__ == "flood" else 0
@@ -208,7 +208,7 @@ def most_held(flood: Flood) -> int:
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
 def test_t35_a_flood_does_not_stop_honest_jobs_or_fill_the_memory(town: Town, flood: Flood) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # this very process has both ends of nearly all
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # this process holds both ends of nearly all connections
 
     async def scenario() -> None:
         async with asyncio.timeout(5 * PATIENCE), besieged(town) as siege, AsyncExitStack() as held:

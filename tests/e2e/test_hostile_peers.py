@@ -1,7 +1,7 @@
-"""Analysts and providers with true certificates and bad intentions, at a real coordinator beside honest daemons.
+"""Malicious analysts and providers with valid certificates, at a real coordinator beside honest daemons.
 
-What they send is refused or ignored and nothing of it is kept; the job goes on without whoever lied, and its model is
-byte by byte what it would have been had the liar never been there.
+What they send is refused or ignored, and nothing of it is kept. A job continues without a lying provider, and its model
+is byte by byte that of the honest providers.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ def participant(status: JobStatus, name: str) -> ParticipantStatus:
 
 
 def require_same(model: Model, inside: Model) -> None:
-    """Hold a model to that of the honest alone, byte by byte; the liar was counted, so no variance is told."""
+    """Compare a model with that of the honest providers. The liar was counted, so the variance is missing."""
     assert model.statement.parties == 2
     assert model.components.tobytes() == inside.components.tobytes()
     assert model.explained_variance is None
@@ -158,7 +158,7 @@ def few_rows(columns: int, seed: int) -> Any:
 
 
 async def stall(site: Puppet, ask: pb.Ask) -> None:
-    """Send the first of two frames, and say no more."""
+    """Send the first of two frames, and nothing more."""
     await site.answer(ask, (0, numbers(LARGEST_ANSWER) * (FRAME // 480) + bytes(FRAME % 480)))
 
 
@@ -202,18 +202,17 @@ def test_half_an_answer_is_removed_from_the_sum(town: Town, lie: Lie, reason: st
 LONGEST_TURN = 0.05
 """Seconds of its own processor time that a daemon's event loop may spend on one callback."""
 
-Turns = list[tuple[float, object]]
+CallbackTimes = list[tuple[float, object]]
 """Of every callback, what it cost and whose it was: a task, or whatever else it is a method of."""
 
 
 @pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
-    """Note what every callback of the event loop costs.
+def callback_times(monkeypatch: pytest.MonkeyPatch) -> Iterator[CallbackTimes]:
+    """Record the processor time of every callback of the event loop.
 
-    Waiting, and the neighbours of a busy machine, do not count; nor does looking for garbage among all that other tests
-    have left in this process, which takes a turn now and then and is no coordinator's.
+    Waiting does not count. Garbage collection is off, because it would also visit what other tests have left.
     """
-    noted: Turns = []
+    noted: CallbackTimes = []
     gc.collect()
     gc.disable()
     run = asyncio.events.Handle._run
@@ -230,10 +229,10 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
 
 
 @pytest.mark.slow
-def test_a_wide_job_never_blocks_an_event_loop_for_long(town: Town, turns: Turns) -> None:
-    """Of three jobs the least counts: what a busy machine takes for giving back memory comes and goes.
+def test_a_wide_job_never_blocks_an_event_loop_for_long(town: Town, callback_times: CallbackTimes) -> None:
+    """The smallest of three jobs counts, because returning memory takes varying time on a busy machine.
 
-    An analyst puts eighty megabytes together in one turn of its own: in that process nobody else waits.
+    An analyst may take long for one callback, because nobody else waits in its process.
     """
     shards = {name: few_rows(1_000_000, number) for number, name in enumerate(HONEST)}
     what = spec(schema=Schema(1_000_000), components=10, options={"sparsity": 40, "rounds": 3})
@@ -243,9 +242,9 @@ def test_a_wide_job_never_blocks_an_event_loop_for_long(town: Town, turns: Turns
         analyst = asyncio.current_task()
         async with federation(town, HONEST, shards) as running:
             for _ in range(3):
-                turns.clear()
+                callback_times.clear()
                 assert (await running.analyst.fit(what, "cohort", list(HONEST))).statement.parties == 2
-                longest.append(max((seconds, repr(whose)) for seconds, whose in turns if whose is not analyst))
+                longest.append(max((seconds, repr(whose)) for seconds, whose in callback_times if whose is not analyst))
 
     asyncio.run(scenario())
     assert min(longest)[0] < LONGEST_TURN, longest

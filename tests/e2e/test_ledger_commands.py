@@ -1,4 +1,4 @@
-"""What a data steward can show: what was admitted, what left, that all is whole; and the way out of a quarantine."""
+"""The commands about a ledger: show, outbox, verify, export, and release from a quarantine."""
 
 import io
 import json
@@ -41,7 +41,7 @@ Here = Callable[..., Ended]
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give the folder of a federation that is up, after a job of ada's."""
+    """Run a federation and one job of ada, and yield its folder."""
     folder = tmp_path_factory.mktemp("town")
     with live_town(folder):
         subprocess.run([*COMMAND, "run", *JOB], cwd=folder, check=True, capture_output=True)  # noqa: S603  # our own program
@@ -55,16 +55,16 @@ def beside(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], t
 
 def test_ledger_show_lists_an_answered_job_of_a_running_provider(beside: Here) -> None:
     facts = beside("ledger", "show", *NORTH, "--json").facts
-    (told,) = facts["jobs"]
-    assert (told["data_set"], told["analyst"], told["epsilon"], told["delta"]) == (
+    (output,) = facts["jobs"]
+    assert (output["data_set"], output["analyst"], output["epsilon"], output["delta"]) == (
         "cohort",
         "dpspca://town/analyst/ada",
         1.0,
         1e-6,
     )
-    assert told["answered"] == told["asked"] > 0
-    assert 0.999 < told["spent_epsilon"] <= 1
-    assert datetime.fromisoformat(told["opened"]).utcoffset() == timedelta()
+    assert output["answered"] == output["asked"] > 0
+    assert 0.999 < output["spent_epsilon"] <= 1
+    assert datetime.fromisoformat(output["opened"]).utcoffset() == timedelta()
     assert (facts["quarantine"], facts["decisions"]) == (None, [])
     words = beside("ledger", "show", *NORTH).out
     assert f"{facts['head']['entries']} entries, the last with hash {facts['head']['hash']}" in words
@@ -116,7 +116,7 @@ def test_doctor_checks_policy_and_ledger(beside: Here, town: Path) -> None:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """A provider that answered two analysts; then it was stopped."""
+    """A stopped provider that answered two analysts."""
     made = Site.made(tmp_path)
     with made.running(at=1_700_000_000) as ledger:
         made.answer(ledger, "a" * 64)
@@ -128,7 +128,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def older(site: Site) -> Site:
-    """The same, with its ledger put back to before one more answer."""
+    """The same provider, with a ledger restored from before its last answer."""
     site.back_up()
     with site.running() as ledger:
         site.answer(ledger, "c" * 64)
@@ -163,15 +163,15 @@ def test_the_outbox_lists_the_selected_answers(here: Here) -> None:
     assert nobody in here("outbox", *OWN, "--analyst", "adda").out
     assert "No answer" not in here("outbox", *OWN, "--analyst", "ada").out
     assert here("outbox", *OWN, "--since", "").error_line.startswith("--since is ''")
-    told = {
+    output = {
         "greeting": "hello",
         "admission": "admitted",
         "receipt": "answer",
         "refusal": "refusal",
         "heartbeat": "heartbeat",
     }
-    assert set(here(*asked).facts["beside"]) == set(told)
-    assert set(told.values()) == {each.name for each in pb.FromProvider.DESCRIPTOR.oneofs_by_name["message"].fields}
+    assert set(here(*asked).facts["beside"]) == set(output)
+    assert set(output.values()) == {each.name for each in pb.FromProvider.DESCRIPTOR.oneofs_by_name["message"].fields}
     assert here("outbox", *OWN, "--since", "yesterday").error_line.startswith(
         "--since is 'yesterday', which is not a time"
     )
@@ -179,20 +179,20 @@ def test_the_outbox_lists_the_selected_answers(here: Here) -> None:
 
 def test_the_outbox_hash_is_that_of_the_stored_bytes(here: Here, site: Site) -> None:
     kept = Place(site.path, site.path).tamper("SELECT job, position + 1, content FROM answers")
-    told = {(each["job"], each["query"]): each["sha256"] for each in here("outbox", *OWN, "--json").facts["answers"]}
+    output = {(each["job"], each["query"]): each["sha256"] for each in here("outbox", *OWN, "--json").facts["answers"]}
     bytes_of = {(name, query): sha256(content).hexdigest() for name, query, content in kept}
-    assert (len(told), len(bytes_of)) == (5, 2)  # of the job that is open
-    assert bytes_of.items() <= told.items()
+    assert (len(output), len(bytes_of)) == (5, 2)  # of the open job
+    assert bytes_of.items() <= output.items()
 
 
 @pytest.mark.usefixtures("site")
 def test_jobs_are_shown_with_their_state_and_their_price(here: Here) -> None:
-    told = {each["job"][0]: each for each in here("ledger", "show", *OWN, "--json").facts["jobs"]}
-    assert (told["a"]["state"], told["a"]["answered"], told["a"]["asked"]) == ("done", 3, 3)
-    assert (told["b"]["state"], told["b"]["answered"], told["b"]["asked"]) == ("open", 2, 2)
-    assert told["a"]["spent"]["units"] == opening("any", job()).units
-    assert told["b"]["spent"]["units"] + told["b"]["reserved"]["units"] == opening("any", job(0.5)).units
-    assert told["a"]["spent"]["mu"] == mu_of(told["a"]["spent"]["units"])
+    output = {each["job"][0]: each for each in here("ledger", "show", *OWN, "--json").facts["jobs"]}
+    assert (output["a"]["state"], output["a"]["answered"], output["a"]["asked"]) == ("done", 3, 3)
+    assert (output["b"]["state"], output["b"]["answered"], output["b"]["asked"]) == ("open", 2, 2)
+    assert output["a"]["spent"]["units"] == opening("any", job()).units
+    assert output["b"]["spent"]["units"] + output["b"]["reserved"]["units"] == opening("any", job(0.5)).units
+    assert output["a"]["spent"]["mu"] == mu_of(output["a"]["spent"]["units"])
     table = here("ledger", "show", *OWN).out
     assert re.search(r"aaaaaaaaaaaa │ cohort +│ ada +│ 2023-11-14 │ done +│ 3 of 3 +│ 1, 1e-06 +│ 0.2368", table)
 
@@ -214,9 +214,9 @@ def test_the_chain_of_an_export_can_be_checked_as_documented(here: Here, capfd: 
 @pytest.mark.usefixtures("site")
 def test_an_export_replaces_a_file_only_with_force(here: Here, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("mine")
-    said = here("ledger", "export", *OWN, "--out", "there").error_line
-    assert said.startswith("there already exists.")
-    assert "--force" in said
+    message = here("ledger", "export", *OWN, "--out", "there").error_line
+    assert message.startswith("there already exists.")
+    assert "--force" in message
     assert (tmp_path / "there").read_text() == "mine"
     assert here("ledger", "export", *OWN, "--out", "there", "--force").code == 0
     entries = here("ledger", "export", *OWN, "--json").facts["entries"]
@@ -274,8 +274,8 @@ def test_commands_do_not_create_a_missing_ledger(command: str, here: Here, tmp_p
 def test_other_programs_settings_are_refused_by_name(here: Here, tmp_path: Path) -> None:
     (tmp_path / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada"\n')
     for command in ("ledger show", "ledger verify", "ledger export", "outbox", "budget"):
-        said = here(*command.split(), "--config", "ada.toml").error_line
-        assert "holds the settings of an analyst, not of a provider" in said
+        message = here(*command.split(), "--config", "ada.toml").error_line
+        assert "holds the settings of an analyst, not of a provider" in message
 
 
 # --- Quarantine -------------------------------------------------------------------------------------------------------
@@ -321,10 +321,10 @@ def test_a_release_counts_everything_as_spent_and_records_it(here: Here, older: 
     found = Place(older.path, older.path).tamper("SELECT content FROM entries ORDER BY number DESC LIMIT 1")
     at = datetime.fromtimestamp(json.loads(found[0][0])["at"], UTC)
     assert datetime.fromisoformat(facts["signed_after"]) == at + timedelta(seconds=JOB_SKEW)
-    told = here("budget", *OWN, "--json").facts
-    (budget,) = told["data_sets"]
+    output = here("budget", *OWN, "--json").facts
+    (budget,) = output["data_sets"]
     assert (budget["left"]["units"], budget["further_jobs"], budget["spent"]["share"]) == (0, 0, 1.0)
-    assert told["signed_after"] == facts["signed_after"]
+    assert output["signed_after"] == facts["signed_after"]
     assert f"only jobs signed after {facts['signed_after']} are answered." in here("budget", *OWN).out
     words = here("ledger", "show", *OWN).out
     assert "quarantined: The head file shows" in words
@@ -339,13 +339,13 @@ def test_a_release_counts_everything_as_spent_and_records_it(here: Here, older: 
 
 
 def test_budget_says_what_a_raised_lifetime_still_lacks(here: Here, older: Site) -> None:
-    """More of epsilon alone leaves less for noise as it is implemented, of which all that there was counts as spent."""
+    """With a larger epsilon alone, the part of delta for implemented noise shrinks below what counts as spent."""
     released(here)
     policy = older.folder / "policy.toml"
     lifetime = "lifetime = {{ epsilon = {}, delta = {} }}"
-    told = policy.read_text()
+    output = policy.read_text()
     for changed, missing in ((("6.0", "1e-5"), "kept for noise as implemented"), (("6.0", "1e-4"), None)):
-        policy.write_text(told.replace(lifetime.format("4.0", "1e-5"), lifetime.format(*changed)))
+        policy.write_text(output.replace(lifetime.format("4.0", "1e-5"), lifetime.format(*changed)))
         (budget,) = here("budget", *OWN, "--json").facts["data_sets"]
         assert missing in budget["refused"] if missing else budget["refused"] is None, changed
 
@@ -396,12 +396,12 @@ def test_a_data_set_without_policy_stays_refused_until_named(here: Here, older: 
 
 
 def refused(here: Here, name: str, site: Site) -> str:
-    """Why no job on a data set is admitted, once the policy has a table of it."""
+    """Return why no job on a data set is admitted, once the policy has a table for it."""
     policy = (site.folder / "policy.toml").read_text()
     (site.folder / "policy.toml").write_text(policy + policy.replace("cohort", name))
-    (told,) = here("budget", *OWN, "--json", "--data-set", name).facts["data_sets"]
+    (output,) = here("budget", *OWN, "--json", "--data-set", name).facts["data_sets"]
     (site.folder / "policy.toml").write_text(policy)
-    return str(told["refused"])
+    return str(output["refused"])
 
 
 def test_a_release_needs_confirmation(here: Here, older: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,13 +426,13 @@ def test_a_release_needs_confirmation(here: Here, older: Site, monkeypatch: pyte
 
 def test_a_release_is_refused_while_a_daemon_runs(here: Here, older: Site) -> None:
     with older.running() as ledger:
-        said = here("ledger", "release", *OWN, "--reason", "why", "--yes").error_line
-        assert "is in use by process" in said
+        message = here("ledger", "release", *OWN, "--reason", "why", "--yes").error_line
+        assert "is in use by process" in message
         assert ledger.quarantine is not None
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--reason", " "), "--reason is"),
         (("--reason", "why", "--count", "cohort=1"), "--count is 'cohort=1', which is neither"),
@@ -454,14 +454,14 @@ def test_a_release_is_refused_while_a_daemon_runs(here: Here, older: Site) -> No
     ],
 )
 @pytest.mark.usefixtures("older")
-def test_a_release_with_wrong_arguments_is_refused(words: tuple[str, ...], said: str, here: Here) -> None:
+def test_a_release_with_wrong_arguments_is_refused(words: tuple[str, ...], message: str, here: Here) -> None:
     ended = here("ledger", "release", *OWN, "--yes", *words)
     assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
+    assert message in ended.err
     assert here("ledger", "show", *OWN, "--json").facts["quarantine"] is not None
 
 
-# --- A policy to begin with -------------------------------------------------------------------------------------------
+# --- Suggested policies -----------------------------------------------------------------------------------------------
 
 
 def test_a_suggested_policy_allows_its_job_and_is_marked_a_draft(here: Here, tmp_path: Path) -> None:
@@ -479,7 +479,7 @@ def test_a_suggested_policy_allows_its_job_and_is_marked_a_draft(here: Here, tmp
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("job.json", "--analyst", "ada"), "The job names no data set."),
         (("job.json", "--analyst", "Ada!", "--data-set", "cohort"), "'Ada!'"),
@@ -489,7 +489,7 @@ def test_a_suggested_policy_allows_its_job_and_is_marked_a_draft(here: Here, tmp
     ],
 )
 def test_suggest_refuses_names_that_no_policy_may_have(
-    words: tuple[str, ...], said: str, here: Here, tmp_path: Path
+    words: tuple[str, ...], message: str, here: Here, tmp_path: Path
 ) -> None:
     Site.made(tmp_path)
-    assert said in here("policy", "suggest", *words).error_line
+    assert message in here("policy", "suggest", *words).error_line

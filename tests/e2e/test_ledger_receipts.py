@@ -1,4 +1,4 @@
-"""A ledger that is taken back together with its head file is noticed: the coordinator has what was signed of it."""
+"""A ledger restored together with its head file is detected by the signed receipts of other parties."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ def town(tmp_path: Path) -> Town:
 
 @dataclass(frozen=True)
 class Provider:
-    """One provider, whose disks can be tampered with between its runs."""
+    """A provider whose disks can be changed between its runs."""
 
     place: Place
 
@@ -46,35 +46,35 @@ class Provider:
 
     @asynccontextmanager
     async def up(self, running: Running) -> AsyncIterator[SqliteLedger]:
-        """Run it until it has been welcomed, and then for as long as a test wants."""
+        """Run it, and yield its ledger once it has been welcomed."""
         with self.place.start() as ledger:
             await running.start(SITE, ledger=ledger)
             try:
                 yield ledger
             finally:
-                await stopped(running.daemons.pop(SITE))
+                await stop_daemon(running.daemons.pop(SITE))
 
-    def copied(self) -> tuple[dict[Path, bytes], bytes]:
-        """Everything that a backup of all its disks has."""
+    def backup_of_disks(self) -> tuple[dict[Path, bytes], bytes]:
+        """Return a backup of all its disks."""
         return self.place.snapshot(), self.place.head.read_bytes()
 
-    def restored(self, backup: tuple[dict[Path, bytes], bytes]) -> None:
+    def restore(self, backup: tuple[dict[Path, bytes], bytes]) -> None:
         self.place.restore(backup[0])
         self.place.head.write_bytes(backup[1])
-        assert verify(self.place.path, self.place.head) == []  # nothing on its own disks tells
+        assert verify(self.place.path, self.place.head) == []  # its own disks do not show it
 
-    def released(self) -> None:
+    def release(self) -> None:
         with self.place.start() as ledger:
             ledger.release("restored after a disk failure", {}, {"cohort": Price()})
 
 
-async def stopped(daemon: "asyncio.Task[None]") -> None:
+async def stop_daemon(daemon: "asyncio.Task[None]") -> None:
     daemon.cancel()
     await asyncio.gather(daemon, return_exceptions=True)
 
 
 async def answers(running: Running) -> None:
-    """Run a job to its end, which this provider alone answers."""
+    """Run a job that only this provider answers."""
     job = await patiently(lambda: running.analyst.submit(spec(), "cohort", [SITE]))
     assert (await job.result()).statement.parties == 1
 
@@ -93,16 +93,16 @@ def test_t12_a_restored_ledger_and_head_file_are_detected(
         async with federation(town, names=[]) as running:
             async with provider.up(running):
                 await answers(running)
-            backup = provider.copied()
+            backup = provider.backup_of_disks()
             async with provider.up(running):
                 await answers(running)
-            provider.restored(backup)
+            provider.restore(backup)
             with caplog.at_level(logging.ERROR):
                 async with provider.up(running) as ledger:
                     assert "it went back" in str(ledger.quarantine)
                     await refuses(running)
             assert "every job is refused" in caplog.text
-            provider.released()
+            provider.release()
             for _ in range(2):
                 async with provider.up(running) as ledger:
                     assert ledger.quarantine is None
@@ -117,18 +117,18 @@ def test_t12_a_backup_from_after_a_release_is_detected(town: Town, tmp_path: Pat
         async with federation(town, names=[]) as running:
             async with provider.up(running):
                 pass
-            oldest = provider.copied()
+            oldest = provider.backup_of_disks()
             async with provider.up(running):
                 for _ in range(3):
                     await answers(running)
-            provider.restored(oldest)
+            provider.restore(oldest)
             async with provider.up(running):
                 await refuses(running)
-            provider.released()
-            newer = provider.copied()
+            provider.release()
+            newer = provider.backup_of_disks()
             async with provider.up(running):
                 await answers(running)
-            provider.restored(newer)
+            provider.restore(newer)
             async with provider.up(running) as ledger:
                 assert ledger.quarantine is not None
                 await refuses(running)
@@ -147,7 +147,7 @@ def test_t12_a_deleted_ledger_and_head_file_are_detected(town: Town, tmp_path: P
             async with provider.up(running) as ledger:
                 assert "another ledger" in str(ledger.quarantine)
                 await refuses(running)
-            provider.released()
+            provider.release()
             async with provider.up(running):
                 await answers(running)
 
@@ -181,11 +181,11 @@ def test_t12_a_killed_coordinator_still_knows_the_receipts(town: Town, tmp_path:
         async with around(town, hub, names={}) as running:
             async with provider.up(running):
                 await answers(running)
-            backup = provider.copied()
+            backup = provider.backup_of_disks()
             async with provider.up(running):
                 await answers(running)
             await hub.kill()
-            provider.restored(backup)
+            provider.restore(backup)
             await hub.start()
             async with provider.up(running) as ledger:
                 assert "it went back" in str(ledger.quarantine)
@@ -222,11 +222,11 @@ def test_t12_a_coordinator_keeps_only_a_provider_s_own_receipt(town: Town) -> No
     asyncio.run(scenario())
 
 
-# --- What providers keep for one another ------------------------------------------------------------------------------
+# --- Receipts that providers keep for one another ---------------------------------------------------------------------
 
 
 def test_t12_another_provider_s_receipt_replaces_a_lost_journal(town: Town, tmp_path: Path) -> None:
-    """Whichever of the two comes first."""
+    """This holds whichever provider connects first."""
 
     async def scenario(witness_first: bool) -> None:
         home = tmp_path / ("early" if witness_first else "late")
@@ -236,20 +236,20 @@ def test_t12_another_provider_s_receipt_replaces_a_lost_journal(town: Town, tmp_
             await running.start("site-1", peers=peers)
             async with provider.up(running) as ledger:
                 await both_answer(running)
-            before, backup = ledger.head().entries, provider.copied()
+            before, backup = ledger.head().entries, provider.backup_of_disks()
             async with provider.up(running):
                 await both_answer(running)
-                await until(lambda: heard(peers, SITE, before + 1))
-        provider.restored(backup)
-        kept = PeerReceipts(home / "peers")  # as the other daemon reads it when it starts again
-        async with federation(town, names=[]) as running:  # a coordinator that has never heard of anybody
+                await wait_until(lambda: heard(peers, SITE, before + 1))
+        provider.restore(backup)
+        kept = PeerReceipts(home / "peers")  # as the other daemon does when it restarts
+        async with federation(town, names=[]) as running:  # a coordinator with an empty journal
             if witness_first:
                 await running.start("site-1", peers=kept)
             async with provider.up(running) as ledger:
                 if not witness_first:
                     assert ledger.quarantine is None
                     await running.start("site-1", peers=kept)
-                await until(lambda: ledger.quarantine)
+                await wait_until(lambda: ledger.quarantine)
                 assert "it went back" in str(ledger.quarantine)
 
     for witness_first in (True, False):
@@ -261,9 +261,9 @@ async def both_answer(running: Running) -> None:
     assert (await job.result()).statement.parties == 2
 
 
-async def until(holds: Callable[[], object]) -> None:
+async def wait_until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110  # nobody tells of these changes
+        while not holds():  # noqa: ASYNC110  # there is no event for these changes
             await asyncio.sleep(0.02)
 
 
@@ -275,8 +275,8 @@ def test_t12_a_receipt_without_valid_signature_is_ignored(town: Town) -> None:
     me, eve = (town.identity(Role.PROVIDER, name) for name in ("site-0", "eve"))
     peers = PeerReceipts()
     made_up = [
-        pb.HeldReceipt(provider="site-1", receipt=sign_receipt(eve, FAR)),  # eve speaks for another
-        pb.HeldReceipt(provider="site-0", receipt=sign_receipt(me, FAR)),  # one's own says nothing new
+        pb.HeldReceipt(provider="site-1", receipt=sign_receipt(eve, FAR)),  # eve signs for another provider
+        pb.HeldReceipt(provider="site-0", receipt=sign_receipt(me, FAR)),  # a provider's own receipt is not kept
         pb.HeldReceipt(provider="eve", receipt=pb.Receipt(ledger="x", entries=5)),
         pb.HeldReceipt(),
     ]
@@ -306,7 +306,7 @@ def test_an_unreadable_file_of_receipts_does_not_stop_a_provider(tmp_path: Path)
 
 
 def test_a_provider_learns_on_reconnecting_that_its_job_ended(town: Town, tmp_path: Path) -> None:
-    """The other provider has a thousand rounds to answer: it is still at it when the job is cancelled."""
+    """The other provider has a thousand rounds to answer, so the job is still running when it is cancelled."""
 
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
@@ -315,11 +315,13 @@ def test_a_provider_learns_on_reconnecting_that_its_job_ended(town: Town, tmp_pa
             async with provider.up(running) as ledger:
                 what = spec(minimum_parties=1, answer_seconds=2, options={"sparsity": 6, "rounds": 1000})
                 job = await running.analyst.submit(what, "cohort", [SITE, "site-1"])
-                await until(lambda: any(map(ledger.standing, ledger.open_jobs())))  # before, nothing is on its disk
+                await wait_until(
+                    lambda: any(map(ledger.standing, ledger.open_jobs()))
+                )  # before, nothing is on its disk
             await job.cancel()
             with provider.place.start() as ledger:
                 assert len(ledger.open_jobs()) == 1
             async with provider.up(running) as ledger:
-                await until(lambda: not ledger.open_jobs())
+                await wait_until(lambda: not ledger.open_jobs())
 
     asyncio.run(scenario())

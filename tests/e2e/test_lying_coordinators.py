@@ -1,4 +1,4 @@
-"""A coordinator with a true certificate that lies to an analyst about his own jobs."""
+"""A coordinator with a valid certificate that lies to an analyst about the analyst's jobs."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Forgery = Callable[[SignedJob, Identity], SignedJob]
 
 
 class Liar(pb_grpc.AnalystServiceServicer):
-    """Shows one job, whoever asks for whichever."""
+    """Returns the same job for every request."""
 
     def __init__(self, shown: SignedJob) -> None:
         self._shown = shown
@@ -32,7 +32,7 @@ class Liar(pb_grpc.AnalystServiceServicer):
 
 
 def shown_to_ada(town: Town, forge: Forgery) -> None:
-    """Let Ada take up the job that the coordinator says is hers."""
+    """Let Ada open the job that the coordinator reports as hers."""
     ada, bob = town.identity(Role.ANALYST, "ada"), town.identity(Role.ANALYST, "bob")
     job = forge(town.job(spec(), ada, ["site-0"]), bob)
 
@@ -52,7 +52,7 @@ def shown_to_ada(town: Town, forge: Forgery) -> None:
 
 
 def cheaper(job: SignedJob) -> bytes:
-    """Promise more privacy than was paid for."""
+    """Return the job with a smaller epsilon than was signed."""
     changed = job.payload.replace(b'"epsilon":4.0', b'"epsilon":0.1')
     assert changed != job.payload
     return changed

@@ -1,7 +1,7 @@
-"""A coordinator with a true certificate and bad intentions, against a real daemon over real mutual TLS.
+"""A malicious coordinator with a valid certificate, against a real daemon over mutual TLS.
 
-Whatever it asks, a provider answers the queries that the analyst signed, once each, in their order. Everything else
-is refused, and costs nothing.
+Whatever it sends, a provider answers only the queries that the analyst signed, once each, in order. Everything else is
+refused, and costs nothing.
 """
 
 import asyncio
@@ -95,8 +95,8 @@ def test_t06_a_query_with_any_field_changed_is_always_refused(tmp_path: Path) ->
         for position, query in enumerate((DENSE, SPARSE)):
             for name, values in CHANGES.items():
                 for value in values:
-                    said = await stage.ask(signed.to_bytes(), position, query, **{name: value})
-                    assert said.HasField("refusal"), (position, name, value)
+                    message = await stage.ask(signed.to_bytes(), position, query, **{name: value})
+                    assert message.HasField("refusal"), (position, name, value)
         announced = {"position": 0, "kind": DENSE.kind, "dimension": DIMENSION, "columns": 2}
         announced |= {"nonzero_rows": DENSE.extent.nonzero_rows, "signed_job": signed.to_bytes()}
         for at in range(0, len(DENSE.content()), 7):
@@ -170,7 +170,7 @@ def test_t01_t03_an_invalid_basis_is_refused_and_the_daemon_continues(tmp_path: 
             await stage.meddler.outbound.put(pb.ToProvider(ask=ask))
             await stage.meddler.outbound.put(pb.ToProvider(frame=pb.Frame(content=content)))
             assert (await stage.reply()).refusal.code == "invalid-query"
-        await stage.meddler.outbound.put(pb.ToProvider(frame=pb.Frame(content=whole)))  # of no query
+        await stage.meddler.outbound.put(pb.ToProvider(frame=pb.Frame(content=whole)))  # the digest of no query
         assert (await stage.ask(signed, 0, DENSE)).answer.content
 
     play(tmp_path, scene)
@@ -180,8 +180,8 @@ WIDE = 64
 """Columns that a basis of fifty fits into."""
 
 
-def repeated(components: int) -> list[NDArray[np.float64]]:
-    """Make matrices that are no bases, though each of their columns is of length one: with equal columns."""
+def equal_columns(components: int) -> list[NDArray[np.float64]]:
+    """Return matrices with equal columns of length one, which are no bases."""
     column = np.random.default_rng(components).standard_normal((WIDE, 1))
     column /= np.linalg.norm(column)
     axis, two = np.eye(WIDE)[:, :1], np.eye(WIDE)[:, :components]
@@ -197,7 +197,7 @@ def test_t02_equal_unit_columns_are_refused_at_no_cost(tmp_path: Path) -> None:
         for components in range(2, 51):
             signed = stage.job(wide(components))
             announced = {"signed_job": signed.to_bytes(), "kind": DENSE.kind, "dimension": WIDE, "columns": components}
-            for basis in repeated(components):
+            for basis in equal_columns(components):
                 assert np.allclose(np.linalg.norm(basis, axis=0), 1)
                 support = np.flatnonzero(basis.any(axis=1))
                 content = support.astype("<u4").tobytes() + basis[support].astype("<f8").tobytes()
@@ -219,9 +219,9 @@ PAIRS = 40
 
 
 def test_t04_denormal_numbers_do_not_slow_an_answer(tmp_path: Path) -> None:
-    """False alarm 1e-6: which of a pair is asked first is a coin's choice, so that of queries that take equally long
-    the one is slower, by a tenth, in half of the pairs at most. Rounding the basis itself, which the coordinator
-    knows, takes some microseconds more. The time is this process's on a processor, and the coordinator's part alike.
+    """False alarm 1e-6: a coin decides which query of a pair is sent first, so if both take equally long, one is
+    slower by a tenth in at most half of the pairs. Rounding the basis, which the coordinator knows, takes some
+    microseconds more. Measured is this process's processor time, which includes the coordinator's equal part.
     """
     what = replace(SPEC, schema=Schema(WIDE), options={"sparsity": WIDE, "rounds": 1})
 
@@ -257,7 +257,7 @@ def test_a_provider_redials_a_silent_coordinator(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         begun = asyncio.get_running_loop().time()
         assert (await stage.reply()).HasField("hello")
-        assert asyncio.get_running_loop().time() - begun > SHORTEST_SILENCE - 0.5  # it began with the welcome
+        assert asyncio.get_running_loop().time() - begun > SHORTEST_SILENCE - 0.5  # the time began with the welcome
         assert (await stage.ask(stage.job().to_bytes(), 0, DENSE)).answer.content
 
     play(tmp_path, scene)
@@ -277,8 +277,8 @@ def shown(certificate: bytes, proof: bytes) -> pb.Welcome:
     return pb.Welcome(certificate=certificate, proof=proof)
 
 
-def as_another(stage: Stage) -> Identity:
-    """Take the identity of another party."""
+def another_identity(stage: Stage) -> Identity:
+    """Return the identity of another party."""
     return stage.town.identity(Role.PROVIDER, "east")
 
 
@@ -288,10 +288,14 @@ UNPROVED: dict[str, Callable[[Stage], Callable[[bytes], pb.Welcome]]] = {
     "nothing": lambda _: lambda _: pb.Welcome(),
     "no proof": lambda stage: lambda _: shown(stage.meddler.hub.certificate_pem, b""),
     "a provider's certificate": lambda stage: (
-        lambda challenge: shown((east := as_another(stage)).certificate_pem, sign_challenge(east, challenge, NORTH))
+        lambda challenge: shown(
+            (east := another_identity(stage)).certificate_pem, sign_challenge(east, challenge, NORTH)
+        )
     ),
     "another's key": lambda stage: (
-        lambda challenge: shown(stage.meddler.hub.certificate_pem, sign_challenge(as_another(stage), challenge, NORTH))
+        lambda challenge: shown(
+            stage.meddler.hub.certificate_pem, sign_challenge(another_identity(stage), challenge, NORTH)
+        )
     ),
     "a proof for another provider": lambda stage: (
         lambda challenge: shown(stage.meddler.hub.certificate_pem, sign_challenge(stage.meddler.hub, challenge, EAST))
@@ -308,7 +312,7 @@ UNPROVED: dict[str, Callable[[Stage], Callable[[bytes], pb.Welcome]]] = {
 def test_t33_only_a_proven_coordinator_is_obeyed(tmp_path: Path, way: str) -> None:
     async def scene(stage: Stage) -> None:
         signed = stage.job()
-        assert (await stage.ask(signed.to_bytes(), 0, DENSE)).HasField("hello")  # it hung up, and dialled again
+        assert (await stage.ask(signed.to_bytes(), 0, DENSE)).HasField("hello")  # it disconnected, and connected again
         assert stage.ledger.standing(signed.job_id) is None
 
     play(tmp_path, scene, welcome=UNPROVED[way])
@@ -332,15 +336,15 @@ FAR = Head("5" * 32, 10**6, "ab" * 32)
 """Of a ledger that the provider never had."""
 
 
-def strangers(stage: Stage, folder: Path) -> list[pb.Receipt]:
-    """Receipts that would stop the provider, if it took them for its own."""
+def foreign_receipts(stage: Stage, folder: Path) -> list[pb.Receipt]:
+    """Return receipts that would stop the provider if it accepted them as its own."""
     elsewhere = Authority.init(folder / "elsewhere", "town", now)
     request = identities.request(folder / "north elsewhere", NORTH)
     other = identities.install(folder / "north elsewhere", elsewhere.sign(request), elsewhere.certificate_pem)
     true = sign_receipt(stage.home, Head(FAR.ledger, 1, FAR.hash))
     raised = pb.Receipt(**{each.name: getattr(true, each.name) for each in true.DESCRIPTOR.fields})
     raised.entries = FAR.entries
-    east = sign_receipt(as_another(stage), FAR)
+    east = sign_receipt(another_identity(stage), FAR)
     return [
         pb.Receipt(),
         pb.Receipt(ledger="x" * 10**6, certificate=b"\xff" * 100, signature=b"\0" * 100, entries=2**64 - 1),
@@ -358,7 +362,7 @@ def test_t12_a_foreign_receipt_cannot_stop_a_provider(tmp_path: Path) -> None:
         async def scene(stage: Stage) -> None:
             signed = stage.job().to_bytes()
             answers = set()
-            for receipt in strangers(stage, tmp_path):
+            for receipt in foreign_receipts(stage, tmp_path):
                 await stage.show(receipt)
                 answers.add((await stage.ask(signed, 0, DENSE)).answer.content)
             assert len(answers) == 1

@@ -1,4 +1,4 @@
-"""Very many providers: idle ones cost the coordinator next to nothing, and a job over fifty of them is done."""
+"""Two hundred idle providers cost the coordinator very little, and a job over fifty providers is done."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def town(tmp_path: Path) -> Town:
 
 
 def spent(siege: Siege) -> float:
-    """Give the processor time that the coordinator has taken so far, in seconds."""
+    """Return the processor time that the coordinator has used so far, in seconds."""
     fields = Path(f"/proc/{siege.process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -44,7 +44,7 @@ async def live(site: Puppet) -> None:
 
 @asynccontextmanager
 async def idle(town: Town, siege: Siege) -> AsyncIterator[None]:
-    """Connect so many providers, which greet, and answer heartbeats."""
+    """Connect so many providers, which only greet and answer heartbeats."""
     homes = [town.identity(Role.PROVIDER, f"idle-{number}") for number in range(IDLE)]
     async with AsyncExitStack() as held:
         for home in homes:
@@ -78,7 +78,7 @@ def test_a_job_over_fifty_light_providers_is_done(town: Town) -> None:
 
     async def scenario() -> None:
         async with besieged(town, shards) as siege:
-            job = spec(minimum_parties=LIGHT, answer_seconds=60)  # all of them are in this very process
+            job = spec(minimum_parties=LIGHT, answer_seconds=60)  # all of them run in this process
             assert (await siege.fit(job)).statement.parties == LIGHT
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Whoever is refused leaves nothing behind in the coordinator's memory, however often and for whatever reason."""
+"""Refusals leave nothing in the coordinator's memory, however many and for whatever reason."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -40,8 +40,8 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-async def flat(siege: Siege, attempts: Iterable[Attempt], warm_up: int, times: int) -> None:
-    """Try everything again and again, and see that the coordinator stays as large as after the first few times."""
+async def require_constant_memory(siege: Siege, attempts: Iterable[Attempt], warm_up: int, times: int) -> None:
+    """Repeat all attempts, and check that the coordinator does not grow after the first few."""
     every = list(attempts)
     for attempt in every * warm_up:
         await attempt()
@@ -52,7 +52,7 @@ async def flat(siege: Siege, attempts: Iterable[Attempt], warm_up: int, times: i
 
 
 def strangers(town: Town) -> dict[str, Identity | None]:
-    """Make identities that are not let in, or not to what they ask for."""
+    """Return identities that are refused, or refused for what they call."""
     bea, eve = town.identity(Role.ANALYST, "bea"), town.identity(Role.ANALYST, "eve")
     town.authority.revoke(eve.name)
     return {
@@ -65,13 +65,15 @@ def strangers(town: Town) -> dict[str, Identity | None]:
     }
 
 
-async def knock(address: str, identity: Identity | None, town: Town) -> None:
-    """Open a connection of its own and ask for a list of jobs."""
+async def try_to_list_jobs(address: str, identity: Identity | None, town: Town) -> None:
+    """Open a new connection and list jobs."""
     if identity is None:
         credentials = grpc.ssl_channel_credentials(town.authority.certificate_pem)
         options = [("grpc.ssl_target_name_override", "coordinator.dpspca"), ("grpc.use_local_subchannel_pool", 1)]
         channel = grpc.aio.secure_channel(address, credentials, options)
-    elif identity.authority_pem != town.authority.certificate_pem:  # who believes the true one, and shows another
+    elif (
+        identity.authority_pem != town.authority.certificate_pem
+    ):  # trusts the right authority, and shows a certificate of another
         channel = line(address, replace(identity, authority_pem=town.authority.certificate_pem))
     else:
         channel = line(address, identity)
@@ -90,7 +92,9 @@ def test_t33_t35_refused_parties_leave_no_memory_used(town: Town) -> None:
     async def scenario() -> None:
         everybody = strangers(town).values()
         async with besieged(town, {}) as siege:
-            await flat(siege, [partial(knock, siege.address, each, town) for each in everybody], 20, 60)
+            await require_constant_memory(
+                siege, [partial(try_to_list_jobs, siege.address, each, town) for each in everybody], 20, 60
+            )
 
     asyncio.run(scenario())
 
@@ -106,7 +110,7 @@ def test_t07_t10_t35_refused_jobs_leave_no_memory_used(town: Town) -> None:
                 with pytest.raises(FederationError, match=reason):
                     await analyst.submit_signed(signed, spec())
 
-            await flat(siege, [partial(submit, *job) for job in jobs], 10, 40)
+            await require_constant_memory(siege, [partial(submit, *job) for job in jobs], 10, 40)
 
     asyncio.run(scenario())
 
@@ -129,7 +133,7 @@ ANSWERS: Mapping[str, Lie] = {name: lie for name, (lie, _) in LIES.items()} | {
 
 @dataclass
 class Liar:
-    """Joins one job after the other, and lies at the second query of each."""
+    """Takes part in one job after the other, and lies at the second query of each."""
 
     siege: Siege
     identity: Identity
@@ -152,6 +156,6 @@ def test_t34_t35_a_lying_provider_leaves_no_memory_used(town: Town) -> None:
         shards = {name: SHARDS[name] for name in HONEST}
         async with besieged(town, shards) as siege:
             liar = town.identity(Role.PROVIDER, LIAR)
-            await flat(siege, [Liar(siege, liar, lie) for lie in ANSWERS.values()], 3, 5)
+            await require_constant_memory(siege, [Liar(siege, liar, lie) for lie in ANSWERS.values()], 3, 5)
 
     asyncio.run(scenario())

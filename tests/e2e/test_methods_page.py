@@ -1,4 +1,4 @@
-"""docs/methods.md says of every method what the catalogue and its plan say, and what it shows runs."""
+"""docs/methods.md agrees with the catalogue and with plans, and its examples run."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
 
 
 def example(name: str) -> list[str]:
-    """Give the words of the section's one command, without the program's own."""
+    """Return the arguments of the section's only command."""
     (block,) = re.findall(r"```sh\n(.*?)```", SECTIONS[name], flags=re.DOTALL)
     program, *words = shlex.split(block)
     assert program == "dpspca"
@@ -40,7 +40,7 @@ def example(name: str) -> list[str]:
 
 
 def bullet(option: Option) -> str:
-    """Write an option as its section lists it."""
+    """Return an option in the notation of its section."""
     default = "" if option.default is None else f" (default `{str(option.default).lower()}`)"
     return f"- `{option.name}`{' (required)' if option.required else default}: {option.help}"
 

@@ -1,4 +1,4 @@
-"""Commands where something is missing, open to others, too old or out of reach: a line with what to do about it."""
+"""Commands report in one line what is missing, expired, unreadable or open to others, and what to do."""
 
 import json
 import re
@@ -24,7 +24,7 @@ NOBODY = "127.0.0.1:1"
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of a federation that is not up. Of everybody there is a twin whose certificate has run out."""
+    """Return the folder of a federation that does not run. Each party also has an identity that has expired."""
     found = Town.found(tmp_path_factory.mktemp("town"))
     folder = found.folder
     (folder / "revoked.pem").write_bytes(found.authority.revocation_list())
@@ -75,9 +75,9 @@ def test_port_0_is_refused_with_the_name_of_the_key(
 def test_commands_refuse_an_expired_certificate_with_the_remedy(
     command: str, program: str, here: Callable[..., Ended]
 ) -> None:
-    said = here(*command.split(), "--config", f"old-{program}.toml").error_line
-    assert said.startswith("The certificate of dpspca://town/")
-    assert "Renew it" in said
+    message = here(*command.split(), "--config", f"old-{program}.toml").error_line
+    assert message.startswith("The certificate of dpspca://town/")
+    assert "Renew it" in message
 
 
 def test_health_and_doctor_report_an_expired_certificate(here: Callable[..., Ended]) -> None:
@@ -134,22 +134,22 @@ COMMANDS = ["jobs list", "datasets", "jobs watch abc", f"run {JOB} --data-set co
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(("identity", "folder", "file", "said"), STATES.values(), ids=STATES.keys())
+@pytest.mark.parametrize(("identity", "folder", "file", "message"), STATES.values(), ids=STATES.keys())
 def test_errors_for_an_analyst_are_one_line_with_a_remedy(
-    identity: str, folder: int, file: int, said: str, command: str, here: Callable[..., Ended], town: Path
+    identity: str, folder: int, file: int, message: str, command: str, here: Callable[..., Ended], town: Path
 ) -> None:
     shutil.rmtree(town / "copy", ignore_errors=True)
     shutil.copytree(town / "analyst-ada", town / "copy")
     (town / "copy" / IDENTITY_FILE).chmod(file)
     (town / "copy").chmod(folder)
     (town / "bad.toml").write_text(settings(Role.ANALYST, identity))
-    assert here(*command.split(), "--config", "bad.toml").error_line.startswith(said)
+    assert here(*command.split(), "--config", "bad.toml").error_line.startswith(message)
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "coordinator start", "provider start"])
 def test_every_program_names_a_missing_settings_file(command: str, here: Callable[..., Ended]) -> None:
-    said = here(*command.split(), "--config", "none.toml").error_line
-    assert said == "none.toml cannot be read: No such file or directory. Give the path of a file."
+    message = here(*command.split(), "--config", "none.toml").error_line
+    assert message == "none.toml cannot be read: No such file or directory. Give the path of a file."
 
 
 def test_a_request_that_cannot_be_written_makes_no_key(here: Callable[..., Ended], town: Path) -> None:
@@ -163,9 +163,9 @@ def test_a_request_that_cannot_be_written_makes_no_key(here: Callable[..., Ended
 def test_config_check_reports_unreadable_settings(here: Callable[..., Ended]) -> None:
     ended = here("config", "check", "none.toml", "--json")
     assert ended.code == 1
-    told = json.loads(ended.out)
-    assert (told["well"], told["program"]) == (False, None)
-    assert told["problems"] == ["none.toml cannot be read: No such file or directory. Give the path of a file."]
+    output = json.loads(ended.out)
+    assert (output["well"], output["program"]) == (False, None)
+    assert output["problems"] == ["none.toml cannot be read: No such file or directory. Give the path of a file."]
     assert here("config", "check", "none.toml").code == 1
 
 
@@ -173,15 +173,15 @@ SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "message"),
     [("policy", "is a policy, not a settings file. Check it with `dpspca policy check"), ("job", "is a job")],
 )
-def test_config_check_names_the_kind_of_another_file(what: str, said: str, here: Callable[..., Ended]) -> None:
+def test_config_check_names_the_kind_of_another_file(what: str, message: str, here: Callable[..., Ended]) -> None:
     ended = here("config", "check", SAMPLES / f"{what}.toml", "--json")
     assert ended.code == 1
     assert json.loads(ended.out)["program"] is None
     (problem,) = json.loads(ended.out)["problems"]
-    assert said in problem
+    assert message in problem
     assert str(SAMPLES / f"{what}.toml`") in problem
 
 

@@ -1,4 +1,4 @@
-"""What a job would ask, from flags or from a file: planned without asking anybody, or refused in a line."""
+"""`dpspca plan` plans a job from flags or from a file, or refuses it in one line."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def test_a_plan_lists_every_query_and_its_shares_add_up(tmp_path: Path, here: Ca
     assert sum(query["share"] for query in from_flags["queries"]) == pytest.approx(1)
     assert from_flags["total"]["epsilon"] == pytest.approx(1, abs=1e-6)
     assert from_flags["total"]["epsilon"] <= 1
-    for stored in (from_flags["job"], from_flags):  # a job, and what printed it
+    for stored in (from_flags["job"], from_flags):  # a job, and the output of plan
         (tmp_path / "job.json").write_text(json.dumps(stored))
         assert here("plan", "job.json", "--json").facts == from_flags
 
@@ -65,7 +65,7 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["plan", "--dimension", "5"], "these flags are needed: --components"),
         (["plan", "job.json", "--epsilon", "1"], "Both a job and flags are given: --epsilon"),
@@ -80,8 +80,8 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
         (["plan", *JOB, "--write-job", "no/folder"], "no/folder cannot be written"),
     ],
 )
-def test_an_error_in_a_plan_is_one_line(arguments: list[str], said: str, here: Callable[..., Ended]) -> None:
-    assert said in here(*arguments).error_line
+def test_an_error_in_a_plan_is_one_line(arguments: list[str], message: str, here: Callable[..., Ended]) -> None:
+    assert message in here(*arguments).error_line
 
 
 A_JOB = {
@@ -196,14 +196,14 @@ ASSUMED = [
 
 def test_a_plan_prints_the_theorem_s_terms_for_an_assumed_population(here: Callable[..., Ended]) -> None:
     flags = " ".join(ASSUMED).split()
-    told = here("plan", *flags, "--json").facts["theory"]
-    assert told["total"] == pytest.approx(told["statistical"] + told["noise"] + told["convergence"])
+    output = here("plan", *flags, "--json").facts["theory"]
+    assert output["total"] == pytest.approx(output["statistical"] + output["noise"] + output["convergence"])
     shown = here("plan", *flags).out
     for term in ("total", "statistical", "noise", "convergence"):
-        assert f"{told[term]:.3g}" in shown
+        assert f"{output[term]:.3g}" in shown
     more = here("plan", *flags, "--assume=rows=2000000", "--json").facts["theory"]
-    assert more["statistical"] < told["statistical"]
-    assert more["noise"] < told["noise"]
+    assert more["statistical"] < output["statistical"]
+    assert more["noise"] < output["noise"]
 
 
 @pytest.mark.parametrize(
@@ -217,6 +217,6 @@ def test_a_plan_prints_the_theorem_s_terms_for_an_assumed_population(here: Calla
     ],
 )
 def test_impossible_assumptions_are_refused(flags: list[str], why: str, here: Callable[..., Ended]) -> None:
-    told = here("plan", *ASSUMED[0].split(), *flags)
-    assert told.code == 2
-    assert why in told.err
+    output = here("plan", *ASSUMED[0].split(), *flags)
+    assert output.code == 2
+    assert why in output.err

@@ -1,4 +1,4 @@
-"""`dpspca policy check` says in words what a policy allows, and exits with 1 where a policy or a job is not well."""
+"""`dpspca policy check` explains what a policy allows, and exits with 1 if the policy is wrong or refuses a job."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def job(folder: Path, *, name: str = "asked.toml", **changes: str) -> str:
-    """Write the sample of a job with some of its lines changed; give the file's name."""
+    """Write the sample job with some lines changed, and return the file's name."""
     lines = (folder / "job.toml").read_text(encoding="utf-8").splitlines()
     for key, value in changes.items():
         lines = [f"{key} = {value}" if line.startswith(f"{key} = ") else line for line in lines]
@@ -46,7 +46,7 @@ def job(folder: Path, *, name: str = "asked.toml", **changes: str) -> str:
 
 
 def changed(folder: Path, old: str, new: str) -> str:
-    """Write the sample of a policy with one thing changed; give the file's name."""
+    """Write the sample policy with one change, and return the file's name."""
     assert old in SAMPLE
     (folder / "changed.toml").write_text(SAMPLE.replace(old, new), encoding="utf-8")
     return "changed.toml"
@@ -81,9 +81,9 @@ def test_the_sample_policy_allows_the_sample_job() -> None:
     ],
 )
 def test_policy_check_explains_a_policy(here: Callable[..., Ended], words: str) -> None:
-    told = here("policy.toml")
-    assert told.returncode == 0
-    assert re.search(words, told.stdout, flags=re.MULTILINE)
+    output = here("policy.toml")
+    assert output.returncode == 0
+    assert re.search(words, output.stdout, flags=re.MULTILINE)
 
 
 def test_the_explanation_follows_the_rules(here: Callable[..., Ended], tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_explanation_follows_the_rules(here: Callable[..., Ended], tmp_path:
         assert old in text
         text = text.replace(old, new)
     (tmp_path / "changed.toml").write_text(text, encoding="utf-8")
-    told = here("changed.toml").stdout
+    output = here("changed.toml").stdout
     for words in (
         "components of the rows minus a public mean. Methods:",
         "only age, weight.",
@@ -109,16 +109,16 @@ def test_the_explanation_follows_the_rules(here: Callable[..., Ended], tmp_path:
         "at most 7.39 times as likely",
         "jobs of the largest size, or",
     ):
-        assert words in told
-    assert "one analyst" not in told
-    assert "each analyst, or" not in told
+        assert words in output
+    assert "one analyst" not in output
+    assert "each analyst, or" not in output
 
 
 def test_the_explanation_says_how_many_rows_a_person_may_have(here: Callable[..., Ended], tmp_path: Path) -> None:
     name = changed(tmp_path, "rows_per_person = 1", "rows_per_person = 4")
-    told = here(name)
-    assert "A job must protect all of them together (rows_per_person = 4 or more)" in told.stdout
-    assert "One person has at most 4 rows" in told.stdout
+    output = here(name)
+    assert "A job must protect all of them together (rows_per_person = 4 or more)" in output.stdout
+    assert "One person has at most 4 rows" in output.stdout
     assert here(name, "--job", "job.toml").returncode == 1
     text = (tmp_path / "job.toml").read_text(encoding="utf-8")
     (tmp_path / "whole.toml").write_text(f"rows_per_person = 4\n{text}", encoding="utf-8")
@@ -126,11 +126,11 @@ def test_the_explanation_says_how_many_rows_a_person_may_have(here: Callable[...
 
 
 def test_the_explanation_covers_noise_that_is_not_gaussian(here: Callable[..., Ended], tmp_path: Path) -> None:
-    """A purely private mechanism of epsilon 1 may let a guess be right in e / (1 + e) of cases, 73.11 %."""
-    told = here(changed(tmp_path, 'methods = ["dps-pca"]', 'methods = ["dps-pca", "ppca"]')).stdout
-    assert re.search(r"one job, it is right in at most 73\.2%.*all jobs", told)
-    assert "A job whose noise is not Gaussian is limited by this epsilon and delta" in told
-    assert "49 jobs of the largest size with Gaussian noise" in told
+    """With a pure mechanism of epsilon 1, a guess may be right in e / (1 + e) of cases, 73.11 %."""
+    output = here(changed(tmp_path, 'methods = ["dps-pca"]', 'methods = ["dps-pca", "ppca"]')).stdout
+    assert re.search(r"one job, it is right in at most 73\.2%.*all jobs", output)
+    assert "A job whose noise is not Gaussian is limited by this epsilon and delta" in output
+    assert "49 jobs of the largest size with Gaussian noise" in output
 
 
 def test_a_policy_with_unusable_methods_gives_a_warning_or_an_error(here: Callable[..., Ended], tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_a_policy_with_unusable_methods_gives_a_warning_or_an_error(here: Callab
 
 def test_policy_check_json_has_the_same_facts(here: Callable[..., Ended]) -> None:
     ended = here("policy.toml", "--job", "job.toml", "--analyst", "grace", "--json")
-    told: dict[str, Any] = json.loads(ended.stdout)
-    rules, tried = told["data_sets"][0], told["job"]
-    assert (ended.returncode, told["well"], told["problems"]) == (0, True, [])
+    output: dict[str, Any] = json.loads(ended.stdout)
+    rules, tried = output["data_sets"][0], output["job"]
+    assert (ended.returncode, output["well"], output["problems"]) == (0, True, [])
     assert (rules["data_set"], rules["unit"], rules["norm_bound"]) == (
         "cohort",
         "row-add-remove",
@@ -227,8 +227,8 @@ def test_all_errors_of_a_policy_are_listed_and_no_job_is_checked(here: Callable[
             "it does not kno",
             "columns is 0; i",
         ]
-    told = json.loads(here(name, "--json").stdout)
-    assert (told["well"], len(told["problems"]), told["data_sets"], told["job"]) == (False, 2, [], None)
+    output = json.loads(here(name, "--json").stdout)
+    assert (output["well"], len(output["problems"]), output["data_sets"], output["job"]) == (False, 2, [], None)
 
 
 def test_a_policy_without_data_sets_is_valid_and_allows_nothing(here: Callable[..., Ended], tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_policy_without_data_sets_is_valid_and_allows_nothing(here: Callable[.
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["gone.toml"], "gone.toml cannot be read: No such file or directory. Give the path of a policy in TOML."),
         (["latin.toml"], "latin.toml is not a policy in TOML."),
@@ -257,7 +257,7 @@ def test_a_policy_without_data_sets_is_valid_and_allows_nothing(here: Callable[.
     ],
 )
 def test_invalid_arguments_exit_with_2_in_one_line(
-    here: Callable[..., Ended], tmp_path: Path, words: list[str], said: str
+    here: Callable[..., Ended], tmp_path: Path, words: list[str], message: str
 ) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# \xe9\n")
     job(tmp_path, name="bare.toml", data_set='"cohort"')
@@ -266,7 +266,7 @@ def test_invalid_arguments_exit_with_2_in_one_line(
     ended = here(*words)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert len(ended.stderr.splitlines()) == 1
-    assert said in ended.stderr
+    assert message in ended.stderr
 
 
 def test_text_in_a_policy_cannot_control_the_terminal(here: Callable[..., Ended], tmp_path: Path) -> None:

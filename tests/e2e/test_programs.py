@@ -58,7 +58,7 @@ def started(*words: object, folder: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def here(*words: object) -> None:
-    """Run a command in this process: starting the dozen that found a town would take longer than all the tests."""
+    """Run a command in this process, because starting a dozen programs would take longer than all the tests."""
     app([str(word) for word in words], standalone_mode=False)
 
 
@@ -103,16 +103,16 @@ def test_a_federation_of_processes_runs_a_job_and_stops_on_signals(town: Path) -
             started("provider", "start", "--config", "south.toml", folder=town),
         ):
             order = ["run", "job.json", "--config", "ada.toml", "--data-set", "cohort"]
-            told = dpspca(*order, "--provider", "north", "--provider", "south", folder=town)
+            output = dpspca(*order, "--provider", "north", "--provider", "south", folder=town)
     model = load_model(town / "model.dpspca")
     assert {0, 1} <= set(model.support)
     assert model.statement.parties == 2
     assert model.statement.federated
-    assert "Nobody else had to be trusted" in told
+    assert "Nobody else had to be trusted" in output
 
 
 def test_a_daemon_answers_about_rows_added_during_the_job(town: Path) -> None:
-    """Both rounds are about a thousand rows of each; of one provider's, five hundred are there at the start."""
+    """Each round is about a thousand rows of each provider. One has only five hundred at the start."""
     job = replace(JOB, method="streaming-power", options={"rounds": 2, "block_rows": 1000}, answer_seconds=120)
     (town / "streaming.json").write_text(job.to_json())
     (town / "arriving").mkdir()
@@ -181,8 +181,8 @@ def test_a_coordinator_keeps_results_up_to_its_setting(town: Path) -> None:
         assert hub.stderr is not None
         configure(town, hub.stderr.readline().split()[-1])
         order = ["run", "wide.json", "--config", "ada.toml", "--data-set", "cohort", "--provider", "north"]
-        told = dpspca(*order, "--out", "wide", folder=town, code=2)
-    assert "1048576" in told
+        output = dpspca(*order, "--out", "wide", folder=town, code=2)
+    assert "1048576" in output
 
 
 def test_a_job_without_available_provider_fails_with_the_reason(town: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a coordinator keeps of jobs that are over: results up to a limit, shared fairly, and what was signed."""
+"""A coordinator keeps results and signed jobs up to a limit, which analysts share fairly."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -112,14 +112,14 @@ def test_the_oldest_signed_jobs_are_forgotten_beyond_the_limit(town: Town, monke
 
 
 async def frames(reading: Any) -> AsyncIterator[pb.Frame]:
-    """Read on; a call that was read from by hand cannot be iterated over."""
+    """Yield the remaining frames of a call. It was read by hand before, so it cannot be iterated."""
     while (frame := await reading.read()) is not grpc.aio.EOF:
         yield frame
 
 
 @pytest.mark.slow
 def test_a_slow_reader_does_not_hold_a_dropped_result(town: Town) -> None:
-    large = wide(500_000, components=10, answer_seconds=60)  # forty megabytes, far more than waits in a connection
+    large = wide(500_000, components=10, answer_seconds=60)  # forty megabytes, far more than a connection buffers
 
     async def scenario() -> None:
         async with federation(town, shards=shards(500_000), result_bytes=50_000_000) as running:

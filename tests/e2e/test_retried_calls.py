@@ -1,4 +1,4 @@
-"""A call that met the coordinator's own trouble is made again; a refusal is not."""
+"""A call that met a temporary error of the coordinator is retried. A refused call is not."""
 
 import asyncio
 from collections.abc import Callable
@@ -41,8 +41,8 @@ async def refused(context: Any) -> None:
     await rpc.abort(context, RefusedError("Not this one.", "Sign another."))
 
 
-class Troubled(pb_grpc.AnalystServiceServicer):
-    """Takes a job at the fourth attempt."""
+class FailingCoordinator(pb_grpc.AnalystServiceServicer):
+    """A coordinator that accepts a job at the fourth attempt."""
 
     def __init__(self, trouble: Callable[[Any], Any]) -> None:
         self._trouble = trouble
@@ -55,11 +55,11 @@ class Troubled(pb_grpc.AnalystServiceServicer):
         return pb.Job(job=SignedJob.from_bytes(request.signed_job).job_id)
 
 
-def submitted(folder: Path, trouble: Callable[[Any], Any]) -> list[bytes]:
-    """Submit a job to a coordinator that has trouble, and give what it was sent."""
+def submit(folder: Path, trouble: Callable[[Any], Any]) -> list[bytes]:
+    """Submit a job to a coordinator with errors, and return what it received."""
     town = Town.found(folder)
     hub, ada = town.identity(Role.COORDINATOR, "hub"), town.identity(Role.ANALYST, "ada")
-    service = Troubled(trouble)
+    service = FailingCoordinator(trouble)
 
     async def scenario() -> None:
         server = rpc.server()
@@ -78,11 +78,11 @@ def submitted(folder: Path, trouble: Callable[[Any], Any]) -> list[bytes]:
 
 @pytest.mark.parametrize("trouble", [cancelled, busy, full])
 def test_a_call_that_met_a_temporary_error_is_retried(tmp_path: Path, trouble: Callable[[Any], Any]) -> None:
-    sent = submitted(tmp_path, trouble)
+    sent = submit(tmp_path, trouble)
     assert sent == sent[:1] * (TROUBLES + 1)  # the same signed bytes are the same job
 
 
 @pytest.mark.parametrize("trouble", [too_large, refused])
 def test_a_call_that_is_refused_is_not_retried(tmp_path: Path, trouble: Callable[[Any], Any]) -> None:
     with pytest.raises(FederationError, match=r"Not this one|larger than max"):
-        submitted(tmp_path, trouble)
+        submit(tmp_path, trouble)

@@ -1,7 +1,6 @@
-"""A provider that answers until some query and never again, beside two honest daemons, for every query of a job.
+"""A provider falls silent at some query of a job, beside two honest daemons. Every query is tried.
 
-What it answers before is of the right form and adds nothing: zeros. So the model of a job that may end without it is,
-byte by byte, the one of the others alone.
+Its answers until then are zeros. So if the job may end without it, the model is byte by byte that of the others.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ SECONDS = 2
 
 
 def job_for(least: int) -> JobSpec:
-    """Describe a short job, which goes on while so many providers answer in time."""
+    """Return a short job that continues while so many providers answer in time."""
     return spec(minimum_parties=least, answer_seconds=SECONDS, options={"sparsity": 6, "rounds": 2})
 
 
@@ -38,7 +37,7 @@ UNWILLING = -1
 
 
 async def answer_zeros(site: Puppet, what: JobSpec, until: int) -> None:
-    """Take part, answer queries honestly in form, and keep silent from the one at this position on."""
+    """Admit the job, answer with zeros, and fall silent at the query of this position."""
     if until == UNWILLING:
         return
     await site.take_part()
@@ -48,8 +47,8 @@ async def answer_zeros(site: Puppet, what: JobSpec, until: int) -> None:
         await site.answer(await site.query(), (0, bytes(size)))
 
 
-async def submitted(running: Running, what: JobSpec, silent_at: int) -> tuple[AsyncJob, JobStatus]:
-    """Run a job to its end, whatever that is; the silent one stays connected all the while."""
+async def run_job(running: Running, what: JobSpec, silent_at: int) -> tuple[AsyncJob, JobStatus]:
+    """Run a job to its end, while the silent provider stays connected."""
     home = running.town.identity(Role.PROVIDER, LIAR)
     async with puppet(running.coordinator.address, home) as site:
         await site.greet(OFFER)
@@ -59,11 +58,11 @@ async def submitted(running: Running, what: JobSpec, silent_at: int) -> tuple[As
 
 
 def require_named(status: JobStatus, silent_at: int) -> None:
-    """Have the status say who was silent, at which query, and nothing against the others."""
-    told: dict[str, ParticipantStatus] = {each.name: each for each in status.participants}
-    assert (told[LIAR].asked, told[LIAR].answered) == (silent_at + 1, max(0, silent_at))
-    assert told[LIAR].reason == f"{_missing(silent_at)} within {SECONDS} seconds."
-    assert [told[name].reason for name in HONEST] == ["", ""]
+    """Check that the status names only the silent provider, and the query."""
+    output: dict[str, ParticipantStatus] = {each.name: each for each in status.participants}
+    assert (output[LIAR].asked, output[LIAR].answered) == (silent_at + 1, max(0, silent_at))
+    assert output[LIAR].reason == f"{_missing(silent_at)} within {SECONDS} seconds."
+    assert [output[name].reason for name in HONEST] == ["", ""]
 
 
 def _missing(silent_at: int) -> str:
@@ -81,7 +80,7 @@ def test_t38_a_job_that_needs_all_fails_and_names_the_silent_provider(town: Town
 
     async def scenario() -> None:
         async with federation(town, HONEST, words=words_for(what)) as running:
-            job, status = await submitted(running, what, silent_at)
+            job, status = await run_job(running, what, silent_at)
             with pytest.raises(JobFailedError, match=f"{_missing(silent_at)} within {SECONDS} seconds"):
                 await job.result()
         assert status.state == "failed"
@@ -98,7 +97,7 @@ def test_t38_a_job_that_needs_two_is_done_by_the_other_two(town: Town, silent_at
 
     async def scenario() -> tuple[Model, JobStatus]:
         async with federation(town, HONEST, words=words_for(what)) as running:
-            job, status = await submitted(running, what, silent_at)
+            job, status = await run_job(running, what, silent_at)
             return await job.result(), status
 
     model, status = asyncio.run(scenario())
@@ -107,5 +106,5 @@ def test_t38_a_job_that_needs_two_is_done_by_the_other_two(town: Town, silent_at
     assert {each.answered for each in status.participants if each.name in HONEST} == {status.queries}
     alone = simulate([SHARDS[name] for name in HONEST], what, noise_seed=NOISE_SEED)
     assert model.components.tobytes() == alone.components.tobytes()
-    # Whoever counted its rows and then went is in their number and not in the answers: no variance is told.
+    # The silent provider's rows were counted but are not in the answers, so the variance is missing.
     assert (model.explained_variance is None) == (silent_at > 0)

@@ -1,4 +1,4 @@
-"""A job that builds on what providers drew: who may be missing, and what ends it. Real daemons, over mutual TLS."""
+"""A job with sketches: which providers may be missing, and what ends it. Real daemons, over mutual TLS."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ COMMITMENTS, NONCES, SKETCH, LARGEST, LONGEST = range(1, 6)
 
 
 def settings(running: Running, ledger: MemoryLedger) -> ProviderSetup:
-    """Start a provider anew, with its ledger."""
+    """Return the settings to start a provider again with its ledger."""
     home, rows, revoked = running.known["site-1"], check_rows(SHARDS["site-1"]), running.revoked
     return ProviderSetup(
         running.coordinator.address,
@@ -49,7 +49,7 @@ def test_a_provider_absent_from_the_start_does_not_stop_a_sketch(tmp_path: Path)
 def test_a_provider_lost_after_committing_ends_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int, returns: bool
 ) -> None:
-    """One that restarts has its ledger, and so what it answered before; what it drew is gone, and not drawn again."""
+    """After a restart it has its ledger with its earlier answers. Its random draw is lost, and not repeated."""
     ledger = MemoryLedger()
     receive = Link.receive_answer
 

@@ -1,4 +1,4 @@
-"""Who gets in at the coordinator, who is shown out again, and with what words: real sockets, real mutual TLS."""
+"""Whom the coordinator admits, refuses and disconnects, and with which errors. Real sockets and mutual TLS."""
 
 import asyncio
 import gc
@@ -46,8 +46,8 @@ def town(tmp_path: Path) -> Town:
     return Town.found(tmp_path)
 
 
-def among(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int) -> None:
-    """Play a scene at a coordinator that nobody has connected to yet."""
+def run_scene(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int) -> None:
+    """Run a scene with a coordinator that has no connections yet."""
 
     async def scenario() -> None:
         async with asyncio.timeout(PATIENCE), federation(town, (), **limits) as running:
@@ -67,17 +67,17 @@ def test_a_coordinator_that_cannot_listen_reports_why_and_stops(town: Town) -> N
             await second.stop(grace=0)
         assert await running.analyst.jobs() == []
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
-async def come_true(what: Callable[[], object]) -> None:
-    """Wait until something is so; the scene's time ends what never is."""
-    while not what():  # noqa: ASYNC110  # nobody tells when
+async def wait_until(what: Callable[[], object]) -> None:
+    """Wait until a condition holds, or the scene times out."""
+    while not what():  # noqa: ASYNC110  # there is no event for it
         await asyncio.sleep(0.01)
 
 
 def paths() -> dict[str, str]:
-    """List every method that the coordinator's services describe, by the name that the door knows it under."""
+    """Return the path of every rpc of the coordinator's services."""
     ours = {
         method.name: f"/{service.full_name}/{method.name}"
         for service in pb.DESCRIPTOR.services_by_name.values()
@@ -88,7 +88,7 @@ def paths() -> dict[str, str]:
 
 
 async def code_of(channel: grpc.aio.Channel, path: str, request: bytes = b"") -> grpc.StatusCode:
-    """Call a method, and say how it began: with a reply, or with a refusal."""
+    """Call an rpc, and return whether it began with a reply or a refusal."""
     call = channel.unary_stream(path)(request)
     try:
         await call.read()
@@ -98,7 +98,7 @@ async def code_of(channel: grpc.aio.Channel, path: str, request: bytes = b"") ->
     return grpc.StatusCode.OK
 
 
-async def judged(running: Running, identity: Identity, path: str = LIST) -> grpc.StatusCode:
+async def outcome_of(running: Running, identity: Identity, path: str = LIST) -> grpc.StatusCode:
     async with line(running.coordinator.address, identity) as channel:
         return await code_of(channel, path)
 
@@ -117,7 +117,7 @@ def test_t33_an_rpc_is_only_for_its_roles(town: Town, role: Role) -> None:
             assert set(codes.values()) <= {grpc.StatusCode.OK, grpc.StatusCode.PERMISSION_DENIED, REFUSED}
             assert not running.coordinator.roster.links
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_t33_an_rpc_is_only_for_its_roles(town: Town, role: Role) -> None:
 )
 def test_an_unknown_rpc_is_refused(town: Town, path: str) -> None:
     async def scene(running: Running) -> None:
-        code = await judged(running, town.identity(Role.ANALYST, "bea"), path)
+        code = await outcome_of(running, town.identity(Role.ANALYST, "bea"), path)
         assert code is grpc.StatusCode.UNIMPLEMENTED
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_t35_a_request_that_arrives_too_slowly_is_ended(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,19 +147,19 @@ def test_t35_a_request_that_arrives_too_slowly_is_ended(town: Town, monkeypatch:
         listening = asyncio.create_task(slow.listen())
         await slow.begin("/dpspca.v1.AnalystService/Cancel", 3, 100, 0.1)
         assert not slow.ended
-        await come_true(lambda: slow.ended == {1, 3, 5})
+        await wait_until(lambda: slow.ended == {1, 3, 5})
         listening.cancel()
         slow.hang_up()
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_t35_calls_of_a_caller_that_reads_nothing_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Receiving] = []
     monkeypatch.setattr(receiving, "MAX_OPEN", 40)
 
-    def kept(*told: Any) -> Receiving:
-        made.append(Receiving(*told))
+    def kept(*output: Any) -> Receiving:
+        made.append(Receiving(*output))
         return made[0]
 
     monkeypatch.setattr(service, "Receiving", kept)
@@ -169,22 +169,22 @@ def test_t35_calls_of_a_caller_that_reads_nothing_are_bounded(town: Town, monkey
         deaf = await connected(running.coordinator.address, bea, town.folder, DEAF)
         listening = asyncio.create_task(deaf.listen())
         deaf.ask(CHECK, 60, b"")
-        await come_true(lambda: len(deaf.ended) == 20)
+        await wait_until(lambda: len(deaf.ended) == 20)
         places = made[0]._open._open
         assert places[bea.name] == 40
         await asyncio.sleep(0.3)
         assert (places[bea.name], len(deaf.ended)) == (40, 20)
-        assert await judged(running, town.identity(Role.PROVIDER, "cyd"), CHECK) is grpc.StatusCode.OK
+        assert await outcome_of(running, town.identity(Role.PROVIDER, "cyd"), CHECK) is grpc.StatusCode.OK
         deaf.hang_up()
-        await come_true(lambda: not places[bea.name])
+        await wait_until(lambda: not places[bea.name])
         listening.cancel()
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 @pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Have nothing look for circles of references meanwhile, nor keep what was logged."""
+def without_garbage_collection() -> Iterator[None]:
+    """Turn off garbage collection and log records meanwhile."""
     gc.collect()
     gc.disable()
     logging.disable()
@@ -194,11 +194,11 @@ def uncollected() -> Iterator[None]:
 
 
 def calls() -> int:
-    """Count the calls that are in a server's memory."""
+    """Return how many calls are in a server's memory."""
     return sum(1 for each in gc.get_objects() if type(each).__name__ == "_ServicerContext")
 
 
-@pytest.mark.usefixtures("uncollected")
+@pytest.mark.usefixtures("without_garbage_collection")
 def test_a_finished_call_is_freed_without_garbage_collection(town: Town) -> None:
     async def scene(running: Running) -> None:
         before = calls()
@@ -208,29 +208,29 @@ def test_a_finished_call_is_freed_without_garbage_collection(town: Town) -> None
         job = await running.analyst.submit(spec(), "cohort", ["north"])
         await job.status()
         await job.cancel()
-        await come_true(lambda: calls() <= before)
+        await wait_until(lambda: calls() <= before)
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
-@pytest.mark.usefixtures("uncollected")
+@pytest.mark.usefixtures("without_garbage_collection")
 def test_a_refused_stream_is_freed_without_garbage_collection(town: Town) -> None:
     async def scene(running: Running) -> None:
         before = calls()
         async with line(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as channel:
-            for said in (
+            for message in (
                 pb.FromProvider(refusal=pb.Refusal()),
                 pb.FromProvider(hello=pb.Hello(data_sets=[BADLY_NAMED])),
             ):
                 site = Puppet(channel)
-                await site.call.write(said)
+                await site.call.write(message)
                 await site.ending()
-        await come_true(lambda: calls() <= before)
+        await wait_until(lambda: calls() <= before)
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
-@pytest.mark.usefixtures("uncollected")
+@pytest.mark.usefixtures("without_garbage_collection")
 def test_hanging_up_half_way_leaves_no_connection_open(town: Town) -> None:
     def open_files() -> int:
         return sum(1 for _ in Path("/proc/self/fd").iterdir())
@@ -241,7 +241,7 @@ def test_hanging_up_half_way_leaves_no_connection_open(town: Town) -> None:
             job = await analyst.submit(spec(), "cohort", ["north"])
         await running.start("site-0")
         running.daemons["site-0"].cancel()
-        await come_true(lambda: not running.coordinator.roster.links)
+        await wait_until(lambda: not running.coordinator.roster.links)
         await asyncio.sleep(0.5)
         before = open_files()
         for _ in range(5):
@@ -251,10 +251,10 @@ def test_hanging_up_half_way_leaves_no_connection_open(town: Town) -> None:
                 await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
             await running.start("site-0")
             running.daemons["site-0"].cancel()
-            await come_true(lambda: not running.coordinator.roster.links)
-        await come_true(lambda: open_files() <= before)
+            await wait_until(lambda: not running.coordinator.roster.links)
+        await wait_until(lambda: open_files() <= before)
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_call_without_a_request_is_refused(town: Town) -> None:
@@ -264,25 +264,25 @@ def test_a_call_without_a_request_is_refused(town: Town) -> None:
             with pytest.raises(grpc.aio.AioRpcError, match="A call without a request"):
                 await call
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_an_unlisted_rpc_is_refused_to_every_role(town: Town) -> None:
     async def scene(running: Running) -> None:
-        code = await judged(running, town.identity(Role.ANALYST, "bea"), "/grpc.health.v1.Health/List")
+        code = await outcome_of(running, town.identity(Role.ANALYST, "bea"), "/grpc.health.v1.Health/List")
         assert code is grpc.StatusCode.PERMISSION_DENIED
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_certificate_that_is_not_in_force_is_refused(town: Town) -> None:
     async def scene(running: Running) -> None:
         true = town.identity(Role.ANALYST, "bea")
         for since in (now() - timedelta(days=3), now() + timedelta(hours=1)):
-            assert await judged(running, reissued(town, true, since=since)) is grpc.StatusCode.UNAVAILABLE
-        assert await judged(running, reissued(town, true)) is grpc.StatusCode.OK
+            assert await outcome_of(running, reissued(town, true, since=since)) is grpc.StatusCode.UNAVAILABLE
+        assert await outcome_of(running, reissued(town, true)) is grpc.StatusCode.OK
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_certificate_with_two_names_or_too_long_a_life_is_refused(town: Town) -> None:
@@ -294,9 +294,9 @@ def test_a_certificate_with_two_names_or_too_long_a_life_is_refused(town: Town) 
             reissued(town, true, ["https://elsewhere.example"]),
             reissued(town, true, days=4000),
         ):
-            assert await judged(running, forged) is UNKNOWN_CALLER
+            assert await outcome_of(running, forged) is UNKNOWN_CALLER
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_certificate_revoked_before_is_refused(town: Town) -> None:
@@ -309,7 +309,7 @@ def test_a_certificate_revoked_before_is_refused(town: Town) -> None:
         assert (code, "was revoked" in words) == (UNKNOWN_CALLER, True)
         assert not running.coordinator.roster.links
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_connected_party_is_disconnected_soon_after_revocation(town: Town) -> None:
@@ -326,7 +326,7 @@ def test_a_connected_party_is_disconnected_soon_after_revocation(town: Town) -> 
             assert [link.name for link in running.coordinator.roster.links] == ["site-1"]
             assert [offer.provider for offer in await running.analyst.data_sets()] == ["site-1"]
 
-    among(town, scene, heartbeat_seconds=1)
+    run_scene(town, scene, heartbeat_seconds=1)
 
 
 def test_a_connected_party_is_disconnected_when_its_certificate_ends(
@@ -344,7 +344,7 @@ def test_a_connected_party_is_disconnected_when_its_certificate_ends(
             assert (code, "is valid from" in words) == (REFUSED, True)
             assert not running.coordinator.roster.links
 
-    among(town, scene, heartbeat_seconds=1)
+    run_scene(town, scene, heartbeat_seconds=1)
 
 
 def test_an_untrusted_certificate_fails_in_the_tls_handshake(town: Town, tmp_path: Path) -> None:
@@ -356,11 +356,11 @@ def test_an_untrusted_certificate_fails_in_the_tls_handshake(town: Town, tmp_pat
             assert (await site.ending())[0] is grpc.StatusCode.UNAVAILABLE
         assert not running.coordinator.roster.links
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def handshake(town: Town, address: str, home: Path, **limits: ssl.TLSVersion) -> tuple[str | None, bytes | None]:
-    """Shake hands by Python's own TLS; give its version, and the certificate shown."""
+    """Do a handshake with Python's TLS. Return the version and the peer's certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=town.authority.certificate_pem.decode())
     context.load_cert_chain(home)
@@ -377,7 +377,7 @@ def handshake(town: Town, address: str, home: Path, **limits: ssl.TLSVersion) ->
 
 @pytest.fixture
 def home(town: Town) -> Path:
-    """Give the file of a true identity: Python's TLS takes key and certificate from files alone."""
+    """Return the file of a valid identity, because Python's TLS reads keys only from files."""
     town.identity(Role.ANALYST, "cleo")
     return town.folder / "analyst-cleo" / "identity.pem"
 
@@ -389,7 +389,7 @@ def test_tls_1_2_is_refused_and_1_3_is_used(town: Town, home: Path) -> None:
         with pytest.raises(ssl.SSLError):
             await shake(maximum_version=ssl.TLSVersion.TLSv1_2)
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_renewed_identity_is_used_from_the_next_handshake(town: Town, home: Path) -> None:
@@ -433,7 +433,7 @@ def test_an_invalid_greeting_is_refused_with_the_reason(town: Town, opening: Ope
         assert (code, "greets first" in words) == (REFUSED, True)
         assert not running.coordinator.roster.links
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_data_set_with_an_invalid_name_or_shape_is_refused(town: Town) -> None:
@@ -450,7 +450,7 @@ def test_a_data_set_with_an_invalid_name_or_shape_is_refused(town: Town) -> None
             assert words.isprintable()
         assert not running.coordinator.roster.links
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_second_greeting_changes_nothing(town: Town) -> None:
@@ -463,7 +463,7 @@ def test_a_second_greeting_changes_nothing(town: Town) -> None:
             assert (await site.ending())[0] is grpc.StatusCode.OK
             assert list(link.data_sets) == ["cohort"]
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_a_provider_that_never_greets_is_disconnected(town: Town) -> None:
@@ -471,7 +471,7 @@ def test_a_provider_that_never_greets_is_disconnected(town: Town) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             assert "greets first" in (await asyncio.wait_for(site.ending(), PATIENCE))[1]
 
-    among(town, scene, heartbeat_seconds=1)
+    run_scene(town, scene, heartbeat_seconds=1)
 
 
 def test_a_silent_provider_is_disconnected_after_three_heartbeats(town: Town) -> None:
@@ -484,7 +484,7 @@ def test_a_silent_provider_is_disconnected_after_three_heartbeats(town: Town) ->
             assert 2.9 < asyncio.get_running_loop().time() - started < 6
             assert not running.coordinator.roster.links
 
-    among(town, scene, heartbeat_seconds=1)
+    run_scene(town, scene, heartbeat_seconds=1)
 
 
 def test_a_second_connection_of_a_provider_replaces_the_first(town: Town) -> None:
@@ -497,7 +497,7 @@ def test_a_second_connection_of_a_provider_replaces_the_first(town: Town) -> Non
             assert (code, "connected again" in words) == (REFUSED, True)
             assert [offer.data_set for offer in await running.analyst.data_sets()] == ["other"]
 
-    among(town, scene)
+    run_scene(town, scene)
 
 
 def test_one_party_cannot_use_up_all_places_for_calls(town: Town) -> None:
@@ -516,4 +516,4 @@ def test_one_party_cannot_use_up_all_places_for_calls(town: Town) -> None:
             for task in ended:
                 task.cancel()
 
-    among(town, scene)
+    run_scene(town, scene)

@@ -1,4 +1,4 @@
-"""A provider with a row that cannot be used starts, offers, answers and refuses as one whose rows all can be."""
+"""A provider with an unusable row behaves toward others like one without."""
 
 import asyncio
 import re
@@ -28,16 +28,16 @@ SPEC = JobSpec(
 OTHER = replace(SPEC, unit=PrivacyUnit.ROW_REPLACE_ONE)
 
 
-def constant(log: str, *names: str) -> list[str]:
-    """Take out of a log what differs from one run to the next whatever the rows are."""
+def without_variable_parts(log: str, *names: str) -> list[str]:
+    """Remove from a log what differs between any two runs."""
     for name in names:
         log = log.replace(name[:12], "JOB")
     lines = (re.sub(r"^\S+ |127\.0\.0\.1:\d+|[0-9.]+ ?s\b", "", line) for line in log.splitlines())
     return sorted(line for line in lines if "stopped" not in line)
 
 
-async def observed(folder: Path, rows: NDArray[np.float64]) -> tuple[object, list[str], list[str]]:
-    """Have a job answered and another refused; give all that others see, and the two logs."""
+async def observe(folder: Path, rows: NDArray[np.float64]) -> tuple[object, list[str], list[str]]:
+    """Run a job and have another refused. Return everything that others see, and both logs."""
     town = daemons(folder, f"127.0.0.1:{free_port()}", lax_policy("row-add-remove"), {"north": {"cohort": rows}})
     async with town as running, AsyncFederation.connect(folder / "ada.toml") as federation:
         offers = await federation.data_sets()
@@ -48,17 +48,21 @@ async def observed(folder: Path, rows: NDArray[np.float64]) -> tuple[object, lis
             await refused.result()
         seen = (offers, model.components.shape, model.statement.text, str(caught.value))
         names = (done.name, refused.name)
-        return seen, constant(running.hub.said, *names), constant(running.providers["north"].said, *names)
+        return (
+            seen,
+            without_variable_parts(running.hub.said, *names),
+            without_variable_parts(running.providers["north"].said, *names),
+        )
 
 
 def test_an_unusable_row_is_invisible_to_other_parties(tmp_path: Path) -> None:
     odd = ROWS.copy()
     odd[3, 2] = np.nan
-    seen, hub, north = asyncio.run(observed(tmp_path / "usual", ROWS))
+    seen, hub, north = asyncio.run(observe(tmp_path / "usual", ROWS))
     for number, rows in enumerate((odd, ROWS[:1], ROWS[:0])):
         folder = tmp_path / str(number)
-        other = asyncio.run(observed(folder, rows))
+        other = asyncio.run(observe(folder, rows))
         assert (other[0], other[1]) == (seen, hub)
-        own = [line for line in other[2] if "counts as a row of zeros" not in line]
-        assert own == north  # nothing but a warning, which is for the steward alone
+        own = [line for line in other[2] if "zeros" not in line]
+        assert own == north  # only a warning for the steward differs
         assert (len(own) < len(other[2])) == (rows is odd)

@@ -1,4 +1,4 @@
-"""An operator says what jobs of an earlier version protected, and nothing else."""
+"""`dpspca ledger vouch` records what jobs of an earlier version protected."""
 
 import io
 import sys
@@ -16,7 +16,7 @@ BUDGET = ("budget", "--config", "provider.toml")
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """A provider whose ledger does not say what its job protected, and whose policy says that persons have 3 rows."""
+    """A provider whose ledger does not show what its job protected. Its policy says that persons have 3 rows."""
     made = Site.made(tmp_path)
     with made.running() as ledger:
         made.answer(ledger, "a" * 64)
@@ -44,15 +44,15 @@ def test_vouch_records_once_what_earlier_jobs_protected(here: Here) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--data-set", "cohort", "--protects", "0"), "--protects"),
         (("--data-set", "cohort", "--protects", "nan"), "--protects"),
         (("--data-set", "labs", "--protects", "3"), "'labs'"),
     ],
 )
-def test_vouch_refuses_an_impossible_statement(here: Here, words: tuple[str, ...], said: str) -> None:
-    assert said in here(*VOUCH, *words, "--yes").error_line
+def test_vouch_refuses_an_impossible_statement(here: Here, words: tuple[str, ...], message: str) -> None:
+    assert message in here(*VOUCH, *words, "--yes").error_line
 
 
 def test_vouch_needs_confirmation(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,5 +61,5 @@ def test_vouch_needs_confirmation(here: Here, monkeypatch: pytest.MonkeyPatch) -
     assert ended.code == 2
     assert "cannot be taken back" in ended.err
     assert "not recorded" in ended.err
-    (told,) = here(*BUDGET, "--json").facts["data_sets"]
-    assert told["refused"]
+    (output,) = here(*BUDGET, "--json").facts["data_sets"]
+    assert output["refused"]

@@ -1,4 +1,4 @@
-"""Jobs as wide as they are meant to be: a million columns, twenty components, over real daemons."""
+"""Jobs of the largest intended width, a million columns and twenty components, over real daemons."""
 
 import asyncio
 from pathlib import Path
@@ -25,13 +25,13 @@ WIDE = spec(
 
 
 def peak(process: int) -> int:
-    """Give the most bytes of memory that a process ever held."""
+    """Return the peak memory of a process, in bytes."""
     lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
 async def peak_of_a_coordinator(folder: Path, providers: int) -> int:
-    """Run a wide job over so many providers, and say what the coordinator took for it at most."""
+    """Run a wide job over so many providers, and return the most memory that the coordinator took for it."""
     rows = {
         f"site-{number}": {"cohort": np.random.default_rng(number).standard_normal((3, COLUMNS)) / COLUMNS**0.5}
         for number in range(providers)
@@ -48,7 +48,7 @@ async def peak_of_a_coordinator(folder: Path, providers: int) -> int:
 
 @pytest.mark.slow
 def test_a_wide_job_needs_the_memory_of_one_sum(tmp_path: Path) -> None:
-    """Were answers kept until all are there, each provider more would take the memory of an answer more."""
+    """If answers were kept until all have arrived, each further provider would cost the memory of an answer."""
     taken = []
     for providers in (1, 3):
         (folder := tmp_path / str(providers)).mkdir()

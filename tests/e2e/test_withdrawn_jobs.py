@@ -1,4 +1,4 @@
-"""Over a real connection, a job stops when its analyst is taken out of a policy, and nothing more of it leaves."""
+"""A job stops when its analyst is removed from a policy, and no more answers leave. The connection is real."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,8 +20,8 @@ POLICY = lax_policy()
 WITHOUT = POLICY.replace('"ada", ', "")
 
 
-class Edited(MemoryLedger):
-    """A ledger whose steward edits the policy while the answer to one query is made."""
+class PolicyEditingLedger(MemoryLedger):
+    """A ledger that edits the policy while the answer to one query is being made."""
 
     def __init__(self, at: int, edit: Callable[[], object]) -> None:
         super().__init__()
@@ -41,8 +41,8 @@ def test_an_analyst_removed_from_a_policy_gets_no_more_answers(tmp_path: Path) -
         async with federation(Town.found(tmp_path / "town"), (), heartbeat_seconds=1) as running:
             ledgers = {name: Slow(0.2) for name in SHARDS}
             for name, ledger in ledgers.items():
-                told = {"policy": CurrentPolicy(policy).get} if name == "site-1" else {}
-                await running.start(name, ledger=ledger, **told)
+                output = {"policy": CurrentPolicy(policy).get} if name == "site-1" else {}
+                await running.start(name, ledger=ledger, **output)
             job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
             await answered(job, 1)
             policy.write_text(WITHOUT)
@@ -65,15 +65,15 @@ def test_a_finished_answer_is_not_sent_if_the_policy_has_changed(broken: str, tm
 
     async def scenario() -> None:
         async with federation(Town.found(tmp_path / "town"), (), heartbeat_seconds=1) as running:
-            ledger = Edited(1, lambda: policy.write_text(broken))
+            ledger = PolicyEditingLedger(1, lambda: policy.write_text(broken))
             for name in SHARDS:
-                told = {"policy": CurrentPolicy(policy).get, "ledger": ledger} if name == "site-1" else {}
-                await running.start(name, **told)
+                output = {"policy": CurrentPolicy(policy).get, "ledger": ledger} if name == "site-1" else {}
+                await running.start(name, **output)
             job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
             await job.result()
             told_of = {each.name: each for each in (await job.status()).participants}
             assert told_of["site-1"].answered == 1
             assert ("cannot be read" in told_of["site-1"].reason) == (broken == "nonsense")
-            assert ledger._books.data_sets["cohort"].spent.units == COSTS[1]  # it was made, and is paid for
+            assert ledger._books.data_sets["cohort"].spent.units == COSTS[1]  # the answer was made and charged
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""A coordinator's clock, or an analyst's, that jumps while a job runs: the job ends, and costs what was answered."""
+"""If the clock of the coordinator or an analyst jumps while a job runs, the job ends at the price of its answers."""
 
 import asyncio
 import time
@@ -42,7 +42,7 @@ def town(tmp_path: Path) -> Town:
 
 @dataclass
 class Clock:
-    """A clock that can be wrong."""
+    """A clock with a settable error."""
 
     ahead: timedelta = timedelta()
 
@@ -50,8 +50,8 @@ class Clock:
         return now() + self.ahead
 
 
-class Watched(MemoryLedger):
-    """A ledger that does something before it stores an answer, and notes that it did."""
+class WatchingLedger(MemoryLedger):
+    """A ledger that calls a function before it stores an answer, and records it."""
 
     def __init__(self, before: Callable[[int], None]) -> None:
         super().__init__()
@@ -63,8 +63,8 @@ class Watched(MemoryLedger):
         super().store(job, position, answer)
         self.kept.append(position)
 
-    def require_fair(self, job: str) -> None:
-        """Require that nothing was answered twice, and no more paid for than was answered, and one that was asked."""
+    def require_charged_once(self, job: str) -> None:
+        """Check that nothing was answered twice, and that at most one charged query was not answered."""
         assert self.kept == list(range(len(self.kept)))
         known = self._books.jobs.get(job)
         if known is None:
@@ -77,28 +77,28 @@ class Watched(MemoryLedger):
 
 @dataclass
 class Place:
-    """A federation with a coordinator and an analyst whose clocks are the test's."""
+    """A federation in which the test sets the clocks of coordinator and analyst."""
 
     running: Running
     analyst: AsyncFederation
     coordinators: Clock
     analysts: Clock
     spec: JobSpec
-    ledgers: dict[str, Watched] = field(default_factory=dict)
+    ledgers: dict[str, WatchingLedger] = field(default_factory=dict)
 
     async def job_ends(self) -> JobStatus:
-        """Have a job done, ask for its result while clocks are wrong, and see how it ended when they are right."""
+        """Run a job, ask for its result while clocks are wrong, and return how it ended when they are right."""
         job = await self.analyst.submit(self.spec, "cohort", list(SHARDS))
         async with asyncio.timeout(PATIENCE):
-            with suppress(DpspcaError):  # by a clock that is wrong nobody may be let in, and the job goes on
+            with suppress(DpspcaError):  # with a wrong clock nobody may be admitted, but the job continues
                 await job.result()
-            while not await self._is_over(job.name):  # noqa: ASYNC110  # it can tell nobody
+            while not await self._is_over(job.name):  # noqa: ASYNC110  # there is no event for it
                 await asyncio.sleep(0.02)
             self.coordinators.ahead = self.analysts.ahead = timedelta()
             ended = [state async for state in job.watch()][-1]
         assert ended.state == "done" or (ended.state, bool(ended.reason)) == ("failed", True)
         for ledger in self.ledgers.values():
-            ledger.require_fair(job.name)
+            ledger.require_charged_once(job.name)
             assert ended.state == "failed" or ledger.kept == list(range(QUERIES))
         return ended
 
@@ -109,7 +109,7 @@ class Place:
         return await self.running.coordinator._keeper.do(read)
 
     def wait_until_alone(self) -> None:
-        """Wait, in a provider's thread, until the coordinator has shown everybody out."""
+        """Wait, in a provider's thread, until the coordinator has disconnected everybody."""
         until = time.monotonic() + PATIENCE
         while self.running.coordinator.roster.links and time.monotonic() < until:
             time.sleep(0.02)
@@ -117,10 +117,10 @@ class Place:
 
 @asynccontextmanager
 async def place(town: Town, before: Callable[["Place", int], None], seconds: int = 2) -> AsyncIterator[Place]:
-    """Run one in which something happens before answers are stored, for each of which it waits so many seconds."""
+    """Run a federation that calls a function before it stores an answer. It waits so many seconds for answers."""
     coordinators, analysts = Clock(), Clock()
     async with AsyncExitStack() as stack:
-        with pytest.MonkeyPatch.context() as patching:  # of the coordinator's clock alone
+        with pytest.MonkeyPatch.context() as patching:  # only the coordinator's clock
             patching.setattr("town.now", coordinators)
             running = await stack.enter_async_context(federation(town, (), heartbeat_seconds=HEARTBEAT))
         bob = town.identity(Role.ANALYST, "bob")
@@ -129,20 +129,20 @@ async def place(town: Town, before: Callable[["Place", int], None], seconds: int
         )
         here = Place(running, analyst, coordinators, analysts, spec(answer_seconds=seconds))
         for name in SHARDS:
-            here.ledgers[name] = Watched(lambda position: before(here, position))
+            here.ledgers[name] = WatchingLedger(lambda position: before(here, position))
             await running.start(name, ledger=here.ledgers[name])
         yield here
 
 
-def elsewhere(first: int, position: int) -> timedelta:
-    """Say how wrong a clock is at a query: runs with each ``first`` take it everywhere at all of them."""
+def clock_error(first: int, position: int) -> timedelta:
+    """Return the error of the clock at a query. Over all values of ``first``, every query meets every error."""
     return JUMPS[(first + position) % len(JUMPS)]
 
 
 @pytest.mark.parametrize("first", range(len(JUMPS)))
 def test_t15_jumps_of_the_coordinator_s_clock_do_not_stop_a_job(town: Town, first: int) -> None:
     def move(here: Place, position: int) -> None:
-        here.coordinators.ahead = elsewhere(first, position)
+        here.coordinators.ahead = clock_error(first, position)
 
     async def scenario() -> None:
         async with place(town, move) as here:
@@ -154,7 +154,7 @@ def test_t15_jumps_of_the_coordinator_s_clock_do_not_stop_a_job(town: Town, firs
 @pytest.mark.parametrize("first", range(len(JUMPS)))
 def test_t15_jumps_of_the_analyst_s_clock_do_not_affect_a_job(town: Town, first: int) -> None:
     def move(here: Place, position: int) -> None:
-        here.analysts.ahead = elsewhere(first, position)
+        here.analysts.ahead = clock_error(first, position)
 
     async def scenario() -> None:
         async with place(town, move) as here:
@@ -165,7 +165,7 @@ def test_t15_jumps_of_the_analyst_s_clock_do_not_affect_a_job(town: Town, first:
 
 @pytest.mark.parametrize("jump", JUMPS, ids=str)
 def test_t15_a_lasting_clock_error_fails_a_job_without_extra_cost(town: Town, jump: timedelta) -> None:
-    """Where by its clock nobody's certificate is in force it shows all out, and waits for them as long as for any."""
+    """If no certificate is valid by its clock, it disconnects everybody, and waits for them as long as usual."""
     holds = jump == timedelta(hours=1)  # certificates do by such a clock
 
     def move(here: Place, position: int) -> None:
@@ -206,7 +206,7 @@ def test_t15_a_job_signed_by_a_wrong_clock_is_done_or_refused_free(town: Town, j
     async def scenario() -> None:
         async with place(town, lambda *_: None) as here:
             here.analysts.ahead = jump
-            if jump == -timedelta(hours=1):  # it is signed for longer than that
+            if jump == -timedelta(hours=1):  # the job's signature is valid for longer
                 assert (await here.job_ends()).state == "done"
                 return
             with pytest.raises(DpspcaError, match="clock"):
