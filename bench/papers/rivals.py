@@ -22,7 +22,7 @@ import methods as m
 import numpy as np
 from methods import Method
 from models import Spiked
-from studies import Notes, Scale, say
+from studies import Notes, Scale, print_progress
 
 from dpspca.client.simulation import simulate
 from dpspca.common.arrays import FloatArray
@@ -101,7 +101,7 @@ def results(
             continue
         errors.append(subspace_distance(truth, thin_qr(components.T)[0]))
         times.append(seconds)
-    say(f"{entrant.label}, epsilon {epsilon:g}: fitted {len(errors)} times")
+    print_progress(f"{entrant.label}, epsilon {epsilon:g}: fitted {len(errors)} times")
     return errors, times
 
 

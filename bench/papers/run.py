@@ -28,7 +28,7 @@ import rivals
 import theory
 import timing
 from methods import Look
-from studies import Notes, Panel, Scale, Study, curves, outcomes, say
+from studies import Notes, Panel, Scale, Study, curves, outcomes, print_progress
 
 ROOT = Path(__file__).parents[2]
 SEEDS = {True: 2, False: 4}
@@ -72,7 +72,7 @@ def studies(scale: Scale) -> list[Study]:
 def wanted(scale: Scale, only: list[str] | None) -> set[str]:
     """Return what to measure. Other libraries take minutes to install and fit, so a quick run must name them."""
     if scale.quick and not only:
-        say("rivals: left out of a quick run that does not name them")
+        print_progress("rivals: left out of a quick run that does not name them")
         return set(names()) - {"rivals"}
     return set(only or names())
 
@@ -100,7 +100,7 @@ def drawn(
     """Write a figure and its numbers."""
     draw.figure_csv(result, out / f"{name}.csv")
     draw.png(result, panels, looks, out / f"{name}.png")
-    say(f"drew {name}")
+    print_progress(f"drew {name}")
     return name, result
 
 

@@ -91,7 +91,9 @@ def outcomes(studies: Iterable[Study], note: "Notes") -> dict[tuple[object, ...]
             except DpspcaError as problem:
                 note.refused(case.method.label, f"{problem}")
         jobs = time.perf_counter() - start - prepared
-        say(f"{number}/{len(groups)} {population} seed {seed}: {prepared:.1f} s, {len(cases)} jobs {jobs:.1f} s")
+        print_progress(
+            f"{number}/{len(groups)} {population} seed {seed}: {prepared:.1f} s, {len(cases)} jobs {jobs:.1f} s"
+        )
     return found
 
 
@@ -103,19 +105,19 @@ class Notes:
 
     def left_out(self, method: Method | Floor) -> bool:
         if method.missing:
-            self._say(method.label, f"left out: the catalogue has no {getattr(method, 'method', '')}")
+            self._print_once(method.label, f"left out: the catalogue has no {getattr(method, 'method', '')}")
         return method.missing
 
     def refused(self, label: str, why: str) -> None:
-        self._say(label, f"refused: {why}")
+        self._print_once(label, f"refused: {why}")
 
     def of(self, labels: Iterable[str]) -> dict[str, str]:
         """Return the notes on these studies."""
         return {label: self.lines[label] for label in sorted(set(labels) & set(self.lines))}
 
-    def _say(self, label: str, what: str) -> None:
+    def _print_once(self, label: str, what: str) -> None:
         if self.lines.setdefault(label, what) is what:
-            say(f"{label}: {what}")
+            print_progress(f"{label}: {what}")
 
 
 def curves(study: Study, found: dict[tuple[object, ...], Outcome], notes: Notes) -> dict[str, Any]:
@@ -152,6 +154,6 @@ def curves(study: Study, found: dict[tuple[object, ...], Outcome], notes: Notes)
     }
 
 
-def say(line: str) -> None:
+def print_progress(line: str) -> None:
     """Report progress on standard error."""
     print(line, file=sys.stderr, flush=True)

@@ -13,7 +13,7 @@ from typing import Any
 import methods as m
 from methods import Floor, Method
 from models import Spiked, sample
-from studies import Notes, Scale, say
+from studies import Notes, Scale, print_progress
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.spec import Budget
@@ -83,7 +83,7 @@ def medians(population: Spiked, chosen: Sequence[Method | Floor], turns: int, no
                 spent.append(method.run(drawn, population, BUDGET, turn).cpu_seconds)
             except DpspcaError as problem:
                 notes.refused(method.label, str(problem))
-    say(f"timed at d = {population.dimension}")
+    print_progress(f"timed at d = {population.dimension}")
     return {COVARIANCE: covariance} | {
         label: statistics.median(spent[1:] or spent) for label, spent in seconds.items() if spent
     }
