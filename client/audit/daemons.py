@@ -41,7 +41,7 @@ from dpspca.common.spec import JobSpec
 from dpspca.common.transport import wire
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, JobEnvelope, SignedJob, sign
 from dpspca.provider.ledger import Balance
-from dpspca.provider.policy import Cap, a_few, filter_of, suggest
+from dpspca.provider.policy import Cap, budget_for_a_few, filter_of, suggest
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.jobs import LARGEST_ANSWER, Link, OutgoingQuery, ProviderLostError
 
@@ -111,7 +111,9 @@ class _Auditor:
     def __post_init__(self) -> None:
         self._analyst = CurrentIdentity(self.parties.enrol(Role.ANALYST, ANALYST))
         plan = catalogue.plan(self.spec)
-        lifetime = max((LARGEST_BUDGET, a_few(plan)), key=lambda cap: Balance.of(filter_of(cap)).jobs(plan.price))
+        lifetime = max(
+            (LARGEST_BUDGET, budget_for_a_few(plan)), key=lambda cap: Balance.of(filter_of(cap)).jobs(plan.price)
+        )
         self._room = Balance.of(filter_of(lifetime)).jobs(plan.price)
         folder, columns = self.parties.folder, self.spec.schema.names
         self._files = {name: write_rows(folder / name, data, columns) for name, data in self.pair.items()}

@@ -1,9 +1,9 @@
-"""What the steward allows: rules, their file, their words, and suggestions."""
+"""The steward's policy: its rules, its file, and suggestions for one."""
 
 from .caps import Cap, filter_of
 from .file import CurrentPolicy, read_policy, read_readable_part
 from .rules import Policy, Rules, UnreadablePolicyError, faults
-from .suggestion import a_few, suggest
+from .suggestion import budget_for_a_few, suggest
 
 __all__ = [
     "Cap",
@@ -11,7 +11,7 @@ __all__ = [
     "Policy",
     "Rules",
     "UnreadablePolicyError",
-    "a_few",
+    "budget_for_a_few",
     "faults",
     "filter_of",
     "read_policy",

@@ -1,4 +1,4 @@
-"""Bounds and budgets as a policy states them, and what decides about budgets. Pure."""
+"""Bounds and budgets in a policy, and the filters that decide about budgets. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +15,7 @@ APPROXIMATE: Final = "approximate_delta"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The bounds on a row's length that a job may choose between, both included."""
+    """The range of bounds on a row's length that a job may choose, including both ends."""
 
     least: float
     most: float
@@ -34,7 +34,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Cap(Budget):
-    """A budget of which a part of delta may go to mechanisms that are only approximately private."""
+    """A budget in which a part of delta may be used by mechanisms that are only approximately private."""
 
     approximate_delta: float = 0.0
 
@@ -48,17 +48,17 @@ class Cap(Budget):
 
 
 def filter_of(budget: Budget) -> Filter:
-    """Make of a budget what decides about it, with nothing spent."""
+    """Return the filter of a budget, with nothing spent."""
     return Filter.for_budget(budget.epsilon, budget.delta, aside(budget))
 
 
 def aside(budget: Budget) -> float:
-    """Give the part of a delta that may go to mechanisms that are only approximately private."""
+    """Return the part of delta that may be used by mechanisms that are only approximately private."""
     return budget.approximate_delta if isinstance(budget, Cap) else 0.0
 
 
 def budget_of(key: str, value: object) -> Budget:
-    """Read a budget, with or without a part of delta that is set aside; refuse one that pays for nothing."""
+    """Read a budget, with or without a part of delta set aside. Refuse one that pays for nothing."""
     made: Budget = table_of(Cap if isinstance(value, dict) and APPROXIMATE in value else Budget, key, value)
     with naming(key):
         room = filter_of(made)

@@ -13,18 +13,18 @@ What the numbers mean:
   within ``per_job`` if, and only if, the price of its plan fits into ``Filter.for_budget`` of it. If its noise is not
   Gaussian, it is also within ``per_job`` if its epsilon, its delta and the part of delta for approximate mechanisms
   are.
-- ``per_analyst`` shares the lifetime out. It is no promise of its own, because analysts may tell each other what they
-  learned.
+- ``per_analyst`` divides the lifetime among analysts. It is no promise of its own, because analysts may tell each other
+  what they learned.
 - A data set has one ``unit``, because prices for two units cannot be added: under replace-one the number of rows is
   public, and what was paid for that says nothing about whether a row is there at all.
 - ``rows_per_person`` is the most rows that one person has here. The steward states it; it is never assumed. With m rows
   for each person the sensitivity is m times as large, so a job must be signed for m rows or more. This holds for units
   of rows. For units of persons the provider itself uses no more rows of each person than the job says, and the noise
   is sized for these. No promise then rests on the number; it keeps jobs from using fewer rows.
-- ``answer_interval`` is no rule for jobs. It says how far apart the moments are at which answers leave
-  (``schedule.py``). It changes no answer, only what the time of an answer can tell.
-- ``minimum_parties`` is held against the signed job, and against the number of providers that the job names. The
-  coordinator carries it out. No provider's promise rests on it, because each provider adds all of its noise itself.
+- ``answer_interval`` is no rule for jobs. It is the time between the moments at which answers may leave
+  (``release/schedule.py``). It changes no answer, only what the time of an answer can reveal.
+- ``minimum_parties`` is compared with the signed job, and with the number of providers that the job names. The
+  coordinator enforces it. No provider's promise relies on it, because each provider adds all of its noise itself.
 - ``norm_bound`` and ``mean_bound`` change no promise about rows, because noise grows with them. They keep an analyst
   from spending the lifetime on rows that were clipped to almost nothing, or on noise.
 - For the units ``entry`` and ``spectral``, ``norm_bound`` is part of the promise: a job protects changes up to its
@@ -71,18 +71,18 @@ _ASK_STEWARD: Final = "The refusal cost nothing. {}, or ask the data steward to 
 _WITHIN: Final = "Change the job to what is allowed"
 
 
-class _Held(NamedTuple):
-    """A rule, applied to a job."""
+class _Check(NamedTuple):
+    """The result of applying a rule to a job."""
 
     rule: str
     holds: bool
     asked: str
     allowed: str
     do: str = _WITHIN
-    """What an analyst may write instead."""
+    """What the analyst can do instead."""
 
 
-_UNPROVEN: Final = _Held("unproven", False, "a mechanism without a proven price", "mechanisms with a proven price")
+_UNPROVEN: Final = _Check("unproven", False, "a mechanism without a proven price", "mechanisms with a proven price")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +124,7 @@ class Rules:
 
     def refusals(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> Iterator[RefusedError]:
         """Yield a refusal for every rule that a job breaks."""
-        held = (self._held_against_analyst(analyst), *self._held_against(spec, audience))
+        held = (self._check_analyst(analyst), *self._check_rules(spec, audience))
         yield from (self._refusal(each) for each in held if not each.holds)
         yield from self._refusals_of_price(spec)
 
@@ -135,7 +135,7 @@ class Rules:
 
     def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
         """Return the unspent budgets of the data set and of this analyst, or refuse an analyst who is not named."""
-        held = self._held_against_analyst(analyst)
+        held = self._check_analyst(analyst)
         if not held.holds:
             raise self._refusal(held)
         return filter_of(self.lifetime), filter_of(self.per_analyst) if self.per_analyst else None
@@ -170,43 +170,43 @@ class Rules:
             if inner.whole.units > outer.whole.units:
                 yield f"{small} (mu = {inner.budget:.6g}) allows more than {large} (mu = {outer.budget:.6g})."
 
-    def _held_against_analyst(self, analyst: PartyName) -> _Held:
+    def _check_analyst(self, analyst: PartyName) -> _Check:
         named = analyst.role is Role.ANALYST and analyst.name in self.analysts
-        return _Held(
+        return _Check(
             "analysts", named, f"a job of {analyst.role} {analyst.name}", "jobs of the analysts that the policy names"
         )
 
-    def _held_against(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
-        yield self._held_against_rows_of_person(spec)
-        yield _Held("unit", spec.unit is self.unit, str(spec.unit), str(self.unit), _written("unit", str(self.unit)))
+    def _check_rules(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Check]:
+        yield self._check_rows_per_person(spec)
+        yield _Check("unit", spec.unit is self.unit, str(spec.unit), str(self.unit), _written("unit", str(self.unit)))
         for rule, key, value, allowed in (
             ("methods", "method", spec.method, self.methods),
             ("accounting", "accounting", spec.accounting, self.accounting),
             ("centering", "centering", spec.centering, self.centering),
         ):
             only = _written(key, str(allowed[0])) if len(allowed) == 1 else _WITHIN
-            yield _Held(rule, value in allowed, shortened(str(value)), ", ".join(allowed), only)
+            yield _Check(rule, value in allowed, shortened(str(value)), ", ".join(allowed), only)
         explains = self.explained_variance or not spec.explained_variance
         without = "Write explained_variance = false (--no-explained-variance)"
-        yield _Held("explained_variance", explains, "the explained variance", "components only", without)
-        yield self._held_against_columns(spec.schema)
-        yield _Held("norm_bound", spec.norm_bound in self.norm_bound, str(spec.norm_bound), str(self.norm_bound))
+        yield _Check("explained_variance", explains, "the explained variance", "components only", without)
+        yield self._check_columns(spec.schema)
+        yield _Check("norm_bound", spec.norm_bound in self.norm_bound, str(spec.norm_bound), str(self.norm_bound))
         # If no private mean is allowed, the rule on centring says so.
         if spec.mean_bound is not None and self.mean_bound is not None:
-            yield _Held("mean_bound", spec.mean_bound in self.mean_bound, str(spec.mean_bound), str(self.mean_bound))
-        yield from self._held_against_parties(spec, audience)
+            yield _Check("mean_bound", spec.mean_bound in self.mean_bound, str(spec.mean_bound), str(self.mean_bound))
+        yield from self._check_parties(spec, audience)
 
-    def _held_against_parties(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Held]:
+    def _check_parties(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Check]:
         """Require enough providers among those that the job names, and among those that it may go on with."""
         least, rule = self.minimum_parties, "minimum_parties"
         for asked, parties, do in (
             ("for", len(set(audience)), f"Name {least} or more in providers (--provider), or none to ask all"),
             ("that goes on with", spec.minimum_parties, _written(rule, least)),
         ):
-            yield _Held(rule, parties >= least, f"a job {asked} {_providers(parties)}", f"{least} or more", do)
+            yield _Check(rule, parties >= least, f"a job {asked} {_providers(parties)}", f"{least} or more", do)
 
-    def _held_against_rows_of_person(self, spec: JobSpec) -> _Held:
-        return _Held(
+    def _check_rows_per_person(self, spec: JobSpec) -> _Check:
+        return _Check(
             "rows_per_person",
             spec.rows_per_person >= self.rows_per_person,
             f"a job that protects {_rows(spec.rows_per_person)} of a person together",
@@ -214,16 +214,16 @@ class Rules:
             _written("rows_per_person", self.rows_per_person),
         )
 
-    def _held_against_columns(self, schema: Schema) -> _Held:
+    def _check_columns(self, schema: Schema) -> _Check:
         if isinstance(self.columns, int):
             few = schema.dimension <= self.columns
-            return _Held("columns", few, f"{schema.dimension} columns", f"at most {self.columns}")
+            return _Check("columns", few, f"{schema.dimension} columns", f"at most {self.columns}")
         allowed = f"the {len(self.columns)} columns that the policy names"
         if schema.names is None:
-            return _Held("columns", False, f"{schema.dimension} columns without their names", allowed)
+            return _Check("columns", False, f"{schema.dimension} columns without their names", allowed)
         others = sorted(set(schema.names) - set(self.columns))
         asked = f"{len(others)} columns beyond these, for example {', '.join(map(shortened, others[:1]))}"
-        return _Held("columns", not others, asked, allowed)
+        return _Check("columns", not others, asked, allowed)
 
     def _refusals_of_price(self, spec: JobSpec) -> Iterator[RefusedError]:
         try:
@@ -247,7 +247,7 @@ class Rules:
         within = signed.epsilon <= cap.epsilon and signed.delta <= cap.delta and plan.failing <= aside(cap)
         return within and not all(isinstance(event, GaussianEvent | ChoiceEvent) for event in plan.events)
 
-    def _refusal(self, held: _Held) -> RefusedError:
+    def _refusal(self, held: _Check) -> RefusedError:
         what = f"{self._by_rule(held.rule)} Asked: {held.asked}. Allowed: {held.allowed}."
         return RefusedError(what, _ASK_STEWARD.format(held.do))
 
@@ -256,7 +256,7 @@ class Rules:
 
 
 class UnreadablePolicyError(RefusedError):
-    """The policy, or a data set's table in it, cannot be read. Only its steward can mend it."""
+    """The policy, or a data set's table in it, cannot be read. Only its steward can correct it."""
 
     code = "policy-unreadable"
 
@@ -338,7 +338,7 @@ def _faults_of_table(name: str, table: Any) -> Iterator[InvalidParameterError]: 
     given = [key for key in _READERS if key in table] if isinstance(table, dict) else []
     for key in given:
         found += _caught(where, partial(_READERS[key], key, table[key]))
-    # Rules are held against each other only once each is a rule.
+    # Rules are checked against each other only if each is valid by itself.
     yield from found or _caught(where, lambda: _rules(name, table))
 
 

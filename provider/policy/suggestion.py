@@ -1,4 +1,4 @@
-"""A policy under which a job at hand would be allowed, and little else: where a steward's own begins."""
+"""Suggests a policy that allows a given job and little else, as a first draft for the steward."""
 
 import json
 import math
@@ -13,19 +13,19 @@ from dpspca.common.spec import Centering
 from .caps import APPROXIMATE, Cap
 
 LIFETIME: Final = 4.0
-"""Times a job's epsilon: at small budgets, room for about sixteen such jobs with Gaussian noise."""
+"""A suggested lifetime, as a multiple of the job's epsilon. At small budgets, about sixteen Gaussian jobs fit."""
 LIFETIME_DELTA: Final = 1e-6
-"""The least delta of a lifetime for jobs whose noise is not Gaussian."""
+"""The least suggested lifetime delta for jobs whose noise is not Gaussian."""
 MOST_DELTA: Final = 0.1
-"""A delta that is larger is not suggested to anybody."""
+"""No larger delta is suggested."""
 FEW: Final = 4
-"""Jobs with other noise that there is to be room for, as far as any budget has it."""
+"""A suggested lifetime has room for so many jobs with other noise, if any budget has."""
 
 
 def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | None = None) -> str:
-    """Write a policy, in TOML, that allows jobs like this one, and nothing that it does not ask for.
+    """Return a policy, in TOML, that allows jobs like this one and nothing that it does not ask for.
 
-    ``lifetime`` is the budget of all jobs together; left out, one with room for a few.
+    ``lifetime`` is the budget of all jobs together. By default it has room for a few such jobs.
     """
     spec = plan.spec
     lines = [
@@ -40,7 +40,7 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
         f"columns = {spec.schema.dimension}",
         f"norm_bound = {{ least = {spec.norm_bound!r}, most = {spec.norm_bound!r} }}",
         f"minimum_parties = {spec.minimum_parties}",
-        f"lifetime = {_written(lifetime or a_few(plan))}",
+        f"lifetime = {_written(lifetime or budget_for_a_few(plan))}",
         f"per_job = {_per_job(plan)}",
     ]
     if spec.centering is Centering.PRIVATE:
@@ -48,12 +48,12 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
     return "\n".join([f"[data_sets.{json.dumps(data_set)}]", *lines, ""])
 
 
-def a_few(plan: Plan) -> Cap:
-    """Give a budget with room for a few such jobs, or for as many as any budget of that size has.
+def budget_for_a_few(plan: Plan) -> Cap:
+    """Return a budget with room for a few such jobs, or for as many of them as any budget has.
 
-    Noise that is not Gaussian costs more in mu than its epsilon suggests, and mu is what jobs add up in; a mechanism
-    that is private but for a probability of its own takes that from a part of delta that is set aside for it. Where
-    a job's delta pays for next to nothing, that of the lifetime has to be larger: mu is worth hardly anything at it.
+    Jobs add up in mu, and noise that is not Gaussian costs more in mu than its epsilon suggests. A mechanism that is
+    private except with some probability takes this from a part of delta that is set aside. If a job's delta is so small
+    that almost no mu is allowed at it, the lifetime's delta must be larger.
     """
     spec = plan.spec
     epsilon, delta = min(LIFETIME * spec.budget.epsilon, MAX_EPSILON), spec.budget.delta
@@ -64,14 +64,14 @@ def a_few(plan: Plan) -> Cap:
         if cap:
             return cap
     raise InvalidParameterError(
-        f"No lifetime has room for this job: at epsilon {spec.budget.epsilon:g} what {spec.method} asks costs too "
-        "much in mu, or in delta beside it.",
+        f"No lifetime has room for this job: at epsilon {spec.budget.epsilon:g}, {spec.method} costs too much in mu "
+        "or in the delta that is set aside.",
         "Choose a smaller epsilon.",
     )
 
 
 def _per_job(plan: Plan) -> str:
-    """Write the job's own budget, with what its mechanisms may take of delta set aside."""
+    """Write the job's own budget, with the part of delta that its mechanisms need set aside."""
     budget = plan.spec.budget
     by_itself = Filter.for_budget(budget.epsilon, budget.delta)
     needed = plan.failing and plan.price.slack_units > by_itself.whole.slack_units
@@ -84,7 +84,7 @@ def _written(cap: Cap) -> str:
 
 
 def _cap(price: Price, epsilon: float, delta: float) -> Cap | None:
-    """Give a budget of at least this epsilon and delta that holds so much, if there is one worth the name."""
+    """Return a budget of at least this epsilon and delta that covers a price, or None if it would be too large."""
     while Filter.for_budget(epsilon, delta).whole.units < price.units:
         if epsilon >= MAX_EPSILON:
             return None

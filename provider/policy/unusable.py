@@ -1,6 +1,6 @@
-"""Which of the methods that a policy lists some job could use under its other rules. Pure.
+"""Finds the listed methods that no job could use under a policy's other rules. Pure.
 
-Each method's own plan decides, asked about jobs as small as there are: what it refuses of these it refuses of all.
+Each method is asked to plan the smallest possible jobs. If it refuses all of these, it refuses every job.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,9 +14,9 @@ from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
 COLUMNS: Final = 8
 SEVERAL: Final = 2
-"""Rows of a person: what has a price for these has one for more, if the budget is large enough."""
+"""Rows of a person. A method that has a price for two has one for more, if the budget is large enough."""
 BUDGET: Final = Budget(1.0, 1e-6)
-"""One at which every method has a plan by each of its ways to account for noise."""
+"""At this budget every method has a plan, with each accounting that it supports."""
 
 
 def unusable(
@@ -26,14 +26,14 @@ def unusable(
     centering: Iterable[Centering],
     rows_per_person: int,
 ) -> dict[str, str]:
-    """Name the methods that no job within these rules can use, each with a reason."""
+    """Return the methods that no job within these rules can use, each with the reason."""
     ways = [*product(accounting, centering)]
     tried = {name: [_refusal(name, unit, noise, mean, rows_per_person) for noise, mean in ways] for name in methods}
     return {name: refusals[0] for name, refusals in tried.items() if refusals and all(refusals)}
 
 
 def _refusal(name: str, unit: PrivacyUnit, accounting: Accounting, centering: Centering, rows_per_person: int) -> str:
-    """Say why a small job has no plan; nothing, if it has one."""
+    """Return why a small job has no plan, or "" if it has one."""
     try:
         catalogue.plan(
             JobSpec(
@@ -58,5 +58,5 @@ def _refusal(name: str, unit: PrivacyUnit, accounting: Accounting, centering: Ce
 
 
 def _needed(name: str) -> Iterator[tuple[str, int]]:
-    """Give the options without which there is no job; all of them are whole numbers."""
+    """Return the options that a job must have. All of them are whole numbers."""
     return ((option.name, COLUMNS) for option in catalogue.find(name).options if option.required)
