@@ -27,7 +27,7 @@ from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.ledger.sqlite import SqliteLedger
 from dpspca.provider.policy.file import CurrentPolicy
 from dpspca.server.coordinator import Coordinator
-from dpspca.server.journal.sqlite import PassingJournal, SqliteJournal
+from dpspca.server.journal.sqlite import SqliteJournal, TemporaryJournal
 
 Party: TypeAlias = Callable[..., AbstractAsyncContextManager[str]]
 
@@ -59,7 +59,7 @@ def now() -> datetime:
 async def coordinator(folder: Path, durable: bool) -> AsyncIterator[str]:  # noqa: FBT001  # as a case has it
     """Run a coordinator, and yield its address."""
     identity, revocations = _identity_files(folder, COORDINATOR)
-    journal = SqliteJournal(folder / "journal.db") if durable else PassingJournal()
+    journal = SqliteJournal(folder / "journal.db") if durable else TemporaryJournal()
     running = Coordinator(identity.get, revocations.get, now, journal=journal)
     await running.start("127.0.0.1:0")
     try:

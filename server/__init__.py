@@ -1,1 +1,1 @@
-"""The coordinator's side: it combines sums, and is trusted with nothing but keeping things going."""
+"""The coordinator: it sends queries to providers and adds their answers. Nobody trusts it with privacy."""

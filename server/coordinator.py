@@ -1,7 +1,7 @@
-"""The coordinator: its services behind one door. Everything decided here is liveness; privacy is the providers'.
+"""The coordinator: its services on one address. It decides about liveness only; providers protect privacy.
 
-It acts while it holds its journal. Until then it stands by: it listens, says that it does not serve, and waits for the
-journal. When the journal fails it does nothing more; whoever runs it starts it anew.
+It serves while it holds its journal. Until then it is a standby: it listens, reports that it is not serving, and waits
+for the journal. When the journal fails, the coordinator stops all work, and its operator must restart it.
 """
 
 import asyncio
@@ -23,8 +23,17 @@ from dpspca.common.trust import Identity, RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .jobs import Roster
-from .journal import Journal, JournalError, Keeper, PassingJournal
-from .rpc import HEARTBEAT_SECONDS, RESULT_BYTES, AnalystService, Front, Health, ProviderService, Receiving, Secrets
+from .journal import Journal, JournalError, JournalThread, TemporaryJournal
+from .rpc import (
+    HEARTBEAT_SECONDS,
+    RESULT_BYTES,
+    AnalystService,
+    CallInterceptor,
+    Health,
+    ProviderService,
+    TlsFrontend,
+    TlsSettings,
+)
 
 _ANALYST: Final = frozenset({Role.ANALYST})
 
@@ -42,23 +51,23 @@ ALLOWED: Final = MappingProxyType(
         "Health.Watch": frozenset(Role),
     }
 )
-"""Who may call what. What is not listed is refused to everybody."""
+"""Which roles may call which method. A method that is not listed is refused to everybody."""
 
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 RETRY_SECONDS: Final = 1.0
-"""Between two attempts of a standby to take the journal over."""
+"""Between a standby's attempts to take over the journal."""
 
 _log = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """A running coordinator; ``address`` says where it listens, ``result_bytes`` how much of results it keeps.
+    """A coordinator that listens on ``address`` and keeps up to ``result_bytes`` of results.
 
-    Without a journal of its own, it remembers for as long as it lives.
+    Without a ``journal``, it forgets everything when its process ends.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  # all that a coordinator is told
+    def __init__(  # noqa: PLR0913, PLR0917  # a coordinator's settings
         self,
         identity: Callable[[], Identity],
         revocations: Callable[[], RevocationList],
@@ -68,103 +77,103 @@ class Coordinator:
         journal: Journal | None = None,
     ) -> None:
         self._identity = identity
-        self._acting = asyncio.Event()
-        self._keeper = Keeper(journal or PassingJournal())
+        self._serving = asyncio.Event()
+        self._journal = JournalThread(journal or TemporaryJournal())
         judge = rpc.CallerCheck(identity().authority_pem, revocations, clock, ALLOWED)
-        self._front = Front(judge, Secrets(identity).current)
-        everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._front.certificate_of)
-        door = _Door(*everybody, self._acting)
+        self._frontend = TlsFrontend(judge, TlsSettings(identity).current)
+        everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._frontend.certificate_of)
+        door = _Door(*everybody, self._serving)
         self.roster = Roster()
-        self._analysts = AnalystService(door, self.roster, self._keeper, identity, result_bytes)
+        self._analysts = AnalystService(door, self.roster, self._journal, identity, result_bytes)
         self._health = Health(rpc.CallerCheck(*everybody), self.roster)
-        self._watching: asyncio.Task[None] | None = None
-        self._server = rpc.server(Receiving(rpc.CallerCheck(*everybody), _name_of))
-        providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.ended)
+        self._journal_task: asyncio.Task[None] | None = None
+        self._server = rpc.server(CallInterceptor(rpc.CallerCheck(*everybody), _name_of))
+        providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.final_state)
         provider_stream.serve(providers, self._server)
         pb_grpc.add_AnalystServiceServicer_to_server(self._analysts, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self.address = ""
 
     async def start(self, address: str) -> None:
-        """Listen; port 0 takes a free one."""
-        self.address = await self._front.listen(address)
+        """Listen on an address; port 0 picks a free port."""
+        self.address = await self._frontend.listen(address)
         try:
-            await self._take_up()
+            await self._try_to_serve()
         except JournalError:
-            await self._front.stop()
-            await self._keeper.close()
+            await self._frontend.stop()
+            await self._journal.close()
             raise
-        self._server.add_insecure_port(self._front.inside)
+        self._server.add_insecure_port(self._frontend.grpc_address)
         await self._server.start()
-        self._front.start()
-        self._watching = asyncio.create_task(self._watch())
+        self._frontend.start()
+        self._journal_task = asyncio.create_task(self._watch())
 
     async def run(self) -> None:
-        """Wait as long as the journal lasts, and raise what was wrong with it."""
-        assert self._watching
-        await asyncio.shield(self._watching)
+        """Wait until the journal fails, and raise its error."""
+        assert self._journal_task
+        await asyncio.shield(self._journal_task)
 
     async def stop(self, grace: float = 5.0) -> None:
-        """End connections, and leave jobs as they are."""
-        self._acting.clear()
-        if self._watching:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        self._health.say(serving=False)
-        await self._rest()
-        await self._front.stop_listening()
+        """Close all connections, and leave jobs as the journal has them."""
+        self._serving.clear()
+        if self._journal_task:
+            self._journal_task.cancel()
+            await asyncio.gather(self._journal_task, return_exceptions=True)
+        self._health.set_serving(serving=False)
+        await self._stop_work()
+        await self._frontend.stop_listening()
         await self._server.stop(grace)
-        await self._front.stop()
-        await self._keeper.close()
+        await self._frontend.stop()
+        await self._journal.close()
 
-    async def _take_up(self) -> None:
-        """Act from now on, if the journal can be had."""
-        if await self._keeper.do(lambda journal: journal.hold()):
+    async def _try_to_serve(self) -> None:
+        """Start to serve if the journal can be held."""
+        if await self._journal.run(lambda journal: journal.hold()):
             resuming = asyncio.ensure_future(self._analysts.resume())
-            while not (await asyncio.wait({resuming}, timeout=self._keeper.heartbeat_seconds))[0]:
-                await self._keeper.do(lambda journal: journal.check())
+            while not (await asyncio.wait({resuming}, timeout=self._journal.heartbeat_seconds))[0]:
+                await self._journal.run(lambda journal: journal.check())
             await resuming
-            self._acting.set()
-            self._health.say(serving=True)
+            self._serving.set()
+            self._health.set_serving(serving=True)
 
     async def _watch(self) -> None:
-        """Wait for the journal, then see to it that it is still ours; without it, do nothing more."""
+        """Wait for the journal, then check regularly that it is still held; when it is lost, stop all work."""
         try:
-            if not self._acting.is_set():
-                _log.info("Another coordinator holds the journal; standing by.")
-            while not self._acting.is_set():
-                await asyncio.sleep(min(RETRY_SECONDS, self._keeper.heartbeat_seconds))
-                await self._take_up()
+            if not self._serving.is_set():
+                _log.info("Another coordinator holds the journal. Waiting for it as a standby.")
+            while not self._serving.is_set():
+                await asyncio.sleep(min(RETRY_SECONDS, self._journal.heartbeat_seconds))
+                await self._try_to_serve()
             _log.info("Serving.")
             while True:
-                await self._keeper.do(lambda journal: journal.check())
+                await self._journal.run(lambda journal: journal.check())
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._keeper.failed.wait(), self._keeper.heartbeat_seconds)
+                    await asyncio.wait_for(self._journal.failed.wait(), self._journal.heartbeat_seconds)
         except JournalError:
-            self._acting.clear()
-            self._health.say(serving=False)
-            await self._rest()
+            self._serving.clear()
+            self._health.set_serving(serving=False)
+            await self._stop_work()
             raise
 
-    async def _rest(self) -> None:
+    async def _stop_work(self) -> None:
         await self._analysts.stop()
-        await self.roster.dismiss()
+        await self.roster.close_all()
 
 
 def _name_of(path: str) -> str:
-    """Give a method its name in the list of who may call what."""
+    """Return a method's name in ``ALLOWED``."""
     service, _, method = path.lstrip("/").partition("/")
     return f"Health.{method}" if service == _HEALTH else method
 
 
 @dataclass(frozen=True)
 class _Door(rpc.CallerCheck):
-    """Lets nobody in while this coordinator does not act."""
+    """Refuses every call while this coordinator is not serving."""
 
-    acting: asyncio.Event = field(default_factory=asyncio.Event)
+    serving: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def admit(self, context: grpc.aio.ServicerContext[Any, Any], method: str) -> PartyName:
         caller = await super().admit(context, method)
-        if not self.acting.is_set():
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "This coordinator stands by, and does not serve.")
+        if not self.serving.is_set():
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "This coordinator is a standby and does not serve yet.")
         return caller

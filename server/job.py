@@ -1,4 +1,4 @@
-"""What can become of a job, a table that code, tests and docs read alike; and how long its result is kept."""
+"""The states of a job, in a table that code, tests and docs share, and the limit on stored results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from dpspca.common.errors import RefusedError
 
 
 class State(StrEnum):
-    """Where a job stands. The last three are final."""
+    """The state of a job. The last three are final."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -20,7 +20,7 @@ class State(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Tell whether nothing more will happen."""
+        """Whether the job has ended."""
         return self in {State.DONE, State.FAILED, State.CANCELLED}
 
 
@@ -47,7 +47,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One provider in one job: what it was asked, what of its answers counts, and why it dropped out if it did."""
+    """One provider in one job: how many queries it was asked and answered, and why it dropped out, if it did."""
 
     asked: int = 0
     answered: int = 0
@@ -72,14 +72,14 @@ class JobRecord:
     participants: Mapping[str, Participant] = field(default_factory=dict)
 
     def after(self, event: Event, reason: str = "", *, now: float = 0.0) -> "JobRecord":
-        """Give the job after an event at ``now``; one that cannot happen raises, and nothing happened."""
-        following = TRANSITIONS.get((self.state, event))
-        if following is None:
-            raise RefusedError(f"A job that is {self.state} cannot {event}.", "Look at the job's state first.")
-        return replace(self, state=following, reason=reason, ended=now if following.is_final else 0.0)
+        """Return the job after an event at ``now``. An event that this state does not allow raises."""
+        next_state = TRANSITIONS.get((self.state, event))
+        if next_state is None:
+            raise RefusedError(f"A job that is {self.state} cannot {event}.", "Check the job's state first.")
+        return replace(self, state=next_state, reason=reason, ended=now if next_state.is_final else 0.0)
 
-    def asked_up_to(self, queries: int) -> "JobRecord":
-        """Give the job as it may be after a restart, which nobody noted: all that take part may have been asked."""
+    def with_asked_at_least(self, queries: int) -> "JobRecord":
+        """Return the job as it may be after a restart: every provider that takes part may have been asked so many."""
         asked = {
             name: each if each.reason else replace(each, asked=max(each.asked, queries))
             for name, each in self.participants.items()
@@ -87,58 +87,58 @@ class JobRecord:
         return replace(self, participants=asked)
 
     def with_participant(self, name: str, participant: Participant) -> "JobRecord":
-        """Give the job with one participant's record replaced."""
+        """Return the job with one participant's record replaced."""
         return replace(self, participants={**self.participants, name: participant})
 
 
 class ResultGoneError(RefusedError):
-    """The job is done, and its result has made room for newer ones."""
+    """The job is done, but its result was deleted to make room for newer ones."""
 
     code = "result-gone"
 
 
 class Results:
-    """Which models of finished jobs are kept, and how many bytes they take: never more than ``most`` together.
+    """Which models of finished jobs are stored, and their sizes: never more than ``max_bytes`` together.
 
-    Where there are too many, whoever keeps most loses the oldest of theirs. So an analyst who keeps no more than an
-    equal share, ``most`` divided by the number of analysts that keep any, loses nothing to the others.
+    When they exceed the limit, the analyst with the most bytes loses the oldest result. So an analyst who stores at
+    most an equal share, ``max_bytes`` divided by the number of analysts with results, loses nothing to the others.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._kept: dict[str, dict[str, int]] = {}
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._sizes: dict[str, dict[str, int]] = {}
 
     def keep(self, analyst: str, job: str, size: int) -> list[str]:
-        """Keep a result, and give the jobs whose results have to go: it may be one of them."""
-        self._kept.setdefault(analyst, {})[job] = size
-        gone: list[str] = []
-        while self.size > self.most:
-            loser = max(self._kept, key=self.size_of)
-            gone.append(next(iter(self._kept[loser])))
-            self.drop(loser, gone[-1])
-        return gone
+        """Add a result, and return the jobs whose results must be deleted; this job may be one of them."""
+        self._sizes.setdefault(analyst, {})[job] = size
+        dropped: list[str] = []
+        while self.size > self.max_bytes:
+            largest = max(self._sizes, key=self.size_of)
+            dropped.append(next(iter(self._sizes[largest])))
+            self.drop(largest, dropped[-1])
+        return dropped
 
     def drop(self, analyst: str, job: str) -> None:
-        """Let a result go, if there is one."""
-        own = self._kept.get(analyst, {})
+        """Remove a result, if there is one."""
+        own = self._sizes.get(analyst, {})
         own.pop(job, None)
         if not own:
-            self._kept.pop(analyst, None)
+            self._sizes.pop(analyst, None)
 
     def require(self, analyst: str, job: str) -> None:
-        """Refuse a result that is not kept any more."""
-        if job not in self._kept.get(analyst, {}):
+        """Refuse a result that is no longer stored."""
+        if job not in self._sizes.get(analyst, {}):
             raise ResultGoneError(
-                "The job is done, but its result is no longer here: a coordinator keeps results up to a limit, and "
-                "this one made room for newer ones.",
-                "Use the model if it was fetched before; else submit the job anew, which costs its privacy again.",
+                f"The job is done, but the coordinator no longer has its result: it stores at most {self.max_bytes} "
+                "bytes of results and deleted this one to make room for newer ones.",
+                "Use the model if you fetched it before. Otherwise submit a new job, which costs its privacy again.",
             )
 
     def size_of(self, analyst: str) -> int:
-        """Count the bytes kept for an analyst."""
-        return sum(self._kept.get(analyst, {}).values())
+        """Count the bytes stored for an analyst."""
+        return sum(self._sizes.get(analyst, {}).values())
 
     @property
     def size(self) -> int:
-        """Count the bytes kept."""
-        return sum(map(self.size_of, self._kept))
+        """Count the bytes stored."""
+        return sum(map(self.size_of, self._sizes))

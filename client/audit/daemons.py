@@ -185,7 +185,7 @@ class _Job:
         except TimeoutError:
             raise self._lost(f"gave no answer within {self.spec.answer_seconds} seconds") from None
         if position + 1 == len(plan):
-            link.farewell(name, "done")
+            link.send_farewell(name, "done")
         return wire.answer_content(answer)
 
     async def _link(self) -> Link:

@@ -1,16 +1,16 @@
-"""How the coordinator drives jobs: queries out, sums back."""
+"""Runs jobs: sends each query to the providers and adds their answers."""
 
-from .conductor import Conductor
-from .news import News
+from .job_runner import JobRunner
+from .name_events import NameEvents
 from .outgoing import OutgoingQuery
 from .roster import Link, ProviderLostError, Roster
 from .rounds import LARGEST_ANSWER, combine
 
 __all__ = [
     "LARGEST_ANSWER",
-    "Conductor",
+    "JobRunner",
     "Link",
-    "News",
+    "NameEvents",
     "OutgoingQuery",
     "ProviderLostError",
     "Roster",

@@ -1,4 +1,4 @@
-"""A query in the form in which it is sent to providers."""
+"""A query as the coordinator sends it to providers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 SHORT_CONTENT: Final = 2**16
-"""Bytes of a query that are sent with its announcement: one message less to wait for."""
+"""Up to so many bytes of content are sent with the query's announcement, which saves a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingQuery:
-    """A query as it is sent: short content comes with its announcement, longer content in frames."""
+    """A query to send: short content goes with its announcement, longer content in frames."""
 
     ask: pb.Ask
     step: Step
     digest: str
     content: Content
-    """What is sent in frames."""
+    """The content to send in frames; empty if it goes with the announcement."""
 
     @classmethod
     def of(cls, signed: bytes, position: int, step: Step, query: RowQuery) -> Self:
@@ -46,10 +46,10 @@ class OutgoingQuery:
 
     @property
     def frames(self) -> Iterator[memoryview]:
-        """Cut the content anew for every provider."""
+        """Cut the content into frames, once for each provider."""
         return wire.frames(self.content)
 
     @property
     def size(self) -> int:
-        """Bytes that each provider is sent."""
+        """Bytes that are sent to each provider."""
         return self.ask.ByteSize() + len(self.content)

@@ -1,4 +1,4 @@
-"""Who is connected, and one link to each: queries go out over it, answers come back into a sum."""
+"""The connected providers, with one link to each: it sends queries and adds the answers to a sum."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -9,27 +9,27 @@ from dpspca.common.spec import Schema
 from dpspca.common.transport import AnswerReader
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
-from .news import News
+from .name_events import NameEvents
 
-QUEUE = 8
-"""Messages that wait for one provider's connection: eight frames, so that a stalled one holds a few megabytes."""
+MAX_QUEUED = 8
+"""Messages that wait for one provider's connection: eight frames, so that a stalled provider holds a few megabytes."""
 ADMISSION = -1
-"""Where a query has its position, for what is asked before all queries."""
+"""Stands for a query's position while a provider is asked to admit a job, which happens before all queries."""
 
-MOST_LEDGERS = 2
-"""Of one provider of which others may bear witness."""
-LONGEST_REASON = 300
-"""Letters of a provider's reason that are passed on."""
+MAX_WITNESSED_LEDGERS = 2
+"""Ledgers of one provider for which the coordinator keeps receipts that other providers hold."""
+MAX_REASON_LENGTH = 300
+"""Characters of a provider's reason that are passed on."""
 
 
 class ProviderLostError(DpspcaError):
-    """The connection ended before the answer; it may come back."""
+    """The connection ended before the answer; the provider may reconnect."""
 
     code = "provider-lost"
 
 
 class ProviderRefusedError(RefusedError):
-    """The provider will not answer, and said why."""
+    """The provider refuses to answer, and gave a reason."""
 
     code = "provider-refused"
 
@@ -37,40 +37,40 @@ class ProviderRefusedError(RefusedError):
 @dataclass(slots=True)
 class _Pending:
     reader: AnswerReader | None
-    """What takes an answer in; None where there is nothing in it."""
+    """Adds the answer to the sum; None if the reply has no content."""
     done: asyncio.Future[None]
 
 
 class Link:
-    """One provider's connection. Its messages are read and written by ``streams.py``."""
+    """One provider's connection. ``ProviderService`` reads and writes its messages."""
 
     def __init__(self, name: str, data_sets: Mapping[str, Schema]) -> None:
         self.name = name
         self.data_sets = dict(data_sets)
         self.ended_by: DpspcaError | None = None
-        self._outbound: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue(QUEUE)
-        self._turn = asyncio.Lock()
+        self._outbound: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue(MAX_QUEUED)
+        self._frames_lock = asyncio.Lock()
         self._pending: dict[tuple[str, int], _Pending] = {}
         self._receipts_due = 0
-        self.receipted = 0
+        self.newest_entries = 0
         """Entries in the newest receipt that came on this connection."""
         self.closed = False
-        self.heard()
+        self.note_activity()
 
-    def heard(self) -> None:
-        """Note a sign of life."""
-        self.heard_at = asyncio.get_running_loop().time()
+    def note_activity(self) -> None:
+        """Record that the provider is alive now."""
+        self.last_activity = asyncio.get_running_loop().time()
 
-    async def next_message(self, patience: float) -> pb.ToProvider | None:
-        """Wait for something to send; None where nothing came in time, or the link was closed."""
-        reminder = asyncio.get_running_loop().call_later(patience, self._rouse)
+    async def next_message(self, seconds: float) -> pb.ToProvider | None:
+        """Wait for a message to send; None after so many seconds or when the link was closed."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake)
         try:
             return await self._outbound.get()
         finally:
-            reminder.cancel()
+            timer.cancel()
 
     async def admit(self, signed: bytes, job: str) -> None:
-        """Ask whether the provider takes part in a job, and wait until it says so."""
+        """Ask the provider to admit a job, and wait until it does."""
 
         def message() -> pb.ToProvider:
             return pb.ToProvider(admit=pb.Admit(signed_job=signed))
@@ -78,7 +78,7 @@ class Link:
         await self._reply((job, ADMISSION), None, lambda: asyncio.ensure_future(self._send(message)))
 
     async def ask(self, query: pb.Ask, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
-        """Send a query and wait until its answer is in the sum."""
+        """Send a query, and wait until its answer is in the sum."""
 
         def send() -> "asyncio.Future[None] | None":
             reader.restart()
@@ -95,9 +95,9 @@ class Link:
         reader: AnswerReader | None,
         send: "Callable[[], asyncio.Future[None] | None]",
     ) -> None:
-        """Send, and wait for the reply, whatever becomes of the sending: a connection that ends takes nothing more."""
+        """Send, and wait for the reply rather than for the sending, which never ends if the connection was lost."""
         if self.closed:
-            raise _lost(self.name)
+            raise _lost_error(self.name)
         pending = self._pending[key] = _Pending(reader, asyncio.get_running_loop().create_future())
         sending = send()
         try:
@@ -107,18 +107,18 @@ class Link:
                 sending.cancel()
             self._pending.pop(key, None)
 
-    def receipt_in(self, frame: pb.AnswerFrame) -> pb.Receipt | None:
-        """Take the receipt that comes with an answer, late or not; no more of them than queries were asked."""
+    def take_receipt(self, frame: pb.AnswerFrame) -> pb.Receipt | None:
+        """Return the receipt that comes with an answer, even a late one; at most one for each query that was sent."""
         if self.closed or not self._receipts_due or not frame.HasField("receipt"):
             return None
         self._receipts_due -= 1
         return frame.receipt
 
     def receive_answer(self, frame: pb.AnswerFrame) -> None:
-        """Add a frame to the sum it belongs to. An answer out of form ends its query, not the connection."""
+        """Add a frame to its sum. A malformed answer ends its query, not the connection."""
         pending = self._pending.get((frame.job, frame.position))
         if pending is None or pending.reader is None or pending.done.done():
-            return  # late: the query was given up, or cancelled
+            return  # late: the query timed out or was cancelled
         try:
             pending.reader.add(frame.sequence, frame.content)
         except InvalidAnswerError as problem:
@@ -128,86 +128,86 @@ class Link:
                 pending.done.set_result(None)
 
     def receive_admission(self, admitted: pb.Admitted) -> None:
-        """Note that the provider takes part."""
+        """Record that the provider admitted the job."""
         pending = self._pending.get((admitted.job, ADMISSION))
         if pending and not pending.done.done():
             pending.done.set_result(None)
 
     def receive_refusal(self, refusal: pb.Refusal) -> None:
-        """End a query with the provider's own words, escaped and cut: they are a stranger's.
+        """End a query or an admission with the provider's reason, escaped and shortened because it is not trusted.
 
-        Of a job that a provider is asked to take part in, it is asked nothing else.
+        While a provider is asked to admit a job, no query of that job is open.
         """
         admission, query = (refusal.job, ADMISSION), (refusal.job, refusal.position)
         pending = self._pending.get(admission) or self._pending.get(query)
         if pending and not pending.done.done():
-            what, remedy = _quoted(refusal.what), _quoted(refusal.remedy)
+            what, remedy = _escape(refusal.what), _escape(refusal.remedy)
             pending.done.set_exception(ProviderRefusedError(f"Refused: {what}", remedy or "Ask its operator."))
 
-    def farewell(self, job: str, state: str, receipts: Iterable[pb.HeldReceipt] = ()) -> None:
-        """Tell the provider that a job is over, if there is room to."""
-        self._tell(pb.ToProvider(farewell=pb.Farewell(job=job, state=state, receipts=receipts)))
+    def send_farewell(self, job: str, state: str, receipts: Iterable[pb.HeldReceipt] = ()) -> None:
+        """Send the provider that a job has ended, if the queue has room."""
+        self._send_if_room(pb.ToProvider(farewell=pb.Farewell(job=job, state=state, receipts=receipts)))
 
-    def bear_witness(self, receipts: Iterable[pb.Receipt]) -> None:
-        """Show the provider what others kept for it, if there is room to."""
-        self._tell(pb.ToProvider(witness=pb.Witness(receipts=receipts)))
+    def send_witness(self, receipts: Iterable[pb.Receipt]) -> None:
+        """Send the provider its own receipts that others keep for it, if the queue has room."""
+        self._send_if_room(pb.ToProvider(witness=pb.Witness(receipts=receipts)))
 
-    def _tell(self, message: pb.ToProvider) -> None:
+    def _send_if_room(self, message: pb.ToProvider) -> None:
         if not self.closed and not self._outbound.full():
             self._outbound.put_nowait(message)
 
     def close(self, reason: DpspcaError | None = None) -> None:
-        """End every open query: the connection is gone, or is to end for a reason that its provider is told."""
-        self.ended_by = self.ended_by or (reason and reason.with_traceback(None))  # which leads to here
+        """End every open query, because the connection was lost or for a reason that is sent to the provider."""
+        self.ended_by = self.ended_by or (reason and reason.with_traceback(None))  # a traceback would keep this link
         self.closed = True
         for pending in self._pending.values():
             if not pending.done.done():
-                pending.done.set_exception(_lost(self.name))
-        while not self._outbound.empty():  # or a call on which nothing is taken any more would keep it
+                pending.done.set_exception(_lost_error(self.name))
+        while not self._outbound.empty():  # else a call whose provider reads nothing would keep the messages
             self._outbound.get_nowait()
-        self._rouse()
+        self._wake()
 
-    def _rouse(self) -> None:
-        """Let whoever waits for a message wait no longer."""
+    def _wake(self) -> None:
+        """Wake the task that waits for a message, if there is no message."""
         if self._outbound.empty():
             self._outbound.put_nowait(None)
 
     def _sent_at_once(self, query: pb.Ask) -> bool:
-        """Send a query that has no frames, if there is room and it comes between no other's."""
-        if not query.content or self._turn.locked() or self._outbound.full():
+        """Send a query without frames at once, if the queue has room and no other query is sending frames."""
+        if not query.content or self._frames_lock.locked() or self._outbound.full():
             return False
         self._outbound.put_nowait(pb.ToProvider(ask=query))
         return True
 
     async def _send(self, first: Callable[[], pb.ToProvider], frames: Iterable[memoryview] = ()) -> None:
-        """Send a message and frames. The message holds a whole job, and so it is made when its turn has come."""
-        async with self._turn:  # the frames of one query follow each other
+        """Send a message and its frames. The message holds a whole job, so it is created only when it is sent."""
+        async with self._frames_lock:  # the frames of different queries must not mix
             await self._outbound.put(first())
             for sequence, frame in enumerate(frames):
                 message = pb.ToProvider()
                 message.frame.sequence = sequence
-                message.frame.content = bytes(frame)  # in place: a frame that was made before would be copied
+                message.frame.content = bytes(frame)  # set here, because a message field is copied
                 await self._outbound.put(message)
 
 
 class Roster:
-    """Every provider that is connected now; somebody who joins again takes the place of the old connection."""
+    """Every connected provider. When a provider connects again, its new link replaces the old one."""
 
     def __init__(self) -> None:
         self._links: dict[str, Link] = {}
-        self._arrivals = News()
+        self._arrivals = NameEvents()
         self.receipts: dict[str, pb.Receipt] = {}
-        """The last that each provider signed of its ledger, connected or not."""
+        """The last receipt of each provider, connected or not."""
         self.witnesses: dict[str, dict[str, pb.Receipt]] = {}
-        """What providers kept for one another, by the provider that it is about and its ledger."""
+        """Receipts that providers keep for each other, by the provider that signed them and its ledger."""
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Everybody connected: a link that was closed is none, though a call that takes no more may keep it here."""
+        """The open links. A closed link may stay in the roster while its provider reads nothing."""
         return tuple(link for link in self._links.values() if not link.closed)
 
     def link_of(self, name: str) -> Link | None:
-        """Give the connection of a provider, if it is there."""
+        """Return a provider's open link, or None."""
         link = self._links.get(name)
         return link if link and not link.closed else None
 
@@ -215,80 +215,82 @@ class Roster:
         """Add a provider."""
         old = self._links.get(link.name)
         if old:
-            old.close(RefusedError("You connected again.", "Run one daemon for each identity."))
+            old.close(
+                RefusedError(f"Provider '{link.name}' connected a second time.", "Run one daemon for each identity.")
+            )
         self._links[link.name] = link
-        self._arrivals.tell(link.name)
+        self._arrivals.notify(link.name)
 
     def leave(self, link: Link) -> None:
-        """Remove a provider, unless it has joined anew meanwhile."""
+        """Close a provider's link, and remove it unless a new link has replaced it."""
         link.close()
         if self._links.get(link.name) is link:
             del self._links[link.name]
 
     def keep_receipt(self, link: Link, receipt: pb.Receipt) -> None:
-        """Keep a receipt that a provider signed, unless a later one came over the same connection.
+        """Keep a provider's receipt, unless a later one came on the same connection.
 
-        On another connection fewer entries are news: those of a ledger that its operator released.
+        On a new connection, fewer entries are valid: an operator may have released the ledger from quarantine.
         """
-        if receipt.entries >= link.receipted:
-            link.receipted = receipt.entries
-            # A copy: as part of its frame, it would keep that in memory.
+        if receipt.entries >= link.newest_entries:
+            link.newest_entries = receipt.entries
+            # Copied, because a part of a message keeps the whole message in memory.
             self.receipts[link.name] = pb.Receipt.FromString(receipt.SerializeToString())
 
-    def hear_witness(self, held: pb.HeldReceipt) -> bool:
-        """Keep what one provider kept for another, once it was verified. Tell whether it is news."""
+    def keep_witness(self, held: pb.HeldReceipt) -> bool:
+        """Keep a verified receipt that one provider holds for another. Return whether it is new."""
         known = self.witnesses.setdefault(held.provider, {})
         same = known.get(held.receipt.ledger)
         if same and same.entries >= held.receipt.entries:
             return False
-        known.pop(held.receipt.ledger, None)  # the newest stands last
+        known.pop(held.receipt.ledger, None)  # the newest comes last
         known[held.receipt.ledger] = pb.Receipt.FromString(held.receipt.SerializeToString())
-        while len(known) > MOST_LEDGERS:
+        while len(known) > MAX_WITNESSED_LEDGERS:
             del known[next(iter(known))]
         return True
 
-    def receipts_beside(self, name: str, names: Iterable[str]) -> list[pb.HeldReceipt]:
-        """Give the receipts of all these providers but one."""
+    def receipts_of_others(self, name: str, names: Iterable[str]) -> list[pb.HeldReceipt]:
+        """Return the receipts of all these providers except one."""
         others = (other for other in names if other != name and other in self.receipts)
         return [pb.HeldReceipt(provider=other, receipt=self.receipts[other]) for other in others]
 
     def receipts_of(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Give the receipts of providers, as they are recorded."""
+        """Return the receipts of these providers, as the journal records them."""
         return {name: self.receipts[name].SerializeToString() for name in names if name in self.receipts}
 
-    async def dismiss(self) -> None:
-        """Close every link: the coordinator stops."""
+    async def close_all(self) -> None:
+        """Close every link because the coordinator stops."""
         for link in self.links:
-            link.close(RefusedError("The coordinator stops.", "Connect again when it is back."))
+            link.close(RefusedError("The coordinator is stopping.", "Connect again after it has restarted."))
 
     def find(self, name: str, data_set: str, dimension: int) -> Link | None:
-        """Give a provider's link if it offers the data set, in that width."""
+        """Return a provider's link if it offers the data set with so many columns."""
         link = self.link_of(name)
         offered = link.data_sets.get(data_set) if link else None
         return link if offered and offered.dimension == dimension else None
 
     async def wait_for(self, name: str, data_set: str, dimension: int) -> Link:
-        """Wait until a provider is there with the data set."""
+        """Wait until a provider is connected and offers the data set."""
         while (link := self.find(name, data_set, dimension)) is None:
-            await self._arrivals.of([name])
+            await self._arrivals.wait_for([name])
         return link
 
     async def wait_for_all(self, absent: set[str], data_set: str, dimension: int) -> None:
-        """Wait until each of these providers has been there with the data set, and take those that were from the set.
+        """Wait until each of these providers has offered the data set; remove it from the set when it does.
 
-        This is one wait, however many names there are.
+        This is one wait for all names.
         """
         while True:
             absent -= {name for name in absent if self.find(name, data_set, dimension)}
             if not absent:
                 return
-            await self._arrivals.of(tuple(absent))
+            await self._arrivals.wait_for(tuple(absent))
 
 
-def _quoted(words: str) -> str:
-    """Quote a stranger: one line of printable letters, not too long."""
-    return "".join(letter if letter.isprintable() else "?" for letter in words[:LONGEST_REASON])
+def _escape(text: str) -> str:
+    """Return untrusted text as one short line of printable characters."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:MAX_REASON_LENGTH])
 
 
-def _lost(name: str) -> ProviderLostError:
-    return ProviderLostError(f"The connection to {name} ended.", "It is asked again when it comes back.")
+def _lost_error(name: str) -> ProviderLostError:
+    return ProviderLostError(f"The connection to {name} ended.", "The query is sent again when it reconnects.")

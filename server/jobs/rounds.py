@@ -1,4 +1,4 @@
-"""Adds up the providers' answers to one query. Integers on a public lattice: exact, and the same in any order."""
+"""Adds the providers' answers to one query. They are integers, so that the sum is exact and the same in any order."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from dpspca.common.queries import ColumnSums
 from dpspca.common.spec import Centering, JobSpec
 
 LARGEST_ANSWER: Final = 2**56 - 1
-"""Above what rows and noise within the lattice's bounds can reach; 128 of these still fit in 64 bits."""
+"""Larger than any answer that rows and noise on the lattice can give; the sum of 128 of these fits in 64 bits."""
 
 
 def combine(spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]]) -> Aggregate:
-    """Check every answer's form, add them, and put the sum into the units of the data."""
+    """Check every answer's form, add them, and convert the sum to the units of the data."""
     if not 0 < len(answers) <= MAX_PARTIES:
         raise InvalidParameterError(
-            f"{len(answers)} answers cannot be added.", f"Between 1 and {MAX_PARTIES} providers take part."
+            f"Cannot add {len(answers)} answers.", f"A job has between 1 and {MAX_PARTIES} providers."
         )
     for answer in answers:
         _check(step, answer)
@@ -30,7 +30,7 @@ def combine(spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]]) -> 
 
 
 def aggregate(spec: JobSpec, step: Step, total: NDArray[np.int64], parties: int) -> Aggregate:
-    """Put a sum of checked answers into the units of the data, and say how noisy it is."""
+    """Convert a sum of checked answers to the units of the data, with the standard deviation of its noise."""
     unit = step.query.unit_value(_bound(spec, step))
     values = np.multiply(total, unit, dtype=np.float64)
     return Aggregate(values, step.noise_std * math.sqrt(parties) * unit, parties)
@@ -45,12 +45,12 @@ def _check(step: Step, answer: NDArray[np.int64]) -> None:
     # Not abs(): the most negative integer has no positive counterpart.
     if answer.size and (answer.max() > LARGEST_ANSWER or answer.min() < -LARGEST_ANSWER):
         raise InvalidAnswerError(
-            f"An answer to '{step.name}' leaves the lattice's range.", "Ask that provider's operator."
+            f"An answer to '{step.name}' has numbers beyond {LARGEST_ANSWER}.", "Ask that provider's operator."
         )
 
 
 def _bound(spec: JobSpec, step: Step) -> float:
-    """Rows are clipped to one length for the mean and to another for all else."""
+    """Return the bound to which rows are clipped: the mean has its own."""
     if step.query is ColumnSums and spec.centering is Centering.PRIVATE and spec.mean_bound is not None:
         return spec.mean_bound
     return spec.norm_bound

@@ -1,18 +1,18 @@
-"""What the coordinator must not forget."""
+"""The coordinator's durable record of jobs and of sums of answers."""
 
-from .contract import Journal, JournalError, Recorded, Sum, damaged
-from .keeper import Keeper
+from .contract import Journal, JournalError, RecordedJob, Sum, damaged_error
+from .journal_thread import JournalThread
 from .postgres import PostgresJournal
-from .sqlite import PassingJournal, SqliteJournal
+from .sqlite import SqliteJournal, TemporaryJournal
 
 __all__ = [
     "Journal",
     "JournalError",
-    "Keeper",
-    "PassingJournal",
+    "JournalThread",
     "PostgresJournal",
-    "Recorded",
+    "RecordedJob",
     "SqliteJournal",
     "Sum",
-    "damaged",
+    "TemporaryJournal",
+    "damaged_error",
 ]

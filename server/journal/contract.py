@@ -1,11 +1,11 @@
-"""What the coordinator must not forget, and the contract of every journal that remembers it.
+"""The contract of every journal: what it records, and what it promises.
 
-Four things are recorded, each in one synced transaction before it takes effect outside: that a job was accepted; which
-query is asked next, by the digest of its content, and with it the sum of the query before; how a job ended, with
-its model; and that a job is forgotten. With the second and the third come the receipts that its providers gave with
-their answers. Answers are not recorded: providers keep them, and send the same bytes again.
-A restart replays a job's coroutine from its sums. A sum that was altered cannot go unnoticed: the query it led to
-was recorded in the same transaction, and would be another.
+It records four things, each in one synced transaction before anybody outside can see the effect: that a job was
+accepted; the digest of the next query with the sum of the query before; how a job ended, with its model; and that a job
+is forgotten. The second and third also record the receipts that providers sent with their answers. Answers are not
+recorded: providers keep them and send the same bytes again.
+A restart replays a job's coroutine from its sums. An altered sum is detected, because it leads to another query than
+the one that was recorded with it.
 """
 
 import json
@@ -23,40 +23,40 @@ from dpspca.common.transport import FRAME
 from dpspca.server.job import JobRecord, Participant, State
 
 PIECE: Final = FRAME
-"""Bytes in which sums and models are kept: none is ever copied whole, and a model is sent as it is kept."""
+"""Bytes of a stored piece of a sum or model: large ones are never copied whole, and models are sent piece by piece."""
 
 _MOST: Final = 1 << 32
 _QUERIES: Final = "questions"
-"""How version 0.1.0 wrote the number of queries of a job; journals keep that form."""
+"""The key under which version 0.1.0 wrote a job's number of queries; it stays in use."""
 
 NO_RECEIPTS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 class JournalError(DpspcaError):
-    """The journal cannot be written or read, or is another's: whoever gets this must not act any more."""
+    """The journal cannot be written or read, or another coordinator holds it. The caller must stop all work."""
 
     code = "journal"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sum:
-    """The whole sum of the answers to one query, and how many providers' answers it holds."""
+    """The complete sum of the answers to one query, and the number of providers in it."""
 
     total: Integers
     parties: int
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A query that may have been asked: whose content it had, and how many answered if its sum is recorded."""
+class RecordedQuery:
+    """A query that may have been sent: the digest of its content, and the number of answers if its sum is recorded."""
 
     digest: str
     parties: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A job as the journal knows it; ``queries`` may have been asked, the last of them without a sum."""
+class RecordedJob:
+    """A job in the journal. ``queries`` of its queries may have been sent; the last has no sum."""
 
     job: JobRecord
     signed: bytes
@@ -67,24 +67,23 @@ class Recorded:
 class Journal(Protocol):
     """A journal. Used by one thread at a time.
 
-    What returns is on the disk, whole; what raises ``JournalError`` has, as far as anybody outside may assume, not
-    happened, and its caller must not act on it. A journal has one holder at a time, and whoever is no longer its
-    holder can write nothing.
+    When a method returns, its whole change is on disk. When it raises ``JournalError``, its caller must act as if the
+    change had not happened. A journal has one holder at a time, and nobody else can write to it.
     """
 
     heartbeat_seconds: float
     """How often ``check`` must be called for the hold to last."""
 
     def hold(self) -> bool:
-        """Become the one holder, and make the journal ready; false while another holds it."""
+        """Become the only holder and prepare the journal; false while another holds it."""
         ...
 
     def check(self) -> None:
-        """Raise if the journal is not held any more."""
+        """Raise if the journal is no longer held."""
         ...
 
     def accept(self, job: JobRecord, signed: bytes) -> None:
-        """Record a job that was not accepted before."""
+        """Record a new job."""
         ...
 
     def ask(
@@ -95,62 +94,62 @@ class Journal(Protocol):
         before: Sum | None,
         receipts: Mapping[str, bytes] = NO_RECEIPTS,
     ) -> None:
-        """Record how a running job stands, its next query, and the sum of the query before, if there is one.
+        """Record a running job's state, its next query, and the sum of the query before, if there is one.
 
-        With it come the receipts of providers, by name, each in the place of the one before.
+        ``receipts`` replace those that the journal has of the same providers.
         """
         ...
 
     def end(self, job: JobRecord, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
-        """Record how a running job ended; done it is with a model, and only then. Its sums are dropped.
+        """Record how a running job ended, and delete its sums. A job that is done has a model; no other job has one.
 
-        With it come the receipts of providers, as with a query.
+        ``receipts`` replace those that the journal has of the same providers.
         """
         ...
 
     def forget(self, jobs: Collection[str]) -> None:
-        """Drop all that is known of jobs."""
+        """Delete everything about these jobs."""
         ...
 
     def drop_models(self, jobs: Collection[str]) -> None:
-        """Drop the models of jobs."""
+        """Delete the models of these jobs."""
         ...
 
-    def jobs(self) -> list[Recorded]:
-        """Give every job, in the order of acceptance."""
+    def jobs(self) -> list[RecordedJob]:
+        """Return every job, in the order of acceptance."""
         ...
 
     def job(self, name: str) -> JobRecord | None:
-        """Give how a job stands, if it is known."""
+        """Return a job's state, if the job is known."""
         ...
 
-    def query(self, job: str, position: int) -> Asked | None:
-        """Give a query of a running job, if it may have been asked."""
+    def query(self, job: str, position: int) -> RecordedQuery | None:
+        """Return a query of a running job, if it may have been sent."""
         ...
 
     def total(self, job: str, position: int, shape: tuple[int, ...]) -> Integers:
-        """Give a recorded sum."""
+        """Return a recorded sum."""
         ...
 
     def model(self, job: str, piece: int) -> bytes:
-        """Give a piece of a model; past its end, nothing."""
+        """Return a piece of a model; past its end, no bytes."""
         ...
 
     def signed(self, job: str) -> bytes:
-        """Give a job as its analyst signed it; nothing if it is not known."""
+        """Return a job as its analyst signed it; no bytes if it is not known."""
         ...
 
     def receipts(self) -> dict[str, bytes]:
-        """Give the last receipt of every provider; they outlast the jobs that they came with."""
+        """Return the last receipt of every provider. Receipts stay when their jobs are forgotten."""
         ...
 
     def close(self) -> None:
-        """Let go of the journal; it stays as it is."""
+        """Release the journal without changing it."""
         ...
 
 
 def write_job(job: JobRecord) -> str:
-    """Write how a job stands."""
+    """Write a job's state as JSON."""
     fields = asdict(job)
     fields[_QUERIES] = fields.pop("queries")
     return json.dumps(fields, sort_keys=True)
@@ -168,18 +167,18 @@ def read_job(text: str) -> JobRecord:
             _require_counts(each.asked, each.answered)
         return replace(job, state=State(job.state))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
-        raise damaged(f"how a job stands cannot be read ({type(problem).__name__})") from None
+        raise damaged_error(f"a job's state cannot be read ({type(problem).__name__})") from None
 
 
 def _require_counts(*numbers: int) -> None:
-    """Refuse numbers that messages, which tell them in 32 bits, could not carry."""
+    """Refuse numbers that do not fit into the 32 bits that messages have for them."""
     for number in numbers:
         if not 0 <= number < _MOST:
             raise ValueError(number)
 
 
 def join(pieces: Iterable[bytes], shape: tuple[int, ...]) -> Integers:
-    """Put the pieces of a sum together, as they come."""
+    """Join the pieces of a sum."""
     total = np.empty(shape, dtype="<i8")
     content, start = total.data.cast("B"), 0
     for piece in pieces:
@@ -188,10 +187,10 @@ def join(pieces: Iterable[bytes], shape: tuple[int, ...]) -> Integers:
             content[start:end] = piece
         start = end
     if start != len(content):
-        raise damaged("a sum is not of the size that its job asks for")
+        raise damaged_error(f"a sum has {start} bytes instead of {len(content)}")
     return total.astype(np.int64, copy=False)
 
 
-def damaged(what: str) -> JournalError:
-    """Say that what is recorded cannot be."""
-    return JournalError(f"The journal is damaged: {what}.", "Restore a backup of it, or begin with a new one.")
+def damaged_error(what: str) -> JournalError:
+    """Return the error for contents that no coordinator writes."""
+    return JournalError(f"The journal is damaged: {what}.", "Restore a backup of it, or start with a new journal.")

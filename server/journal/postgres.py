@@ -1,8 +1,8 @@
-"""The journal in a PostgreSQL database of its own, which a standby on another machine can take over.
+"""The journal in its own PostgreSQL database, which a standby on another machine can take over.
 
-Its holder has an advisory lock, on the very connection that writes: whoever loses the lock loses the connection, and
-can write nothing more. The server ends the session of a holder that says nothing for a while (stopped, or cut off), so
-that it cannot keep a standby waiting for ever.
+Its holder has an advisory lock on the same connection that writes: a holder that loses the lock has lost the connection
+and cannot write. The server ends the session of a holder that is silent for too long, because it stopped or is cut off,
+so that it does not block a standby forever.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dpspca.common.errors import MissingExtraError
 
 from .contract import JournalError
-from .sql import Cursor, Migrations, SqlJournal, not_held
+from .sql import Cursor, Migrations, SqlJournal, not_held_error
 
 if TYPE_CHECKING:
     import psycopg
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 LOCK: Final = int.from_bytes(b"dpspca j")
 LEASE_SECONDS: Final = 30.0
 """Silence after which a holder loses the journal."""
-OLDEST: Final = 14_00_00
-"""The first version that ends idle sessions."""
+MINIMUM_VERSION: Final = 14_00_00
+"""The first version of PostgreSQL that ends idle sessions."""
 CONNECT_SECONDS: Final = 10
 
 
 class PostgresJournal(SqlJournal):
-    """The journal in PostgreSQL; not through a pooler, for the lock belongs to a session."""
+    """The journal in PostgreSQL. It cannot use a pooler, because the lock belongs to a session."""
 
     begin = "BEGIN"
 
@@ -53,26 +53,31 @@ class PostgresJournal(SqlJournal):
 
     def _connect(self) -> None:
         try:
-            self._connection = self._driver.connect(self._url, autocommit=True, **_impatient(self._lease))
+            self._connection = self._driver.connect(self._url, autocommit=True, **_timeouts(self._lease))
         except self._driver.Error as problem:
-            raise _unusable(problem) from None
-        if self._connection.info.server_version < OLDEST:
-            raise JournalError("The journal's PostgreSQL is older than version 14.", "Use a newer one.")
-        silence = f"{max(1, round(1000 * self._lease))}ms"
+            raise _unusable_error(problem) from None
+        version = self._connection.info.server_version
+        if version < MINIMUM_VERSION:
+            raise JournalError(
+                f"The journal's PostgreSQL has version {version // 10_000}.", "Use version 14 or a newer one."
+            )
+        timeout = f"{max(1, round(1000 * self._lease))}ms"
         for setting in ("idle_session_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout"):
-            self._run(f"SET {setting} = '{silence}'")
+            self._run(f"SET {setting} = '{timeout}'")
         self._run("SET synchronous_commit = on")
         for setting in ("fsync", "synchronous_commit"):
             if self._rows(f"SHOW {setting}")[0][0] != "on":
-                raise JournalError(f"The journal's PostgreSQL has {setting} off.", "Turn it on: nothing is safe else.")
+                raise JournalError(
+                    f"The journal's PostgreSQL has {setting} off.", "Turn it on: without it, a crash can lose jobs."
+                )
 
     def _run(self, statement: str, *values: Any) -> Cursor:  # noqa: ANN401  # what SQL takes
         if self._connection is None:
-            raise not_held()
+            raise not_held_error()
         try:
             return self._connection.execute(statement.replace("?", "%b").encode(), values or None, binary=True)
         except self._driver.Error as problem:
-            raise _unusable(problem) from None
+            raise _unusable_error(problem) from None
 
     def _version(self) -> int:
         query = "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema()"
@@ -80,7 +85,10 @@ class PostgresJournal(SqlJournal):
         if "journal" in tables:
             return int(self._rows("SELECT version FROM journal")[0][0])
         if tables:
-            raise JournalError("The journal's database holds other tables.", "Give the journal one of its own.")
+            raise JournalError(
+                f"The journal's database holds other tables: {', '.join(sorted(tables)[:5])}.",
+                "Use a separate database for the journal.",
+            )
         return 0
 
     def _upgrade(self, version: int, migrations: Migrations) -> None:
@@ -89,12 +97,12 @@ class PostgresJournal(SqlJournal):
         self._run("CREATE TABLE IF NOT EXISTS journal (version INTEGER NOT NULL)")
         self._run("DELETE FROM journal")
         self._run("INSERT INTO journal VALUES (?)", len(migrations))
-        for table in ("sums", "models"):  # noise does not compress; to try costs more than to write
+        for table in ("sums", "models"):  # noise does not compress
             self._run(f"ALTER TABLE {table} ALTER COLUMN content SET STORAGE EXTERNAL")
 
 
-def _impatient(seconds: float) -> dict[str, int]:
-    """Have a server that is cut off noticed within the time after which it gives the journal to another."""
+def _timeouts(seconds: float) -> dict[str, int]:
+    """Return settings with which a lost server is noticed before it gives the journal to another coordinator."""
     whole = max(1, round(seconds))
     return {
         "connect_timeout": CONNECT_SECONDS,
@@ -105,9 +113,9 @@ def _impatient(seconds: float) -> dict[str, int]:
     }
 
 
-def _driver() -> Any:  # noqa: ANN401  # a module that may not be there
+def _driver() -> Any:  # noqa: ANN401  # an optional module
     try:
-        import psycopg  # noqa: PLC0415  # the package of an extra
+        import psycopg  # noqa: PLC0415  # an optional dependency
     except ImportError:
         raise MissingExtraError(
             "A journal in PostgreSQL needs psycopg, which is not installed.",
@@ -116,9 +124,9 @@ def _driver() -> Any:  # noqa: ANN401  # a module that may not be there
     return psycopg
 
 
-def _unusable(problem: Exception) -> JournalError:
-    said = str(problem).strip().splitlines() or [type(problem).__name__]
+def _unusable_error(problem: Exception) -> JournalError:
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
     return JournalError(
-        f"The journal's PostgreSQL cannot be used: {said[0].rstrip('.')}.",
-        "See that it runs and that nobody else took the journal over; then start the coordinator anew.",
+        f"The journal's PostgreSQL cannot be used: {lines[0].rstrip('.')}.",
+        "Check that it runs and that no other coordinator took over the journal. Then restart the coordinator.",
     )

@@ -1,4 +1,4 @@
-"""The journal as tables: what SQLite and PostgreSQL have in common, which is everything but how they are reached."""
+"""The journal as SQL tables: everything that SQLite and PostgreSQL share, which is all but the connection."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
@@ -11,7 +11,18 @@ from dpspca.common.storage import sqlite_file
 from dpspca.common.transport import answer_content
 from dpspca.server.job import JobRecord, State
 
-from .contract import NO_RECEIPTS, PIECE, Asked, JournalError, Recorded, Sum, damaged, join, read_job, write_job
+from .contract import (
+    NO_RECEIPTS,
+    PIECE,
+    JournalError,
+    RecordedJob,
+    RecordedQuery,
+    Sum,
+    damaged_error,
+    join,
+    read_job,
+    write_job,
+)
 
 Migrations: TypeAlias = sqlite_file.Migrations
 
@@ -53,11 +64,11 @@ MIGRATIONS: Final[Migrations] = (
         )""",
     ),
 )
-"""Step n makes version n of version n - 1; version 0 is empty. Steps are added, never changed."""
+"""Step n upgrades version n - 1 to version n; version 0 is empty. Steps are added, never changed."""
 
 
 class Cursor(Protocol):
-    """What a statement gave."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -66,23 +77,23 @@ class Cursor(Protocol):
 
 
 class SqlJournal(ABC):
-    """A journal but for its connection. See ``journal.Journal`` for what each method promises."""
+    """A journal without its connection. ``contract.Journal`` says what each method promises."""
 
     begin: str
-    """The statement that begins a transaction which will write."""
+    """The statement that begins a transaction that writes."""
     _held = False
 
     @abstractmethod
     def _run(self, statement: str, *values: Any) -> Cursor:  # noqa: ANN401  # what SQL takes
-        """Run a statement, in which ``?`` stands for a value; its errors are raised as ``JournalError``."""
+        """Run a statement in which ``?`` stands for a value; raise its errors as ``JournalError``."""
 
     @abstractmethod
     def _version(self) -> int:
-        """Give the version of the tables, 0 if there are none; refuse what is no journal."""
+        """Return the version of the tables, 0 if there are none; refuse a database that is not a journal."""
 
     @abstractmethod
     def _upgrade(self, version: int, migrations: Migrations) -> None:
-        """Take the steps that tables of this version lack, and note the new version."""
+        """Run the migrations that tables of this version lack, and record the new version."""
 
     def accept(self, job: JobRecord, signed: bytes) -> None:
         with self._transaction():
@@ -103,19 +114,19 @@ class SqlJournal(ABC):
     ) -> None:
         with self._transaction():
             self._keep_receipts(receipts)
-            self._restate(job)
+            self._update_job(job)
             if before is not None:
                 self._keep_sum(job.name, position - 1, before)
             found = self._rows("SELECT count(*), count(parties) FROM questions WHERE job = ?", job.name)
-            _require(found == [(position, position)], f"query {position + 1} does not follow")
+            _require(found == [(position, position)], f"query {position + 1} is out of order")
             self._run("INSERT INTO questions VALUES (?, ?, ?, NULL)", job.name, position, digest)
 
     def end(self, job: JobRecord, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
-        _require(job.state.is_final, "a job that goes on cannot end")
-        _require((job.state is State.DONE) == bool(model), "done means that there is a model")
+        _require(job.state.is_final, f"a job that is {job.state} cannot be recorded as ended")
+        _require((job.state is State.DONE) == bool(model), "a job has a model exactly if it is done")
         with self._transaction():
             self._keep_receipts(receipts)
-            self._restate(job, len(model or b""))
+            self._update_job(job, len(model or b""))
             self._delete([job.name], "questions", "sums")
             for number, piece in enumerate(_pieces(memoryview(model or b""))):
                 self._run("INSERT INTO models VALUES (?, ?, ?)", job.name, number, piece)
@@ -132,11 +143,11 @@ class SqlJournal(ABC):
             for name in jobs:
                 self._run("UPDATE jobs SET model_bytes = 0 WHERE name = ?", name)
 
-    def jobs(self) -> list[Recorded]:
+    def jobs(self) -> list[RecordedJob]:
         counted = "(SELECT count(*) FROM questions WHERE job = name)"
         rows = self._rows(f"SELECT standing, signed, {counted}, model_bytes FROM jobs ORDER BY number")  # noqa: S608  # ours
         return [
-            Recorded(read_job(_cell(standing, str)), _content(signed), queries, _cell(size, int))
+            RecordedJob(read_job(_cell(standing, str)), _content(signed), queries, _cell(size, int))
             for standing, signed, queries, size in rows
         ]
 
@@ -144,9 +155,9 @@ class SqlJournal(ABC):
         rows = self._rows("SELECT standing FROM jobs WHERE name = ?", name)
         return read_job(_cell(rows[0][0], str)) if rows else None
 
-    def query(self, job: str, position: int) -> Asked | None:
+    def query(self, job: str, position: int) -> RecordedQuery | None:
         rows = self._rows("SELECT digest, parties FROM questions WHERE job = ? AND position = ?", job, position)
-        return Asked(_cell(rows[0][0], str), _cell(rows[0][1], int | None)) if rows else None
+        return RecordedQuery(_cell(rows[0][0], str), _cell(rows[0][1], int | None)) if rows else None
 
     def total(self, job: str, position: int, shape: tuple[int, ...]) -> Integers:
         return join(self._sum_pieces(job, position), shape)
@@ -163,19 +174,19 @@ class SqlJournal(ABC):
         return {name: _content(cell) for name, cell in self._rows("SELECT provider, content FROM receipts")}
 
     def _migrate(self) -> None:
-        """Bring the tables from whatever version they have to that of the last step; refuse a newer one."""
+        """Upgrade the tables to the latest version; refuse a newer one."""
         version = self._version()
         if version > len(MIGRATIONS):
             raise JournalError(
-                f"The journal is of version {version}; this software knows versions up to {len(MIGRATIONS)}.",
-                "Use the software that wrote it, or a newer one.",
+                f"The journal has version {version}; this software knows versions up to {len(MIGRATIONS)}.",
+                "Use the software version that wrote it, or a newer one.",
             )
         if version < len(MIGRATIONS):
             with self._transaction():
                 self._upgrade(version, MIGRATIONS)
 
-    def _restate(self, job: JobRecord, model_bytes: int = 0) -> None:
-        """Write how a job stands, unless it is over or was never accepted."""
+    def _update_job(self, job: JobRecord, model_bytes: int = 0) -> None:
+        """Write a job's state; refuse a job that has ended or was never accepted."""
         changed = self._run(
             "UPDATE jobs SET standing = ?, is_over = ?, model_bytes = ? WHERE name = ? AND is_over = 0",
             write_job(job),
@@ -183,7 +194,7 @@ class SqlJournal(ABC):
             model_bytes,
             job.name,
         )
-        _require(changed.rowcount == 1, f"job {job.name:.12} does not run")
+        _require(changed.rowcount == 1, f"job {job.name:.12} is not running")
 
     def _keep_receipts(self, receipts: Mapping[str, bytes]) -> None:
         query = "INSERT INTO receipts VALUES (?, ?) ON CONFLICT (provider) DO UPDATE SET content = excluded.content"
@@ -193,7 +204,7 @@ class SqlJournal(ABC):
     def _keep_sum(self, job: str, position: int, kept: Sum) -> None:
         query = "UPDATE questions SET parties = ? WHERE job = ? AND position = ? AND parties IS NULL"
         changed = self._run(query, kept.parties, job, position)
-        _require(changed.rowcount == 1, f"no sum is awaited of query {position + 1}")
+        _require(changed.rowcount == 1, f"query {position + 1} does not wait for a sum")
         for number, piece in enumerate(_pieces(answer_content(kept.total))):
             self._run("INSERT INTO sums VALUES (?, ?, ?, ?)", job, position, number, piece)
 
@@ -208,41 +219,41 @@ class SqlJournal(ABC):
     def _delete(self, jobs: Collection[str], *tables: str) -> None:
         for name in jobs:
             for table in tables:
-                self._run(f"DELETE FROM {table} WHERE job = ?", name)  # noqa: S608  # names of ours
+                self._run(f"DELETE FROM {table} WHERE job = ?", name)  # noqa: S608  # constant names
 
     def _rows(self, query: str, *values: Any) -> list[Any]:  # noqa: ANN401  # what SQL takes
         return self._all(self._run(query, *values))
 
     def _all(self, cursor: Cursor) -> list[Any]:
-        """Read all rows of a cursor; its errors are raised as those of ``_run``."""
+        """Read all rows of a cursor; raise errors as ``_run`` does."""
         return cursor.fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Write all of it or nothing, and nothing at all without the hold."""
+        """Write everything or nothing; refuse if the journal is not held."""
         if not self._held:
-            raise not_held()
+            raise not_held_error()
         with sqlite_file.transaction(self._run, self.begin):
             yield
 
 
-def _cell(cell: Any, kind: Any) -> Any:  # noqa: ANN401  # whatever a damaged file holds
-    """Give a cell that is of the type that it was declared to be."""
+def _cell(cell: Any, kind: Any) -> Any:  # noqa: ANN401  # a damaged file may hold anything
+    """Return a cell if it has the declared type."""
     if not isinstance(cell, kind):
-        raise damaged("a cell is of another type than it should be")
+        raise damaged_error(f"a cell has the wrong type, {type(cell).__name__}")
     return cell
 
 
 def _content(cell: object) -> bytes:
-    """Give the bytes of a cell: of a number, ``bytes`` would make as many zeros."""
+    """Return the bytes of a cell. A number is refused, because ``bytes`` would make that many zeros of it."""
     if not isinstance(cell, bytes | memoryview):
-        raise damaged("what should be bytes is not")
+        raise damaged_error(f"a cell has the wrong type, {type(cell).__name__}")
     return bytes(cell)
 
 
-def not_held() -> JournalError:
-    """Say that this journal is not ours to use."""
-    return JournalError("The journal is not held.", "Start the coordinator anew.")
+def not_held_error() -> JournalError:
+    """Return the error for using a journal without holding it."""
+    return JournalError("The journal is not held by this coordinator.", "Restart the coordinator.")
 
 
 def _pieces(content: memoryview) -> Iterator[memoryview]:
@@ -251,4 +262,4 @@ def _pieces(content: memoryview) -> Iterator[memoryview]:
 
 def _require(holds: bool, what: str) -> None:  # noqa: FBT001  # reads as: require that it holds
     if not holds:
-        raise damaged(what)
+        raise damaged_error(what)

@@ -1,18 +1,18 @@
-"""The coordinator's services: connections, limits on callers, calls of analysts and providers."""
+"""The coordinator's services: connections, limits on callers, and the calls of analysts and providers."""
 
 from .analyst_service import RESULT_BYTES, AnalystService
-from .front import Front, Secrets
+from .call_interceptor import CallInterceptor
 from .health import Health
 from .provider_service import HEARTBEAT_SECONDS, ProviderService
-from .receiving import Receiving
+from .tls_frontend import TlsFrontend, TlsSettings
 
 __all__ = [
     "HEARTBEAT_SECONDS",
     "RESULT_BYTES",
     "AnalystService",
-    "Front",
+    "CallInterceptor",
     "Health",
     "ProviderService",
-    "Receiving",
-    "Secrets",
+    "TlsFrontend",
+    "TlsSettings",
 ]

@@ -1,10 +1,9 @@
-"""The analysts' side of the coordinator: takes signed jobs, and tells their own analyst what becomes of them.
+"""The service for analysts: it accepts signed jobs, and reports each job to its own analyst only.
 
-A job is known by the digest of what was signed. Another analyst's job does not exist for whoever asks. Of a job that
-is over, what was signed and how it stands are kept in the journal, up to so many bytes for each analyst, and looked up
-there when somebody asks; its result is kept as long as ``jobs.Results`` has room for it. All of it is in the journal
-before an analyst is told of it, and so a restart knows the same jobs, goes on with those that are not over, and has the
-same results.
+A job's name is the digest of the signed bytes. For other analysts the job does not exist. When a job has ended, the
+journal keeps the signed job and its state, up to a limit for each analyst, and the service reads them on request. The
+result is kept while ``job.Results`` has room for it. Everything is in the journal before an analyst can see it, so a
+restart knows the same jobs, continues those that have not ended, and has the same results.
 """
 
 import asyncio
@@ -29,43 +28,45 @@ from dpspca.common.trust import Identity, SignedJob, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.server.job import Event, JobRecord, Results, State
-from dpspca.server.jobs import Conductor, News, Roster
-from dpspca.server.journal import Journal, JournalError, Keeper, Recorded, damaged
+from dpspca.server.jobs import JobRunner, NameEvents, Roster
+from dpspca.server.journal import Journal, JournalError, JournalThread, RecordedJob, damaged_error
 
 from .messages import as_message
 
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 MAX_JOBS: Final = 1000
 """Jobs that run at once."""
 MAX_RUNNING: Final = 100
-"""Of these, one analyst's."""
+"""Jobs of one analyst that run at once."""
 MAX_RUNNING_BYTES: Final = 2**25
-"""Bytes of the signed jobs of one analyst that run at once: they are held in memory until they are over."""
+"""Bytes of one analyst's signed jobs that run at once; they stay in memory while they run."""
 MAX_KEPT: Final = 250
-"""Jobs of one analyst that are remembered; beyond, the oldest that is over is forgotten."""
+"""Jobs that are kept for one analyst; beyond this, the oldest job that has ended is forgotten."""
 MAX_SIGNED_BYTES: Final = 2**26
-"""Bytes of signed jobs of one analyst that are remembered, likewise."""
+"""Bytes of signed jobs that are kept for one analyst; beyond this, the oldest job that has ended is forgotten."""
 RESULT_BYTES: Final = 2**30
-"""Bytes of results that a coordinator keeps unless it is told otherwise."""
-BELIEVING: Final = 4
-"""Jobs that are verified at a time: two analysts' turns, in threads of their own, for jobs that run need the others."""
+"""Bytes of results that a coordinator keeps by default."""
+VERIFY_THREADS: Final = 4
+"""Jobs verified at once: two each of two analysts. Running jobs use other threads."""
 MAX_WATCHES: Final = 250
 """Streams on which one analyst watches jobs at once."""
+SHOWN_JOBS: Final = 5
+"""Jobs that are listed when a name is ambiguous."""
 
-_NO_JOB: Final = ("There is no such job of yours.", "Look at the list of your jobs.")
+_NO_JOB: Final = ("You have no such job.", "See your jobs with `dpspca jobs`.")
 
 _log = logging.getLogger(__name__)
 
 
 class _NoJobError(RefusedError):
-    """Whoever asks has no job of that name, or has it no longer."""
+    """The analyst has no job with this name, or no longer."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Over:
-    """What is remembered of a job that is over; the journal has all else."""
+class _EndedJob:
+    """What is kept in memory of a job that has ended; the journal has the rest."""
 
     name: str
     analyst: str
@@ -73,83 +74,83 @@ class _Over:
 
     @classmethod
     def of(cls, job: JobRecord, signed_bytes: int) -> Self:
-        """Remember a job; its analyst's name once, however many jobs there are."""
+        """Return the entry of a job; all entries of an analyst share one string for the name."""
         return cls(job.name, intern(job.analyst), signed_bytes)
 
 
-_Known: TypeAlias = Conductor | _Over
+_Known: TypeAlias = JobRunner | _EndedJob
 
 
 class AnalystService(pb_grpc.AnalystServiceServicer):
-    """Takes signed jobs, and tells their own analyst what becomes of them."""
+    """Accepts signed jobs, and reports each job to its own analyst only."""
 
     def __init__(
         self,
         door: rpc.CallerCheck,
         roster: Roster,
-        keeper: Keeper,
+        journal: JournalThread,
         identity: Callable[[], Identity],
         result_bytes: int = RESULT_BYTES,
     ) -> None:
         self._door = door
         self._roster = roster
-        self._keeper = keeper
+        self._journal = journal
         self._identity = identity
         self._known: dict[str, _Known] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
         self._accepting = asyncio.Lock()
-        self._believing = ThreadPoolExecutor(BELIEVING, "believing")
+        self._verifiers = ThreadPoolExecutor(VERIFY_THREADS, "verify")
         self._results = Results(result_bytes)
-        self._watches = rpc.CallLimit(MAX_WATCHES, f"You watch {MAX_WATCHES} jobs already.")
-        self._changes = News()
+        self._watches = rpc.CallLimit(MAX_WATCHES, f"You already watch {MAX_WATCHES} jobs.")
+        self._changes = NameEvents()
 
     async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.Job:  # noqa: N802
-        """Start a job; the same signed bytes are the same job."""
+        """Start a job. The same signed bytes are the same job."""
         analyst = await self._door.admit(context, "Submit")
-        conductor = await self._believed(request.signed_job, analyst.uri)
-        # Shielded: who hangs up half-way must not leave a job that is in the journal and does not run.
-        return as_message(await asyncio.shield(_looked_at(asyncio.ensure_future(self._accept(conductor)))))
+        runner = await self._verify_off_loop(request.signed_job, analyst.uri)
+        # Shielded: if the analyst disconnects now, no job may be in the journal without running.
+        return as_message(await asyncio.shield(_with_exception_read(asyncio.ensure_future(self._accept(runner)))))
 
     async def Watch(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
-        """Tell the job now and after every change, until it is over."""
-        caller, known = await self._own(request, context, "Watch")
+        """Send the job now and after every change, until it has ended."""
+        caller, known = await self._find_own(request, context, "Watch")
         async with self._watches.slot(caller, context):
             async for job in self._states(known):
-                self._door.identify(context, "Watch")  # who was revoked meanwhile is told no more
+                self._door.identify(context, "Watch")  # the certificate may have been revoked
                 yield as_message(job)
 
     async def List(self, request: pb.ListRequest, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
-        """Tell an analyst's own jobs, one by one: all of them together may be more than one message takes."""
+        """Send an analyst's jobs one by one, because one message may be too small for all."""
         analyst = await self._door.admit(context, "List")
         own = [each for each in self._known.values() if each.analyst == analyst.uri]
         for known in own:
-            with suppress(_NoJobError):  # forgotten meanwhile
+            with suppress(_NoJobError):  # it may have been forgotten
                 yield as_message(await self._job(known))
 
     async def Get(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
-        """Tell one job."""
-        _, known = await self._own(request, context, "Get")
+        """Return one job."""
+        _, known = await self._find_own(request, context, "Get")
         return as_message(await self._job(known), await self._signed(known))
 
     async def Cancel(self, request: pb.JobName, context: Context) -> pb.Job:  # noqa: N802
-        """End a job at once; one that is over stays as it is."""
-        _, known = await self._own(request, context, "Cancel")
-        if isinstance(known, Conductor):
+        """Cancel a job at once. A job that has ended stays as it is."""
+        _, known = await self._find_own(request, context, "Cancel")
+        if isinstance(known, JobRunner):
             known.cancel()
-        await self._settled(known)
+        await self._wait_until_recorded(known)
         return as_message(await self._job(known))
 
     async def Result(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Frame]:  # noqa: N802
-        """Send a finished job's model, as long as it is kept: who reads slowly does not hold it."""
-        caller, known = await self._own(request, context, "Result")
+        """Send a finished job's model while it is kept. A slow reader does not delay its deletion."""
+        caller, known = await self._find_own(request, context, "Result")
         job = await self._job(known)
         if job.state is not State.DONE:
-            raise _without_result(job)
-        await self._settled(known)
+            raise _no_result_error(job)
+        await self._wait_until_recorded(known)
         for sequence in count():
             piece = await self._piece(job.name, sequence)
-            self._results.require(caller.uri, job.name)  # or what is gone would look like the end
+            self._results.require(caller.uri, job.name)  # else a deleted model would look complete
             if not piece:
                 return
             yield pb.Frame(sequence=sequence, content=piece)
@@ -157,7 +158,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
     async def DataSets(  # noqa: N802
         self, request: pb.DataSetsRequest, context: Context
     ) -> AsyncIterator[pb.Offer]:
-        """Tell what the providers that are connected now offer."""
+        """Send which data sets the connected providers offer."""
         await self._door.admit(context, "DataSets")
         for link in self._roster.links:
             for name, schema in link.data_sets.items():
@@ -165,135 +166,144 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 yield pb.Offer(provider=link.name, data_set=offered)
 
     async def resume(self) -> None:
-        """Take up what the journal knows: receipts, and jobs. Jobs that are over are remembered, the others go on."""
-        receipts, recorded = await self._keeper.do(lambda journal: (_receipts(journal), journal.jobs()))
+        """Load receipts and jobs from the journal, and continue the jobs that have not ended."""
+        receipts, recorded = await self._journal.run(lambda journal: (_receipts(journal), journal.jobs()))
         self._roster.receipts |= receipts
         for each in recorded:
             if each.job.state.is_final:
-                self._known[each.job.name] = _Over.of(each.job, len(each.signed))
+                self._known[each.job.name] = _EndedJob.of(each.job, len(each.signed))
                 await self._keep_result(each.job, each.model_bytes)
             else:
-                await self._go_on(each)
+                await self._resume_job(each)
 
-    async def ended(self, job: str, provider: str) -> str | None:
-        """Say how a job ended, to a provider that took part in it and has not heard so."""
+    async def final_state(self, job: str, provider: str) -> str | None:
+        """Return the final state of a job that has ended, for a provider that took part in it."""
         known = self._known.get(job)
         if known is None:
             return None
         try:
             found = await self._job(known)
         except (JournalError, _NoJobError):
-            return None  # it asks again when it connects again
+            return None  # the provider asks again when it reconnects
         return found.state.value if found.state.is_final and provider in found.participants else None
 
     async def _job(self, known: _Known) -> JobRecord:
-        """Say how a job stands."""
-        if isinstance(known, Conductor):
+        """Return a job's current state."""
+        if isinstance(known, JobRunner):
             return known.job
-        found = await self._keeper.do(lambda journal: journal.job(known.name))
+        found = await self._journal.run(lambda journal: journal.job(known.name))
         if found is None:
             raise _NoJobError(*_NO_JOB)
         return found
 
     async def _signed(self, known: _Known) -> bytes:
-        if isinstance(known, Conductor):
+        if isinstance(known, JobRunner):
             return known.signed
-        return await self._keeper.do(lambda journal: journal.signed(known.name))
+        return await self._journal.run(lambda journal: journal.signed(known.name))
 
     async def stop(self) -> None:
-        """Stop driving what still runs; it is not over, and goes on when the journal is taken up again."""
+        """Stop running jobs without ending them; they continue after ``resume``."""
         self._stopping = True
-        self._believing.shutdown(wait=False, cancel_futures=True)
+        self._verifiers.shutdown(wait=False, cancel_futures=True)
         running = list(self._running.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _believed(self, content: bytes, caller: str) -> Conductor:
-        """Verify a job and plan it, off the event loop; whoever hangs up has his turn until that is done."""
-        work = _looked_at(asyncio.get_running_loop().run_in_executor(self._believing, self._believe, content, caller))
+    async def _verify_off_loop(self, content: bytes, caller: str) -> JobRunner:
+        """Verify and plan a job in a thread. A caller that disconnects keeps its place until this is done."""
+        work = _with_exception_read(
+            asyncio.get_running_loop().run_in_executor(self._verifiers, self._verify, content, caller)
+        )
         try:
             return await asyncio.shield(work)
         finally:
             await asyncio.wait([work])
-            del work  # what was raised leads to here, and would be led to
+            del work  # else its exception and this frame would refer to each other
 
-    def _believe(self, content: bytes, caller: str) -> Conductor:
+    def _verify(self, content: bytes, caller: str) -> JobRunner:
         signed = SignedJob.from_bytes(content)
         me, revoked = rpc.read_own(self._identity), rpc.read_own(self._door.revocations)
         door = self._door
         envelope, analyst = verify(signed, me.authority_pem, me=me.name, now=door.clock(), revoked=revoked)
         if analyst.uri != caller:
-            raise RefusedError("The job was signed by another analyst.", "Submit it with the identity that signed it.")
-        _require_room(JobSpec.from_json(envelope.spec), self._results.most)
-        return Conductor(
-            signed, envelope, analyst, self._roster, self._keeper, door.clock, lambda job: self._changes.tell(job.name)
-        )
+            raise RefusedError(
+                f"The job was signed by {analyst.uri}, but {caller} submits it.",
+                "Submit it with the identity that signed it.",
+            )
+        _require_storable(JobSpec.from_json(envelope.spec), self._results.max_bytes)
 
-    async def _accept(self, conductor: Conductor) -> JobRecord:
-        """Record a job and start it, unless it has been: the same signed bytes are the same job."""
-        job = conductor.job
+        def notify(job: JobRecord) -> None:
+            self._changes.notify(job.name)
+
+        return JobRunner(signed, envelope, analyst, self._roster, self._journal, door.clock, notify)
+
+    async def _accept(self, runner: JobRunner) -> JobRecord:
+        """Record and start a job, unless it is already known."""
+        job = runner.job
         async with self._accepting:
             if job.name not in self._known:
-                self._require_share(job.analyst, conductor.signed_bytes)
-                await self._make_room(job.analyst)
-                await self._keeper.do(lambda journal: journal.accept(job, conductor.signed))
+                self._require_capacity(job.analyst, runner.signed_bytes)
+                await self._forget_old_jobs(job.analyst)
+                await self._journal.run(lambda journal: journal.accept(job, runner.signed))
                 if self._stopping:
-                    raise JournalError("The coordinator stops.", "The job goes on when it is back.")
-                self._start(conductor)
+                    raise JournalError("The coordinator is stopping.", "The job continues after it has restarted.")
+                self._start(runner)
         return await self._job(self._known[job.name])
 
-    def _start(self, conductor: Conductor) -> None:
-        job = conductor.job
-        asked, who = [*job.participants], about(job.analyst)
-        _log.info("Job %.12s of %s over '%s' asks %s.", job.name, job.analyst, job.data_set, asked, extra=who)
-        self._known[job.name] = conductor
-        self._running[job.name] = asyncio.create_task(self._run(conductor))
+    def _start(self, runner: JobRunner) -> None:
+        job = runner.job
+        audience, who = [*job.participants], about(job.analyst)
+        _log.info(
+            "Job %.12s of %s about '%s' starts with %s.", job.name, job.analyst, job.data_set, audience, extra=who
+        )
+        self._known[job.name] = runner
+        self._running[job.name] = asyncio.create_task(self._run(runner))
 
-    async def _go_on(self, recorded: Recorded) -> None:
-        """Go on with a job of before; one that nobody would believe any more, or that ran out meanwhile, fails."""
-        job = recorded.job.asked_up_to(recorded.queries)
+    async def _resume_job(self, recorded: RecordedJob) -> None:
+        """Continue a job after a restart. It fails if its signature is no longer valid or it has expired."""
+        job = recorded.job.with_asked_at_least(recorded.queries)
         try:
-            conductor = await self._believed(recorded.signed, job.analyst)
+            runner = await self._verify_off_loop(recorded.signed, job.analyst)
         except DpspcaError as problem:
             ended = job.after(Event.FAIL, f"After a restart: {problem}", now=self._door.clock().timestamp())
-            _log.warning("Job %.12s does not go on: %s", job.name, problem, extra=about(job.analyst))
-            await self._keeper.do(lambda journal: journal.end(ended, None))
-            self._known[job.name] = _Over.of(ended, len(recorded.signed))
+            _log.warning("Job %.12s cannot continue: %s", job.name, problem, extra=about(job.analyst))
+            await self._journal.run(lambda journal: journal.end(ended, None))
+            self._known[job.name] = _EndedJob.of(ended, len(recorded.signed))
             return
-        conductor.resume(job, recorded.queries)
+        runner.resume(job, recorded.queries)
         number, who = recorded.queries or 1, about(job.analyst)
-        _log.info("Job %.12s goes on at query %d of %d.", job.name, number, job.queries, extra=who)
-        self._start(conductor)
+        _log.info("Job %.12s continues at query %d of %d.", job.name, number, job.queries, extra=who)
+        self._start(runner)
 
-    async def _run(self, conductor: Conductor) -> None:
-        """Run a job to its end, and remember of it no more than is needed."""
-        name = conductor.job.name
+    async def _run(self, runner: JobRunner) -> None:
+        """Run a job to its end, then keep only its entry in memory."""
+        name = runner.job.name
         try:
-            await conductor.run()
-            self._known[name] = _Over.of(conductor.job, conductor.signed_bytes)
-            await self._keep_result(conductor.job, conductor.model_bytes)
+            await runner.run()
+            self._known[name] = _EndedJob.of(runner.job, runner.signed_bytes)
+            await self._keep_result(runner.job, runner.model_bytes)
         except JournalError:
-            pass  # its keeper ends everything
+            pass  # the coordinator notices the failure and stops
         finally:
             del self._running[name]
 
     async def _keep_result(self, job: JobRecord, size: int) -> None:
-        """Keep a model, if there is one, and let go what is too much."""
-        gone = self._results.keep(job.analyst, job.name, size) if size else []
-        if gone:
-            await self._keeper.do(lambda journal: journal.drop_models(gone))
+        """Keep a model, if there is one, and delete those for which there is no room."""
+        dropped = self._results.keep(job.analyst, job.name, size) if size else []
+        if dropped:
+            await self._journal.run(lambda journal: journal.drop_models(dropped))
 
     async def _piece(self, job: str, number: int) -> bytes:
-        return await self._keeper.do(lambda journal: journal.model(job, number))
+        return await self._journal.run(lambda journal: journal.model(job, number))
 
-    async def _settled(self, known: _Known) -> None:
-        """Wait until a job that is over, or has been told to end, is filed."""
+    async def _wait_until_recorded(self, known: _Known) -> None:
+        """Wait until the end of a job that has ended or was cancelled is recorded."""
         if known.name in self._running:
             await asyncio.wait([self._running[known.name]])
 
-    def _require_share(self, analyst: str, size: int) -> None:
-        """Refuse one job too many, or too large beside those that run."""
+    def _require_capacity(self, analyst: str, size: int) -> None:
+        """Refuse a job if too many jobs, or too many bytes of them, are running."""
         own = [self._known[name] for name in self._running if self._known[name].analyst == analyst]
         held = sum(each.signed_bytes for each in own)
         for most, running, whose in (
@@ -302,18 +312,18 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         ):
             if running >= most:
                 raise RefusedError(
-                    f"{running} jobs {whose} are running; at most {most} may.",
-                    "Wait until one is over, or cancel one with `dpspca jobs cancel`.",
+                    f"{running} jobs {whose} are running; at most {most} may run at once.",
+                    "Wait until one has ended, or cancel one with `dpspca jobs cancel`.",
                 )
         if held + size > MAX_RUNNING_BYTES:
             raise RefusedError(
-                f"Your running jobs take {held} bytes as they were signed, and this one {size} more; "
-                f"at most {MAX_RUNNING_BYTES} may be held.",
-                "Wait until one is over, cancel one with `dpspca jobs cancel`, or name no columns in the job.",
+                f"Your running jobs take {held} bytes as signed, and this one takes {size}; "
+                f"at most {MAX_RUNNING_BYTES} bytes may run at once.",
+                "Wait until one has ended, cancel one with `dpspca jobs cancel`, or leave out the column names.",
             )
 
-    async def _make_room(self, analyst: str) -> None:
-        """Forget the oldest jobs of an analyst that are over, where there are too many."""
+    async def _forget_old_jobs(self, analyst: str) -> None:
+        """Forget an analyst's oldest jobs that have ended, if there are too many."""
         own = {name: each for name, each in self._known.items() if each.analyst == analyst}
         forgotten: list[str] = []
         for name in [name for name in own if name not in self._running]:
@@ -323,11 +333,11 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             del own[name], self._known[name]
             self._results.drop(analyst, name)
         if forgotten:
-            await self._keeper.do(lambda journal: journal.forget(forgotten))
+            await self._journal.run(lambda journal: journal.forget(forgotten))
 
     async def _states(self, known: _Known) -> AsyncIterator[JobRecord]:
-        """Give the job now and after every change; a state that was overtaken is left out."""
-        if isinstance(known, _Over):
+        """Yield the job now and after every change; skip states that a newer one replaced."""
+        if isinstance(known, _EndedJob):
             yield await self._job(known)
             return
         while True:
@@ -336,23 +346,28 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             if job.state.is_final:
                 return
             while known.job is job:
-                await self._changes.of([known.name])
+                await self._changes.wait_for([known.name])
 
-    async def _own(self, request: pb.JobName, context: Context, method: str) -> tuple[PartyName, _Known]:
-        """Find a job of the caller's by its name, or by the beginning of it; another's does not exist for it."""
+    async def _find_own(self, request: pb.JobName, context: Context, method: str) -> tuple[PartyName, _Known]:
+        """Find one of the caller's own jobs by its name or the beginning of it."""
         caller = await self._door.admit(context, method)
         found = [
             each
             for name, each in self._known.items()
             if request.job and name.startswith(request.job) and each.analyst == caller.uri
         ]
-        if len(found) != 1:
-            raise RefusedError("Several jobs of yours begin like this.", _NO_JOB[1]) if found else _NoJobError(*_NO_JOB)
+        if not found:
+            raise _NoJobError(*_NO_JOB)
+        if len(found) > 1:
+            shown = ", ".join(each.name[:12] for each in found[:SHOWN_JOBS])
+            raise RefusedError(
+                f"{len(found)} of your jobs begin with '{request.job}': {shown}.", "Use more characters of the name."
+            )
         return caller, found[0]
 
 
-def _looked_at(work: "asyncio.Future[Found]") -> "asyncio.Future[Found]":
-    """Have what is raised looked at: else asyncio logs it, with all that a caller said, where nobody waits for it."""
+def _with_exception_read(work: "asyncio.Future[Value]") -> "asyncio.Future[Value]":
+    """Read the exception of ``work``: asyncio would log an unread one, with the caller's data in it."""
     work.add_done_callback(lambda done: done.cancelled() or done.exception())
     return work
 
@@ -361,20 +376,20 @@ def _receipts(journal: Journal) -> dict[str, pb.Receipt]:
     try:
         return {name: pb.Receipt.FromString(content) for name, content in journal.receipts().items()}
     except DecodeError:
-        raise damaged("a receipt cannot be read") from None
+        raise damaged_error("a receipt cannot be read") from None
 
 
-def _require_room(spec: JobSpec, most: int) -> None:
-    """Refuse, before anything is paid for it, a job whose components and mean alone are more than is kept."""
+def _require_storable(spec: JobSpec, most: int) -> None:
+    """Refuse a job whose components and mean alone exceed the limit on results, before it costs privacy."""
     least = 8 * (spec.components + 1) * spec.schema.dimension
     if least > most:
         raise RefusedError(
-            f"The model of this job takes {least} bytes, and the coordinator keeps {most} bytes of results.",
-            "Ask for fewer components or columns, or its operator to keep more.",
+            f"The model of this job takes {least} bytes; the coordinator keeps at most {most} bytes of results.",
+            "Ask for fewer components or columns, or ask the coordinator's operator to raise the limit.",
         )
 
 
-def _without_result(job: JobRecord) -> RefusedError:
+def _no_result_error(job: JobRecord) -> RefusedError:
     if job.state.is_final:
-        return RefusedError(f"The job is {job.state}, and has no result.", "Submit a new job.")
-    return RefusedError(f"The job is {job.state}.", "Wait until it is done.")
+        return RefusedError(f"The job is {job.state} and has no result.", "Submit a new job.")
+    return RefusedError(f"The job is {job.state} and has no result yet.", "Wait until it is done.")

@@ -1,7 +1,6 @@
-"""How many connections and calls each party may begin in a second, so that none takes the coordinator from the others.
+"""Rate limits on the connections and calls of each party, so that no party keeps the coordinator from the others.
 
-Every party has a purse, which fills at a steady rate and holds so much at most. What it may not begin yet waits on its
-own connection, unread, and costs nobody anything.
+Every party has a token bucket. Calls above the limit wait unread on the party's own connection.
 """
 
 from collections.abc import Callable
@@ -10,33 +9,33 @@ from typing import Final
 from dpspca.common.names import PartyName
 
 CALLS_A_SECOND: Final = 100
-"""Of one party. Some thousand calls a second keep a coordinator busy on one processor."""
-MOST_AT_ONCE: Final = 600
-"""Calls that a party may begin at once, when it has begun none for a while: more than it may have open."""
+"""Calls of one party. About a thousand calls a second keep one processor busy."""
+MAX_BURST: Final = 600
+"""Calls that a party may begin at once after a pause; more than it may have open."""
 CONNECTION_COST: Final = 5
-"""Calls that a connection stands for: to set one up takes as long as some calls."""
+"""Calls that one new connection counts as, because setting it up takes as long."""
 
 
-class Rations:
-    """The purses of all parties."""
+class CallRates:
+    """The token buckets of all parties."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._purses: dict[PartyName, tuple[float, float]] = {}
-        """What was in each, and when."""
+        self._buckets: dict[PartyName, tuple[float, float]] = {}
+        """The tokens in each bucket, and when they were counted."""
 
     def take(self, party: PartyName, cost: float = 1) -> bool:
-        """Pay, if there is enough."""
+        """Take tokens if there are enough, and return whether there were."""
         now = self._clock()
         left = self._left(party, now)
         enough = left >= cost
-        self._purses[party] = (left - cost if enough else left, now)
+        self._buckets[party] = (left - cost if enough else left, now)
         return enough
 
-    def wait(self, party: PartyName, cost: float = 1) -> float:
-        """Say in how many seconds there will be enough."""
+    def seconds_until(self, party: PartyName, cost: float = 1) -> float:
+        """Return the seconds until there are enough tokens."""
         return max(0.0, (cost - self._left(party, self._clock())) / CALLS_A_SECOND)
 
     def _left(self, party: PartyName, now: float) -> float:
-        left, since = self._purses.get(party, (MOST_AT_ONCE, now))
-        return min(MOST_AT_ONCE, left + CALLS_A_SECOND * (now - since))
+        left, since = self._buckets.get(party, (MAX_BURST, now))
+        return min(MAX_BURST, left + CALLS_A_SECOND * (now - since))

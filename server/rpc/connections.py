@@ -1,7 +1,7 @@
-"""One connection of a caller: TLS on the outside, gRPC on the inside, and in between what may go on.
+"""One connection of a caller: TLS to the caller on the outside, a socket to gRPC on the inside.
 
-All connections share their buffers, so one that says nothing costs little more than its TLS. What a caller sends goes
-on as fast as gRPC takes it and as its party may begin calls, and no more than one buffer of it waits.
+All connections share their buffers, so that a silent one costs little more than its TLS state. A caller's bytes are
+passed on as fast as gRPC reads them and its party may begin calls; at most one buffer of them waits.
 """
 
 import asyncio
@@ -14,92 +14,92 @@ from dpspca.common.names import PartyName
 from dpspca.common.transport import rpc
 
 from . import http2_frames
-from .call_rates import Rations
+from .call_rates import CallRates
 
 BUFFER_BYTES: Final = 2**17
 HANDSHAKE_SECONDS: Final = 10.0
-"""After which a connection that is not set up is ended."""
+"""Time limit for setting up a connection."""
 REFUSAL_SECONDS: Final = 2.0
-"""For a caller who is refused to ask, and be told why."""
+"""Time limit for a refused caller to make a call and be sent the reason."""
 CLOSING_SECONDS: Final = 10.0
-"""For a caller to take what was sent before the end."""
+"""Time limit for a caller to receive what was sent before the connection closes."""
 
 
 class Buffers:
-    """What all connections of one event loop read into, one after the other."""
+    """The buffers that all connections of one event loop use in turn."""
 
     def __init__(self) -> None:
         self.sealed = memoryview(bytearray(BUFFER_BYTES))
         self.plain = memoryview(bytearray(BUFFER_BYTES))
 
 
-class House(Protocol):
-    """What a connection needs of the front that it belongs to."""
+class ConnectionOwner(Protocol):
+    """What a connection needs from the front end that owns it."""
 
     buffers: Buffers
-    rations: Rations
+    call_rates: CallRates
 
-    def shown(self, caller: "Caller", certificate: bytes) -> PartyName:
-        """Judge a certificate, and count the connection as its party's; or refuse."""
+    def party_for(self, caller: "OuterConnection", certificate: bytes) -> PartyName:
+        """Return a certificate's party, or refuse the connection."""
         ...
 
-    def refused(self, caller: "Caller", problem: DpspcaError) -> None:
-        """Take note of a connection that was refused."""
+    def keep_refused(self, caller: "OuterConnection", problem: DpspcaError) -> None:
+        """Keep a refused connection for a moment."""
         ...
 
-    def gone(self, caller: "Caller") -> None:
+    def forget(self, caller: "OuterConnection") -> None:
         """Forget a connection."""
         ...
 
-    def lead_in(self, caller: "Caller") -> None:
+    def connect_to_grpc(self, caller: "OuterConnection") -> None:
         """Connect a caller to gRPC."""
         ...
 
 
-class Caller(asyncio.BufferedProtocol):
-    """The outside of a connection."""
+class OuterConnection(asyncio.BufferedProtocol):
+    """The connection to the caller, over TLS."""
 
-    def __init__(self, house: House, context: ssl.SSLContext, address: str) -> None:
+    def __init__(self, owner: ConnectionOwner, context: ssl.SSLContext, address: str) -> None:
         self.address = address
         self.party: PartyName | None = None
         self.certificate = b""
-        self.inside = ""
-        """What gRPC calls this caller."""
-        self.warned = False
-        """Whether the certificate was refused already when it was last looked at."""
-        self._house = house
+        self.grpc_name = ""
+        """The name that gRPC has for this caller."""
+        self.refused_before = False
+        """Whether the last check refused the certificate."""
+        self._owner = owner
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._cutter = http2_frames.Cutter()
-        self._refusal: tuple[http2_frames.Calls, DpspcaError] | None = None
+        self._call_cutter = http2_frames.CallCutter()
+        self._refusal: tuple[http2_frames.OpenedStreams, DpspcaError] | None = None
         self._outer: asyncio.Transport | None = None
-        self._limit: asyncio.TimerHandle | None = None
+        self._time_limit: asyncio.TimerHandle | None = None
         self._inner: asyncio.Transport | None = None
-        self._held = b""
+        self._unsent = b""
         self._waiting: asyncio.TimerHandle | None = None
-        self._inner_is_full = False
-        self._over = False
+        self._grpc_is_full = False
+        self._is_closed = False
 
-    # --- What the event loop calls ---
+    # --- Called by the event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._outer = cast("asyncio.Transport", transport)
         self._end_within(HANDSHAKE_SECONDS)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # its signature
-        return self._house.buffers.sealed
+        return self._owner.buffers.sealed
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._incoming.write(self._house.buffers.sealed[:nbytes])
+        self._incoming.write(self._owner.buffers.sealed[:nbytes])
         try:
-            if self.is_greeting:
+            if self.in_handshake:
                 self._tls.do_handshake()
                 self._flush()
-                self._enter()
+                self._admit()
             self._read()
         except ssl.SSLWantReadError:
             self._flush()
-        except (ssl.SSLError, OSError):  # a certificate of nobody's, or an end in the middle
+        except (ssl.SSLError, OSError):  # an unknown certificate, or a connection that broke off
             self._flush()
             self.abort()
 
@@ -117,35 +117,35 @@ class Caller(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # its signature
         self._end()
 
-    # --- What its inside and its front call ---
+    # --- Called by the inner connection and the front end ---
 
     @property
-    def is_greeting(self) -> bool:
-        """Tell whether the connection is still being set up."""
+    def in_handshake(self) -> bool:
+        """Whether the connection is still being set up."""
         return self.party is None and self._refusal is None
 
-    def led_in(self, inner: asyncio.Transport) -> None:
-        """Go on to gRPC with what was sent meanwhile."""
+    def grpc_connected(self, inner: asyncio.Transport) -> None:
+        """Pass on to gRPC what has arrived so far."""
         self._inner = inner
-        if self._over:
+        if self._is_closed:
             inner.abort()
             return
         self._pass_on(b"")
 
     def write(self, content: memoryview) -> None:
-        """Send what gRPC says."""
+        """Send gRPC's bytes to the caller."""
         while content:
             content = content[self._tls.write(content) :]
         self._flush()
 
-    def take_no_more(self, *, inner_is_full: bool) -> None:
-        """Read no more while gRPC has more than it takes, and go on when it has not."""
-        self._inner_is_full = inner_is_full
-        self._keep_pace()
+    def set_grpc_full(self, *, inner_is_full: bool) -> None:
+        """Stop reading while gRPC's buffer is full, and continue when it is not."""
+        self._grpc_is_full = inner_is_full
+        self._update_reading()
 
     def close(self) -> None:
-        """End the connection once everything was sent, if that is taken in time."""
-        if self._over or not self._outer or self._outer.is_closing():
+        """Close the connection when everything was sent, or after a time limit."""
+        if self._is_closed or not self._outer or self._outer.is_closing():
             return
         with suppress(ssl.SSLError):
             self._tls.unwrap()
@@ -154,78 +154,78 @@ class Caller(asyncio.BufferedProtocol):
         self._end_within(CLOSING_SECONDS)
 
     def abort(self) -> None:
-        """End the connection now."""
+        """Close the connection now."""
         if self._outer:
             self._outer.abort()
         self._end()
 
-    # --- Its own ---
+    # --- Private ---
 
-    def _enter(self) -> None:
-        """Judge who is there, before anything that it sends is looked at."""
+    def _admit(self) -> None:
+        """Check the caller's certificate before anything that it sends is read."""
         try:
-            shown = self._tls.getpeercert(binary_form=True) or b""
-            self.certificate = ssl.DER_cert_to_PEM_cert(shown).encode()
-            self.party = self._house.shown(self, self.certificate)
+            encoded = self._tls.getpeercert(binary_form=True) or b""
+            self.certificate = ssl.DER_cert_to_PEM_cert(encoded).encode()
+            self.party = self._owner.party_for(self, self.certificate)
         except DpspcaError as problem:
             self._refuse(problem.with_traceback(None))
         else:
             self._end_within(None)
-            self._house.lead_in(self)
+            self._owner.connect_to_grpc(self)
 
     def _refuse(self, problem: DpspcaError) -> None:
-        self._refusal = http2_frames.Calls(), problem
+        self._refusal = http2_frames.OpenedStreams(), problem
         self._end_within(REFUSAL_SECONDS)
-        self._house.refused(self, problem)
-        self.write(memoryview(http2_frames.GREETING))
+        self._owner.keep_refused(self, problem)
+        self.write(memoryview(http2_frames.SERVER_SETTINGS))
 
     def _read(self) -> None:
-        """Take all that has arrived."""
-        plain = self._house.buffers.plain
+        """Read everything that has arrived."""
+        plain = self._owner.buffers.plain
         while size := cast("int", self._tls.read(len(plain), cast("bytearray", plain))):
             if self._refusal:
-                self._tell_why(bytes(plain[:size]))
+                self._send_reason(bytes(plain[:size]))
             else:
                 self._pass_on(bytes(plain[:size]))
-        self.abort()  # it said that it says no more
+        self.abort()  # the caller has closed its side
 
-    def _tell_why(self, content: bytes) -> None:
+    def _send_reason(self, content: bytes) -> None:
         assert self._refusal
         calls, problem = self._refusal
-        for stream in calls.opened(content):
+        for stream in calls.read(content):
             reply = http2_frames.refusal(
                 stream, rpc.status_of(problem).value[0], str(problem), dpspca_code=problem.code
             )
-            self.write(memoryview(http2_frames.ACKNOWLEDGEMENT + reply))
+            self.write(memoryview(http2_frames.SETTINGS_ACK + reply))
             self.close()
             raise ssl.SSLWantReadError  # nothing more is read
 
     def _pass_on(self, content: bytes) -> None:
-        """Give gRPC as much as may go on, and hold the rest."""
-        self._held += content
+        """Write as much to gRPC as may pass, and hold the rest."""
+        self._unsent += content
         if self._inner and not self._waiting:
-            size = self._cutter.most(self._held, self._may_begin)
+            size = self._call_cutter.allowed_bytes(self._unsent, self._may_begin)
             if size:
-                self._inner.write(self._held[:size])
-                self._held = self._held[size:]
-        self._keep_pace()
+                self._inner.write(self._unsent[:size])
+                self._unsent = self._unsent[size:]
+        self._update_reading()
 
     def _may_begin(self) -> bool:
         assert self.party
-        if self._house.rations.take(self.party):
+        if self._owner.call_rates.take(self.party):
             return True
-        delay = self._house.rations.wait(self.party)
-        self._waiting = asyncio.get_running_loop().call_later(delay, self._go_on)
+        delay = self._owner.call_rates.seconds_until(self.party)
+        self._waiting = asyncio.get_running_loop().call_later(delay, self._resume)
         return False
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._waiting = None
         self._pass_on(b"")
 
-    def _keep_pace(self) -> None:
-        if self._over or not self._outer or self._outer.is_closing():
+    def _update_reading(self) -> None:
+        if self._is_closed or not self._outer or self._outer.is_closing():
             return
-        if self._waiting or self._inner_is_full or not self._inner:
+        if self._waiting or self._grpc_is_full or not self._inner:
             self._outer.pause_reading()
         else:
             self._outer.resume_reading()
@@ -236,33 +236,33 @@ class Caller(asyncio.BufferedProtocol):
             self._outer.write(sealed)
 
     def _end_within(self, seconds: float | None) -> None:
-        """End the connection after so many seconds, or leave it."""
-        if self._limit:
-            self._limit.cancel()
-        self._limit = asyncio.get_running_loop().call_later(seconds, self.abort) if seconds is not None else None
+        """Close the connection after so many seconds; with None, remove the time limit."""
+        if self._time_limit:
+            self._time_limit.cancel()
+        self._time_limit = asyncio.get_running_loop().call_later(seconds, self.abort) if seconds is not None else None
 
     def _end(self) -> None:
-        if self._over:
+        if self._is_closed:
             return
-        self._over = True
-        self._held = b""
+        self._is_closed = True
+        self._unsent = b""
         self._end_within(None)
         if self._waiting:
             self._waiting.cancel()
         if self._inner:
             self._inner.close()
-        self._house.gone(self)
+        self._owner.forget(self)
 
 
-class Inner(asyncio.BufferedProtocol):
-    """The inside of a connection: what gRPC takes and gives."""
+class InnerConnection(asyncio.BufferedProtocol):
+    """The socket to gRPC for one caller."""
 
-    def __init__(self, caller: Caller, buffers: Buffers) -> None:
+    def __init__(self, caller: OuterConnection, buffers: Buffers) -> None:
         self._caller = caller
         self._buffers = buffers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._caller.led_in(cast("asyncio.Transport", transport))
+        self._caller.grpc_connected(cast("asyncio.Transport", transport))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # its signature
         return self._buffers.plain
@@ -271,10 +271,10 @@ class Inner(asyncio.BufferedProtocol):
         self._caller.write(self._buffers.plain[:nbytes])
 
     def pause_writing(self) -> None:
-        self._caller.take_no_more(inner_is_full=True)
+        self._caller.set_grpc_full(inner_is_full=True)
 
     def resume_writing(self) -> None:
-        self._caller.take_no_more(inner_is_full=False)
+        self._caller.set_grpc_full(inner_is_full=False)
 
     def connection_lost(self, exc: Exception | None) -> None:  # its signature
         self._caller.close()

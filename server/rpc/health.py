@@ -1,7 +1,7 @@
-"""Tells members of the federation, and nobody else, that the coordinator serves, and whether a provider is connected.
+"""The health service: it reports to parties of the federation whether the coordinator serves, and who is connected.
 
-Whoever watches is told on his own call and waited for by nobody: a watcher that takes no replies holds one of his own
-places, and neither the coordinator's end, nor what another watcher is told.
+Each watcher is served on its own call. A watcher that stops reading uses one of its own places, and delays neither
+other watchers nor the coordinator's stop.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from dpspca.common.transport import rpc
 from dpspca.server.jobs import Roster
 
 SERVICES: Final = frozenset({"", "dpspca.v1.ProviderService", "dpspca.v1.AnalystService"})
-"""What one may ask about; nothing means all."""
+"""The services that a caller may ask about; an empty name stands for all."""
 MAX_HEALTH_WATCHES: Final = 16
 """Streams on which one party watches the coordinator's health at once."""
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the package comes without types
-    """Says that nothing is served, until it is told otherwise."""
+    """Reports that nothing is served until ``set_serving`` is called."""
 
     def __init__(self, door: rpc.CallerCheck, roster: Roster) -> None:
         self._door = door
         self._roster = roster
         self._serving = False
         self._changed = asyncio.Event()
-        self._watches = rpc.CallLimit(MAX_HEALTH_WATCHES, "You watch already.")
+        self._watches = rpc.CallLimit(MAX_HEALTH_WATCHES, f"You already have {MAX_HEALTH_WATCHES} health watches.")
 
-    def say(self, *, serving: bool) -> None:
-        """Say whether everything is served from now on, or nothing."""
+    def set_serving(self, *, serving: bool) -> None:
+        """Report from now on that all services are served, or none."""
         self._serving = serving
         self._changed.set()
         self._changed = asyncio.Event()
@@ -52,18 +52,18 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
     async def Watch(  # noqa: N802
         self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        """Answer now and after every change; a state that was overtaken is left out."""
+        """Answer now and after every change; skip states that a newer one replaced."""
         caller = await self._door.admit(context, "Health.Watch")
         async with self._watches.slot(caller, context):
-            told = None
+            sent = None
             while True:
                 changed = self._changed
                 status = _status(serving=self._serving) if request.service in SERVICES else "SERVICE_UNKNOWN"
-                if status != told:
+                if status != sent:
                     yield _response(status)
-                    told = status
+                    sent = status
                 await changed.wait()
-                await self._door.admit(context, "Health.Watch")  # who was revoked meanwhile is told no more
+                await self._door.admit(context, "Health.Watch")  # the certificate may have been revoked
 
 
 def _status(*, serving: bool) -> str:

@@ -1,7 +1,7 @@
-"""The little of HTTP/2 that is read in front of gRPC: where calls begin, and how to refuse one. Pure.
+"""The part of HTTP/2 that is read in front of gRPC: where calls begin, and how to refuse one. Pure.
 
-gRPC keeps memory for every call from its first byte, and can neither be told how many calls a party may begin in a
-second, nor close one connection. So the bytes of a caller are cut here at the frames that begin calls.
+gRPC holds memory for every call from its first byte. It cannot limit how many calls a party begins in a second, and it
+cannot close one connection. So a caller's bytes are split here at the frames that begin calls.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD_BYTES: Final = 9
-"""Of every frame: its length, kind and flags, and the number of its stream."""
+"""The head of a frame: its length, kind and flags, and the number of its stream."""
 HEADERS: Final = 1
 SETTINGS: Final = 4
 _LENGTH_BYTES: Final = 3
@@ -18,26 +18,26 @@ _END_OF_STREAM: Final = 1
 _ACKNOWLEDGED: Final = 1
 _END_OF_HEADERS: Final = 4
 _STATUS_200: Final = b"\x88"
-"""The eighth entry of the static table of HPACK."""
+"""The eighth entry of HPACK's static table."""
 _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
-"""Letters that stand for themselves in the message of a status."""
+"""Characters that are not escaped in the message of a status."""
 
-GREETING: Final = bytes(_LENGTH_BYTES) + bytes([SETTINGS]) + bytes(5)
-"""What a server says first: its settings, all of them the usual ones."""
-ACKNOWLEDGEMENT: Final = bytes(_LENGTH_BYTES) + bytes([SETTINGS, _ACKNOWLEDGED]) + bytes(4)
+SERVER_SETTINGS: Final = bytes(_LENGTH_BYTES) + bytes([SETTINGS]) + bytes(5)
+"""The server's first frame: its settings, all of them defaults."""
+SETTINGS_ACK: Final = bytes(_LENGTH_BYTES) + bytes([SETTINGS, _ACKNOWLEDGED]) + bytes(4)
 
 
-class Cutter:
-    """Reads what one caller sends, in pieces of any size, and stops at calls that may not begin yet."""
+class CallCutter:
+    """Reads what one caller sends, in pieces of any size, and holds back calls that may not begin yet."""
 
     def __init__(self) -> None:
         self._left = len(PREFACE)
         """Bytes until the next frame begins."""
 
-    def most(self, content: bytes, may_begin: Callable[[], bool]) -> int:
-        """Say how many of these bytes may go on; what is left has to be shown again, with what follows.
+    def allowed_bytes(self, content: bytes, may_begin: Callable[[], bool]) -> int:
+        """Return how many of these bytes may pass. Pass the rest in again, together with the bytes that follow.
 
-        ``may_begin`` is asked once for every call that begins. A frame whose head is not there yet waits for it.
+        ``may_begin`` is called once for every call that begins. A frame with an incomplete head waits for its end.
         """
         at, size = 0, len(content)
         while at < size:
@@ -53,15 +53,15 @@ class Cutter:
         return at
 
 
-class Calls:
-    """Reads what a refused caller sends and keeps nothing of it but the numbers of the streams that it opens."""
+class OpenedStreams:
+    """Reads what a refused caller sends, and keeps only the numbers of the streams that it opens."""
 
     def __init__(self) -> None:
         self._left = len(PREFACE)
         self._head = b""
 
-    def opened(self, content: bytes) -> Iterator[int]:
-        """Give the streams on which calls begin."""
+    def read(self, content: bytes) -> Iterator[int]:
+        """Yield the streams on which calls begin."""
         at = 0
         while at < len(content):
             if self._left:
@@ -79,9 +79,10 @@ class Calls:
                     yield int.from_bytes(head[-4:]) & 0x7FFFFFFF
 
 
-def refusal(stream: int, status: int, words: str, **more: str) -> bytes:
-    """Write the whole reply to a call that is refused: a status, and words for people."""
-    fields = {"content-type": "application/grpc", "grpc-status": str(status), "grpc-message": quote(words, safe=_PLAIN)}
+def refusal(stream: int, status: int, message: str, **more: str) -> bytes:
+    """Write the complete reply to a refused call: a status, a message and more header fields."""
+    escaped = quote(message, safe=_PLAIN)
+    fields = {"content-type": "application/grpc", "grpc-status": str(status), "grpc-message": escaped}
     named = fields | {name.replace("_", "-"): value for name, value in more.items()}
     block = _STATUS_200 + b"".join(map(_field, named, named.values()))
     head = len(block).to_bytes(_LENGTH_BYTES) + bytes([HEADERS, _END_OF_STREAM | _END_OF_HEADERS])
@@ -89,7 +90,7 @@ def refusal(stream: int, status: int, words: str, **more: str) -> bytes:
 
 
 def _field(name: str, value: str) -> bytes:
-    """Write a header field literally, which no table remembers."""
+    """Write a header field literally, so that no HPACK table stores it."""
     return b"\0" + _text(name.encode()) + _text(value.encode())
 
 
@@ -98,7 +99,7 @@ def _text(content: bytes) -> bytes:
 
 
 def _length(value: int) -> bytes:
-    """Write a number that begins in seven bits, as HPACK does."""
+    """Write a number in HPACK's form with a prefix of seven bits."""
     most = 0x7F
     if value < most:
         return bytes([value])

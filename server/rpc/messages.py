@@ -1,11 +1,11 @@
-"""A job in the form in which its analyst is told of it."""
+"""A job as the message that its analyst receives."""
 
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.job import JobRecord
 
 
 def as_message(job: JobRecord, signed: bytes = b"") -> pb.Job:
-    """Write how a job stands, and what was signed where that is asked for."""
+    """Convert a job's state, and the signed job if it is given, to a message."""
     participants = [
         pb.Participant(name=name, reason=each.reason, answered=each.answered, asked=each.asked)
         for name, each in job.participants.items()

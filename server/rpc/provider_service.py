@@ -1,7 +1,7 @@
-"""The providers' side of the coordinator: one stream for each, queries out, answers in, watched while it is open.
+"""The service for providers: one stream for each, which carries queries out and answers in.
 
-A certificate is judged when its party connects and, because streams last for weeks, again every few seconds: one that
-was revoked or has run out meanwhile ends its stream, and so does a silence of three heartbeats.
+The coordinator checks a provider's certificate when it connects and, because streams last for weeks, again at every
+heartbeat. A certificate that was revoked or has expired ends the stream, and so does a silence of three heartbeats.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.server.jobs import Link, Roster
 
 HEARTBEAT_SECONDS: Final = 20
-MISSED: Final = 3
-"""Heartbeats without a word after which the other side is taken for lost."""
+MAX_MISSED_HEARTBEATS: Final = 3
+"""Heartbeats without a message after which the provider counts as lost."""
 MAX_OPEN_JOBS: Final = 256
 MAX_WITNESSES: Final = 256
-"""Receipts that one provider may show of others."""
-MAX_UNGREETED: Final = 8
-"""Streams of one provider that have not begun with a greeting yet."""
+"""Receipts of others that are read from one provider."""
+MAX_STREAMS_WITHOUT_HELLO: Final = 8
+"""Streams of one provider that have not sent a hello yet."""
 SOFTWARE: Final = "dpspca"
 
 _log = logging.getLogger(__name__)
 
 
-async def _nothing_ended(_job: str, _provider: str) -> None:
-    """Know of no job."""
+async def _no_known_job(_job: str, _provider: str) -> None:
+    """Report that no job has ended."""
 
 
 class ProviderService(pb_grpc.ProviderServiceServicer):
-    """Holds one stream for every provider."""
+    """Serves one stream for every provider."""
 
     def __init__(
         self,
@@ -48,67 +48,74 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         roster: Roster,
         identity: Callable[[], Identity],
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
-        ended: Callable[[str, str], Awaitable[str | None]] = _nothing_ended,
+        final_state: Callable[[str, str], Awaitable[str | None]] = _no_known_job,
     ) -> None:
-        """Take what tells how a job that a provider took part in ``ended``, if it did."""
+        """``final_state`` returns how a job ended, for a provider that took part in it, or None."""
         self._door = door
         self._identity = identity
-        self._ended = ended
+        self._final_state = final_state
         self._roster = roster
         self._heartbeat = heartbeat_seconds
-        self._waiting = rpc.CallLimit(MAX_UNGREETED, "You have opened several streams without a greeting.")
+        self._waiting = rpc.CallLimit(
+            MAX_STREAMS_WITHOUT_HELLO, f"You have {MAX_STREAMS_WITHOUT_HELLO} streams that did not send a hello."
+        )
 
     async def Connect(  # noqa: N802  # the name of the rpc
         self,
         request_iterator: AsyncIterator[pb.FromProvider],
         context: grpc.aio.ServicerContext[pb.FromProvider, pb.ToProvider],
     ) -> AsyncIterator[pb.ToProvider]:
-        """Greet, then carry queries out and answers in until either side ends."""
+        """Welcome a provider, then carry queries out and answers in until either side ends."""
         name = await self._door.admit(context, "Connect")
         try:
-            async with self._waiting.slot(name, context), asyncio.timeout(MISSED * self._heartbeat):
-                hello = await _greeting(request_iterator)
-                link = _linked(name, hello)
+            async with self._waiting.slot(name, context), asyncio.timeout(MAX_MISSED_HEARTBEATS * self._heartbeat):
+                hello = await _read_hello(request_iterator)
+                link = _make_link(name, hello)
                 welcome = self._welcome(name, hello.challenge)
         except TimeoutError:
-            await rpc.abort(context, _impolite())
+            await rpc.abort(context, _no_hello_error())
         except DpspcaError as problem:
             await rpc.abort(context, problem)
         yield pb.ToProvider(welcome=welcome)
         for job in hello.open_jobs[:MAX_OPEN_JOBS]:
-            if state := await self._ended(job, name.name):
+            if state := await self._final_state(job, name.name):
                 yield pb.ToProvider(farewell=pb.Farewell(job=job, state=state))
         self._roster.join(link)
         offered = ", ".join(sorted(link.data_sets)) or "no data sets"
-        _log.info("%s connected, with %s.", link.name, offered, extra=about(name))
-        await self._hear_witnesses(link, name, hello.held[:MAX_WITNESSES])
-        async with _Company(self._read(name, link, request_iterator), self._patrol(link, context)) as watching:
+        _log.info("%s connected and offers %s.", link.name, offered, extra=about(name))
+        await self._exchange_witnesses(link, name, hello.held[:MAX_WITNESSES])
+        reading, checking = self._read(name, link, request_iterator), self._check_regularly(link, context)
+        async with _BackgroundTasks(reading, checking) as tasks:
             try:
                 async for message in _outbound(link, self._heartbeat):
                     yield message
             finally:
                 self._roster.leave(link)
-                watching.stop()
-                _log.info("%s left%s", link.name, f": {link.ended_by}" if link.ended_by else ".", extra=about(name))
+                tasks.stop()
+                _log.info(
+                    "%s disconnected%s", link.name, f": {link.ended_by}" if link.ended_by else ".", extra=about(name)
+                )
         if link.ended_by:
             await rpc.abort(context, link.ended_by)
 
-    async def _hear_witnesses(self, link: Link, name: PartyName, held: Sequence[pb.HeldReceipt]) -> None:
-        """Show this provider what others kept for it, and others what it kept for them."""
-        link.bear_witness(self._roster.witnesses.get(name.name, {}).values())
+    async def _exchange_witnesses(self, link: Link, name: PartyName, held: Sequence[pb.HeldReceipt]) -> None:
+        """Send this provider its receipts that others hold, and send others their receipts that it holds."""
+        link.send_witness(self._roster.witnesses.get(name.name, {}).values())
         for each in held:
             try:
                 witnessed = PartyName(name.federation, Role.PROVIDER, each.provider)
                 await asyncio.to_thread(verify_receipt, each.receipt, witnessed, self._door.authority_pem)
             except DpspcaError as problem:
-                _log.warning("A receipt that %s keeps for another is none: %s", name.name, problem, extra=about(name))
+                _log.warning(
+                    "A receipt that %s holds for another is invalid: %s", name.name, problem, extra=about(name)
+                )
                 continue
             there = self._roster.link_of(each.provider)
-            if self._roster.hear_witness(each) and there:
-                there.bear_witness([each.receipt])
+            if self._roster.keep_witness(each) and there:
+                there.send_witness([each.receipt])
 
     def _welcome(self, name: PartyName, challenge: bytes) -> pb.Welcome:
-        """Welcome a provider, and prove who we are."""
+        """Welcome a provider, and prove the coordinator's identity."""
         me = rpc.read_own(self._identity)
         return pb.Welcome(
             software=SOFTWARE,
@@ -119,20 +126,20 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         )
 
     async def _read(self, name: PartyName, link: Link, messages: AsyncIterator[pb.FromProvider]) -> None:
-        """Take in what comes, until the provider has said all, or something that cannot be read."""
+        """Read messages until the provider closes the stream or sends one that cannot be read."""
         ended = None
         try:
             async for message in messages:
-                self._hear(name, link, message)
+                self._receive(name, link, message)
         except DpspcaError as problem:
             ended = problem
         link.close(ended)
 
-    def _hear(self, name: PartyName, link: Link, message: pb.FromProvider) -> None:
-        link.heard()
+    def _receive(self, name: PartyName, link: Link, message: pb.FromProvider) -> None:
+        link.note_activity()
         match message.WhichOneof("message"):
             case "answer":
-                self._keep_receipt(name, link, link.receipt_in(message.answer))
+                self._keep_receipt(name, link, link.take_receipt(message.answer))
                 link.receive_answer(message.answer)
             case "refusal":
                 link.receive_refusal(message.refusal)
@@ -142,7 +149,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 pass
 
     def _keep_receipt(self, name: PartyName, link: Link, receipt: pb.Receipt | None) -> None:
-        """Keep a receipt, to be shown to its provider again: if it is one, for nothing else would be believed."""
+        """Keep a valid receipt, so that its provider can be sent it again."""
         if receipt is None:
             return
         try:
@@ -152,8 +159,8 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         else:
             self._roster.keep_receipt(link, receipt)
 
-    async def _patrol(self, link: Link, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Judge the certificate again and again, and listen for a sign of life."""
+    async def _check_regularly(self, link: Link, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """At every heartbeat, check the certificate and how long the provider has been silent."""
         while True:
             await asyncio.sleep(self._heartbeat)
             if problem := self._reason_to_end(link, context):
@@ -161,27 +168,28 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 return
 
     def _reason_to_end(self, link: Link, context: grpc.aio.ServicerContext[Any, Any]) -> DpspcaError | None:
-        """Say why a stream must not go on, if so; a fault of ours is a reason: nobody would watch it any more."""
+        """Return why a stream must end, or None. A bug here is a reason, because the checks end with it."""
         try:
             self._door.identify(context, "Connect")
         except DpspcaError as problem:
             return problem
-        except Exception:  # noqa: BLE001  # whatever it is
-            _log.exception("A fault of this program's while it watched %s.", link.name, extra=about(link.name))
-            return RefusedError("The coordinator met a fault.", "Connect again.")
-        if asyncio.get_running_loop().time() - link.heard_at > MISSED * self._heartbeat:
-            return RefusedError(f"Nothing was heard for {MISSED * self._heartbeat} seconds.", "Connect again.")
+        except Exception:  # noqa: BLE001  # any bug
+            _log.exception("Checking the stream of %s failed because of a bug.", link.name, extra=about(link.name))
+            return RefusedError("The coordinator has a bug.", "Connect again.")
+        limit = MAX_MISSED_HEARTBEATS * self._heartbeat
+        if asyncio.get_running_loop().time() - link.last_activity > limit:
+            return RefusedError(f"The provider sent nothing for {limit} seconds.", "Connect again.")
         return None
 
 
-class _Company:
-    """Tasks that accompany a stream, and end with it."""
+class _BackgroundTasks:
+    """Tasks that run beside a stream and end with it."""
 
     def __init__(self, *work: Any) -> None:  # noqa: ANN401  # coroutines
         self._tasks = [asyncio.ensure_future(each) for each in work]
 
     def stop(self) -> None:
-        """End the tasks."""
+        """Cancel the tasks."""
         for task in self._tasks:
             task.cancel()
 
@@ -193,29 +201,31 @@ class _Company:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _greeting(messages: AsyncIterator[pb.FromProvider]) -> pb.Hello:
-    """Take a provider's first message, which has to be its greeting."""
+async def _read_hello(messages: AsyncIterator[pb.FromProvider]) -> pb.Hello:
+    """Read a provider's first message, which must be a hello."""
     async for message in messages:
         if message.WhichOneof("message") != "hello" or len(message.hello.data_sets) > MAX_DATA_SETS:
             break
         return message.hello
-    raise _impolite()
+    raise _no_hello_error()
 
 
-def _linked(name: PartyName, hello: pb.Hello) -> Link:
+def _make_link(name: PartyName, hello: pb.Hello) -> Link:
     return Link(name.name, {check_name("a data set", each.name): _schema(each) for each in hello.data_sets})
 
 
-def _schema(told: pb.DataSet) -> Schema:
-    return Schema(told.dimension, tuple(told.columns) or None)
+def _schema(offered: pb.DataSet) -> Schema:
+    return Schema(offered.dimension, tuple(offered.columns) or None)
 
 
-def _impolite() -> RefusedError:
-    return RefusedError("A provider greets first, with the data sets it offers.", "Use a matching version.")
+def _no_hello_error() -> RefusedError:
+    return RefusedError(
+        f"A provider's first message must be a hello with at most {MAX_DATA_SETS} data sets.", "Use a matching version."
+    )
 
 
 async def _outbound(link: Link, heartbeat_seconds: float) -> AsyncIterator[pb.ToProvider]:
-    """Give what is to be sent, and a heartbeat where there is nothing, until the link is closed."""
+    """Yield messages to send, or a heartbeat if there are none in time, until the link is closed."""
     while not link.closed:
         message = await link.next_message(heartbeat_seconds)
         if message is not None:

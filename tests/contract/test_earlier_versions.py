@@ -18,7 +18,7 @@ from ledgers import Place
 
 from dpspca import load_model
 from dpspca.common.model import Model
-from dpspca.server.journal.contract import Asked
+from dpspca.server.journal.contract import RecordedQuery
 from dpspca.server.journal.sqlite import SqliteJournal
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "version-0.1.0.tar.gz"
@@ -78,7 +78,7 @@ def test_a_journal_has_its_jobs_with_their_models_and_sums(folder: Path) -> None
         assert kept.components.tobytes() == load_model(folder / "model.dpspca").components.tobytes()
         assert [journal.query(UNFINISHED, position) is None for position in range(4)] == [False] * 3 + [True]
         asked = journal.query(UNFINISHED, 1)
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, RecordedQuery)
         assert asked.parties == 2
         assert journal.total(UNFINISHED, 0, (1,)) == [120]
         assert journal.total(UNFINISHED, 1, (6, 2)).shape == (6, 2)

@@ -34,7 +34,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.daemon import Daemon
 from dpspca.provider.data.preparation import check_rows, with_persons
 from dpspca.provider.evaluate.matrix_shard import with_span
-from dpspca.server.jobs.roster import QUEUE, Link
+from dpspca.server.jobs.roster import MAX_QUEUED, Link
 
 EXAMPLES = {name: each.jobs for name, each in examples.EXAMPLES.items()}
 NAMED = {f"{method}: {name}": what for method, table in EXAMPLES.items() for name, what in table.items()}
@@ -337,6 +337,8 @@ def test_two_jobs_at_once_leave_each_other_s_bytes_alone(town: Town, what: JobSp
 
 def test_the_frames_of_long_queries_and_answers_of_two_jobs_may_mingle(town: Town) -> None:
     longer = replace(LONG, components=32, options={"sparsity": 40, "rounds": 1})
-    assert max(map(frames_of, catalogue.plan(longer))) > QUEUE, "frames wait for their turn half-way through a query"
+    assert max(map(frames_of, catalogue.plan(longer))) > MAX_QUEUED, (
+        "frames wait for their turn half-way through a query"
+    )
     jobs = [("cohort", replace(longer, seed=seed)) for seed in range(2)]
     check_at_once(town, jobs, {"cohort": divided(sparse(LONG.schema.dimension), 2)}, in_turns)

@@ -128,7 +128,7 @@ def test_a_provider_silent_about_a_job_costs_the_others_nothing(
                 await site.greet(OFFER)
                 job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
                 await behave(site)
-                with pytest.raises(JobFailedError, match=f"{LIAR}: No word on the job within 2 seconds"):
+                with pytest.raises(JobFailedError, match=f"{LIAR}: No reply about the job within 2 seconds"):
                     await job.result()
             for ledger in ledgers:
                 await wait_until_closed(ledger)

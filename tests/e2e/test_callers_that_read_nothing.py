@@ -30,9 +30,9 @@ from dpspca.common.trust.identity import Identity
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.server.jobs.roster import Link
-from dpspca.server.rpc import receiving
+from dpspca.server.rpc import call_interceptor
 from dpspca.server.rpc.analyst_service import AnalystService
-from dpspca.server.rpc.receiving import AT_A_TIME
+from dpspca.server.rpc.call_interceptor import CONCURRENT_CALLS
 
 ANALYSTS, CONNECT = "/dpspca.v1.AnalystService/", "/dpspca.v1.ProviderService/Connect"
 WATCH = "/grpc.health.v1.Health/Watch"
@@ -108,7 +108,7 @@ def test_a_revoked_health_watcher_is_refused(town: Town, service: str) -> None:
             assert output.status == (3 if "nothing" in service else 1)  # unknown, or serving
             town.authority.revoke(bea.name)
             running.revoked.append(town.revocations())
-            running.coordinator._health.say(serving=False)
+            running.coordinator._health.set_serving(serving=False)
             assert (await error_of(watch)).code() is grpc.StatusCode.UNAUTHENTICATED
 
     run_scene(town, scene)
@@ -172,9 +172,9 @@ def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(town: Town, monk
             await wide.greet(named)
             async with connect_raw(running, town.identity(Role.ANALYST, "mallory"), DEAF) as deaf:
                 deaf.ask(f"{ANALYSTS}DataSets", 40, b"")
-                await wait_until(lambda: len(begun) == AT_A_TIME["DataSets"])
+                await wait_until(lambda: len(begun) == CONCURRENT_CALLS["DataSets"])
                 await asyncio.sleep(0.3)
-                assert len(begun) == AT_A_TIME["DataSets"]
+                assert len(begun) == CONCURRENT_CALLS["DataSets"]
                 assert [offer.data_set for offer in await running.analyst.data_sets()] == ["genes"]
 
     run_scene(town, scene)
@@ -208,7 +208,7 @@ class SlowVerification:
 def slow_verification(monkeypatch: pytest.MonkeyPatch) -> SlowVerification:
     """Make verifying mallory's signatures slow."""
     seen = SlowVerification()
-    believe = AnalystService._believe
+    believe = AnalystService._verify
 
     def slow(analysts: AnalystService, content: bytes, caller: str) -> Any:
         if caller.endswith("/mallory"):
@@ -216,7 +216,7 @@ def slow_verification(monkeypatch: pytest.MonkeyPatch) -> SlowVerification:
             assert seen.going_on.wait(20)
         return believe(analysts, content, caller)
 
-    monkeypatch.setattr(AnalystService, "_believe", slow)
+    monkeypatch.setattr(AnalystService, "_verify", slow)
     return seen
 
 
@@ -246,7 +246,7 @@ def test_t35_hanging_up_does_not_free_a_place_before_verification_ends(
                 for call in calls:
                     call.cancel()
             await asyncio.sleep(0.3)
-            assert len(slow_verification.begun) == AT_A_TIME["Submit"]
+            assert len(slow_verification.begun) == CONCURRENT_CALLS["Submit"]
             await running.analyst.submit(spec(), "cohort", ["north"])  # another analyst's job does not wait
             slow_verification.going_on.set()
             assert (await pb_grpc.AnalystServiceStub(channel).Submit(asked)).state == "waiting"
@@ -255,7 +255,7 @@ def test_t35_hanging_up_does_not_free_a_place_before_verification_ends(
 
 
 def test_t35_one_party_s_connections_with_calls_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "MAX_LINES", 2)
+    monkeypatch.setattr(call_interceptor, "MAX_CALL_CONNECTIONS", 2)
     kept: list[rpc.ConnectionLimit] = []
     made = rpc.ConnectionLimit.__init__
 
@@ -272,7 +272,7 @@ def test_t35_one_party_s_connections_with_calls_are_bounded(town: Town, monkeypa
             for watch in watches:
                 await watch.read()
             problem = await error_of(third.unary_stream(WATCH)(b""))
-            assert "over too many connections" in str(problem.details())
+            assert "open calls on 2 connections" in str(problem.details())
             async with line(address, town.identity(Role.ANALYST, "cyd")) as another:
                 await another.unary_stream(WATCH)(b"").read()
             watches[0].cancel()
@@ -295,7 +295,7 @@ def test_t35_bytes_that_are_no_message_are_refused_in_our_words(town: Town, meth
 
 NO_MESSAGE = (
     grpc.StatusCode.INVALID_ARGUMENT,
-    "What arrived is no message of this service. Use a matching version.",
+    "The request is not a message of this service. Use a matching version.",
 )
 
 
@@ -340,7 +340,7 @@ def test_an_internal_error_is_logged_and_not_sent_to_callers(
 
     with caplog.at_level(logging.ERROR, "dpspca"):
         run_scene(town, scene)
-    assert "A fault of this program's in a call of Get." in caplog.text
+    assert "A call of Get failed because of a bug." in caplog.text
     assert "IndexError" in caplog.text
 
 
@@ -365,6 +365,6 @@ def test_a_job_submitted_while_stopping_runs_after_the_restart(town: Town) -> No
                 await pb_grpc.AnalystServiceStub(channel).Submit(asked)
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE  # so the client submits it again
         assert not analysts._running
-        assert len(await analysts._keeper.do(lambda journal: journal.jobs())) == 1
+        assert len(await analysts._journal.run(lambda journal: journal.jobs())) == 1
 
     run_scene(town, scene)

@@ -423,7 +423,7 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
         ),
         (["provider", "start", "--config", "hub.toml"], "holds the settings of the coordinator, not of a provider."),
         (["datasets", "--config", "north.toml"], "holds the settings of a provider, not of an analyst. Name the right"),
-        (["coordinator", "start", "--config", "taken.toml"], "Nobody can listen on"),
+        (["coordinator", "start", "--config", "taken.toml"], "Cannot listen on"),
     ],
 )
 @pytest.mark.usefixtures("finished_job")

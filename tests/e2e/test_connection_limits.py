@@ -17,7 +17,7 @@ from dpspca.common.transport import rpc
 from dpspca.common.trust.identity import Identity
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.server.rpc import connections, front
+from dpspca.server.rpc import connections, tls_frontend
 
 PLACES = 4
 IDLE = "grpc.max_connection_idle_ms"
@@ -57,12 +57,12 @@ async def wait_until(holds: Callable[[], Awaitable[bool]]) -> bool:
 
 
 def test_connection_limits_equal_those_in_the_documents() -> None:
-    assert (rpc.MAX_CONNECTIONS, front.MAX_OF_ONE, front.MAX_GREETING) == (1024, 48, 512)
+    assert (rpc.MAX_CONNECTIONS, tls_frontend.MAX_PARTY_CONNECTIONS, tls_frontend.MAX_HANDSHAKES) == (1024, 48, 512)
     assert (connections.HANDSHAKE_SECONDS, dict(rpc._SERVER)[IDLE]) == (10, 60_000)
 
 
 def test_unidentified_connections_make_room_for_identified_ones(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "MAX_GREETING", PLACES)
+    monkeypatch.setattr(tls_frontend, "MAX_HANDSHAKES", PLACES)
 
     async def scene(running: Running) -> None:
         host, _, port = running.coordinator.address.rpartition(":")
@@ -93,7 +93,7 @@ def test_a_connection_without_identification_is_closed(town: Town, monkeypatch: 
 
 
 def test_connections_are_limited_for_each_party(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "MAX_OF_ONE", PLACES)
+    monkeypatch.setattr(tls_frontend, "MAX_PARTY_CONNECTIONS", PLACES)
 
     async def scene(running: Running) -> None:
         cyd, dot = (town.identity(Role.ANALYST, name) for name in ("cyd", "dot"))

@@ -14,7 +14,7 @@ from dpspca.common.names import Role
 SERVER = (
     "dpspca.server.rpc.provider_service",
     "dpspca.server.rpc.analyst_service",
-    "dpspca.server.jobs.conductor",
+    "dpspca.server.jobs.job_runner",
     "dpspca.common.transport.rpc",
 )
 
@@ -38,11 +38,11 @@ def test_the_log_follows_a_job_from_submission_to_end(town: Town, caplog: pytest
     with caplog.at_level(logging.INFO, "dpspca"):
         name = asyncio.run(scenario())
     lines = output(caplog)
-    assert [f"{site} connected, with cohort." in dict(map(reversed, lines)) for site in SHARDS] == [True] * len(SHARDS)
+    assert [f"{site} connected and offers cohort." in dict(map(reversed, lines)) for site in SHARDS] == [True] * len(SHARDS)
     who = "dpspca://town/analyst/ada"
-    assert ("INFO", f"Job {name} of {who} over 'cohort' asks {[*SHARDS]}.") in lines
+    assert ("INFO", f"Job {name} of {who} about 'cohort' starts with {[*SHARDS]}.") in lines
     assert ("INFO", f"Job {name} is done.") in lines
-    left = [line for _, line in lines if re.match(r"site-\d left", line)]
+    left = [line for _, line in lines if re.match(r"site-\d disconnected", line)]
     assert len(left) == len(SHARDS)
 
 
@@ -57,7 +57,7 @@ def test_the_log_names_missing_providers_and_why_a_job_failed(town: Town, caplog
     with caplog.at_level(logging.INFO, "dpspca"):
         name = asyncio.run(scenario())
     lines = output(caplog)
-    without = f"Job {name} goes on without site-1, site-2: Not connected"
+    without = f"Job {name} continues without site-1, site-2: Not connected"
     assert any(level == "WARNING" and without in line for level, line in lines)
     assert any(f"Job {name} is failed: 1 of at least 2" in line for _, line in lines)
 

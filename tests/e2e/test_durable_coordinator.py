@@ -39,7 +39,7 @@ from dpspca.common.trust.signing import SignedJob
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.job import JobRecord
 from dpspca.server.journal.contract import NO_RECEIPTS, JournalError
-from dpspca.server.journal.sqlite import PassingJournal, SqliteJournal
+from dpspca.server.journal.sqlite import SqliteJournal, TemporaryJournal
 
 """Seconds that an answer takes, where a job is to be met half-way."""
 
@@ -119,7 +119,7 @@ def test_stopping_the_coordinator_does_not_end_a_job(town: Town) -> None:
             assert await hub.kill(signal.SIGTERM) == 0
             await barrier.lift()
             await hub.start()
-            assert "goes on at query" in "".join(hub.log)
+            assert "continues at query" in "".join(hub.log)
             assert_undisturbed(await patiently(job.result))
 
     asyncio.run(scenario())
@@ -177,7 +177,7 @@ def test_a_result_dropped_after_a_restart_stays_dropped(town: Town) -> None:
                 stub = running.analyst.stub
                 assert [each.state for each in await running.analyst.jobs()] == ["done", "done"]
                 assert (await AsyncJob(second.name, second.plan, stub).result()).components.size
-                with pytest.raises(FederationError, match="made room for newer ones"):
+                with pytest.raises(FederationError, match="make room"):
                     await AsyncJob(first.name, first.plan, stub).result()
 
     asyncio.run(scenario())
@@ -254,12 +254,12 @@ def test_a_journal_that_replays_another_query_fails_the_job(town: Town) -> None:
         file.close()
         state, reason = await ending(town, job)
         assert state == "failed"
-        assert "query 3 is not the one that was asked" in reason
+        assert "query 3" in reason
 
     asyncio.run(scenario())
 
 
-class Failing(PassingJournal):
+class Failing(TemporaryJournal):
     """A journal that fails when a job ends."""
 
     def end(self, job: JobRecord, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
@@ -328,14 +328,14 @@ def test_a_standby_refuses_calls_until_it_takes_over(town: Town, journal: str) -
         forwarder.redirect(first.address)
         await second.start()
         try:
-            await second.says("standing by")
+            await second.says("as a standby")
             barrier = Barrier(3)
             async with around(town, forwarder, barrier=barrier) as running:
                 job = signed(town)
                 await answered(await submit(running, job), 2)
                 assert not await serves(second)
                 async with AsyncFederation(second.address, ada(town)) as early:
-                    with pytest.raises(FederationError, match="stands by"):
+                    with pytest.raises(FederationError, match="standby"):
                         await early.submit_signed(job, spec())
                 await first.kill()
                 await barrier.lift()

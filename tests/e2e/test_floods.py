@@ -30,7 +30,7 @@ def town(tmp_path: Path) -> Town:
 Flood = Callable[[AsyncExitStack, Town, str], Awaitable[None]]
 
 
-SHOWN_OUT = ("connected again", "several streams without a greeting", "Internal error from Core")
+SHOWN_OUT = ("connected a second time", "streams that did not send a hello", "Internal error from Core")
 """Why a stream of many ends; the last is gRPC's word for a greeting whose stream was refused meanwhile."""
 
 

@@ -49,7 +49,7 @@ def test_a_dropped_result_is_reported_and_its_job_stays_done(town: Town) -> None
                 jobs.append(await running.analyst.submit(wide(), "cohort"))
                 assert await last_state(jobs[-1]) == "done"
             assert [each.state for each in await running.analyst.jobs()] == 3 * ["done"]
-            with pytest.raises(FederationError, match=r"made room for newer ones.*costs its privacy again"):
+            with pytest.raises(FederationError, match="80000 bytes of results"):
                 await jobs[0].result()
             for job in jobs[1:]:
                 assert (await job.result()).components.shape == (2, 2000)
@@ -79,7 +79,7 @@ def test_one_analyst_s_results_do_not_displace_another_s(town: Town) -> None:
 def test_a_job_whose_model_cannot_be_kept_is_refused_at_no_cost(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, shards=shards(), result_bytes=ROOM) as running:
-            with pytest.raises(FederationError, match="takes 96000 bytes, and the coordinator keeps 80000"):
+            with pytest.raises(FederationError, match="takes 96000 bytes; the coordinator keeps at most 80000"):
                 await running.analyst.submit(wide(components=5), "cohort")
             assert await running.analyst.jobs() == []
 
@@ -128,7 +128,7 @@ def test_a_slow_reader_does_not_hold_a_dropped_result(town: Town) -> None:
             reading = job.stub.Result(pb.JobName(job=job.name))
             assert len((await reading.read()).content) == FRAME
             assert await last_state(await running.analyst.submit(large, "cohort")) == "done"
-            with pytest.raises(grpc.aio.AioRpcError, match="made room for newer ones"):
+            with pytest.raises(grpc.aio.AioRpcError, match="make room"):
                 [frame async for frame in frames(reading)]
 
     asyncio.run(scenario())

@@ -66,7 +66,7 @@ def require_named(status: JobStatus, silent_at: int) -> None:
 
 
 def _missing(silent_at: int) -> str:
-    return "No word on the job" if silent_at == UNWILLING else f"No answer to query {silent_at + 1}"
+    return "No reply about the job" if silent_at == UNWILLING else f"No answer to query {silent_at + 1}"
 
 
 @pytest.fixture

@@ -29,10 +29,10 @@ from dpspca.common.trust.identity import Identity
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server import coordinator as service
 from dpspca.server.coordinator import ALLOWED, Coordinator
-from dpspca.server.rpc import receiving
+from dpspca.server.rpc import call_interceptor
+from dpspca.server.rpc.call_interceptor import CallInterceptor
 from dpspca.server.rpc.health import MAX_HEALTH_WATCHES
-from dpspca.server.rpc.provider_service import MAX_UNGREETED
-from dpspca.server.rpc.receiving import Receiving
+from dpspca.server.rpc.provider_service import MAX_STREAMS_WITHOUT_HELLO
 
 BADLY_NAMED = pb.DataSet(name="!!", dimension=1)
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION
@@ -61,7 +61,7 @@ def test_a_coordinator_that_cannot_listen_reports_why_and_stops(town: Town) -> N
         revoked, me = town.revocations(), town.identity(Role.COORDINATOR, "second")
         for address in (running.coordinator.address, "198.51.100.1:0", "nowhere.invalid:0"):
             second = Coordinator(lambda: me, lambda: revoked, now)
-            with pytest.raises(InvalidParameterError, match=f"Nobody can listen on {address}. Choose an address"):
+            with pytest.raises(InvalidParameterError, match=f"Cannot listen on {address}. Choose an address"):
                 await second.start(address)
             assert second.address == ""
             await second.stop(grace=0)
@@ -139,7 +139,7 @@ def test_an_unknown_rpc_is_refused(town: Town, path: str) -> None:
 
 
 def test_t35_a_request_that_arrives_too_slowly_is_ended(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "Receiving", partial(Receiving, seconds=0.3))
+    monkeypatch.setattr(service, "CallInterceptor", partial(CallInterceptor, seconds=0.3))
 
     async def scene(running: Running) -> None:
         bea = town.identity(Role.ANALYST, "bea")
@@ -155,14 +155,14 @@ def test_t35_a_request_that_arrives_too_slowly_is_ended(town: Town, monkeypatch:
 
 
 def test_t35_calls_of_a_caller_that_reads_nothing_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Receiving] = []
-    monkeypatch.setattr(receiving, "MAX_OPEN", 40)
+    made: list[CallInterceptor] = []
+    monkeypatch.setattr(call_interceptor, "MAX_OPEN_CALLS", 40)
 
-    def kept(*output: Any) -> Receiving:
-        made.append(Receiving(*output))
+    def kept(*output: Any) -> CallInterceptor:
+        made.append(CallInterceptor(*output))
         return made[0]
 
-    monkeypatch.setattr(service, "Receiving", kept)
+    monkeypatch.setattr(service, "CallInterceptor", kept)
 
     async def scene(running: Running) -> None:
         bea = town.identity(Role.PROVIDER, "bea")
@@ -261,7 +261,7 @@ def test_a_call_without_a_request_is_refused(town: Town) -> None:
     async def scene(running: Running) -> None:
         async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
             call = channel.stream_unary("/dpspca.v1.AnalystService/Submit")(iter(()))
-            with pytest.raises(grpc.aio.AioRpcError, match="A call without a request"):
+            with pytest.raises(grpc.aio.AioRpcError, match="has no request"):
                 await call
 
     run_scene(town, scene)
@@ -430,7 +430,7 @@ def test_an_invalid_greeting_is_refused_with_the_reason(town: Town, opening: Ope
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
             await opening(site)
             code, words = await site.ending()
-        assert (code, "greets first" in words) == (REFUSED, True)
+        assert (code, "must be a hello" in words) == (REFUSED, True)
         assert not running.coordinator.roster.links
 
     run_scene(town, scene)
@@ -469,7 +469,7 @@ def test_a_second_greeting_changes_nothing(town: Town) -> None:
 def test_a_provider_that_never_greets_is_disconnected(town: Town) -> None:
     async def scene(running: Running) -> None:
         async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
-            assert "greets first" in (await asyncio.wait_for(site.ending(), PATIENCE))[1]
+            assert "must be a hello" in (await asyncio.wait_for(site.ending(), PATIENCE))[1]
 
     run_scene(town, scene, heartbeat_seconds=1)
 
@@ -480,7 +480,7 @@ def test_a_silent_provider_is_disconnected_after_three_heartbeats(town: Town) ->
             await site.greet(OFFER)
             started = asyncio.get_running_loop().time()
             code, words = await site.ending()
-            assert (code, "Nothing was heard" in words) == (REFUSED, True)
+            assert (code, "sent nothing" in words) == (REFUSED, True)
             assert 2.9 < asyncio.get_running_loop().time() - started < 6
             assert not running.coordinator.roster.links
 
@@ -494,7 +494,7 @@ def test_a_second_connection_of_a_provider_replaces_the_first(town: Town) -> Non
             await first.greet()
             await second.greet(pb.DataSet(name="other", dimension=4))
             code, words = await first.ending()
-            assert (code, "connected again" in words) == (REFUSED, True)
+            assert (code, "connected a second time" in words) == (REFUSED, True)
             assert [offer.data_set for offer in await running.analyst.data_sets()] == ["other"]
 
     run_scene(town, scene)
@@ -509,7 +509,7 @@ def test_one_party_cannot_use_up_all_places_for_calls(town: Town) -> None:
             assert await code_of(channel, paths()["Health.Watch"]) is REFUSED
             watches.pop().cancel()
             assert await code_of(channel, paths()["Health.Check"]) is grpc.StatusCode.OK
-            silent = [Puppet(channel) for _ in range(MAX_UNGREETED + 1)]
+            silent = [Puppet(channel) for _ in range(MAX_STREAMS_WITHOUT_HELLO + 1)]
             ended = [asyncio.ensure_future(each.call.code()) for each in silent]
             done, _ = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
             assert {task.result() for task in done} == {REFUSED}

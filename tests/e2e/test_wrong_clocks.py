@@ -106,7 +106,7 @@ class Place:
         def read(journal: Journal) -> bool:
             return any(each.job.name == job and each.job.state in FINAL for each in journal.jobs())
 
-        return await self.running.coordinator._keeper.do(read)
+        return await self.running.coordinator._journal.run(read)
 
     def wait_until_alone(self) -> None:
         """Wait, in a provider's thread, until the coordinator has disconnected everybody."""

@@ -18,7 +18,7 @@ from universe import Call, Connection, ConnectionBrokenError, Inhabitants, Unive
 from dpspca.common.names import PartyName
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.rpc.receiving import failure_told
+from dpspca.server.rpc.call_interceptor import report_failures
 
 HONEST: Final = ("north", "south")
 STRANGER: Final = "east"
@@ -83,7 +83,7 @@ class Hall(Universe):
         caller = Caller(who)
         asked = getattr(self._hub.analysts, call)(request, caller)
         try:
-            async with asyncio.timeout(PATIENCE), failure_told(call, caller):  # type: ignore[arg-type]
+            async with asyncio.timeout(PATIENCE), report_failures(call, caller):  # type: ignore[arg-type]
                 replies = [each async for each in asked] if isasyncgen(asked) else [await asked]
         except (ConnectionBrokenError, TimeoutError):
             return

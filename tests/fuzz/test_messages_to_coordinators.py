@@ -22,7 +22,7 @@ from dpspca.common.trust.connection_proof import sign_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.jobs.roster import Link, Roster
 from dpspca.server.jobs.rounds import LARGEST_ANSWER, combine
-from dpspca.server.rpc.provider_service import ProviderService, _linked
+from dpspca.server.rpc.provider_service import ProviderService, _make_link
 
 QUERIES = len(catalogue.plan(PLAIN))
 
@@ -94,7 +94,7 @@ def test_t36_no_message_ends_the_reading_of_a_providers_stream(said: list[pb.Fro
 def test_t36_whatever_greeting_comes_it_is_taken_or_refused_in_words(told: pb.Hello) -> None:
     async def greet() -> None:
         hub, name = people().identities["hub"], people().identities[STRANGER].name
-        require_words(lambda: _linked(name, told))
+        require_words(lambda: _make_link(name, told))
         require_words(lambda: sign_challenge(hub, told.challenge, name))
 
     asyncio.run(greet())

@@ -21,7 +21,7 @@ from dpspca.provider.ledger.rules import Books
 from dpspca.provider.ledger.sqlite import SqliteLedger, verify
 from dpspca.server.job import JobRecord
 from dpspca.server.journal.contract import Journal
-from dpspca.server.journal.sqlite import PassingJournal, SqliteJournal
+from dpspca.server.journal.sqlite import SqliteJournal, TemporaryJournal
 
 
 @dataclass
@@ -84,10 +84,10 @@ class LedgerInMemory(MemoryLedger):
         return LeftLedger(self.entries)
 
 
-class JournalInMemory(PassingJournal):
+class JournalInMemory(TemporaryJournal):
     """A journal that nothing happens to."""
 
-    def used(self, life: Life) -> AbstractContextManager[PassingJournal]:
+    def used(self, life: Life) -> AbstractContextManager[TemporaryJournal]:
         return nullcontext(self)
 
     def left(self) -> LeftJournal:

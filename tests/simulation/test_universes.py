@@ -29,7 +29,7 @@ from weather import FAIR, ILL, WORST, Weather
 
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger.ledger import BaseLedger, MemoryLedger
-from dpspca.server.jobs.conductor import Conductor
+from dpspca.server.jobs.job_runner import JobRunner
 from dpspca.server.journal.sql import SqlJournal
 
 ACCIDENTS = {"death", "power cut", "fault", "meddling", "hung up", "partition"}
@@ -122,7 +122,8 @@ def test_a_universe_is_its_seed(inhabitants: Inhabitants, weather: Weather) -> N
 def test_a_universe_is_its_seed_in_every_process() -> None:
     """Whatever keys, certificates, hashes of strings and moment of its birth it has."""
     code = "import test_universes as here; here.print_traces()"
-    path = os.pathsep.join(str(Path(__file__).parents[1] / folder) for folder in ("support", "simulation"))
+    folders = [str(Path(__file__).parents[1] / folder) for folder in ("support", "simulation")]
+    path = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
     told = {
         subprocess.run(  # noqa: S603  # ours
             [sys.executable, "-c", code],
@@ -189,13 +190,13 @@ def test_an_answer_that_leaves_and_is_not_kept_is_found_out(inhabitants: Inhabit
 
 
 def test_a_journal_that_does_not_record_how_jobs_end_is_found_out(inhabitants: Inhabitants) -> None:
-    with patch.object(SqlJournal, "_restate", lambda *_: None):
+    with patch.object(SqlJournal, "_update_job", lambda *_: None):
         assert is_found_out(inhabitants, ILL)
 
 
 def test_a_coordinator_that_calls_a_job_of_one_provider_done_is_found_out(inhabitants: Inhabitants) -> None:
-    enough = Conductor._require_enough
-    with patch.object(Conductor, "_require_enough", lambda conductor, left: enough(conductor, left and len(SITES))):
+    enough = JobRunner._require_enough
+    with patch.object(JobRunner, "_require_enough", lambda runner, left: enough(runner, left and len(SITES))):
         assert is_found_out(inhabitants, WORST)
 
 

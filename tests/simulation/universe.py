@@ -43,10 +43,10 @@ from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.provider.ledger.entries import Head
 from dpspca.server.jobs.roster import Roster
-from dpspca.server.journal.keeper import Keeper
+from dpspca.server.journal.journal_thread import JournalThread
 from dpspca.server.rpc.analyst_service import AnalystService
+from dpspca.server.rpc.call_interceptor import report_failures
 from dpspca.server.rpc.provider_service import ProviderService
-from dpspca.server.rpc.receiving import failure_told
 
 __all__ = ["Call", "Connection", "ConnectionBrokenError", "Inhabitants", "Universe", "Weather", "lived"]
 
@@ -129,7 +129,7 @@ class Hub:
 
     providers: ProviderService
     analysts: AnalystService
-    keeper: Keeper
+    journal_thread: JournalThread
 
 
 class Universe:
@@ -282,22 +282,22 @@ class Universe:
         roster, door = Roster(), Door(self)
         with self.journal.used(life) as lasting:
             journal: Any = Mortal(lasting, JOURNAL_STEPS, life)
-            keeper = Keeper(journal)
-            analysts = AnalystService(door, roster, keeper, lambda: self.town.hub)  # type: ignore[arg-type]
-            providers = ProviderService(door, roster, lambda: self.town.hub, HEARTBEAT, analysts.ended)  # type: ignore[arg-type]
+            journal_thread = JournalThread(journal)
+            analysts = AnalystService(door, roster, journal_thread, lambda: self.town.hub)  # type: ignore[arg-type]
+            providers = ProviderService(door, roster, lambda: self.town.hub, HEARTBEAT, analysts.final_state)  # type: ignore[arg-type]
             try:
-                await life.of(self._act(Hub(providers, analysts, keeper)))
+                await life.of(self._act(Hub(providers, analysts, journal_thread)))
             finally:
                 self._hub = None
                 await analysts.stop()
-                await roster.dismiss()
+                await roster.close_all()
 
     async def _act(self, hub: Hub) -> None:
         """Act until the journal fails, as a coordinator does."""
-        assert await hub.keeper.do(lambda journal: journal.hold())
+        assert await hub.journal_thread.run(lambda journal: journal.hold())
         await hub.analysts.resume()
         self._hub = hub
-        await hub.keeper.failed.wait()
+        await hub.journal_thread.failed.wait()
 
     # --- Analysts -----------------------------------------------------------------------------------------------------
 
@@ -330,7 +330,7 @@ class Universe:
     async def _answer(self, call: str, request: Any, context: Call) -> pb.Job:
         assert self._hub
         answering = getattr(self._hub.analysts, call)(request, context)
-        async with failure_told(call, context):  # type: ignore[arg-type]
+        async with report_failures(call, context):  # type: ignore[arg-type]
             if call != "Watch":
                 return await answering  # type: ignore[no-any-return]
             async with aclosing(answering) as states:

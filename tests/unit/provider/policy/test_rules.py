@@ -28,7 +28,7 @@ from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger.quotas import Quotas
 from dpspca.provider.policy.caps import Cap, Range, budget_of, filter_of
 from dpspca.provider.policy.rules import Policy, Rules, faults
-from dpspca.server.jobs.roster import LONGEST_REASON
+from dpspca.server.jobs.roster import MAX_REASON_LENGTH
 
 SAMPLE = (Path(__file__).parents[4] / "deploy" / "samples" / "policy.toml").read_text(encoding="utf-8")
 COLUMNS = ("age", "weight", "height", "pulse")
@@ -147,7 +147,7 @@ def test_a_refusal_says_what_to_write_where_that_is_one_thing(job: JobSpec, do: 
 def test_a_refusal_of_too_few_providers_reaches_the_analyst_whole() -> None:
     """A coordinator passes on so many letters of a reason."""
     (refusal,) = RULES.refusals(spec(minimum_parties=1), analyst(), BOTH)
-    assert len(str(refusal)) <= LONGEST_REASON
+    assert len(str(refusal)) <= MAX_REASON_LENGTH
 
 
 def test_rules_that_make_every_listed_method_unusable_are_refused() -> None:

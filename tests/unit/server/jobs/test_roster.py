@@ -11,7 +11,14 @@ from dpspca.common.spec import Schema
 from dpspca.common.transport import rpc
 from dpspca.common.transport.wire import AnswerReader
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.jobs.roster import LONGEST_REASON, QUEUE, Link, ProviderLostError, ProviderRefusedError, Roster
+from dpspca.server.jobs.roster import (
+    MAX_QUEUED,
+    MAX_REASON_LENGTH,
+    Link,
+    ProviderLostError,
+    ProviderRefusedError,
+    Roster,
+)
 from dpspca.server.rpc.provider_service import ProviderService
 
 
@@ -24,13 +31,13 @@ def ask(link: Link, job: str, frames: int = 1) -> "asyncio.Task[None]":
     return asyncio.ensure_future(link.ask(pb.Ask(position=0, kind=job), job, content, reader()))
 
 
-def test_two_queries_at_once_do_not_mix_their_frames() -> None:
+def test_frames_of_two_queries_do_not_mix() -> None:
     async def scenario() -> None:
         link = Link("north", {})
-        asked = [ask(link, "a", 3 * QUEUE), ask(link, "b", 3 * QUEUE)]
-        messages = [await link.next_message(5) for _ in range(2 + 6 * QUEUE)]
+        asked = [ask(link, "a", 3 * MAX_QUEUED), ask(link, "b", 3 * MAX_QUEUED)]
+        messages = [await link.next_message(5) for _ in range(2 + 6 * MAX_QUEUED)]
         kinds = [message.ask.kind or message.frame.content.decode() for message in messages if message]
-        assert kinds == ["a"] * (3 * QUEUE + 1) + ["b"] * (3 * QUEUE + 1)
+        assert kinds == ["a"] * (3 * MAX_QUEUED + 1) + ["b"] * (3 * MAX_QUEUED + 1)
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
@@ -42,7 +49,7 @@ def admit(link: Link, job: str) -> "asyncio.Task[None]":
     return asyncio.ensure_future(link.admit(job.encode(), job))
 
 
-def test_a_job_is_taken_part_in_when_its_provider_says_so_and_not_by_an_answer() -> None:
+def test_a_job_is_admitted_by_an_admission_and_not_by_an_answer() -> None:
     async def scenario() -> None:
         link = Link("north", {})
         asked = admit(link, "a")
@@ -56,12 +63,12 @@ def test_a_job_is_taken_part_in_when_its_provider_says_so_and_not_by_an_answer()
         assert not asked.done()
         link.receive_admission(pb.Admitted(job="a"))
         await asked
-        link.receive_admission(pb.Admitted(job="a"))  # once more, and nobody waits for it
+        link.receive_admission(pb.Admitted(job="a"))  # a second one, for which nobody waits
 
     asyncio.run(scenario())
 
 
-def test_a_job_is_not_taken_part_in_where_that_is_refused_or_the_provider_is_lost() -> None:
+def test_admission_fails_if_the_provider_refuses_or_is_lost() -> None:
     async def scenario() -> None:
         link = Link("north", {})
         refused, lost = admit(link, "a"), admit(link, "b")
@@ -78,15 +85,15 @@ def test_a_job_is_not_taken_part_in_where_that_is_refused_or_the_provider_is_los
     asyncio.run(scenario())
 
 
-def test_whether_a_job_is_taken_part_in_is_not_asked_between_the_frames_of_a_query() -> None:
+def test_an_admission_is_not_sent_between_the_frames_of_a_query() -> None:
     async def scenario() -> None:
         link = Link("north", {})
-        asked = [ask(link, "a", 3 * QUEUE)]
+        asked = [ask(link, "a", 3 * MAX_QUEUED)]
         await asyncio.sleep(0)
         asked.append(admit(link, "b"))
-        said = [await link.next_message(5) for _ in range(2 + 3 * QUEUE)]
-        kinds = [message.WhichOneof("message") for message in said if message]
-        assert kinds == ["ask", *["frame"] * (3 * QUEUE), "admit"]
+        messages = [await link.next_message(5) for _ in range(2 + 3 * MAX_QUEUED)]
+        kinds = [message.WhichOneof("message") for message in messages if message]
+        assert kinds == ["ask", *["frame"] * (3 * MAX_QUEUED), "admit"]
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
@@ -94,7 +101,7 @@ def test_whether_a_job_is_taken_part_in_is_not_asked_between_the_frames_of_a_que
     asyncio.run(scenario())
 
 
-def test_a_query_that_needs_no_frames_leaves_at_once_and_not_between_those_of_another() -> None:
+def test_a_query_without_frames_is_sent_at_once_but_not_between_frames() -> None:
     def whole(link: Link, job: str) -> "asyncio.Task[None]":
         return asyncio.ensure_future(link.ask(pb.Ask(kind=job, content=b"all of it"), job, [], reader()))
 
@@ -104,15 +111,15 @@ def test_a_query_that_needs_no_frames_leaves_at_once_and_not_between_those_of_an
         await asyncio.sleep(0)
         first = link.next_message(5)
         with pytest.raises(StopIteration) as found:
-            first.send(None)  # it is there, and nobody has to be waited for
+            first.send(None)  # the message is ready, so this does not wait
         assert found.value.value.ask.kind == "a"
-        asked += [ask(link, "b", 3 * QUEUE)]
+        asked += [ask(link, "b", 3 * MAX_QUEUED)]
         for _ in range(3):
             await asyncio.sleep(0)
         asked += [whole(link, "c")]
-        messages = [await link.next_message(5) for _ in range(2 + 3 * QUEUE)]
+        messages = [await link.next_message(5) for _ in range(2 + 3 * MAX_QUEUED)]
         kinds = [message.ask.kind or message.frame.content.decode() for message in messages if message]
-        assert kinds == ["b"] * (3 * QUEUE + 1) + ["c"]
+        assert kinds == ["b"] * (3 * MAX_QUEUED + 1) + ["c"]
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
@@ -120,15 +127,15 @@ def test_a_query_that_needs_no_frames_leaves_at_once_and_not_between_those_of_an
     asyncio.run(scenario())
 
 
-def test_queries_wait_where_a_provider_reads_none_of_them() -> None:
+def test_queries_wait_while_a_provider_does_not_read() -> None:
     async def scenario() -> None:
         link = Link("north", {})
-        queries = [pb.Ask(position=number, content=b"all of it") for number in range(3 * QUEUE)]
+        queries = [pb.Ask(position=number, content=b"all of it") for number in range(3 * MAX_QUEUED)]
         asked = [asyncio.ensure_future(link.ask(each, "a", [], reader())) for each in queries]
         await asyncio.sleep(0)
-        assert link._outbound.qsize() == QUEUE
+        assert link._outbound.qsize() == MAX_QUEUED
         found = [await link.next_message(5) for _ in queries]
-        assert [message.ask.position for message in found if message] == list(range(3 * QUEUE))
+        assert [message.ask.position for message in found if message] == list(range(3 * MAX_QUEUED))
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
@@ -136,21 +143,21 @@ def test_queries_wait_where_a_provider_reads_none_of_them() -> None:
     asyncio.run(scenario())
 
 
-def test_whoever_waits_for_a_message_waits_no_longer_than_he_said() -> None:
+def test_waiting_for_a_message_ends_at_its_time_limit() -> None:
     async def scenario() -> None:
         link = Link("north", {})
         assert await link.next_message(0.01) is None
-        link.farewell("a", "done")
+        link.send_farewell("a", "done")
         message = await link.next_message(0.01)
         assert message is not None
         assert message.farewell.job == "a"
-        await asyncio.sleep(0.03)  # what reminded of the end of patience is gone with it
+        await asyncio.sleep(0.03)  # the first call's timer was cancelled
         assert await link.next_message(0.01) is None
 
     asyncio.run(scenario())
 
 
-def test_a_stranger_s_reason_is_one_line_and_not_too_long() -> None:
+def test_a_provider_s_reason_becomes_one_short_line() -> None:
     async def scenario() -> None:
         link = Link("north", {})
         task = ask(link, "a")
@@ -159,13 +166,13 @@ def test_a_stranger_s_reason_is_one_line_and_not_too_long() -> None:
         with pytest.raises(ProviderRefusedError) as caught:
             await task
         assert caught.value.what.isprintable()
-        assert len(caught.value.what) <= LONGEST_REASON + 20
+        assert len(caught.value.what) <= MAX_REASON_LENGTH + 20
         assert caught.value.remedy == "Wait."
 
     asyncio.run(scenario())
 
 
-def test_whoever_connects_again_takes_the_place_of_the_old_link() -> None:
+def test_a_new_link_replaces_the_provider_s_old_link() -> None:
     async def scenario() -> None:
         roster = Roster()
         first, second = Link("north", {"cohort": Schema(3)}), Link("north", {"cohort": Schema(3)})
@@ -176,23 +183,23 @@ def test_whoever_connects_again_takes_the_place_of_the_old_link() -> None:
         with pytest.raises(ProviderLostError):
             await task
         assert isinstance(first.ended_by, RefusedError)
-        roster.leave(first)  # late: it takes nothing of the new one
+        roster.leave(first)  # late: the new link stays
         assert roster.find("north", "cohort", 3) is second
         assert roster.find("north", "cohort", 4) is None
-        await roster.dismiss()
+        await roster.close_all()
         assert second.closed
 
     asyncio.run(scenario())
 
 
-def test_a_closed_link_sends_nothing_and_takes_no_query() -> None:
+def test_a_closed_link_sends_nothing_and_accepts_no_query() -> None:
     async def scenario() -> None:
         link = Link("north", {})
         link.close()
         assert await link.next_message(5) is None
         with pytest.raises(ProviderLostError):
             await ask(link, "a")
-        link.farewell("a", "done")
+        link.send_farewell("a", "done")
         assert await link.next_message(5) is None
 
     asyncio.run(scenario())
@@ -202,26 +209,26 @@ def frame(entries: int | None) -> pb.AnswerFrame:
     return pb.AnswerFrame(receipt=pb.Receipt(entries=entries) if entries is not None else None)
 
 
-def test_no_more_receipts_are_looked_at_than_queries_were_asked() -> None:
+def test_at_most_one_receipt_is_read_for_each_query() -> None:
     async def scenario() -> None:
         link = Link("north", {})
-        assert link.receipt_in(frame(1)) is None
+        assert link.take_receipt(frame(1)) is None
         asked = [ask(link, job) for job in "ab"]
         await asyncio.sleep(0)
-        assert link.receipt_in(frame(None)) is None
+        assert link.take_receipt(frame(None)) is None
         asked[0].cancel()
         await asyncio.gather(*asked[:1], return_exceptions=True)
-        assert [link.receipt_in(frame(number)) is not None for number in range(4)] == [True, True, False, False]
+        assert [link.take_receipt(frame(number)) is not None for number in range(4)] == [True, True, False, False]
         asked.append(ask(link, "c"))
         await asyncio.sleep(0)
         link.close()
-        assert link.receipt_in(frame(5)) is None
+        assert link.take_receipt(frame(5)) is None
         await asyncio.gather(*asked, return_exceptions=True)
 
     asyncio.run(scenario())
 
 
-def test_t12_of_receipts_on_one_connection_the_furthest_is_kept_and_of_connections_the_last() -> None:
+def test_t12_the_longest_receipt_of_the_last_connection_is_kept() -> None:
     async def scenario() -> None:
         roster = Roster()
         first, second = Link("north", {}), Link("north", {})
@@ -235,8 +242,8 @@ def test_t12_of_receipts_on_one_connection_the_furthest_is_kept_and_of_connectio
     asyncio.run(scenario())
 
 
-def test_a_receipt_that_is_held_for_a_name_that_is_none_ends_no_stream(tmp_path: Path) -> None:
-    """Names come from strangers, and are looked at as all they say is."""
+def test_a_receipt_held_for_an_invalid_name_does_not_end_the_stream(tmp_path: Path) -> None:
+    """Provider names in messages are not trusted."""
     town = Town.found(tmp_path)
     me = town.identity(Role.PROVIDER, "north")
 
@@ -245,7 +252,7 @@ def test_a_receipt_that_is_held_for_a_name_that_is_none_ends_no_stream(tmp_path:
         door = rpc.CallerCheck(me.authority_pem, town.revocations, now, {})
         service = ProviderService(door, roster, lambda: me)
         odd = [pb.HeldReceipt(provider=name) for name in ("", "a b", "x" * 10_000, "north")]
-        await service._hear_witnesses(link, me.name, odd)
+        await service._exchange_witnesses(link, me.name, odd)
         assert roster.witnesses == {}
 
     asyncio.run(scenario())

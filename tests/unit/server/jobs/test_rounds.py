@@ -1,4 +1,4 @@
-"""Sums are exact and free of order; an answer of the wrong form is refused."""
+"""Sums are exact and the same in any order, and a malformed answer is refused."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ SPEC = JobSpec(
 COUNT, MEAN, ROUND = catalogue.plan(SPEC)[:3]
 
 
-def test_the_sum_is_in_units_of_the_data_and_says_how_noisy_it_is() -> None:
+def test_a_sum_has_the_units_of_the_data_and_the_deviation_of_its_noise() -> None:
     answers = [np.full((6, 2), 2**30 * factor, dtype=np.int64) for factor in (1, 2, 4)]
     aggregate = combine(SPEC, ROUND, answers)
     assert aggregate.values.tolist() == np.full((6, 2), 7 * 9.0).tolist()
@@ -34,7 +34,7 @@ def test_the_sum_is_in_units_of_the_data_and_says_how_noisy_it_is() -> None:
     assert aggregate.parties == 3
 
 
-def test_the_mean_has_a_unit_of_its_own() -> None:
+def test_the_mean_has_its_own_unit() -> None:
     aggregate = combine(SPEC, MEAN, [np.full(6, 2**17, dtype=np.int64)])
     assert aggregate.values.tolist() == [5.0] * 6
 
@@ -54,7 +54,7 @@ def test_the_order_of_answers_does_not_matter() -> None:
 def test_t24_the_most_and_largest_answers_do_not_overflow() -> None:
     answers = [np.full((6, 2), sign * LARGEST_ANSWER, dtype=np.int64) for sign in [1] * MAX_PARTIES]
     assert (combine(SPEC, ROUND, answers).values > 0).all()
-    with pytest.raises(InvalidParameterError, match="providers take part"):
+    with pytest.raises(InvalidParameterError, match=str(MAX_PARTIES)):
         combine(SPEC, ROUND, [*answers, answers[0]])
 
 
@@ -65,15 +65,15 @@ def test_t24_the_most_and_largest_answers_do_not_overflow() -> None:
         (np.zeros((6, 2), dtype=np.int32), "int32"),
         (np.zeros((6, 3), dtype=np.int64), "shape"),
         (np.zeros(12, dtype=np.int64), "shape"),
-        (np.full((6, 2), LARGEST_ANSWER + 1), "range"),
-        (np.full((6, 2), np.iinfo(np.int64).min), "range"),
+        (np.full((6, 2), LARGEST_ANSWER + 1), str(LARGEST_ANSWER)),
+        (np.full((6, 2), np.iinfo(np.int64).min), str(LARGEST_ANSWER)),
     ],
 )
-def test_an_answer_of_another_form_is_refused(answer: np.ndarray, reason: str) -> None:
+def test_a_malformed_answer_is_refused(answer: np.ndarray, reason: str) -> None:
     with pytest.raises(InvalidAnswerError, match=reason):
         combine(SPEC, ROUND, [np.zeros((6, 2), dtype=np.int64), answer])
 
 
-def test_no_answers_are_no_sum() -> None:
+def test_a_sum_of_no_answers_is_refused() -> None:
     with pytest.raises(InvalidParameterError):
         combine(SPEC, ROUND, [])

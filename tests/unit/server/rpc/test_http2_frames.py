@@ -1,4 +1,4 @@
-"""Calls are found in what a caller sends, however it is cut, and refused in the form that gRPC reads."""
+"""Calls are found in any split of a caller's bytes, and a refusal has the form that gRPC reads."""
 
 from itertools import accumulate, pairwise
 
@@ -26,8 +26,8 @@ def pieces(cuts: list[int]) -> list[bytes]:
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=20))
-def test_every_call_is_asked_for_once_however_it_is_cut(cuts: list[int]) -> None:
-    cutter, held, passed, asked = http2_frames.Cutter(), b"", b"", 0
+def test_every_call_is_checked_once_in_any_split(cuts: list[int]) -> None:
+    cutter, held, passed, asked = http2_frames.CallCutter(), b"", b"", 0
 
     def may_begin() -> bool:
         nonlocal asked
@@ -36,15 +36,15 @@ def test_every_call_is_asked_for_once_however_it_is_cut(cuts: list[int]) -> None
 
     for piece in pieces(cuts):
         held += piece
-        size = cutter.most(held, may_begin)
+        size = cutter.allowed_bytes(held, may_begin)
         passed, held = passed + held[:size], held[size:]
         assert len(held) < http2_frames.HEAD_BYTES
     assert (passed, held, asked) == (SENT, b"", len(CALLS))
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=20), st.integers(0, 2))
-def test_nothing_of_a_call_goes_on_that_may_not_begin(cuts: list[int], allowed: int) -> None:
-    cutter, held, passed, left = http2_frames.Cutter(), b"", b"", allowed
+def test_no_bytes_of_a_call_pass_before_it_may_begin(cuts: list[int], allowed: int) -> None:
+    cutter, held, passed, left = http2_frames.CallCutter(), b"", b"", allowed
 
     def may_begin() -> bool:
         nonlocal left
@@ -53,21 +53,21 @@ def test_nothing_of_a_call_goes_on_that_may_not_begin(cuts: list[int], allowed: 
 
     for piece in pieces(cuts):
         held += piece
-        size = cutter.most(held, may_begin) if left >= 0 else 0
+        size = cutter.allowed_bytes(held, may_begin) if left >= 0 else 0
         passed, held = passed + held[:size], held[size:]
     one = (len(SENT) - FIRST) // len(CALLS)
     assert passed == SENT[: FIRST + allowed * one]
-    assert cutter.most(held, lambda: True) == len(held)
+    assert cutter.allowed_bytes(held, lambda: True) == len(held)
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=20))
-def test_a_refused_caller_s_calls_are_found_however_they_are_cut(cuts: list[int]) -> None:
-    calls = http2_frames.Calls()
-    assert [stream for piece in pieces(cuts) for stream in calls.opened(piece)] == list(CALLS)
+def test_calls_of_a_refused_caller_are_found_in_any_split(cuts: list[int]) -> None:
+    streams = http2_frames.OpenedStreams()
+    assert [stream for piece in pieces(cuts) for stream in streams.read(piece)] == list(CALLS)
 
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 254, 255, 5000])
-def test_words_of_any_length_are_written_as_hpack_has_it(length: int) -> None:
+def test_a_refusal_message_of_any_length_is_valid_hpack(length: int) -> None:
     written = http2_frames.refusal(7, 16, "x" * length, dpspca_code="not-trusted")
     size, kind, flags, stream = int.from_bytes(written[:3]), written[3], written[4], int.from_bytes(written[5:9])
     assert (size, kind, flags, stream) == (len(written) - 9, HEADERS, 5, 7)
@@ -90,7 +90,7 @@ def test_words_of_any_length_are_written_as_hpack_has_it(length: int) -> None:
 
 
 def _number(content: bytes, at: int) -> tuple[int, int]:
-    """Read a number of seven bits and more, after RFC 7541, section 5.1."""
+    """Read a number with a prefix of seven bits (RFC 7541, section 5.1)."""
     value = content[at] & 0x7F
     if value < 0x7F:
         return value, at + 1

@@ -1,4 +1,4 @@
-"""Keeps the journal: one thread that uses it, off the event loop, and the end of everything when it fails."""
+"""The thread that uses the journal, so that the event loop need not wait. After a failure it does no more work."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from .contract import Journal, JournalError
 
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
-class Keeper:
-    """Does work with a journal, in order. After the first failure it does nothing more, ever."""
+class JournalThread:
+    """Runs work with a journal, in order. After the first failure it runs nothing more."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -22,29 +22,29 @@ class Keeper:
 
     @property
     def heartbeat_seconds(self) -> float:
-        """How often the journal wants to be checked."""
+        """How often ``check`` must be called for the hold to last."""
         return self._journal.heartbeat_seconds
 
-    async def do(self, work: Callable[[Journal], Found]) -> Found:
-        """Wait for work with the journal; what has begun is finished even if nobody waits for it any more."""
+    async def run(self, work: Callable[[Journal], Value]) -> Value:
+        """Run work with the journal and wait for it. It is finished even if its caller is cancelled."""
         if self._closing:
-            raise JournalError("The coordinator stops.", "Ask again when it is back.")
+            raise JournalError("The coordinator is stopping.", "Try again after it has restarted.")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._attempt, loop, work)
 
     async def close(self) -> None:
-        """Finish what was begun, and let go of the journal."""
+        """Finish the work that has begun, and close the journal."""
         self._closing = True
         await asyncio.to_thread(self._thread.shutdown)
         await asyncio.to_thread(self._journal.close)
 
-    def _attempt(self, loop: asyncio.AbstractEventLoop, work: Callable[[Journal], Found]) -> Found:
+    def _attempt(self, loop: asyncio.AbstractEventLoop, work: Callable[[Journal], Value]) -> Value:
         if self._problem:
             raise self._problem
         try:
             return work(self._journal)
         except JournalError as problem:
-            # Here and not on the loop: what waits behind it in the queue must not be done.
+            # Set in this thread, not on the loop: work that is already queued must not run.
             self._problem = problem
             loop.call_soon_threadsafe(self.failed.set)
             raise

@@ -1,14 +1,15 @@
-"""Drives one job's coroutine: each query to every provider, the exact sum of their answers back.
+"""Runs one job's coroutine: sends each query to every provider, and the exact sum of their answers to the coroutine.
 
-A provider that loses its connection is waited for, until the query's deadline, and asked the same again: it sends
-the same bytes. One that refuses, answers out of form or stays away is left out from then on, by name. If part of its
-answer is in the sum already, the sum is made anew from the others' stored answers, which costs nobody any privacy.
-All say that they take part before the first is asked a query: what one refuses then has cost the others nothing.
-Below the spec's least number of providers the job fails, with the reason: it never hangs and is never done in part.
+If a provider loses its connection, the coordinator waits for it until the query's deadline and sends the same query
+again; the provider sends the same bytes. A provider that refuses, sends a malformed answer or stays away is left out
+from then on. If the sum already holds part of its answer, the coordinator asks the others again: they send their stored
+answers, which costs no privacy. Before the first query, all providers must admit the job, so that a refusal costs the
+others nothing. With fewer providers than the spec's minimum the job fails and gives the reasons. It never hangs and
+never returns a partial result.
 
-What is about to be asked, and how the job ended, is in the journal before anybody outside can know of it. So a restart
-drives the same coroutine with the journal's sums to the same point, and goes on from there; where it would ask another
-query than was asked, the job fails before anybody is asked. When the journal fails nothing more happens at all.
+The journal records each query before it is sent, and how the job ended before anybody can see it. So a restart feeds
+the journal's sums to the same coroutine and continues from the same point. If the coroutine then yields another query
+than was recorded, the job fails before any provider is asked. When the journal fails, all work stops.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.server.job import Event, JobRecord, Participant, State
-from dpspca.server.journal import JournalError, Keeper, Sum
+from dpspca.server.journal import JournalError, JournalThread, Sum
 
 from .outgoing import OutgoingQuery
 from .roster import Link, ProviderLostError, Roster
@@ -42,35 +43,35 @@ from .rounds import LARGEST_ANSWER, aggregate
 
 CANCELLED: Final = "Cancelled by the analyst."
 SMALL_SUM: Final = 2**13
-"""Numbers in a sum from which the next query is made in about a millisecond."""
+"""Numbers in a sum from which the next query is computed in about a millisecond."""
 
 _log = logging.getLogger(__name__)
 
 
 class TooFewProvidersError(DpspcaError):
-    """Not enough providers are left to go on."""
+    """Too few providers are left to continue."""
 
     code = "too-few-providers"
 
 
 class ReplayError(DpspcaError):
-    """What the journal knows of a job does not lead to what was asked."""
+    """Replaying the journal leads to another query than the recorded one."""
 
     code = "replay"
 
 
-class Conductor:
+class JobRunner:
     """One job from its first query to its model."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # a job, and all that it meets
+    def __init__(  # noqa: PLR0913, PLR0917  # a job and its surroundings
         self,
         signed: SignedJob,
         envelope: JobEnvelope,
         analyst: PartyName,
         roster: Roster,
-        keeper: Keeper,
+        journal: JournalThread,
         clock: Callable[[], datetime],
-        tell: Callable[[JobRecord], None],
+        notify: Callable[[JobRecord], None],
     ) -> None:
         self.signed = signed.to_bytes()
         self.signed_bytes = len(self.signed)
@@ -81,11 +82,11 @@ class Conductor:
         small = self._spec.components * self._spec.schema.dimension <= SMALL_SUM
         self._is_quick = small and all(isinstance(step.event, GaussianEvent | None) for step in self._plan)
         self._roster = roster
-        self._keeper = keeper
-        self._tell_watchers = tell
+        self._journal = journal
+        self._notify = notify
         self._clock = clock
         self._recorded = 0
-        self._leading: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._cancelled = False
         self.job = JobRecord(
             signed.job_id,
@@ -98,145 +99,147 @@ class Conductor:
 
     @property
     def name(self) -> str:
-        """What the job is called everywhere."""
+        """The job's name."""
         return self.job.name
 
     @property
     def analyst(self) -> str:
-        """Whose job it is."""
+        """The analyst who signed the job."""
         return self.job.analyst
 
     def resume(self, job: JobRecord, queries: int) -> None:
-        """Go on where the journal says that the job stands, with so many queries recorded."""
+        """Continue a job from the journal, which has recorded so many queries."""
         self.job, self._recorded = job, queries
 
     async def run(self) -> None:
-        """Run to a final state, whatever happens; unless the journal fails or the coordinator stops."""
+        """Run until the job has ended, unless the journal fails or the coordinator stops."""
         ended, model = await self._outcome()
         receipts = self._roster.receipts_of(ended.participants)
-        await self._keeper.do(lambda journal: journal.end(ended, model, receipts))
+        await self._journal.run(lambda journal: journal.end(ended, model, receipts))
         self.model_bytes = len(model or b"")
         reason = f": {ended.reason}" if ended.reason else "."
         _log.info("Job %.12s is %s%s", ended.name, ended.state, reason, extra=about(self.analyst))
-        self._tell(ended)
+        self._update(ended)
         for link in self._links():
-            link.farewell(ended.name, ended.state, self._roster.receipts_beside(link.name, ended.participants))
+            link.send_farewell(ended.name, ended.state, self._roster.receipts_of_others(link.name, ended.participants))
 
     def cancel(self) -> None:
-        """End the job, unless its end is being recorded already."""
+        """Cancel the job, unless its end is already being recorded."""
         self._cancelled = True
-        if self._leading:
-            self._leading.cancel()
+        if self._task:
+            self._task.cancel()
 
     async def _outcome(self) -> tuple[JobRecord, bytes | None]:
-        """Lead the job to its end, and say what that is; it has not come about before it is recorded."""
-        self._leading = asyncio.current_task()
+        """Run the job and return how it ended, which counts only once the journal has recorded it."""
+        self._task = asyncio.current_task()
         try:
-            model = await self._lead()
+            model = await self._run_to_model()
         except asyncio.CancelledError:
             if not self._cancelled:
-                raise  # the coordinator stops, and the job goes on when it is back
+                raise  # the coordinator stops; the job continues after a restart
             return self._after(Event.CANCEL, CANCELLED), None
         except JournalError:
             raise
         except DpspcaError as problem:
             return self._after(Event.FAIL, str(problem)), None
-        except Exception as problem:  # noqa: BLE001  # a job ends, whatever happens
-            _log.exception("Job %.12s met a fault.", self.job.name, extra=about(self.analyst))
-            return self._after(Event.FAIL, f"A fault of the coordinator's: {type(problem).__name__}."), None
+        except Exception as problem:  # noqa: BLE001  # a job always ends
+            _log.exception("Job %.12s failed because of a bug.", self.job.name, extra=about(self.analyst))
+            return self._after(Event.FAIL, f"A bug in the coordinator: {type(problem).__name__}."), None
         finally:
-            self._leading = None
+            self._task = None
         return self._after(Event.FINISH), model
 
-    async def _lead(self) -> bytes:
+    async def _run_to_model(self) -> bytes:
         if self._cancelled:
             raise asyncio.CancelledError
         if not self._recorded:
             await self._wait_for_enough()
-            await self._have_all_admit()
+            await self._admit_all()
         if self.job.state is State.WAITING:
-            self._tell(self._after(Event.BEGIN))
-        model = await self._drive()
+            self._update(self._after(Event.BEGIN))
+        model = await self._run_method()
         return await asyncio.to_thread(model.to_bytes)
 
-    async def _drive(self) -> Model:
-        """Keep long arithmetic off the event loop, and everything else on it."""
+    async def _run_method(self) -> Model:
+        """Run the method's coroutine. Long arithmetic runs in a thread, everything else on the event loop."""
         method = catalogue.run(self._plan)
-        before: Sum | None = None
-        following: OutgoingQuery | Model = await asyncio.to_thread(lambda: self._query(0, next(method)))
-        while isinstance(following, OutgoingQuery):
-            before = await self._sum(following, before)
-            following = await self._advanced(method, following, before)
-        return following
+        previous: Sum | None = None
+        current: OutgoingQuery | Model = await asyncio.to_thread(lambda: self._outgoing(0, next(method)))
+        while isinstance(current, OutgoingQuery):
+            previous = await self._sum(current, previous)
+            current = await self._advance(method, current, previous)
+        return current
 
-    async def _advanced(self, method: Algorithm, asked: OutgoingQuery, found: Sum) -> OutgoingQuery | Model:
-        """Take one step, in a thread unless it is so small that going there and back would cost as much.
+    async def _advance(self, method: Algorithm, asked: OutgoingQuery, found: Sum) -> OutgoingQuery | Model:
+        """Advance the coroutine by one step, in a thread unless the step is so small that a thread costs more.
 
-        Where not all noise is Gaussian, saying what a job costs takes seconds; and where components are long, so does
-        the step after a short answer.
+        If some noise is not Gaussian, computing the price of a job takes seconds. If components are long, so does the
+        step after a short answer.
         """
         if self._is_quick and found.total.size <= SMALL_SUM:
-            return self._advance(method, asked, found)
-        return await asyncio.to_thread(self._advance, method, asked, found)
+            return self._advance_now(method, asked, found)
+        return await asyncio.to_thread(self._advance_now, method, asked, found)
 
-    def _advance(self, method: Algorithm, asked: OutgoingQuery, found: Sum) -> OutgoingQuery | Model:
-        """Take one step of the coroutine; its end is a value here, as StopIteration cannot cross a thread."""
+    def _advance_now(self, method: Algorithm, asked: OutgoingQuery, found: Sum) -> OutgoingQuery | Model:
+        """Advance the coroutine; return the model at its end, because StopIteration cannot leave a thread."""
         answer = aggregate(self._spec, asked.step, found.total, found.parties)
         try:
             query = method.send(answer)
         except StopIteration as end:
             model: Model = end.value
             return model
-        return self._query(asked.ask.position + 1, query)
+        return self._outgoing(asked.ask.position + 1, query)
 
-    def _query(self, position: int, query: RowQuery) -> OutgoingQuery:
+    def _outgoing(self, position: int, query: RowQuery) -> OutgoingQuery:
         if position == len(self._plan):
-            raise TooFewProvidersError("The algorithm asked more than it planned.", "Report this as a bug.")
+            raise TooFewProvidersError(
+                f"The method asked more than the {position} queries of its plan.", "Report this as a bug."
+            )
         return OutgoingQuery.of(self.signed, position, self._plan[position].fitted(query, self._spec.unit), query)
 
-    async def _sum(self, query: OutgoingQuery, before: Sum | None) -> Sum:
-        """Give a query's sum: the journal's, or one that is asked for, when the journal knows of the query."""
+    async def _sum(self, query: OutgoingQuery, previous: Sum | None) -> Sum:
+        """Return a query's sum from the journal, or record the query and ask the providers."""
         position = query.ask.position
         if position < self._recorded:
-            recalled = await self._recall(query)
-            if recalled:
-                return recalled
+            recorded = await self._recorded_sum(query)
+            if recorded:
+                return recorded
         else:
             job, receipts = self.job, self._roster.receipts_of(self.job.participants)
-            await self._keeper.do(lambda journal: journal.ask(job, position, query.digest, before, receipts))
-            self._tell(self.job)
-        return Sum(await self._ask_all(query), len(self._names))
+            await self._journal.run(lambda journal: journal.ask(job, position, query.digest, previous, receipts))
+            self._update(self.job)
+        return Sum(await self._ask_all(query), len(self._remaining))
 
-    async def _recall(self, query: OutgoingQuery) -> Sum | None:
-        """Find a query's sum in the journal; None if it was recorded without one."""
+    async def _recorded_sum(self, query: OutgoingQuery) -> Sum | None:
+        """Read a query's sum from the journal; None if the journal has the query but no sum."""
         name, position = self.job.name, query.ask.position
-        asked = await self._keeper.do(lambda journal: journal.query(name, position))
+        asked = await self._journal.run(lambda journal: journal.query(name, position))
         if asked is None or asked.digest != query.digest:
             raise ReplayError(
-                f"After a restart, query {position + 1} is not the one that was asked before it.",
-                "The software was changed, or the journal is damaged: submit a new job.",
+                f"After a restart, query {position + 1} differs from the one that the journal recorded.",
+                "The software was changed, or the journal is damaged. Submit a new job.",
             )
         if asked.parties is None:
             return None
         shape = query.step.shape
-        return Sum(await self._keeper.do(lambda journal: journal.total(name, position, shape)), asked.parties)
+        return Sum(await self._journal.run(lambda journal: journal.total(name, position, shape)), asked.parties)
 
     async def _ask_all(self, query: OutgoingQuery) -> Integers:
-        """Ask until the sum holds whole answers and nothing else."""
+        """Ask until the sum holds complete answers only."""
         position = query.ask.position
         step = query.step
         whole = False
         while not whole:
             total = np.zeros(step.shape, dtype=np.int64)
             whole = await self._gather(query, total)
-            self._require_enough(len(self._names))  # who dropped out may have been one too many
-        moved = len(self._names) * (query.size + total.nbytes)
+            self._require_enough(len(self._remaining))  # some may have dropped out
+        moved = len(self._remaining) * (query.size + total.nbytes)
         self.job = replace(self.job, answered=position + 1, step=step.name, bytes_moved=self.job.bytes_moved + moved)
         return total
 
     async def _gather(self, query: OutgoingQuery, total: Integers) -> bool:
-        """Ask everybody; false when somebody dropped out with part of an answer in the sum."""
-        readers = {name: wire.AnswerReader(total, LARGEST_ANSWER) for name in self._names}
+        """Ask every provider; false if one dropped out after part of its answer was added to the sum."""
+        readers = {name: wire.AnswerReader(total, LARGEST_ANSWER) for name in self._remaining}
         outcomes = await asyncio.gather(*(self._ask_one(name, query, reader) for name, reader in readers.items()))
         clean = True
         for (name, reader), problem in zip(readers.items(), outcomes, strict=True):
@@ -245,45 +248,45 @@ class Conductor:
             else:
                 self._drop(name, problem)
                 clean = clean and not reader.started
-        return clean and bool(self._names)
+        return clean and bool(self._remaining)
 
     async def _ask_one(self, name: str, query: OutgoingQuery, reader: wire.AnswerReader) -> str | None:
-        """Ask one provider a query; give the reason if it drops out."""
+        """Ask one provider a query; return the reason if it drops out."""
         number = query.ask.position + 1
 
         def ask(link: Link) -> Awaitable[None]:
             self._record(name, asked=number)
             return link.ask(query.ask, self.job.name, query.frames, reader)
 
-        return await self._insist(name, ask, f"No answer to query {number}")
+        return await self._ask_until_replied(name, ask, f"No answer to query {number}")
 
-    async def _insist(self, name: str, ask: Callable[[Link], Awaitable[None]], otherwise: str) -> str | None:
-        """Ask a provider until it has replied, or for as long as it may take; give the reason if it drops out."""
+    async def _ask_until_replied(self, name: str, ask: Callable[[Link], Awaitable[None]], missing: str) -> str | None:
+        """Ask a provider until it replies or the deadline passes; return the reason if it drops out."""
         try:
             async with asyncio.timeout(self._spec.answer_seconds):
                 while True:
                     link = await self._roster.wait_for(name, self._data_set, self._spec.schema.dimension)
-                    with suppress(ProviderLostError):  # it is waited for, and asked again
+                    with suppress(ProviderLostError):  # wait for it and ask again
                         await ask(link)
                         return None
         except TimeoutError:
-            return f"{otherwise} within {self._spec.answer_seconds} seconds."
+            return f"{missing} within {self._spec.answer_seconds} seconds."
         except DpspcaError as problem:
             return str(problem)
 
     async def _wait_for_enough(self) -> None:
-        """Wait for the whole audience until the deadline, and begin with those that are there."""
+        """Wait for the whole audience until the deadline, and begin with the providers that are connected."""
         dimension = self._spec.schema.dimension
-        absent = set(self._names)
+        absent = set(self._remaining)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._spec.answer_seconds):
                 await self._roster.wait_for_all(absent, self._data_set, dimension)
         self._drop_all(sorted(absent), f"Not connected with the data set '{self._data_set}' of {dimension} columns.")
-        self._require_enough(len(self._names))
+        self._require_enough(len(self._remaining))
 
-    async def _have_all_admit(self) -> None:
-        """Begin with those that take part, before a query costs anybody anything; or end as soon as too few may."""
-        asking = [asyncio.ensure_future(self._admit_one(name)) for name in self._names]
+    async def _admit_all(self) -> None:
+        """Have all providers admit or refuse the job before any query costs privacy; fail if too few are left."""
+        asking = [asyncio.ensure_future(self._admit_one(name)) for name in self._remaining]
         try:
             await asyncio.gather(*asking)
         finally:
@@ -291,35 +294,37 @@ class Conductor:
                 each.cancel()
 
     async def _admit_one(self, name: str) -> None:
-        """Ask one provider to take part, and go on without it if it does not."""
-        problem = await self._insist(name, lambda link: link.admit(self.signed, self.job.name), "No word on the job")
+        """Ask one provider to admit the job, and continue without it if it does not."""
+        problem = await self._ask_until_replied(
+            name, lambda link: link.admit(self.signed, self.job.name), "No reply about the job"
+        )
         if problem:
             self._drop(name, problem)
-            self._tell(self.job)
-            self._require_enough(len(self._names))
+            self._update(self.job)
+            self._require_enough(len(self._remaining))
 
     def _require_enough(self, count: int) -> None:
         if count < max(1, self._spec.minimum_parties):
             reasons = " ".join(f"{name}: {each.reason}" for name, each in self.job.participants.items() if each.reason)
             raise TooFewProvidersError(
                 f"{count} of at least {self._spec.minimum_parties} provider(s) are left. {reasons}",
-                "Submit a new job when that is mended, or when they are back.",
+                "Submit a new job when these problems are solved and the providers are connected.",
             )
 
     @property
-    def _names(self) -> list[str]:
-        """Name the providers that are left."""
+    def _remaining(self) -> list[str]:
+        """The names of the providers that are left."""
         return [name for name, each in self.job.participants.items() if not each.reason]
 
     def _drop(self, name: str, reason: str) -> None:
-        """Go on without a provider."""
+        """Continue without a provider."""
         self._drop_all([name], reason)
 
     def _drop_all(self, names: Sequence[str], reason: str) -> None:
-        """Go on without some providers, for the same reason."""
+        """Continue without some providers, for one reason."""
         if names:
             without, who = ", ".join(names), about(self.analyst)
-            _log.warning("Job %.12s goes on without %s: %s", self.job.name, without, reason, extra=who)
+            _log.warning("Job %.12s continues without %s: %s", self.job.name, without, reason, extra=who)
             left_out = {name: replace(self.job.participants[name], reason=reason) for name in names}
             self.job = replace(self.job, participants={**self.job.participants, **left_out})
 
@@ -333,14 +338,15 @@ class Conductor:
     def _after(self, event: Event, reason: str = "") -> JobRecord:
         return self.job.after(event, reason, now=self._clock().timestamp())
 
-    def _tell(self, job: JobRecord) -> None:
+    def _update(self, job: JobRecord) -> None:
+        """Replace the job's record, and notify those who watch it."""
         self.job = job
-        self._tell_watchers(job)
+        self._notify(job)
 
 
 def _without_names(spec: JobSpec) -> JobSpec:
-    """Leave out the columns' names, which take several times as much memory as they did when they were signed.
+    """Leave out the column names, which take several times as much memory as in the signed job.
 
-    Nothing that is asked depends on them, and whoever fetches the model has them in the job.
+    No query depends on them, and the analyst has them in the job.
     """
     return replace(spec, schema=Schema(spec.schema.dimension))
