@@ -1,7 +1,7 @@
 """gRPC with mutual TLS: credentials, limits, and the identification of callers. Opens sockets.
 
 Both sides show a certificate of the federation's authority. TLS checks the chain: gRPC's TLS at a client, and Python's
-TLS at the coordinator, which terminates TLS in front of gRPC (``dpspca.server.rpc.tls_frontend``). ``CallerCheck`` then reads
+TLS at the coordinator, which terminates TLS in front of gRPC (``server.rpc.tls_frontend``). ``CallerCheck`` then reads
 the name and role from the certificate, checks that it is valid now and not revoked, and allows only the methods that
 are listed for the role. A method that is not listed is refused.
 """

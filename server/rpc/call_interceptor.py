@@ -68,7 +68,9 @@ class CallInterceptor(_Interceptor):
         self._seconds = seconds
         self._unread = rpc.CallLimit(MAX_UNREAD, f"You have {MAX_UNREAD} unfinished requests.")
         self._open = rpc.CallLimit(MAX_OPEN_CALLS, f"You have {MAX_OPEN_CALLS} open calls.")
-        self._lines = rpc.ConnectionLimit(MAX_CALL_CONNECTIONS, f"You have open calls on {MAX_CALL_CONNECTIONS} connections.")
+        self._lines = rpc.ConnectionLimit(
+            MAX_CALL_CONNECTIONS, f"You have open calls on {MAX_CALL_CONNECTIONS} connections."
+        )
         self._turns = {method: rpc.ConcurrencyLimit(most) for method, most in CONCURRENT_CALLS.items()}
 
     async def intercept_service(

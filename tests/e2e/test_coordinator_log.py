@@ -38,7 +38,9 @@ def test_the_log_follows_a_job_from_submission_to_end(town: Town, caplog: pytest
     with caplog.at_level(logging.INFO, "dpspca"):
         name = asyncio.run(scenario())
     lines = output(caplog)
-    assert [f"{site} connected and offers cohort." in dict(map(reversed, lines)) for site in SHARDS] == [True] * len(SHARDS)
+    assert [f"{site} connected and offers cohort." in dict(map(reversed, lines)) for site in SHARDS] == [True] * len(
+        SHARDS
+    )
     who = "dpspca://town/analyst/ada"
     assert ("INFO", f"Job {name} of {who} about 'cohort' starts with {[*SHARDS]}.") in lines
     assert ("INFO", f"Job {name} is done.") in lines
