@@ -2,7 +2,7 @@
 
 import copy
 import json
-import pickle  # to see that users can
+import pickle  # noqa: TID251  # to see that users can
 from dataclasses import asdict
 from typing import Any
 
