@@ -119,7 +119,7 @@ class _Federation:
         position = self._position
         answers = [responder.respond(position, query) for responder in self._responders]
         self._position += 1
-        step = self._plan[position].fitted(query, self._plan.spec.unit)
+        step = self._plan[position].fit_to(query, self._plan.spec.unit)
         aggregate = combine(self._plan.spec, step, answers)
         if self._watch:
             self._watch(Progress(self._position, len(self._plan), step, len(answers), aggregate))

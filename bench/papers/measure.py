@@ -55,7 +55,7 @@ def run_prepared(shards: Sequence[Shard], spec: JobSpec, noise_seed: int, bases:
     positions = iter(range(len(catalogue.plan(spec))))
 
     def ask(query: RowQuery) -> Aggregate:
-        position, step = next(positions), next(plan).fitted(query, spec.unit)
+        position, step = next(positions), next(plan).fit_to(query, spec.unit)
         _note(query, bases)
         return combine(spec, step, [responder.respond(position, query) for responder in responders])
 

@@ -169,7 +169,7 @@ def audit(  # noqa: PLR0913  # what is audited, and how
         for name, data in zip(NAMES, neighbours(job, span), strict=True)
     ]
     queries = _queries(planned, opening(job, pair[0], "rehearsal"))
-    plan = tuple(step.fitted(query, job.unit) for step, query in zip(planned, queries, strict=True))
+    plan = tuple(step.fit_to(query, job.unit) for step, query in zip(planned, queries, strict=True))
     asked = {about.name: _Answers([[] for _ in plan], [[] for _ in plan]) for about in pair}
     for run in range(runs):
         for place, about in enumerate(SystemRandom().sample(pair, 2)):  # in random order, so that times can be compared
@@ -202,7 +202,7 @@ def _queries(plan: Plan, provider: Provider) -> list[RowQuery]:
     asked: list[RowQuery] = []
 
     def ask(query: RowQuery) -> Aggregate:
-        step = plan[len(asked)].fitted(query, plan.spec.unit)
+        step = plan[len(asked)].fit_to(query, plan.spec.unit)
         answer = _read(step, provider(len(asked), query)).reshape(step.shape)
         asked.append(query)
         return combine(plan.spec, step, [answer])

@@ -172,7 +172,7 @@ class _Job:
     async def answer(self, position: int, query: RowQuery) -> memoryview:
         """Send a query, and return the bytes of the answer."""
         plan, name = catalogue.plan(self.spec), self.signed.job_id
-        step = plan[position].fitted(query, self.spec.unit)
+        step = plan[position].fit_to(query, self.spec.unit)
         planned = OutgoingQuery.of(self.signed.to_bytes(), position, step, query)
         answer = np.zeros(step.shape, dtype=np.int64)
         link = await self._link()

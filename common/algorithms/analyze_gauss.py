@@ -10,7 +10,7 @@ A baseline of Ge et al. (2018). Where it departs from the paper:
 
 import math
 
-from dpspca.common.plan import Intent, Plan, Step, price
+from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import Covariance, CovarianceTriangle
 from dpspca.common.spec import Accounting, JobSpec
@@ -40,10 +40,10 @@ def _query(spec: JobSpec) -> type[Covariance | CovarianceTriangle]:
     return Covariance if spec.accounting is Accounting.EXACT else CovarianceTriangle
 
 
-def _published(spec: JobSpec, intent: Intent) -> float:
-    """Give the standard deviation of the paper's Algorithm 1, for this intent's share of (eps, delta).
+def _published(spec: JobSpec, planned: PlannedQuery) -> float:
+    """Give the standard deviation of the paper's Algorithm 1, for this planned's share of (eps, delta).
 
     The paper's neighbours differ in one row that is there or not; for others the sensitivity is put in its place.
     """
-    epsilon, delta = spec.budget.epsilon * intent.share, spec.budget.delta * intent.share
-    return intent.query.sensitivity_of(spec.unit, intent.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    epsilon, delta = spec.budget.epsilon * planned.share, spec.budget.delta * planned.share
+    return planned.query.sensitivity_of(spec.unit, planned.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon

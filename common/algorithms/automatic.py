@@ -31,7 +31,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
 from dpspca.common.model import Model, fix_signs
-from dpspca.common.plan import Intent, Plan, Step, price
+from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import PICK_SLACK, ChoiceEvent, choice_range, usable_mu
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import Extent, NormHistogram, RowQuery, SignPairs, View, ViewCovariance, ViewSquares
@@ -121,33 +121,33 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     whole = Extent(dimension, 0, dimension)
     if dimension <= FEW_COLUMNS:
         stages = [
-            Intent("norms", NormHistogram, whole, NORMS * free),
-            Intent("whole matrix", ViewCovariance, whole, (1 - NORMS) * free),
+            PlannedQuery("norms", NormHistogram, whole, NORMS * free),
+            PlannedQuery("whole matrix", ViewCovariance, whole, (1 - NORMS) * free),
         ]
     else:
         scaled = Extent(dimension, spec.components, dimension)
         pairs, matrix = (PAIRS, MANY_WHOLE) if dimension > MANY_COLUMNS else (0.0, WHOLE)
         last = 1 - 4 * NORMS - DIAGONAL - pairs - matrix - BLOCK
         stages = [
-            Intent("norms of squares", NormHistogram, whole, NORMS * free),
-            Intent("diagonal", ViewSquares, whole, DIAGONAL * free),
+            PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
+            PlannedQuery("diagonal", ViewSquares, whole, DIAGONAL * free),
             *([_pairs(spec, PAIRS * free)] if dimension > MANY_COLUMNS else []),
-            Intent("norms", NormHistogram, whole, NORMS * free),
-            Intent("whole matrix", ViewCovariance, whole, matrix * free),
-            Intent("norms on candidates", NormHistogram, whole, NORMS * free),
-            Intent("candidates", ViewCovariance, whole, BLOCK * free),
-            Intent("norms along components", NormHistogram, scaled, NORMS * free),
-            Intent("scaled release", ViewCovariance, scaled, last * free),
+            PlannedQuery("norms", NormHistogram, whole, NORMS * free),
+            PlannedQuery("whole matrix", ViewCovariance, whole, matrix * free),
+            PlannedQuery("norms on candidates", NormHistogram, whole, NORMS * free),
+            PlannedQuery("candidates", ViewCovariance, whole, BLOCK * free),
+            PlannedQuery("norms along components", NormHistogram, scaled, NORMS * free),
+            PlannedQuery("scaled release", ViewCovariance, scaled, last * free),
         ]
     return price(spec, [*opening(counted), *stages])
 
 
-def _pairs(spec: JobSpec, share: float) -> Intent:
+def _pairs(spec: JobSpec, share: float) -> PlannedQuery:
     """Plan the choice of pairs of columns: its event is that of so many choices of this share together."""
     mu = usable_mu(spec.budget.epsilon, spec.budget.delta) * math.sqrt(share / PICKS)
     moves = SignPairs.score_movement(spec.unit, spec.rows_per_person)
     event = ChoiceEvent(float(moves), 2 * moves / choice_range(mu), PICKS, PICKS * PICK_SLACK)
-    return Intent("pairs of columns", SignPairs, Extent(spec.schema.dimension), share, event=event)
+    return PlannedQuery("pairs of columns", SignPairs, Extent(spec.schema.dimension), share, event=event)
 
 
 def run(plan: Plan) -> Algorithm:

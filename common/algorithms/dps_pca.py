@@ -25,7 +25,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole, choice
 from dpspca.common.linalg import largest_rows, thin_qr
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Intents, Plan, Series, Step, price, theorem_4_1
+from dpspca.common.plan import Plan, PlannedQueries, PlannedQuery, QuerySeries, Step, price, theorem_4_1
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
@@ -112,15 +112,15 @@ def rounds_of(spec: JobSpec) -> int:
     return round(min(40, max(5, 7 * math.sqrt(mu))))
 
 
-def _rounds(spec: JobSpec, options: DpsPcaOptions) -> Intents:
+def _rounds(spec: JobSpec, options: DpsPcaOptions) -> PlannedQueries:
     rounds, share = rounds_of(spec), shares(spec)["rest"]
 
-    def asked(about: int) -> Intent:
+    def asked(about: int) -> PlannedQuery:
         extent = Extent(spec.schema.dimension, spec.components, about)
-        return Intent(f"round 1 of {rounds}", CovarianceProduct, extent, share, rounds)
+        return PlannedQuery(f"round 1 of {rounds}", CovarianceProduct, extent, share, rounds)
 
     first = asked(spec.schema.dimension if options.start is Start.DENSE else options.sparsity)
-    later = Series(
+    later = QuerySeries(
         asked(options.sparsity), rounds - 1, lambda number: f"round {number + 1} of {rounds}", f"rounds ({rounds})"
     )
     return [first, later]

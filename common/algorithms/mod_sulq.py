@@ -15,7 +15,7 @@ mirrored below it, so that eigenvectors are real. Where it departs from the pape
 
 import math
 
-from dpspca.common.plan import Intent, Plan, Step, price
+from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceTriangle
 from dpspca.common.spec import JobSpec
@@ -41,10 +41,10 @@ def run(plan: Plan) -> Algorithm:
     return model_of(spec, statement, opened, released, components)
 
 
-def _published(spec: JobSpec, intent: Intent) -> float:
-    if intent.query is not CovarianceTriangle:
-        return classical_std(spec, intent)
-    return published_std(spec.schema.dimension, spec.budget.epsilon * intent.share, spec.budget.delta * intent.share)
+def _published(spec: JobSpec, planned: PlannedQuery) -> float:
+    if planned.query is not CovarianceTriangle:
+        return classical_std(spec, planned)
+    return published_std(spec.schema.dimension, spec.budget.epsilon * planned.share, spec.budget.delta * planned.share)
 
 
 def published_std(dimension: int, epsilon: float, delta: float) -> float:

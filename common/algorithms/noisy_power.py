@@ -37,7 +37,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, choice
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Noise, Plan, Published, Series, Step, price
+from dpspca.common.plan import Noise, Plan, PlannedQuery, PublishedNoise, QuerySeries, Step, price
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import Extent, RowSparse
@@ -135,7 +135,7 @@ def rounds_of(spec: JobSpec) -> int:
     return usual_rounds(spec, options.noise) if options.rounds is None else options.rounds
 
 
-def _products(spec: JobSpec) -> Series:
+def _products(spec: JobSpec) -> QuerySeries:
     dimension, columns, rounds, options = (
         spec.schema.dimension,
         columns_of(spec),
@@ -145,15 +145,15 @@ def _products(spec: JobSpec) -> Series:
     asked = rounds + options.low_rank
     query = product_query(spec, capped=spec.accounting is Accounting.PUBLISHED)
     extent, share = Extent(dimension, columns, dimension), share_of_products(spec)
-    return Series(
-        Intent("product", query, extent, share, asked, options.noise),
+    return QuerySeries(
+        PlannedQuery("product", query, extent, share, asked, options.noise),
         asked,
         lambda number: f"round {number} of {rounds}" if number <= rounds else "approximation of low rank",
         f"rounds ({rounds})",
     )
 
 
-def _published_for(spec: JobSpec) -> Published | None:
+def _published_for(spec: JobSpec) -> PublishedNoise | None:
     """Give the paper's formula, where it has one for the job's unit and noise."""
     laplace = NoisyPowerOptions.of(spec).noise is Noise.LAPLACE
     if spec.unit.is_row or (laplace and spec.unit is not PrivacyUnit.SPECTRAL):
@@ -161,16 +161,16 @@ def _published_for(spec: JobSpec) -> Published | None:
     return _published_scale if laplace else _published_std
 
 
-def _published_std(spec: JobSpec, intent: Intent) -> float:
+def _published_std(spec: JobSpec, planned: PlannedQuery) -> float:
     """Give sigma of Figure 3, for a basis whose largest entry is 1; a query with smaller ones takes noise in."""
-    columns, rounds = intent.extent.columns, intent.times
+    columns, rounds = planned.extent.columns, planned.times
     return math.sqrt(4 * columns * rounds * math.log(1 / spec.budget.delta)) / spec.budget.epsilon
 
 
-def _published_scale(spec: JobSpec, intent: Intent) -> float:
+def _published_scale(spec: JobSpec, planned: PlannedQuery) -> float:
     """Give the scale of Lemma 4.5."""
-    extent = intent.extent
-    return 10 * extent.columns * intent.times * math.sqrt(extent.dimension) / spec.budget.epsilon
+    extent = planned.extent
+    return 10 * extent.columns * planned.times * math.sqrt(extent.dimension) / spec.budget.epsilon
 
 
 def _largest(spec: JobSpec, basis: FloatArray) -> float | None:

@@ -45,7 +45,7 @@ from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs
-from dpspca.common.plan import Intent, Plan, Series, Step, price
+from dpspca.common.plan import Plan, PlannedQuery, QuerySeries, Step, price
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import EntryTotal, Extent, RowQuery, RowSparse
@@ -239,20 +239,20 @@ def _private_rounds(spec: JobSpec) -> Generator[RowQuery, Aggregate, int]:
     return min(MOST_PRIVATE_ROUNDS, math.ceil(4 * math.log(changes)))
 
 
-def _total(spec: JobSpec) -> list[Intent]:
+def _total(spec: JobSpec) -> list[PlannedQuery]:
     if not PowerIterationOptions.of(spec).private_rounds:
         return []
-    return [Intent("sum of all entries", EntryTotal, Extent(spec.schema.dimension), TOTAL_SHARE)]
+    return [PlannedQuery("sum of all entries", EntryTotal, Extent(spec.schema.dimension), TOTAL_SHARE)]
 
 
-def _products(spec: JobSpec) -> Series:
+def _products(spec: JobSpec) -> QuerySeries:
     """Plan as many products as may be asked. Where that is not known beforehand, any stands for any other."""
     options, dimension = PowerIterationOptions.of(spec), spec.schema.dimension
     most = spec.components * rounds_of(spec) * tries_of(spec) + _eigenvalues(spec)
     query = product_query(spec, capped=options.coherence is not None or _searches(spec))
     share = share_of_products(spec) - (TOTAL_SHARE if options.private_rounds else 0.0)
-    intent = Intent("product", query, Extent(dimension, 1, dimension), share, most)
-    return Series(intent, most, _namer(spec, most), _lower(spec))
+    planned = PlannedQuery("product", query, Extent(dimension, 1, dimension), share, most)
+    return QuerySeries(planned, most, _namer(spec, most), _lower(spec))
 
 
 def _namer(spec: JobSpec, most: int) -> Callable[[int], str]:
@@ -281,7 +281,7 @@ def _eigenvalues(spec: JobSpec) -> int:
     return spec.components - (spec.unit.is_row or not spec.explained_variance)
 
 
-def _published(spec: JobSpec, _intent: Intent) -> float:
+def _published(spec: JobSpec, _intent: PlannedQuery) -> float:
     """Give the noise of Figures 2 and 3 for vectors with an entry of size one; with smaller ones it is taken in."""
     epsilon, delta, components = spec.budget.epsilon, spec.budget.delta, spec.components
     if components > 1:

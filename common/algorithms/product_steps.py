@@ -13,7 +13,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.model import Model, fix_signs
-from dpspca.common.plan import Intent, Noise
+from dpspca.common.plan import Noise, PlannedQuery
 from dpspca.common.privacy import PrivacyUnit, usable_mu
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import CappedProduct, CovarianceProduct, RowQuery, SpectralProduct, SymmetricProduct
@@ -60,7 +60,7 @@ def check_data(spec: JobSpec, columns: int) -> None:
     )
 
 
-def open_rows(spec: JobSpec, noise: Noise = Noise.GAUSSIAN) -> list[Intent]:
+def open_rows(spec: JobSpec, noise: Noise = Noise.GAUSSIAN) -> list[PlannedQuery]:
     """Plan what has to be known of rows; of a matrix, nothing."""
     return opening(spec, noise) if spec.unit.is_row else []
 

@@ -57,7 +57,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
 from dpspca.common.model import Model, fix_signs
-from dpspca.common.plan import Intent, Plan, Step, price
+from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import (
     DRAW_SLACK,
     MAX_ROWS,
@@ -188,18 +188,18 @@ def _check_fits(spec: JobSpec) -> None:
     )
 
 
-def _rounds(spec: JobSpec) -> list[Intent]:
+def _rounds(spec: JobSpec) -> list[PlannedQuery]:
     """Plan the queries between opening and closing, in their order."""
     dimension, columns = spec.schema.dimension, columns_of(spec)
     listed, sketch, square = Extent(0), Extent(dimension, columns), Extent(0, columns)
     share = shares(spec)["rest"]
     return [
-        Intent("commitments", Commit, listed, 0.0),
-        Intent("nonces", Reveal, listed, 0.0, event=ApproximateEvent(0.0, unlucky(spec))),
-        Intent("sketch", Sketch, sketch, 0.0, event=_sketched(spec, share * SKETCH_PART)),
-        Intent("largest entries", Peaks, square, 0.0),
-        Intent("longest rows", Peaks, square, 0.0),
-        Intent("projection", Projection, sketch, share * (1 - SKETCH_PART)),
+        PlannedQuery("commitments", Commit, listed, 0.0),
+        PlannedQuery("nonces", Reveal, listed, 0.0, event=ApproximateEvent(0.0, unlucky(spec))),
+        PlannedQuery("sketch", Sketch, sketch, 0.0, event=_sketched(spec, share * SKETCH_PART)),
+        PlannedQuery("largest entries", Peaks, square, 0.0),
+        PlannedQuery("longest rows", Peaks, square, 0.0),
+        PlannedQuery("projection", Projection, sketch, share * (1 - SKETCH_PART)),
     ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.model import Model, fix_signs
-from dpspca.common.plan import Intent
+from dpspca.common.plan import PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import Covariance, CovarianceTriangle, Extent
 from dpspca.common.spec import JobSpec
@@ -24,7 +24,7 @@ MAX_DIMENSION: Final = 2**13
 """An answer of half a gigabyte; beyond, ask for products instead."""
 
 
-def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> Intent:
+def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> PlannedQuery:
     """Plan the one release, for all that the opening leaves of the budget."""
     dimension = spec.schema.dimension
     check(
@@ -33,17 +33,17 @@ def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> Inte
         f"Use it up to {MAX_DIMENSION} columns; beyond, an algorithm that asks for products.",
     )
     taken = shares(spec)
-    return Intent("covariance", query, Extent(dimension), taken["rest"] + taken["explained variance"])
+    return PlannedQuery("covariance", query, Extent(dimension), taken["rest"] + taken["explained variance"])
 
 
-def classical_std(spec: JobSpec, intent: Intent) -> float:
-    """Give the classical Gaussian mechanism's standard deviation, for this intent's share of (epsilon, delta).
+def classical_std(spec: JobSpec, planned: PlannedQuery) -> float:
+    """Give the classical Gaussian mechanism's standard deviation, for this planned's share of (epsilon, delta).
 
     It is D sqrt(2 ln(1.25/delta))/eps for a sensitivity of D, by Dwork & Roth (2014), Theorem A.1, proved for epsilon
     up to one. Published accounting takes it for queries that a paper has no formula for.
     """
-    epsilon, delta = spec.budget.epsilon * intent.share, spec.budget.delta * intent.share
-    return intent.query.sensitivity_of(spec.unit, intent.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    epsilon, delta = spec.budget.epsilon * planned.share, spec.budget.delta * planned.share
+    return planned.query.sensitivity_of(spec.unit, planned.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 def matrix_of(released: Aggregate, dimension: int) -> FloatArray:

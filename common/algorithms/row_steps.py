@@ -15,7 +15,7 @@ from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs
-from dpspca.common.plan import Intent, Noise
+from dpspca.common.plan import Noise, PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, Extent, RowQuery, RowSparse
 from dpspca.common.spec import Centering, JobSpec, Scalar
@@ -84,24 +84,24 @@ def needs_count(spec: JobSpec) -> bool:
     return spec.explained_variance or spec.centering is Centering.PRIVATE
 
 
-def opening(spec: JobSpec, noise: Noise = Noise.GAUSSIAN) -> list[Intent]:
+def opening(spec: JobSpec, noise: Noise = Noise.GAUSSIAN) -> list[PlannedQuery]:
     """Plan the count and the mean, where they are needed."""
-    divided, intents = shares(spec), []
+    divided, planned_queries = shares(spec), []
     if needs_count(spec):
-        intents.append(Intent("count", Count, Extent(0), divided["count"], noise=noise))
+        planned_queries.append(PlannedQuery("count", Count, Extent(0), divided["count"], noise=noise))
     if spec.centering is Centering.PRIVATE:
         extent = Extent(spec.schema.dimension)
-        intents.append(Intent("mean", ColumnSums, extent, divided["mean"], noise=noise))
-    return intents
+        planned_queries.append(PlannedQuery("mean", ColumnSums, extent, divided["mean"], noise=noise))
+    return planned_queries
 
 
-def closing(spec: JobSpec, nonzero_rows: int, noise: Noise = Noise.GAUSSIAN) -> list[Intent]:
+def closing(spec: JobSpec, nonzero_rows: int, noise: Noise = Noise.GAUSSIAN) -> list[PlannedQuery]:
     """Plan the query about what is explained by components over so many features, if it is wanted."""
     if not spec.explained_variance:
         return []
     extent = Extent(spec.schema.dimension, spec.components, nonzero_rows)
     name = "explained variance"
-    return [Intent(name, CompressedCovariance, extent, shares(spec)[name], noise=noise)]
+    return [PlannedQuery(name, CompressedCovariance, extent, shares(spec)[name], noise=noise)]
 
 
 def ask_opening(spec: JobSpec) -> Generator[RowQuery, Aggregate, RowTotals]:

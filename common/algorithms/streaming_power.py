@@ -42,7 +42,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Plan, Step, price
+from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import MAX_ROWS, usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
@@ -160,11 +160,11 @@ def _given_block_rows(spec: JobSpec) -> int | None:
     return check_whole("block_rows", given, least=1, most=MAX_ROWS)
 
 
-def _rounds(spec: JobSpec) -> list[Intent]:
+def _rounds(spec: JobSpec) -> list[PlannedQuery]:
     """Plan a query about each block. Each takes all that is left of the budget, for no row is in two of them."""
     dimension, columns, rounds, share = spec.schema.dimension, columns_of(spec), rounds_of(spec), shares(spec)["rest"]
     return [
-        Intent(
+        PlannedQuery(
             f"round {block} of {rounds}",
             CovarianceProduct,
             Extent(dimension, columns, dimension, block, rounds),

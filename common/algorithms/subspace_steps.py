@@ -19,7 +19,7 @@ from typing import Final
 
 from dpspca.common.checks import check
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Noise, Plan, Step, price
+from dpspca.common.plan import Noise, Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import ApproximateEvent, PureEvent, dither, format_up, round_down
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import MAX_DIMENSION, Extent, RowSparse, SubspaceQuery
@@ -40,12 +40,12 @@ def plan_subspace(spec: JobSpec, query: type[SubspaceQuery], event: PureEvent | 
     _check_epsilon(spec, event)
     event = replace(event, slack=dither.slack(spec.schema.dimension))
     extent = Extent(spec.schema.dimension, spec.components)
-    intents = [
+    planned_queries = [
         *opening(spec, Noise.LAPLACE),
-        Intent("subspace", query, extent, shares(spec)["rest"], event=event),
+        PlannedQuery("subspace", query, extent, shares(spec)["rest"], event=event),
         *closing(spec, spec.schema.dimension, Noise.LAPLACE),
     ]
-    return price(spec, intents, _usual_scale)
+    return price(spec, planned_queries, _usual_scale)
 
 
 def run_subspace(plan: Plan, query: type[SubspaceQuery]) -> Algorithm:
@@ -103,11 +103,11 @@ def delta_left(spec: JobSpec) -> float:
     return allowed
 
 
-def _usual_scale(spec: JobSpec, intent: Intent) -> float:
+def _usual_scale(spec: JobSpec, planned: PlannedQuery) -> float:
     """Give the usual scale of Laplace noise, sensitivity over epsilon, for rows of norm one.
 
     The papers ask nothing beside the release; published accounting takes this for what is asked here.
     """
-    entries = math.prod(intent.query.answer_shape(intent.extent))
-    sensitivity = intent.query.sensitivity_of(spec.unit, intent.extent) * math.sqrt(entries)
-    return sensitivity / (spec.budget.epsilon * intent.share / intent.times) * (1 + float(_MARGIN))
+    entries = math.prod(planned.query.answer_shape(planned.extent))
+    sensitivity = planned.query.sensitivity_of(spec.unit, planned.extent) * math.sqrt(entries)
+    return sensitivity / (spec.budget.epsilon * planned.share / planned.times) * (1 + float(_MARGIN))

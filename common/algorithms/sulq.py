@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.plan import Intent, Plan, Step, price
+from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import Covariance
 from dpspca.common.spec import JobSpec
@@ -61,10 +61,10 @@ def left_singular(matrix: FloatArray, components: int) -> FloatArray:
     return leading(matrix @ matrix.T, components)
 
 
-def _published(spec: JobSpec, intent: Intent) -> float:
-    if intent.query is not Covariance:
-        return classical_std(spec, intent)
-    return published_std(spec.schema.dimension, spec.budget.epsilon * intent.share, spec.budget.delta * intent.share)
+def _published(spec: JobSpec, planned: PlannedQuery) -> float:
+    if planned.query is not Covariance:
+        return classical_std(spec, planned)
+    return published_std(spec.schema.dimension, spec.budget.epsilon * planned.share, spec.budget.delta * planned.share)
 
 
 def published_std(dimension: int, epsilon: float, delta: float) -> float:

@@ -1,23 +1,23 @@
-"""From a signed spec to the exact list of queries that may be asked, the noise of each and its price.
+"""The plan of a job: from the signed spec, the list of all queries that may be asked, with their noise and prices.
 
-The provider's gate and the coordinator compute the same list with the same code. Nothing in it depends on data.
+The provider's gate and the coordinator compute the same plan with the same code. Nothing in it depends on data.
 """
 
 from .plan import Plan, events, prices
-from .pricing import price, queries, theorem_4_1
-from .steps import Intent, Intents, Noise, Published, Series, Step
+from .pricing import count_queries, price, theorem_4_1
+from .steps import Noise, PlannedQueries, PlannedQuery, PublishedNoise, QuerySeries, Step
 
 __all__ = [
-    "Intent",
-    "Intents",
     "Noise",
     "Plan",
-    "Published",
-    "Series",
+    "PlannedQueries",
+    "PlannedQuery",
+    "PublishedNoise",
+    "QuerySeries",
     "Step",
+    "count_queries",
     "events",
     "price",
     "prices",
-    "queries",
     "theorem_4_1",
 ]

@@ -1,4 +1,4 @@
-"""A job's plan: its steps in order, what they cost together, and what that rests on."""
+"""The plan of a job: its steps in order, what they cost together, and what the price assumes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from .steps import Step
 class Plan(Sequence[Step]):
     """All queries that a job may ask, in order, and what each costs. Every party builds it once, from the signed spec.
 
-    What is fixed with it, before the first answer: prices, what they rest on, and the loss after any of its queries.
+    Prices and privacy losses follow from the plan alone, so all of them are fixed before the first answer.
     """
 
     spec: JobSpec
@@ -41,7 +41,7 @@ class Plan(Sequence[Step]):
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """What all answers together give away."""
+        """The privacy events of all answers together."""
         return events(self.steps)
 
     @cached_property
@@ -61,27 +61,27 @@ class Plan(Sequence[Step]):
 
     @property
     def is_proven(self) -> bool:
-        """Whether every price holds whatever happens."""
+        """Whether every price holds unconditionally."""
         return all(step.query.is_proven for step in self.steps)
 
     @property
     def caveats(self) -> list[str]:
-        """What else has to hold for the prices to be true."""
+        """What the prices assume."""
         return sorted({step.query.caveat for step in self.steps if step.query.caveat})
 
     @property
-    def failing(self) -> float:
-        """The delta that mechanisms of the plan have of their own."""
+    def mechanism_delta(self) -> float:
+        """The sum of the deltas of the plan's own private mechanisms."""
         return sum(event.delta for event in self.events if isinstance(event, ApproximateEvent))
 
     def epsilon_after(self, queries: int) -> float:
-        """Return the epsilon, at the job's delta, that the first queries cost.
+        """Return the epsilon, at the job's delta, that the first queries cost together.
 
-        How many queries there are and how noisy each is was fixed beforehand, so composing those asked is right.
+        The number of queries and the noise of each were fixed beforehand, so it is right to compose those asked.
         """
         if queries not in self._epsilons:
-            paid = events(self.steps[:queries])
-            self._epsilons[queries] = compose(paid).epsilon(self.spec.budget.delta) if paid else 0.0
+            cost = events(self.steps[:queries])
+            self._epsilons[queries] = compose(cost).epsilon(self.spec.budget.delta) if cost else 0.0
         return self._epsilons[queries]
 
     @cached_property
@@ -90,7 +90,7 @@ class Plan(Sequence[Step]):
 
 
 def events(steps: Iterable[Step]) -> tuple[Event, ...]:
-    """List what the steps cost. Those on blocks of rows are on disjoint ones, so that one row meets one block."""
+    """List the privacy events of steps. Blocks are disjoint and each row is in one, so they compose in parallel."""
     plain, blocks = [], dict[int, list[Event]]()
     for step in steps:
         if step.event and step.extent.blocks:
@@ -101,19 +101,19 @@ def events(steps: Iterable[Step]) -> tuple[Event, ...]:
 
 
 def prices(steps: Iterable[Step]) -> Iterator[Price]:
-    """Say, after each step, what all up to it cost: what ``events`` of these costs.
+    """Yield, after each step, the price of all steps up to it: the price of their ``events``.
 
-    Of blocks of rows the dearest counts, so a query about a block may be free because of what was paid for another.
+    Of all blocks only the most expensive counts, so a query about a block may be free once another block was paid for.
     """
-    plain, dearest, blocks = NOTHING, NOTHING, dict[int, Price]()
+    plain, highest, blocks = NOTHING, NOTHING, dict[int, Price]()
     for step in steps:
         own = _price_of(step.event)
         if step.extent.blocks:
             blocks[step.extent.block] = blocks.get(step.extent.block, NOTHING) + own
-            dearest = dearest.at_least(blocks[step.extent.block])
+            highest = highest.at_least(blocks[step.extent.block])
         else:
             plain += own
-        yield plain + dearest
+        yield plain + highest
 
 
 def _price_of(event: Event | None) -> Price:

@@ -1,4 +1,4 @@
-"""What plans are made of: what a method means to ask, and the steps that this becomes."""
+"""What a plan is made of: the queries that a method plans, and the priced steps that they become."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,19 +20,18 @@ from dpspca.common.spec import JobSpec
 
 
 class Noise(StrEnum):
-    """What is added to an exact answer."""
+    """The distribution of the noise that is added to an exact answer."""
 
     GAUSSIAN = "gaussian"
     LAPLACE = "laplace"
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """A query an algorithm means to ask.
+class PlannedQuery:
+    """A query that an algorithm plans to ask, before it has a price.
 
-    ``share`` is the part of the budget it should cost: of mu squared or, where noise is not Gaussian, of epsilon.
-    ``times`` is how often queries of this price are asked in all: the published formula needs to know. A query
-    that is a private mechanism by itself needs no noise; what it costs is the ``event``.
+    ``share`` is the part of the budget for all ``times`` queries of this kind: of mu squared or, if the noise is not
+    Gaussian, of epsilon. A query that is a private mechanism by itself needs no noise; its ``event`` is its cost.
     """
 
     name: str
@@ -45,28 +44,28 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """Queries in a row that are one intent but for their names; ``named`` gives the name of the first for 1.
+class QuerySeries:
+    """``count`` queries in a row that differ only in their names; ``name_of(1)`` is the name of the first.
 
-    What a few numbers of a spec make many is planned as this: it is counted before it is listed, and priced once.
-    ``lower`` says which of those numbers would make it fewer.
+    A few numbers in a spec can ask for very many queries. A series is counted before it is listed, and priced once.
+    ``lower`` names the settings that an analyst can lower to get fewer queries.
     """
 
-    intent: Intent
+    query: PlannedQuery
     count: int
-    named: Callable[[int], str]
+    name_of: Callable[[int], str]
     lower: str
 
 
-Intents: TypeAlias = Sequence[Intent | Series]
+PlannedQueries: TypeAlias = Sequence[PlannedQuery | QuerySeries]
 
-Published: TypeAlias = Callable[[JobSpec, Intent], float]
-"""A paper's own width of the noise on a provider's sum (standard deviation or scale), for rows of norm one."""
+PublishedNoise: TypeAlias = Callable[[JobSpec, PlannedQuery], float]
+"""A paper's formula for the noise on a provider's sum (standard deviation or scale), for rows of norm one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One planned answer: its noise and, as an event, what it gives away. Without an event it is public and exact."""
+    """One query of a plan, with the privacy event of its answer. Without an event the answer is public and exact."""
 
     name: str
     query: type[RowQuery]
@@ -75,10 +74,10 @@ class Step:
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of the integer noise, in lattice units; zero where none is added to the answer itself.
+        """Standard deviation of the integer noise, in lattice units; zero if none is added to the answer itself.
 
-        Integer noise of this width is as private as continuous noise of the event's (lemma in ``privacy/noise.py``);
-        Laplace noise needs no widening, for the discrete law over integers has the event's epsilon as it is.
+        Integer Gaussian noise of this width is as private as continuous noise of the event's width (lemma in
+        ``privacy/noise.py``). Integer Laplace noise has the event's epsilon without being wider.
         """
         if self.query.is_private:
             return 0.0
@@ -96,14 +95,14 @@ class Step:
         return self.query.answer_shape(self.extent)
 
     def admits(self, query: RowQuery) -> bool:
-        """Tell whether this very query was planned, or one that moves no further."""
+        """Return whether the plan allows this query: its kind was planned, with an extent that covers its own."""
         return type(query) is self.query and self.extent.covers(query.extent)
 
-    def fitted(self, query: RowQuery, unit: PrivacyUnit) -> "Step":
-        """Take the noise in to what this very query needs: the same event but for its size, at the same price.
+    def fit_to(self, query: RowQuery, unit: PrivacyUnit) -> "Step":
+        """Reduce the noise to what this query needs, at the same price.
 
-        Only a query whose movement depends on its content, which is public, is any different from its extent; none
-        of these is about rows, of which a person may have several. A query that ``fits_extent`` keeps the planned
+        The width changes only for queries whose sensitivity depends on their public content (``fits_noise``). None of
+        them is about rows, so a person's number of rows plays no part. A query that ``fits_extent`` keeps the planned
         noise on each number, and only has fewer numbers.
         """
         if self.query.fits_extent:

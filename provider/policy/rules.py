@@ -244,7 +244,7 @@ class Rules:
         charged that much. ``per_job`` only shares the lifetime out, so comparing the two numbers is enough.
         """
         signed, cap = plan.spec.budget, self.per_job
-        within = signed.epsilon <= cap.epsilon and signed.delta <= cap.delta and plan.failing <= aside(cap)
+        within = signed.epsilon <= cap.epsilon and signed.delta <= cap.delta and plan.mechanism_delta <= aside(cap)
         return within and not all(isinstance(event, GaussianEvent | ChoiceEvent) for event in plan.events)
 
     def _refusal(self, held: _Check) -> RefusedError:

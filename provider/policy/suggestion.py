@@ -74,8 +74,8 @@ def _per_job(plan: Plan) -> str:
     """Write the job's own budget, with the part of delta that its mechanisms need set aside."""
     budget = plan.spec.budget
     by_itself = Filter.for_budget(budget.epsilon, budget.delta)
-    needed = plan.failing and plan.price.slack_units > by_itself.whole.slack_units
-    return _written(Cap(budget.epsilon, budget.delta, plan.failing if needed else 0.0))
+    needed = plan.mechanism_delta and plan.price.slack_units > by_itself.whole.slack_units
+    return _written(Cap(budget.epsilon, budget.delta, plan.mechanism_delta if needed else 0.0))
 
 
 def _written(cap: Cap) -> str:

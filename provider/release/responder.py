@@ -204,7 +204,7 @@ class Responder:
 
     def _make_answer(self, position: int, query: RowQuery, digest: str) -> "PaidAnswer":
         """Compute the answer to a query that was paid for."""
-        step = self._gate.plan[position].fitted(query, self._unit)
+        step = self._gate.plan[position].fit_to(query, self._unit)
         asked = self._sketch if self._sketch and isinstance(query, SketchQuery) else self._shard
         purpose = Purpose.MECHANISM if step.query.is_private else Purpose.NOISE
         draw = Draw(self._job, self._slot, position, digest, purpose)

@@ -195,7 +195,7 @@ class JobRunner:
             raise TooFewProvidersError(
                 f"The method asked more than the {position} queries of its plan.", "Report this as a bug."
             )
-        return OutgoingQuery.of(self.signed, position, self._plan[position].fitted(query, self._spec.unit), query)
+        return OutgoingQuery.of(self.signed, position, self._plan[position].fit_to(query, self._spec.unit), query)
 
     async def _sum(self, query: OutgoingQuery, previous: Sum | None) -> Sum:
         """Return a query's sum from the journal, or record the query and ask the providers."""

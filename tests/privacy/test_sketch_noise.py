@@ -130,5 +130,5 @@ def test_the_noise_on_a_projection_is_as_wide_as_its_reach_asks_for() -> None:
                 responder.respond(position, Peaks(asked.map))
             remembered: Any = responder._sketch
             exact = project(DenseRows(integer_rows(rows(1.0), 1.0)), remembered._sketch, asked)
-            noise.append((responder.respond(5, asked) - exact).ravel() / step.fitted(asked, what.unit).noise_std)
+            noise.append((responder.respond(5, asked) - exact).ravel() / step.fit_to(asked, what.unit).noise_std)
         assert audits.width("", np.stack(noise), LEVEL).passed

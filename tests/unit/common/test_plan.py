@@ -1,4 +1,4 @@
-"""The plan spends the budget and no more, and its noise is what the formulas say."""
+"""A plan spends its budget and no more, and its noise follows the formulas."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, InvalidParameterError
-from dpspca.common.plan import Intent, Noise, Series, Step, events, price, prices
+from dpspca.common.plan import Noise, PlannedQuery, QuerySeries, Step, events, price, prices
 from dpspca.common.privacy.accountant import Filter, compose
 from dpspca.common.privacy.calibration import gaussian_mu
 from dpspca.common.privacy.costs import Price, cost_units, slack_units
@@ -46,7 +46,7 @@ def spec(**changes: Any) -> JobSpec:
     centering=st.sampled_from([Centering.NONE, Centering.PRIVATE]),
     explained=st.booleans(),
 )
-def test_an_exact_plan_fits_its_budget_and_fills_it(
+def test_an_exact_plan_uses_its_whole_budget_and_no_more(
     epsilon: float, delta: float, rounds: int, unit: PrivacyUnit, centering: Centering, explained: bool
 ) -> None:
     job = spec(
@@ -64,7 +64,7 @@ def test_an_exact_plan_fits_its_budget_and_fills_it(
     assert compose(prices).delta(epsilon) <= delta
 
 
-def test_the_noise_of_a_round_is_the_sharp_sensitivity_over_its_share_of_mu() -> None:
+def test_a_rounds_noise_is_the_sharp_sensitivity_over_its_share_of_mu() -> None:
     plan = catalogue.plan(spec(explained_variance=False, options={"sparsity": 50, "rounds": 10}))
     expected = math.sqrt(2) * math.sqrt(10) / gaussian_mu(1.0, 1e-6)
     assert len(plan) == 10
@@ -82,7 +82,7 @@ def test_the_published_noise_is_six_times_the_exact_noise() -> None:
     assert published / exact == pytest.approx(6.1, abs=0.05)
 
 
-def test_queries_come_in_their_order_and_only_those_that_were_asked_for() -> None:
+def test_a_plan_lists_the_queries_of_the_spec_in_order() -> None:
     full = spec(unit="row-add-remove", centering="private", mean_bound=4.0, options={"sparsity": 50, "rounds": 2})
     kinds = [step.query for step in catalogue.plan(full)]
     assert kinds == [Count, ColumnSums, CovarianceProduct, CovarianceProduct, CompressedCovariance]
@@ -90,7 +90,7 @@ def test_queries_come_in_their_order_and_only_those_that_were_asked_for() -> Non
     assert [step.query for step in catalogue.plan(bare)] == [CovarianceProduct] * 2
 
 
-def test_the_number_of_rows_is_free_exactly_when_rows_are_replaced() -> None:
+def test_the_number_of_rows_is_free_exactly_if_rows_are_replaced() -> None:
     replaced, added = [catalogue.plan(spec(unit=unit))[0] for unit in ("row-replace-one", "row-add-remove")]
     assert replaced.event is None
     assert replaced.noise_std == 0
@@ -98,7 +98,7 @@ def test_the_number_of_rows_is_free_exactly_when_rows_are_replaced() -> None:
     assert added.noise_std > 0
 
 
-def test_only_the_dense_start_may_fill_the_first_basis() -> None:
+def test_only_a_dense_start_has_a_full_first_basis() -> None:
     dense, published = [
         catalogue.plan(spec(explained_variance=False, options={"sparsity": 50, "rounds": 3, "start": start}))
         for start in ("dense", "published")
@@ -107,7 +107,7 @@ def test_only_the_dense_start_may_fill_the_first_basis() -> None:
     assert [step.extent.nonzero_rows for step in published] == [50, 50, 50]
 
 
-def test_t18_several_rows_of_a_person_take_as_many_times_the_noise_at_the_same_price() -> None:
+def test_t18_five_rows_of_a_person_take_five_times_the_noise_at_equal_price() -> None:
     one, five = (catalogue.plan(spec(unit="row-add-remove", rows_per_person=rows)) for rows in (1, 5))
     for alone, together in zip(one, five, strict=True):
         assert alone.event is not None
@@ -117,26 +117,26 @@ def test_t18_several_rows_of_a_person_take_as_many_times_the_noise_at_the_same_p
 
 
 @pytest.mark.parametrize("accounting", Accounting)
-def test_t35_a_plan_of_too_many_queries_is_refused_before_one_of_them_is_named_or_priced(
+def test_t35_too_many_queries_are_refused_before_any_is_named_or_priced(
     accounting: Accounting,
 ) -> None:
     def never(*_: object) -> Any:
         raise AssertionError
 
-    many = Series(Intent("round", Count, Extent(0), 1.0), 10**15, never, "rounds (10^15)")
+    many = QuerySeries(PlannedQuery("round", Count, Extent(0), 1.0), 10**15, never, "rounds (10^15)")
     job = spec(unit=PrivacyUnit.ROW_ADD_REMOVE, accounting=accounting)
     with pytest.raises(InvalidParameterError, match=f"has {10**15 + 1} queries") as refused:
-        price(job, [Intent("mean", ColumnSums, Extent(1000), 0.0), many], never)
+        price(job, [PlannedQuery("mean", ColumnSums, Extent(1000), 0.0), many], never)
     assert "Lower rounds (10^15)" in refused.value.remedy
-    alike = Intent("count", Count, Extent(0), 1.0)
+    alike = PlannedQuery("count", Count, Extent(0), 1.0)
     with pytest.raises(InvalidParameterError, match=f"has {MAX_QUERIES + 1} queries"):
         price(job, [alike] * (MAX_QUERIES + 1), never)
 
 
-def test_a_series_is_planned_as_its_queries_would_be_one_by_one() -> None:
-    job, intent = spec(unit=PrivacyUnit.ROW_ADD_REMOVE), Intent("count", Count, Extent(0), 1.0, 3)
-    together = price(job, [Series(intent, 3, lambda number: f"count {number}", "it")])
-    assert together == price(job, [replace(intent, name=f"count {number}") for number in (1, 2, 3)])
+def test_a_series_is_priced_like_its_queries_one_by_one() -> None:
+    job, planned = spec(unit=PrivacyUnit.ROW_ADD_REMOVE), PlannedQuery("count", Count, Extent(0), 1.0, 3)
+    together = price(job, [QuerySeries(planned, 3, lambda number: f"count {number}", "it")])
+    assert together == price(job, [replace(planned, name=f"count {number}") for number in (1, 2, 3)])
 
 
 def test_a_larger_budget_affords_more_rounds() -> None:
@@ -149,22 +149,22 @@ def test_a_larger_budget_affords_more_rounds() -> None:
     assert rounds[-1] > rounds[0]
 
 
-def test_integer_noise_is_wider_than_the_continuous_noise_it_stands_for() -> None:
-    """By the rounding of the lemma; where noise is wide that is lost in a float, so it is looked for at a count."""
+def test_integer_noise_is_wider_than_the_continuous_noise_it_replaces() -> None:
+    """The lemma adds a rounding term. It is visible in a float only for narrow noise, such as that of a count."""
     count = catalogue.plan(spec(unit="row-add-remove"))[0]
     assert count.event is not None
     assert count.noise_std == pytest.approx(math.hypot(count.event.std, 2.6), rel=1e-12)
     assert count.noise_std > 1.001 * count.event.std
 
 
-def test_the_noise_of_the_sampler_is_charged_to_delta() -> None:
+def test_the_samplers_distance_from_the_ideal_is_charged_to_delta() -> None:
     assert all(event.slack > 0 for event in catalogue.plan(spec()).events)
 
 
 @pytest.mark.parametrize("accounting", Accounting)
-def test_an_epsilon_that_cannot_be_divided_by_has_no_plan(accounting: Accounting) -> None:
+def test_an_epsilon_too_small_to_divide_by_is_refused(accounting: Accounting) -> None:
     job = spec(method="analyze-gauss", options={}, accounting=accounting, unit=PrivacyUnit.ROW_ADD_REMOVE)
-    with pytest.raises(InvalidParameterError, match="too small to be told from zero"):
+    with pytest.raises(InvalidParameterError, match="no noise can be computed"):
         catalogue.plan(replace(job, budget=Budget(math.ulp(0.0), 0.5)))
 
 
@@ -174,9 +174,7 @@ def test_t24_noise_that_would_leave_the_lattice_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(20.0, 0.5), (32.0, 0.3), (12.0, 0.78)])
-def test_the_published_formula_is_refused_where_it_promises_more_than_its_noise_gives(
-    epsilon: float, delta: float
-) -> None:
+def test_a_published_formula_that_breaks_its_promise_is_refused(epsilon: float, delta: float) -> None:
     settings: dict[str, Any] = {"explained_variance": False, "options": {"sparsity": 50, "rounds": 1}}
     job = spec(budget=Budget(epsilon, delta), accounting="published", **settings)
     with pytest.raises(InvalidParameterError, match="more than its budget"):
@@ -184,26 +182,26 @@ def test_the_published_formula_is_refused_where_it_promises_more_than_its_noise_
     assert catalogue.plan(spec(budget=Budget(epsilon, delta), **settings))
 
 
-def test_a_plan_of_more_draws_than_delta_covers_is_refused_before_anything_is_spent() -> None:
+def test_a_plan_of_more_draws_than_delta_covers_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="more than its budget"):
         catalogue.plan(spec(schema=Schema(10**6), budget=Budget(48.0, 1e-15)))
 
 
-def test_t27_the_noise_of_a_provider_relies_on_nobody_else_s() -> None:
-    """Everybody but one may work together and take their own noise away: what is left is all of that one's."""
+def test_t27_a_providers_noise_does_not_depend_on_other_providers() -> None:
+    """All other providers may collude and subtract their own noise: one provider's noise is enough."""
     alone, among_many = (catalogue.plan(spec(minimum_parties=least)) for least in (1, 100))
     assert alone.steps == among_many.steps
     assert all(step.noise_std >= step.event.std for step in alone if step.event)
 
 
-def test_t26_the_number_of_rows_is_asked_for_with_noise_where_it_is_private() -> None:
+def test_t26_the_number_of_rows_gets_noise_if_it_is_private() -> None:
     hidden, public = (catalogue.plan(spec(unit=unit))[0] for unit in ("row-add-remove", "row-replace-one"))
     assert (hidden.query, public.query) == (Count, Count)
     assert hidden.event is not None
     assert public.event is None
 
 
-# --- Prices of plans of any kind --------------------------------------------------------------------------------------
+# --- Prices of all kinds of plans ------------------------------------------------------------------------------------
 
 sizes = st.floats(1e-3, 1e3)
 slacks = st.just(0.0) | st.floats(2.0**-170, 2.0**-140)
@@ -219,25 +217,24 @@ plans = st.lists(st.builds(Step, st.just("step"), st.just(CovarianceProduct), ex
 
 
 @given(plans)
-def test_the_price_after_each_step_is_what_the_events_up_to_it_cost(steps: list[Step]) -> None:
-    """What a ledger has seen spent at any moment covers what was released until then, blocks of rows or none."""
-    told = list(prices(steps))
-    assert len(told) == len(steps)
-    for reached, spent in enumerate(told, start=1):
+def test_the_price_after_each_step_is_that_of_the_events_up_to_it(steps: list[Step]) -> None:
+    """What a ledger has spent covers what was released until then, with or without blocks of rows."""
+    after = list(prices(steps))
+    assert len(after) == len(steps)
+    for reached, spent in enumerate(after, start=1):
         released = events(steps[:reached])
         assert spent == Price(cost_units(released), slack_units(released))
 
 
 @given(plans)
 def test_prices_never_fall(steps: list[Step]) -> None:
-    told = [Price(), *prices(steps)]
-    for before, after in pairwise(told):
+    for before, after in pairwise([Price(), *prices(steps)]):
         assert after.units >= before.units
         assert after.slack_units >= before.slack_units
 
 
 @given(plans)
-def test_blocks_are_one_parallel_event_and_every_other_step_is_one_by_itself(steps: list[Step]) -> None:
+def test_all_blocks_are_one_parallel_event_and_other_steps_are_one_each(steps: list[Step]) -> None:
     cost = events(steps)
     parallel = [each for each in cost if isinstance(each, ParallelEvent)]
     in_blocks = [step.event for step in steps if step.event and step.extent.blocks]
@@ -249,26 +246,26 @@ def test_blocks_are_one_parallel_event_and_every_other_step_is_one_by_itself(ste
     assert sorted(map(repr, grouped)) == sorted(map(repr, in_blocks))
 
 
-# --- Plans whose noise is not Gaussian alone --------------------------------------------------------------------------
+# --- Plans with other noise than Gaussian --------------------------------------------------------------------------
 
 
 def laplace_job(delta: float = 1e-30) -> JobSpec:
     return spec(schema=Schema(6), budget=Budget(1.0, delta), components=2)
 
 
-def laplace(share: float, times: int = 1) -> list[Intent]:
-    return [Intent(f"{n}", ColumnSums, Extent(6), share, times, noise=Noise.LAPLACE) for n in range(times)]
+def laplace(share: float, times: int = 1) -> list[PlannedQuery]:
+    return [PlannedQuery(f"{n}", ColumnSums, Extent(6), share, times, noise=Noise.LAPLACE) for n in range(times)]
 
 
 @pytest.mark.parametrize("times", [1, 3, 7, 100])
-def test_a_laplace_plan_takes_all_of_epsilon_and_next_to_nothing_of_delta(times: int) -> None:
+def test_a_laplace_plan_uses_all_of_epsilon_and_almost_no_delta(times: int) -> None:
     steps = price(laplace_job(), laplace(1.0, times))
     spent = sum(Fraction(step.event.epsilon) for step in steps if isinstance(step.event, LaplaceEvent))
     assert 1 - Fraction(1, 2**39) < spent <= 1
 
 
 @pytest.mark.parametrize("times", [1, 3, 7])
-def test_a_laplace_plan_that_asks_for_a_billionth_more_than_epsilon_is_refused(times: int) -> None:
+def test_a_laplace_plan_above_epsilon_by_a_billionth_is_refused(times: int) -> None:
     with pytest.raises(InvalidParameterError, match="more than its budget"):
         price(laplace_job(), laplace(1 + 2.0**-30, times))
 
@@ -298,30 +295,30 @@ def _exact_delta(epsilon: float, shift: float, mu: float) -> float:
 
 
 @pytest.mark.parametrize(("epsilon", "shift", "mu"), [(1.0, 0.5, 0.2), (2.0, 1.0, 0.3), (0.5, 0.1, 0.15)])
-def test_a_mixed_plan_is_held_against_the_loss_of_both_noises_together(epsilon: float, shift: float, mu: float) -> None:
-    """The two are composed by quadrature here. A delta 2 % above passes, one that is 2 % below does not.
+def test_a_mixed_plan_is_checked_against_the_loss_of_both_noises(epsilon: float, shift: float, mu: float) -> None:
+    """The test composes both by quadrature. A delta 2 % above the result is accepted, one 2 % below is refused.
 
-    The shift is one by many integers, where integer noise has the curve of continuous noise.
+    The shift spans many integers, so that integer noise has the curve of continuous noise.
     """
     needed = _exact_delta(epsilon, shift, mu)
-    intents = [
-        Intent("one", ColumnSums, Extent(6), 1.0, event=LaplaceEvent(shift * 2**30, 2.0**30)),
-        Intent("two", ColumnSums, Extent(6), 1.0, event=GaussianEvent(mu, 1.0)),
+    planned_queries = [
+        PlannedQuery("one", ColumnSums, Extent(6), 1.0, event=LaplaceEvent(shift * 2**30, 2.0**30)),
+        PlannedQuery("two", ColumnSums, Extent(6), 1.0, event=GaussianEvent(mu, 1.0)),
     ]
-    assert price(spec(budget=Budget(epsilon, 1.02 * needed)), intents)
+    assert price(spec(budget=Budget(epsilon, 1.02 * needed)), planned_queries)
     with pytest.raises(InvalidParameterError, match="more than its budget"):
-        price(spec(budget=Budget(epsilon, 0.98 * needed)), intents)
+        price(spec(budget=Budget(epsilon, 0.98 * needed)), planned_queries)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.4, 0.9])
 @pytest.mark.parametrize("other", [0.02, 0.2, 0.6, 1.0])
-def test_whatever_mixed_plan_is_priced_keeps_its_promise(share: float, other: float) -> None:
+def test_every_mixed_plan_that_is_accepted_keeps_its_promise(share: float, other: float) -> None:
     job = laplace_job(1e-6)
-    intents = [*laplace(share), Intent("sums", ColumnSums, Extent(6), other)]
+    planned_queries = [*laplace(share), PlannedQuery("sums", ColumnSums, Extent(6), other)]
     try:
-        steps = price(job, intents)
+        steps = price(job, planned_queries)
     except InvalidParameterError:
-        assert share + other > 0.5, "a share of epsilon and one of mu squared, both small, fit together"
+        assert share + other > 0.5, "two small shares, of epsilon and of mu squared, must fit"
         return
     (first, second) = (step.event for step in steps)
     assert isinstance(first, LaplaceEvent)
@@ -329,24 +326,24 @@ def test_whatever_mixed_plan_is_priced_keeps_its_promise(share: float, other: fl
     assert _exact_delta(1.0, first.epsilon, second.mu) <= 1e-6
 
 
-def test_an_approximate_mechanism_fits_with_its_delta_times_one_and_e_to_the_epsilon_and_no_more() -> None:
+def test_an_approximate_mechanism_costs_its_delta_times_1_plus_e_to_epsilon() -> None:
     job = spec(budget=Budget(1.0, 1e-6))
     fits = 1e-6 / (1 + math.e)
 
-    def ask(delta: float) -> list[Intent]:
-        return [Intent("one", ColumnSums, Extent(6), 1.0, event=ApproximateEvent(1.0, delta))]
+    def ask(delta: float) -> list[PlannedQuery]:
+        return [PlannedQuery("one", ColumnSums, Extent(6), 1.0, event=ApproximateEvent(1.0, delta))]
 
     assert price(job, ask(fits * (1 - 1e-9)))
     with pytest.raises(InvalidParameterError, match="more than its budget"):
         price(job, ask(fits * (1 + 1e-9)))
 
 
-# --- Noise that follows a query's content --------------------------------------------------------------------------
+# --- Noise that depends on a query's content --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Sized(Count):
-    """A query whose movement is told by its public content."""
+    """A query whose sensitivity depends on its public content."""
 
     kind = "sized"
     fits_noise = True
@@ -357,13 +354,13 @@ class Sized(Count):
 
 
 @given(planned=st.floats(1e-6, 1e12), part=st.floats(1e-9, 1), width=st.floats(1e-3, 1e6), kind=st.sampled_from(Noise))
-def test_noise_that_is_taken_in_costs_no_more_than_was_planned_and_next_to_as_much(
+def test_reduced_noise_costs_almost_as_much_as_planned_and_not_more(
     planned: float, part: float, width: float, kind: Noise
 ) -> None:
-    """Quotients of movement and width, as exact fractions: the ledger was paid for the planned one."""
+    """Compare the quotients of sensitivity and width as exact fractions. The ledger reserved the planned price."""
     event = (GaussianEvent if kind is Noise.GAUSSIAN else LaplaceEvent)(planned, planned * width, 2.0**-160)
     query = Sized(planned * part)
-    fitted = Step("step", Sized, query.extent, event).fitted(query, PrivacyUnit.ROW_ADD_REMOVE)
+    fitted = Step("step", Sized, query.extent, event).fit_to(query, PrivacyUnit.ROW_ADD_REMOVE)
     assert type(fitted.event) is type(event)
     assert isinstance(fitted.event, GaussianEvent | LaplaceEvent)
     assert (fitted.event.sensitivity, fitted.event.slack) == (query.moves, event.slack)
@@ -377,36 +374,36 @@ def _worth(event: GaussianEvent | LaplaceEvent) -> Fraction:
     return Fraction(event.sensitivity) / Fraction(width)
 
 
-def test_noise_is_as_planned_where_a_query_s_content_says_nothing_about_its_movement() -> None:
+def test_noise_stays_as_planned_for_queries_without_fitted_noise() -> None:
     step = catalogue.plan(spec())[1]
     basis = np.eye(1000, 5)
-    assert step.fitted(CovarianceProduct(basis), PrivacyUnit.ROW_REPLACE_ONE) is step
+    assert step.fit_to(CovarianceProduct(basis), PrivacyUnit.ROW_REPLACE_ONE) is step
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-def refused(intents: Sequence[Intent], match: str, **changes: Any) -> None:
+def refused(planned_queries: Sequence[PlannedQuery], match: str, **changes: Any) -> None:
     with pytest.raises(InvalidParameterError, match=match) as caught:
-        price(spec(**changes), intents)
+        price(spec(**changes), planned_queries)
     assert caught.value.remedy.endswith(".")
 
 
 def test_published_accounting_without_a_formula_is_refused() -> None:
-    intents = [Intent("sums", ColumnSums, Extent(1000), 1.0)]
-    refused(intents, "no published formula", accounting=Accounting.PUBLISHED)
-    assert price(spec(accounting=Accounting.PUBLISHED), intents, lambda _, __: 100.0)
+    planned_queries = [PlannedQuery("sums", ColumnSums, Extent(1000), 1.0)]
+    refused(planned_queries, "no published formula", accounting=Accounting.PUBLISHED)
+    assert price(spec(accounting=Accounting.PUBLISHED), planned_queries, lambda _, __: 100.0)
 
 
-def test_blocks_of_rows_are_refused_where_rows_come_and_go() -> None:
-    block = [Intent("block", CovarianceProduct, Extent(1000, 5, 1000, 1, 3), 1.0)]
-    refused(block, "shift others into another block", unit=PrivacyUnit.ROW_ADD_REMOVE)
+def test_blocks_of_rows_are_refused_if_rows_are_added_or_removed() -> None:
+    block = [PlannedQuery("block", CovarianceProduct, Extent(1000, 5, 1000, 1, 3), 1.0)]
+    refused(block, "into another block", unit=PrivacyUnit.ROW_ADD_REMOVE)
     assert price(spec(unit=PrivacyUnit.ROW_REPLACE_ONE), block)
 
 
-def test_several_blocks_fill_the_budget_that_one_of_them_fills() -> None:
-    def block(number: int, share: float = 1.0) -> Intent:
-        return Intent("block", CovarianceProduct, Extent(1000, 5, 1000, number, 3), share)
+def test_several_blocks_cost_as_much_as_one_of_them() -> None:
+    def block(number: int, share: float = 1.0) -> PlannedQuery:
+        return PlannedQuery("block", CovarianceProduct, Extent(1000, 5, 1000, number, 3), share)
 
     assert price(spec(), [block(1), block(2), block(3)])
     refused([block(number, share) for number in (1, 2) for share in (0.6, 0.5)], "more than its budget")

@@ -11,7 +11,7 @@ from examples import EXAMPLES
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.ppca import Sampler
 from dpspca.common.model import Model
-from dpspca.common.plan import Intent, Noise, Plan, Step, events, price
+from dpspca.common.plan import Noise, Plan, PlannedQuery, Step, events, price
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.events import PureEvent
 from dpspca.common.privacy.units import PrivacyUnit
@@ -31,9 +31,9 @@ def plan(*noises: Noise | PureEvent) -> tuple[Step, ...]:
     return price(
         SPEC,
         [
-            Intent("count", Count, Extent(0), share, event=each)
+            PlannedQuery("count", Count, Extent(0), share, event=each)
             if isinstance(each, PureEvent)
-            else Intent("sums", ColumnSums, Extent(4), share, noise=each)
+            else PlannedQuery("sums", ColumnSums, Extent(4), share, noise=each)
             for each in noises
         ],
     )

@@ -12,7 +12,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE, Method
 from dpspca.common.algorithms.options import Kind, Option, declared, described
 from dpspca.common.errors import DpspcaError, InvalidParameterError
-from dpspca.common.plan import Intents, pricing
+from dpspca.common.plan import PlannedQueries, pricing
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Accounting, JobSpec
@@ -164,12 +164,12 @@ def test_the_queries_that_are_counted_beforehand_are_those_that_are_planned(
 ) -> None:
     counted: list[int] = []
 
-    def count(intents: Intents) -> int:
-        counted.append(queries(intents))
+    def count(planned_queries: PlannedQueries) -> int:
+        counted.append(count_queries(planned_queries))
         return counted[-1]
 
-    queries = pricing.queries
-    monkeypatch.setattr(pricing, "queries", count)
+    count_queries = pricing.count_queries
+    monkeypatch.setattr(pricing, "count_queries", count)
     steps = [CATALOGUE[name].steps_of(spec) for spec in examples(name)]
     assert counted == [len(each) for each in steps]
     assert all(len({step.name for step in each}) == len(each) for each in steps)

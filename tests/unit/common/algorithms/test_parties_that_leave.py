@@ -45,7 +45,7 @@ def fitted(job: JobSpec, shards: Sequence[Evaluator], leaving: int) -> Model:
 
     def ask(query: RowQuery) -> Aggregate:
         nonlocal asked
-        step = plan[asked].fitted(query, job.unit)
+        step = plan[asked].fit_to(query, job.unit)
         there = providers if asked < leaving else providers[:-1]
         contents = [wire.answer_content(each.respond(asked, query)) for each in there]
         asked += 1

@@ -191,7 +191,7 @@ def asking(what: JobSpec, rows: np.ndarray) -> list[RowQuery]:
     plan = catalogue.plan(what)
 
     def ask(query: RowQuery) -> Aggregate:
-        step = plan[len(asked)].fitted(query, what.unit)
+        step = plan[len(asked)].fit_to(query, what.unit)
         answer = responder.respond(len(asked), query)
         asked.append(query)
         return combine(what, step, [answer])
@@ -232,7 +232,7 @@ def test_a_provider_that_leaves_between_commitment_and_projection_ends_the_job_w
         nonlocal position
         staying = responders[: 2 if position >= leaves else 3]
         answers = [responder.respond(position, query) for responder in staying]
-        aggregate = combine(what, plan[position].fitted(query, what.unit), answers)
+        aggregate = combine(what, plan[position].fit_to(query, what.unit), answers)
         position += 1
         return aggregate
 
@@ -246,7 +246,7 @@ def test_a_list_that_does_not_add_up_ends_the_job() -> None:
         assert isinstance(query, Commit)
         return Aggregate(np.full(Commit.answer_shape(query.extent), 2.0**33), 0.0, 2)
 
-    with pytest.raises(InvalidQueryError, match="two slots"):
+    with pytest.raises(InvalidQueryError, match="several slots"):
         drive(catalogue.run(catalogue.plan(job(explained_variance=False))), ask)
 
 
@@ -258,7 +258,7 @@ def test_a_list_that_does_not_add_up_ends_the_job() -> None:
     [
         ({"unit": "row-add-remove"}, "leave the number of rows public"),
         ({"unit": "person-add-remove"}, "leave the number of rows public"),
-        ({"unit": "person-replace-one", "rows_per_person": 2}, "one row of a person"),
+        ({"unit": "person-replace-one", "rows_per_person": 2}, "rows_per_person is 2"),
         ({"unit": "entry"}, "protects row-replace-one or person-replace-one, and not"),
         ({"accounting": Accounting.PUBLISHED}, "published"),
         ({"centering": Centering.PRIVATE, "mean_bound": 1.0}, "not centre"),

@@ -147,7 +147,7 @@ def test_adding_and_removing_is_refused_with_the_reason() -> None:
 
 
 def test_several_rows_of_a_person_may_lie_in_several_blocks_and_are_refused() -> None:
-    with pytest.raises(InvalidParameterError, match="one row of a person"):
+    with pytest.raises(InvalidParameterError, match="rows_per_person is 2"):
         catalogue.plan(spec(rows_per_person=2))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.plan import Intent, Noise, Step, price
+from dpspca.common.plan import Noise, PlannedQuery, Step, price
 from dpspca.common.privacy import noise
 from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent
 from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS, MAX_SCALE, MAX_STD, MOMENT_BITS, basis_gain
@@ -30,7 +30,9 @@ def job(epsilon: float = 1.0, **changes: Any) -> JobSpec:
 def planned(kind: Noise, width: float) -> Step:
     """Plan a query whose one unit is one row: what the formula gives is the width to the last bit."""
     (step,) = price(
-        job(accounting=Accounting.PUBLISHED), [Intent("rows", Count, Extent(6), 1.0, noise=kind)], lambda _, __: width
+        job(accounting=Accounting.PUBLISHED),
+        [PlannedQuery("rows", Count, Extent(6), 1.0, noise=kind)],
+        lambda _, __: width,
     )
     return step
 

@@ -7,7 +7,7 @@ import pytest
 
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError
 from dpspca.common.linalg import thin_qr
-from dpspca.common.plan import Intent, Noise, events, price
+from dpspca.common.plan import Noise, PlannedQuery, events, price
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent, Query, RowSparse
@@ -90,8 +90,8 @@ def test_a_query_never_moves_further_than_its_extent_says(columns: int, l1: bool
 def test_without_large_entries_noise_is_taken_in_at_the_same_price() -> None:
     """A flat vector of 64 entries moves an eighth as far as an axis: sqrt(2) / 8 against 1."""
     for noise in Noise:
-        (step,) = price(job(), [Intent("product", SymmetricProduct, Extent(64, 1, 64), 1.0, noise=noise)])
-        axis, even = (step.fitted(SymmetricProduct(basis), ENTRY) for basis in (np.eye(64, 1), flat(64)))
+        (step,) = price(job(), [PlannedQuery("product", SymmetricProduct, Extent(64, 1, 64), 1.0, noise=noise)])
+        axis, even = (step.fit_to(SymmetricProduct(basis), ENTRY) for basis in (np.eye(64, 1), flat(64)))
         least = math.sqrt(2) / 8 if noise is Noise.GAUSSIAN else 2 / 8
         assert even.noise_std / axis.noise_std == pytest.approx(least, rel=1e-6)
         mus = [compose(events([each])).gdp_bound for each in (step, axis, even)]
@@ -100,8 +100,8 @@ def test_without_large_entries_noise_is_taken_in_at_the_same_price() -> None:
 
 
 def test_noise_of_a_spectral_product_does_not_follow_its_basis() -> None:
-    (step,) = price(job(SPECTRAL), [Intent("product", SpectralProduct, Extent(64, 1, 64), 1.0)])
-    assert step.fitted(SpectralProduct(flat(64)), SPECTRAL) == step
+    (step,) = price(job(SPECTRAL), [PlannedQuery("product", SpectralProduct, Extent(64, 1, 64), 1.0)])
+    assert step.fit_to(SpectralProduct(flat(64)), SPECTRAL) == step
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 255, 256, 257, 50_000, 2**14, 2**24 - 1, 2**24])

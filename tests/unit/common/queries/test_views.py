@@ -44,7 +44,7 @@ def test_a_smaller_view_than_planned_has_a_smaller_answer_and_the_same_noise() -
     step = Step("block", ViewCovariance, Extent(9, 0, 9), event)
     asked = ViewCovariance(View(9, [0, 4, 8]))
     assert step.admits(asked)
-    fitted = step.fitted(asked, PrivacyUnit.ROW_REPLACE_ONE)
+    fitted = step.fit_to(asked, PrivacyUnit.ROW_REPLACE_ONE)
     assert (fitted.shape, fitted.event) == ((3, 3), event)
 
 

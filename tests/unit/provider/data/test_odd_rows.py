@@ -193,7 +193,7 @@ def test_a_provider_with_so_few_rows_answers_whatever_it_is_asked(job: JobSpec, 
 
     def ask(query: RowQuery) -> Aggregate:
         nonlocal asked
-        step = plan[asked].fitted(query, job.unit)
+        step = plan[asked].fit_to(query, job.unit)
         answers = [each.respond(asked, query) for each in providers]
         asked += 1
         return combine(job, step, answers)

@@ -384,7 +384,7 @@ def test_a_reach_that_no_row_or_any_row_could_have_is_refused(reach: float) -> N
 
 def test_the_noise_on_a_projection_follows_its_reach() -> None:
     step, unit = catalogue.plan(spec())[PROJECT], spec().unit
-    near, far = (step.fitted(Projection(np.eye(COLUMNS), DIMENSION, reach), unit) for reach in (0.25, 1.0))
+    near, far = (step.fit_to(Projection(np.eye(COLUMNS), DIMENSION, reach), unit) for reach in (0.25, 1.0))
     assert far.noise_std == pytest.approx(4 * near.noise_std, rel=1e-6)
     assert isinstance(step.event, GaussianEvent)
     assert isinstance(near.event, GaussianEvent)

@@ -135,7 +135,7 @@ def noise_of(spec: JobSpec, query: RowQuery, runs: int, span: Span | None = SPAN
 def test_noise_is_as_planned_within_the_span_and_zero_outside(unit: PrivacyUnit, query: RowQuery, law: str) -> None:
     """Each of the ten rows by itself. False alarm: ten chi-square tests, both ways, of 1e-8 in all for each case."""
     spec = job(unit, noise=law)
-    step = catalogue.plan(spec)[0].fitted(query, unit)
+    step = catalogue.plan(spec)[0].fit_to(query, unit)
     drawn = noise_of(spec, query, 100)
     assert not drawn[:, SILENT].any()
     within = drawn[:, ~SILENT]
