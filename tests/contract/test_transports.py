@@ -301,7 +301,7 @@ def check_at_once(
     names, daemons = list(sites), dict[str, Daemon]()
 
     def entropy(name: str, number: int, draw: Draw) -> WordSource:
-        job = daemons[name]._docket.find(draw.job)
+        job = daemons[name]._registry.find(draw.job)
         assert job
         return words_for(JobSpec.from_json(job.envelope.spec))(number)(draw)
 

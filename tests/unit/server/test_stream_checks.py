@@ -23,7 +23,7 @@ class Door:
     def __init__(self, *verdicts: Exception | None) -> None:
         self._verdicts = list(verdicts)
 
-    def judge(self, *_: object) -> None:
+    def identify(self, *_: object) -> None:
         if self._verdicts and (problem := self._verdicts.pop(0)):
             raise problem
 
