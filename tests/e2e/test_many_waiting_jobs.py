@@ -76,7 +76,7 @@ def test_the_bytes_of_running_jobs_are_limited_for_each_analyst(town: Town) -> N
         async with federation(town, ()) as running, AsyncFederation(running.coordinator.address, ada) as greedy:
             signed = [town.job(what, ada, ["absent"]) for _ in range(MAX_RUNNING_BYTES // len(what.to_json()) + 1)]
             jobs = [await greedy.submit_signed(each, what) for each in signed[:-1]]
-            with pytest.raises(FederationError, match=f"running jobs take .* more; at most {MAX_RUNNING_BYTES} may"):
+            with pytest.raises(FederationError, match=f"running jobs take .* at most {MAX_RUNNING_BYTES} bytes"):
                 await greedy.submit_signed(signed[-1], what)
             async with AsyncFederation(running.coordinator.address, bea) as modest:
                 await modest.submit_signed(town.job(what, bea, ["absent"]), what)

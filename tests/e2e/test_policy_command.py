@@ -138,7 +138,7 @@ def test_a_policy_with_unusable_methods_gives_a_warning_or_an_error(here: Callab
     some = here(changed(tmp_path, listed, 'methods = ["dps-pca", "streaming-power"]'))
     assert some.returncode == 0
     assert re.search("WARNING: .*streaming-power.*no job here can use it", some.stdout)
-    assert "priced for the unit row-replace-one alone" in some.stdout
+    assert "Queries about blocks of rows need the unit row-replace-one" in some.stdout
     assert "WARNING" not in here("policy.toml").stdout
     wrong = here(changed(tmp_path, listed, 'methods = ["streaming-power"]'))
     assert wrong.returncode == 1

@@ -27,7 +27,7 @@ from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.evaluate.sketches import add_sketch, coarse, gram_of
+from dpspca.provider.evaluate.sketches import add_sketch, gram_of, round_sketch
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
 from dpspca.server.jobs.rounds import combine
@@ -125,7 +125,7 @@ def test_without_noise_a_sketch_catches_as_much_as_the_paper_s_theorem_3_1_says(
     for key in range(30):
         noisy = np.zeros((400, 9), dtype=np.int64)
         add_sketch(noisy, DenseRows(whole), directions(bytes([key]) * 32, 30, 9))
-        kept = coarse(noisy, 1.0)
+        kept = round_sketch(noisy, 1.0)
         basis = kept @ whitening(gram_of(kept).astype(float))
         np.testing.assert_allclose(basis.T @ basis, np.eye(9), atol=1e-9)
         missed.append(np.square(exact - basis @ (basis.T @ exact)).sum())
