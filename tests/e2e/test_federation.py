@@ -111,7 +111,7 @@ def test_submitting_a_signed_job_twice_gives_one_job(town: Town) -> None:
                 assert first.name == again.name
                 assert (await first.result()).to_bytes() == (await again.result()).to_bytes()
                 assert len(await analyst.jobs()) == 1
-            with pytest.raises(FederationError, match="was signed by .*/ada-again, but .*/ada submits it"):
+            with pytest.raises(FederationError, match=r"was signed by .*/ada-again, but .*/ada submits it"):
                 await running.analyst.submit_signed(signed, spec())
             with pytest.raises(FederationError, match="no such job"):
                 await AsyncJob(first.name, catalogue.plan(spec()), running.analyst.stub).result()

@@ -70,7 +70,7 @@ JOBS: dict[str, tuple[Case, str]] = {
     ),
     "signed by somebody else": (
         lambda town, _: town.job(spec(), town.identity(Role.ANALYST, "mallory"), HONEST),
-        "was signed by .*/mallory, but .*/bea submits it",
+        r"was signed by .*/mallory, but .*/bea submits it",
     ),
     "of somebody else, signed by the caller": (
         lambda _, bea: by_hand(bea, analyst="eve"),
