@@ -52,6 +52,7 @@ class Case:
             minimum_parties=min(self.providers, MAX_PARTIES),
             explained_variance=False,
             options={"sparsity": min(self.sparsity, self.dimension), "rounds": self.rounds},
+            method="dps-pca",
         )
 
     def shard(self, number: int) -> Any:  # noqa: ANN401  # dense or sparse

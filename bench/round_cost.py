@@ -137,6 +137,7 @@ def job(dimension: int, rounds: int) -> JobSpec:
         components=COMPONENTS,
         explained_variance=False,
         options={"sparsity": min(SPARSITY, dimension), "rounds": rounds},
+        method="dps-pca",
     )
 
 

@@ -112,6 +112,7 @@ def job(case: Case, budget: Budget, rounds: int | None = None, seed: int = 0) ->
         explained_variance=False,
         seed=seed,
         options={"sparsity": min(case.sparsity, case.dimension), "rounds": rounds},
+        method="dps-pca",
     )
 
 

@@ -44,6 +44,7 @@ def job(dimension: int, components: int, rounds: int) -> JobSpec:
         norm_bound=10.0,
         components=components,
         options={"sparsity": dimension, "rounds": rounds},
+        method="dps-pca",
     )
 
 

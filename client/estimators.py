@@ -8,13 +8,13 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import numpy as np
 
-from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms import AUTO, Kind, catalogue
 from dpspca.common.arrays import FloatArray, column_names
 from dpspca.common.checks import check, check_bound, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, EntryTotal
+from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema
 from dpspca.provider.data import check_rows, numeric
 
@@ -41,7 +41,7 @@ _UNITS: Final = {
 }
 """The names that ``unit`` may have: those of ``UnitName``, and the values of ``PrivacyUnit`` as in a job spec."""
 USUAL_SPARSITY: Final = 50
-_BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal)
+_BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)
 """Queries before and after the components are found. They do not count as rounds."""
 
 
@@ -57,12 +57,14 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     n_components : int
         Number of components.
-    sparsity : int or "auto"
+    sparsity : int, "auto" or None
         Largest number of features in the support of all components together, at most the number of features. "auto"
-        means 50, or all features if there are fewer. Methods without sparse components ignore it.
+        lets the method decide, which costs no budget. For "dps-pca", which cannot decide, it means 50, or all features
+        if there are fewer. None sets no limit. Methods without sparse components ignore it.
     method : str
-        Name of the method, such as "dps-pca" or "analyze-gauss". ``dpspca methods`` lists the methods and
-        docs/methods.md compares them.
+        Name of the method. "auto" decides from public facts and released numbers how to spend the budget, and
+        ``model_.decision`` says what it decided. ``dpspca methods`` lists the methods, and docs/methods.md compares
+        them.
     options : mapping, optional
         Options that only this method has, by name. Do not repeat ``sparsity``, ``rounds`` or ``start`` here: they are
         parameters.
@@ -129,8 +131,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self,
         n_components: int = 5,
         *,
-        sparsity: int | Literal["auto"] = "auto",
-        method: str = "dps-pca",
+        sparsity: int | Literal["auto"] | None = "auto",
+        method: str = "auto",
         options: Mapping[str, Scalar] | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -286,9 +288,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"options is {own!r:.80}, not a mapping.", "Give a dictionary of option names and values."
             )
         rounds = None if self.rounds == "auto" else self.rounds
-        sparsity = min(USUAL_SPARSITY, columns) if self.sparsity == "auto" else self.sparsity
         parameters: dict[str, tuple[str, Scalar]] = {
-            "sparsity": ("sparsity", sparsity),
+            "sparsity": ("sparsity", self._sparsity(entry, columns)),
             "rounds": ("rounds", rounds),
             "start": ("start", self.start),
         }
@@ -305,6 +306,15 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"options contains {name!r}, which is a parameter.", f"Give {parameter}= instead."
             )
         return {name: value for name, (_, value) in parameters.items() if entry.option(name)} | dict(own)
+
+    def _sparsity(self, entry: catalogue.Method, columns: int) -> Scalar:
+        """Return the method's option for ``sparsity``: "auto" where the method decides, or else the usual number."""
+        option = entry.option("sparsity")
+        if option is None or option.kind is Kind.WHOLE_OR_AUTO:
+            return self.sparsity
+        if self.sparsity is None:
+            return columns
+        return min(USUAL_SPARSITY, columns) if self.sparsity == AUTO else self.sparsity
 
     def _seeds(self) -> tuple[int, int | None]:
         """Return a public seed for the start, and a seed for the noise, which is None unless the run must repeat."""

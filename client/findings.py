@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.errors import DpspcaWarning
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan, Step
@@ -117,26 +118,33 @@ def noise_of_directions(plan: Plan, model: Model) -> float | None:
 
     The number of rows is not needed, because the noise of the explained variance is known for the same number of rows.
     """
+    if model.decision and model.decision.path is not ReleasePath.LOOP:
+        # The noise of a variance is sqrt(2) that of an entry off the diagonal, as everywhere in a released matrix.
+        return _STRETCH[Covariance] * (model.explained_variance_std or 0.0) * math.sqrt(model.decision.columns) or None
     finding = next((step for step in reversed(plan) if step.query in _STRETCH), None)
     explaining = next((step for step in reversed(plan) if step.query is CompressedCovariance), finding)
     if finding is None or explaining is None or not model.explained_variance_std:
         return None
     widest = math.sqrt(2) if explaining.query is CovarianceTriangle else 1.0  # ``released.model_of`` states the widest
     one = model.explained_variance_std / widest * _noise_std(finding) / _noise_std(explaining)
-    return one * _stretch(plan.spec, finding) * max(1, finding.extent.blocks)  # a block holds only a part of the rows
+    return (
+        one * _stretch(plan.spec, finding, model) * max(1, finding.extent.blocks)
+    )  # a block holds only a part of the rows
 
 
 def _noise_std(step: Step) -> float:
     return step.noise_std * step.query.unit_value(1.0)
 
 
-def _stretch(spec: JobSpec, step: Step) -> float:
+def _stretch(spec: JobSpec, step: Step, model: Model) -> float:
     """Return by how much noise of standard deviation 1 stretches a vector. A sparse basis counts by its sparsity."""
-    sparsity, rows = spec.options.get("sparsity"), step.extent.dimension
+    sparsity = spec.options.get("sparsity")
     if step.query is CovarianceProduct:
-        nonzero_rows = min(rows, sparsity) if isinstance(sparsity, int) else rows
+        about = step.extent.nonzero_rows
+        nonzero_rows = min(about, sparsity) if isinstance(sparsity, int) else about
         return math.sqrt(nonzero_rows) + math.sqrt(step.extent.columns)
-    return _STRETCH[step.query] * math.sqrt(rows)
+    columns = step.extent.dimension if sparsity is None else len(model.support)
+    return _STRETCH[step.query] * math.sqrt(columns)
 
 
 _STRETCH: Final[dict[type, float]] = {
@@ -155,7 +163,77 @@ the noisy matrix has e without any rows, and e + e/4 where the rows' own largest
 def with_warnings(plan: Plan, model: Model) -> Model:
     """Return the model with all warnings in its privacy statement, which contains the caveat already."""
     all_warnings = (*_rarely_intended(plan.spec), *of_model(model), *of_result(plan, model))
-    return replace(model, statement=replace(model.statement, warnings=all_warnings))
+    decision = decision_of(model)
+    return replace(model, statement=replace(model.statement, warnings=all_warnings, decision=decision))
+
+
+# What the method decided
+
+
+def decision_of(model: Model) -> str:
+    """Return in words how the method decided to spend the budget; nothing if it does not decide."""
+    decided, every = model.decision, model.components.shape[1]
+    if decided is None:
+        return ""
+    taking_part = (
+        "All columns take part." if decided.columns == every else f"{_columns(decided.columns)} of {every} take part."
+    )
+    sentences = [_path_taken(decided, every), taking_part, _blind(decided, len(model.components))]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _blind(decided: Decision, components: int) -> str:
+    """Say how many components nothing but their own release speaks for."""
+    if decided.visible is None or decided.visible >= components:
+        return ""
+    shown = "No component" if not decided.visible else f"Only {decided.visible} of {components} components"
+    missed = (
+        "so columns that take part may have been missed"
+        if decided.path is ReleasePath.SPARSE
+        else "so the others may be nothing but noise"
+        if decided.visible
+        else "so they may be nothing but noise"
+    )
+    return f"{shown} showed above the noise of the whole matrix, {missed}."
+
+
+def _path_taken(decided: Decision, every: int) -> str:
+    number = _columns(decided.outstanding or 0)
+    match decided.path:
+        case ReleasePath.WHOLE:
+            return (
+                f"The covariance matrix of all {every} columns was released once, for the whole budget. For so few "
+                "columns, or so many components, asking in stages would gain nothing."
+            )
+        case ReleasePath.LOOP:
+            return (
+                f"There are {every} columns, too many to release their covariance matrix. So the truncated power loop "
+                "was used."
+            )
+        case ReleasePath.SPARSE:
+            return (
+                f"{number} of {every} stood out from noise and held {_percent(decided.held)} of the variance that the "
+                "components of all columns showed. So most of the budget was spent on these columns."
+            )
+        case ReleasePath.DENSE if decided.held is None:
+            return (
+                f"{number} of {every} stood out from noise, which shows no sparse structure. So the whole covariance "
+                "matrix was released several times, and the releases were averaged."
+            )
+        case ReleasePath.DENSE:
+            return (
+                f"{number} of {every} stood out from noise, but held only {_percent(decided.held)} of the variance "
+                "that the components of all columns showed. So the whole covariance matrix was released several times, "
+                "and the releases were averaged."
+            )
+
+
+def _columns(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"
+
+
+def _percent(part: float | None) -> str:
+    return f"{part or 0.0:.0%}"
 
 
 def issue(statement: PrivacyStatement) -> None:

@@ -18,7 +18,7 @@ from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
 from dpspca.common.privacy import PrivacyUnit
 
-from .findings import WITHIN_NOISE, bound_may_be_small, of_model, within_noise
+from .findings import WITHIN_NOISE, bound_may_be_small, decision_of, of_model, within_noise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,6 +78,7 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
         "features": model.components.shape[1],
         "support_size": len(model.support),
         "support": model.support.tolist(),
+        "decision": model.decision and model.decision.to_dict() | {"text": decision_of(model)},
         "norm_bound_may_be_small": bound_may_be_small(model),
         "components": [_component(model, index, top) for index in range(len(model.components))],
         "price": {

@@ -15,7 +15,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from .arrays import MATRIX, FloatArray, column_names
-from .errors import CorruptModelError, InvalidDataError
+from .decision import Decision
+from .errors import CorruptModelError, InvalidDataError, InvalidParameterError
 from .privacy import PrivacyUnit
 from .spec import Accounting, Centering
 from .statement import NOT_FOR_RELEASE, PrivacyStatement
@@ -43,6 +44,8 @@ class Model:
     explained_variance_ratio: FloatArray | None = None
     explained_variance_std: float | None = None
     feature_names: tuple[str, ...] | None = None
+    decision: Decision | None = None
+    """What the method decided, if it is one that decides."""
 
     def __post_init__(self) -> None:
         rows, columns = _two(self.components.shape)
@@ -112,6 +115,7 @@ class Model:
             "statement": {f.name: getattr(self.statement, f.name) for f in fields(self.statement)},
             "explained_variance_std": self.explained_variance_std,
             "feature_names": self.feature_names,
+            "decision": None if self.decision is None else self.decision.to_dict(),
         }
         body = b"".join(np.ascontiguousarray(array, dtype="<f8").tobytes() for array in arrays.values())
         return json.dumps(header).encode() + b"\n" + body
@@ -125,16 +129,20 @@ class Model:
             if header["format"] not in {FORMAT, BEFORE}:
                 raise _corrupt(f"The format is {header['format']!r}, not {FORMAT!r}.")
             stated = header["statement"] if header["format"] == FORMAT else _in_two_words(header["statement"])
-            names = header["feature_names"]
+            names, decided = header["feature_names"], header.get("decision")
             return cls(
                 statement=_statement(stated),
                 explained_variance_std=header["explained_variance_std"],
                 feature_names=None if names is None else tuple(names),
+                decision=None if decided is None else Decision.from_dict(decided),
                 **_arrays(header["shapes"], body),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
-            if isinstance(problem, CorruptModelError):
-                raise
+        except CorruptModelError:
+            raise
+        except (
+            *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError),
+            InvalidParameterError,
+        ):
             raise _corrupt("The bytes do not hold a model.") from None
 
     @staticmethod
@@ -172,8 +180,8 @@ def _statement(raw: dict[str, Any]) -> PrivacyStatement:
         raise _corrupt("A count of the privacy statement is none.")
     if not all(isinstance(fact, bool) for fact in (made.fresh_noise, made.proven, made.federated, made.gaussian)):
         raise _corrupt("A fact of the privacy statement is neither true nor false.")
-    if not all(isinstance(sentence, str) for sentence in (made.caveat, *made.warnings)):
-        raise _corrupt("The privacy statement's caveat, or one of its warnings, is no text.")
+    if not all(isinstance(sentence, str) for sentence in (made.caveat, made.decision, *made.warnings)):
+        raise _corrupt("The privacy statement's caveat or decision, or one of its warnings, is no text.")
     return made
 
 

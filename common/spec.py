@@ -173,7 +173,7 @@ class JobSpec:
     budget: Budget
     norm_bound: float
     components: int
-    method: str = "dps-pca"
+    method: str = "auto"
     accounting: Accounting = Accounting.EXACT
     centering: Centering = Centering.NONE
     mean_bound: float | None = None

@@ -120,6 +120,8 @@ class PrivacyStatement:
     gaussian: bool = True
     rows_per_person: int = 1
     caveat: str = ""
+    decision: str = ""
+    """How the method decided to spend the budget, in words, if it is one that decides (``client/findings.py``)."""
     warnings: tuple[str, ...] = ()
     """What a reader must know about this result before relying on it, one sentence each (``client/findings.py``)."""
 
@@ -182,6 +184,7 @@ class PrivacyStatement:
             self._who(),
             self._bounds(),
             self._price(),
+            f"How the budget was spent: {self.decision}" if self.decision else None,
             self._trust(),
             TIMES if self.federated and self.unit.is_add_remove else None,
         ]

@@ -71,10 +71,11 @@ class Flags:
         typer.Option(help="An option of the method. Repeat for each option.", metavar="NAME=VALUE"),
     ] = None
     sparsity: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            help="Short for --option sparsity=...: number of columns in the support, for all components together. At "
-            "most the number of columns."
+            help="Short for --option sparsity=...: largest number of columns in the support, for all components "
+            "together, or auto for methods that can decide it.",
+            metavar="NUMBER|auto",
         ),
     ] = None
     norm_bound: Annotated[

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from dpspca.common.algorithms import CATALOGUE, Kind, Method, Option, choices
+from dpspca.common.algorithms import AUTO, CATALOGUE, Kind, Method, Option, choices
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import JobSpec, Scalar
@@ -36,14 +36,14 @@ def find_method(method: str | None) -> Method:
     return CATALOGUE[name]
 
 
-def parse(method: str | None, given: Sequence[str], short: Mapping[str, int | None]) -> dict[str, Scalar]:
+def parse(method: str | None, given: Sequence[str], short: Mapping[str, int | str | None]) -> dict[str, Scalar]:
     """Parse a method's options from --option and from their own flags. Options that were not given are left out."""
     entry, name = find_method(method), method or DEFAULT_METHOD
     values: dict[str, Scalar] = {}
     for flag, value in short.items():
         if value is not None:
-            _find_option(entry, name, flag, f"--{flag} is given")
-            values[flag] = value
+            option = _find_option(entry, name, flag, f"--{flag} is given")
+            values[flag] = _parse_value(option, value, f"--{flag}") if isinstance(value, str) else value
     for each in given:
         key, equals, text = each.partition("=")
         check(
@@ -53,7 +53,7 @@ def parse(method: str | None, given: Sequence[str], short: Mapping[str, int | No
         )
         option = _find_option(entry, name, key, f"--option names {key!r:.80}")
         check(key not in values, f"The option {key} is given twice.", "Give every option once.")
-        values[key] = _parse_value(option, text)
+        values[key] = _parse_value(option, text, f"--option {key}")
     return values
 
 
@@ -73,13 +73,13 @@ def _find_option(entry: Method, method: str, name: str, what: str) -> Option:
     return option
 
 
-def _parse_value(option: Option, text: str) -> Scalar:
-    """Parse the value of an option by its kind."""
+def _parse_value(option: Option, text: str, flag: str) -> Scalar:
+    """Parse the value of an option by its kind. An error names the flag."""
     value = _PARSERS[option.kind](text)
-    check(value is not None, f"--option {option.name} is {text!r:.80}, not {option.kind}.", f"Give {option.kind}.")
+    check(value is not None, f"{flag} is {text!r:.80}, not {option.kind}.", f"Give {option.kind}.")
     check(
         not option.choices or value in option.choices,
-        f"--option {option.name} is {text!r:.80}.",
+        f"{flag} is {text!r:.80}.",
         f"Choose one of: {', '.join(option.choices)}.",
     )
     return value
@@ -102,4 +102,5 @@ _PARSERS: Final[Mapping[Kind, Callable[[str], Scalar]]] = {
     Kind.NUMBER: _parse_number,
     Kind.SWITCH: _SWITCH.get,
     Kind.TEXT: str,
+    Kind.WHOLE_OR_AUTO: lambda text: text if text == AUTO else _parse_whole_number(text),
 }

@@ -95,7 +95,7 @@ Opening: TypeAlias = Callable[[JobSpec, Neighbour, str], Provider]
 
 
 def default_job() -> JobSpec:
-    """Return a job with every kind of query and a budget that is large enough to be measured."""
+    """Return a job of the power loop with a private mean, and a budget that is large enough to be measured."""
     return JobSpec(
         schema=Schema(60),
         unit=PrivacyUnit.ROW_REPLACE_ONE,
@@ -104,6 +104,7 @@ def default_job() -> JobSpec:
         components=4,
         centering=Centering.PRIVATE,
         mean_bound=1.0,
+        method="dps-pca",
         options={"sparsity": 20, "rounds": 5},
     )
 

@@ -3,9 +3,11 @@
 from . import catalogue
 from .catalogue import CATALOGUE, Method, choices
 from .options import Kind, Option
+from .row_steps import AUTO
 from .theory import for_job
 
 __all__ = [
+    "AUTO",
     "CATALOGUE",
     "Kind",
     "Method",

@@ -16,22 +16,19 @@ from dpspca.common.queries import Covariance, CovarianceTriangle
 from dpspca.common.spec import Accounting, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .released_matrix import leading, matrix_of, model_of, release
-from .row_steps import ask_opening, known_options, opening
+from .released_matrix import ask_matrix, components_of, model_of, planned
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query: what the opening needs, and the matrix."""
-    known_options(spec, ())
-    return price(spec, [*opening(spec), release(spec, _query(spec))], _published)
+    return price(spec, planned(spec, _query(spec)), _published)
 
 
 def run(plan: Plan) -> Algorithm:
     """Ask for the matrix, and take its leading eigenvectors."""
     spec = plan.spec
-    opened = yield from ask_opening(spec)
-    released = yield _query(spec)(spec.schema.dimension, opened.center)
-    components = leading(matrix_of(released, spec.schema.dimension), spec.components)
+    opened, released = yield from ask_matrix(spec, _query(spec))
+    components = components_of(spec, opened, released)
     statement = PrivacyStatement.of(plan, parties=released.parties)
     return model_of(spec, statement, opened, released, components)
 

@@ -28,6 +28,7 @@ from . import (
     sulq,
 )
 from .options import Option, declared
+from .released_matrix import MatrixOptions
 
 BOTH: Final = (Accounting.EXACT, Accounting.PUBLISHED)
 LONGEST_NAME: Final = 80
@@ -79,18 +80,21 @@ CATALOGUE: Final = MappingProxyType(
             analyze_gauss.steps_of,
             analyze_gauss.run,
             "the whole covariance matrix at once, with Gaussian noise (Dwork et al. 2014)",
+            options=declared(MatrixOptions),
             accounting=BOTH,
         ),
         "mod-sulq": Method(
             mod_sulq.steps_of,
             mod_sulq.run,
             "the covariance matrix at once, with symmetric noise (Chaudhuri, Sarwate & Sinha 2012)",
+            options=declared(MatrixOptions),
             accounting=BOTH,
         ),
         "sulq": Method(
             sulq.steps_of,
             sulq.run,
             "the covariance matrix at once, with noise on every entry that is not symmetric (Blum et al. 2005)",
+            options=declared(MatrixOptions),
             accounting=BOTH,
         ),
         "streaming-power": Method(

@@ -21,22 +21,19 @@ from dpspca.common.queries import CovarianceTriangle
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .released_matrix import classical_std, leading, matrix_of, model_of, release
-from .row_steps import ask_opening, known_options, opening
+from .released_matrix import ask_matrix, classical_std, components_of, model_of, planned
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query: what the opening needs, and the triangle."""
-    known_options(spec, ())
-    return price(spec, [*opening(spec), release(spec, CovarianceTriangle)], _published)
+    return price(spec, planned(spec, CovarianceTriangle), _published)
 
 
 def run(plan: Plan) -> Algorithm:
     """Ask for the triangle, and take the leading eigenvectors of the matrix that it is half of."""
     spec = plan.spec
-    opened = yield from ask_opening(spec)
-    released = yield CovarianceTriangle(spec.schema.dimension, opened.center)
-    components = leading(matrix_of(released, spec.schema.dimension), spec.components)
+    opened, released = yield from ask_matrix(spec, CovarianceTriangle)
+    components = components_of(spec, opened, released)
     statement = PrivacyStatement.of(plan, parties=released.parties)
     return model_of(spec, statement, opened, released, components)
 

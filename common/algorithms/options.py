@@ -23,6 +23,7 @@ class Kind(StrEnum):
     NUMBER = "a number"
     SWITCH = "true or false"
     TEXT = "text"
+    WHOLE_OR_AUTO = "a whole number or auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,11 @@ def declared(of: type) -> tuple[Option, ...]:
 
 
 def _option(field: Field[Any], hint: Any) -> Option:  # noqa: ANN401  # whatever a type hint is
-    (kind,) = [each for each in get_args(hint) if each is not NoneType] or [hint]
-    choices = tuple(member.value for member in kind) if issubclass(kind, StrEnum) else ()
+    kinds = [each for each in get_args(hint) if each is not NoneType] or [hint]
+    choices = tuple(member.value for member in kinds[0]) if issubclass(kinds[0], StrEnum) else ()
     return Option(
         field.name,
-        _kind(kind),
+        _kind(kinds[0]) if len(kinds) == 1 else Kind.WHOLE_OR_AUTO,
         field.metadata.get(_DESCRIPTION, ""),
         None if field.default is MISSING else _plain(field.default),
         field.default is MISSING,

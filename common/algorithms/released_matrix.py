@@ -5,7 +5,9 @@ own and their mean is taken, or as its upper triangle, as the papers have it.
 """
 
 import math
-from typing import Final
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 import numpy as np
 
@@ -14,14 +16,75 @@ from dpspca.common.checks import check
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.protocol import Aggregate
-from dpspca.common.queries import Covariance, CovarianceTriangle, Extent
+from dpspca.common.queries import Covariance, CovarianceTriangle, Extent, RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .row_steps import RowTotals, at_least_one, shares, with_variances
+from .free_structure import Released, sparse_or_dense
+from .options import described
+from .row_steps import (
+    AUTO,
+    Auto,
+    RowTotals,
+    ask_opening,
+    at_least_one,
+    given_sparsity,
+    known_options,
+    opening,
+    shares,
+    with_variances,
+)
 
 MAX_DIMENSION: Final = 2**13
 """An answer of half a gigabyte; beyond, ask for products instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixOptions:
+    """What may be read off a released matrix besides its leading eigenvectors, at no cost."""
+
+    sparsity: int | Auto | None = field(
+        default=None,
+        metadata=described(
+            "Largest number of columns that may take part, for all components together, or auto: keep the columns that "
+            "stand out from noise, if these hold what the matrix shows. Default: all columns take part."
+        ),
+    )
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Self:
+        """Read and check the spec's options."""
+        known_options(spec, ("sparsity",))
+        return cls(given_sparsity(spec))
+
+
+def planned(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> list[PlannedQuery]:
+    """Plan what the opening needs, and the one release."""
+    return [*opening(_counted(spec)), release(_counted(spec), query)]
+
+
+def ask_matrix(
+    spec: JobSpec, query: type[Covariance | CovarianceTriangle]
+) -> Generator[RowQuery, Aggregate, tuple[RowTotals, Aggregate]]:
+    """Ask what ``planned`` planned."""
+    opened = yield from ask_opening(_counted(spec))
+    released = yield query(spec.schema.dimension, opened.center)
+    return opened, released
+
+
+def _counted(spec: JobSpec) -> JobSpec:
+    """Tell columns from noise by the number of rows, which is asked for like that of the explained variance."""
+    return spec if MatrixOptions.of(spec).sparsity is None else replace(spec, explained_variance=True)
+
+
+def components_of(spec: JobSpec, opened: RowTotals, released: Aggregate) -> FloatArray:
+    """Give the leading eigenvectors as rows, over the columns that ``sparsity`` leaves."""
+    matrix, sparsity = matrix_of(released, spec.schema.dimension), MatrixOptions.of(spec).sparsity
+    if sparsity is None:
+        return leading(matrix, spec.components)
+    averaged = math.sqrt(2) if released.values.ndim > 1 else 1.0
+    known = Released(matrix, released.noise_std / averaged, at_least_one(opened.rows), released.parties)
+    return sparse_or_dense(known, spec.components, None if sparsity == AUTO else sparsity)[0].T
 
 
 def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> PlannedQuery:

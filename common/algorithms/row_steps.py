@@ -6,7 +6,7 @@ itself. What is not asked for is left to the algorithm's own queries.
 
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -15,11 +15,15 @@ from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model, fix_signs
+from dpspca.common.names import shortened
 from dpspca.common.plan import Noise, PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, Extent, RowQuery, RowSparse
 from dpspca.common.spec import Centering, JobSpec, Scalar
 
+Auto: TypeAlias = Literal["auto"]
+AUTO: Final[Auto] = "auto"
+"""In place of a number: decide it from what is released."""
 COUNT_SHARE: Final = 0.01
 MEAN_SHARE: Final = 0.10
 VARIANCE_SHARE: Final = 0.05
@@ -57,6 +61,16 @@ def given_rounds(spec: JobSpec) -> int | None:
     """Read the option of how many rounds there are, if it is given."""
     rounds = spec.options.get("rounds")
     return None if rounds is None else check_whole("the number of rounds", rounds, least=1, most=MOST_ROUNDS)
+
+
+def given_sparsity(spec: JobSpec) -> int | Auto | None:
+    """Read the option of how many columns may take part: a number, ``AUTO``, or None if it is not given."""
+    given = spec.options.get("sparsity")
+    if given is None or given == AUTO:
+        return given
+    check(not isinstance(given, str), f"sparsity is {shortened(given)}.", f"Give a number of columns, or {AUTO!r}.")
+    name = "sparsity (from the number of components to that of columns)"
+    return check_whole(name, given, least=spec.components, most=spec.schema.dimension)
 
 
 def given_columns(spec: JobSpec) -> int | None:

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Generator
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
 from scipy.stats import chi2
@@ -20,49 +20,94 @@ SHORTEST_PART: Final = 2.0**-18
 """Least length of a part of the rows in the scaled release, as a multiple of the bound: the lattice shows no less."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class KnownBlock:
+    """What is known of some columns before their scaled release.
+
+    ``matrix`` are their released second moments. ``axes`` is an orthogonal matrix, of which the first columns are the
+    components that were found, of eigenvalues ``values``. ``stds`` is the noise of each entry of the matrix in these
+    axes. ``levels`` says with which probability a column is kept if it has no part in the components.
+    """
+
+    columns: Columns
+    matrix: FloatArray
+    axes: FloatArray
+    values: FloatArray
+    stds: FloatArray
+    levels: FloatArray
+    parties: int
+
+    @classmethod
+    def of(cls, columns: Columns, block: Released, components: int) -> Self:
+        """Take the components of a block that was released with one noise."""
+        vectors, values = leading(block.matrix, components)
+        size = len(columns)
+        stds, levels = np.full((size, size), block.off_std), np.full(size, FALSE_ROWS / size)
+        return cls(columns, block.matrix, _completed(vectors), values, stds, levels, block.parties)
+
+    def widened(self, added: Columns, whole: Released) -> Self:
+        """Add columns of which only the whole matrix tells something. They are further axes, at right angles."""
+        columns = np.union1d(self.columns, added)
+        if columns.size == self.columns.size:
+            return self
+        old, new = np.searchsorted(columns, self.columns), np.searchsorted(columns, np.setdiff1d(added, self.columns))
+        size, inner = columns.size, self.columns.size
+        matrix, axes, stds = whole.block(columns), np.zeros((size, size)), np.full((size, size), whole.off_std)
+        matrix[np.ix_(old, old)] = self.matrix
+        axes[old, :inner], axes[new, np.arange(inner, size)] = self.axes, 1.0
+        stds[:inner, :inner] = self.stds
+        levels = np.full(size, FALSE_ROWS / len(whole.matrix))
+        levels[old] = self.levels
+        return type(self)(columns, matrix, axes, self.values, stds, levels, min(self.parties, whole.parties))
+
+
 def ask_scaled(
-    facts: ReleasedFacts, support: Columns, block: Released, diagonal: FloatArray
+    facts: ReleasedFacts, known: KnownBlock, diagonal: FloatArray
 ) -> Generator[RowQuery, Aggregate, tuple[FloatArray, FloatArray, float, int]]:
     """Ask for the block once more, with the part along the components and the rest each divided by its own length.
 
     Noise is the same in every direction of Frobenius norm, so after undoing the scale the entry between parts of
     lengths a and b carries noise in proportion to a b. The two releases are averaged entry by entry in these axes.
     """
-    size, count = len(support), facts.components
-    vectors, values = leading(block.matrix, count)
+    size, count = len(known.columns), facts.components
     unit = facts.spec.norm_bound / 4  # each part of a typical row becomes as long as this, far from where rows end
     shortest = (unit * SHORTEST_PART) ** 2
-    there = max(float(values.sum()) / facts.rows, shortest)
+    there = max(float(known.values.sum()) / facts.rows, shortest)
     along = math.sqrt(there)
-    rest = math.sqrt(max(float(np.trace(block.matrix)) / facts.rows - there, 0.02 * there, shortest))
-    view = View(facts.dimension, support, unit / rest, vectors, unit / along)
+    rest = math.sqrt(max(float(np.trace(known.matrix)) / facts.rows - there, 0.02 * there, shortest))
+    view = View(facts.dimension, known.columns, unit / rest, known.axes[:, :count], unit / along)
     reach = yield from ask_reach(facts, view)
     asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
     answer = yield ViewCovariance(asked, facts.center)
     released = (answer.values + answer.values.T) / 2
-    turned = _completed(vectors)
     lengths = np.concatenate([np.full(count, along), np.full(size - count, rest)]) * (reach / unit)
     scale = np.outer(lengths, lengths)
-    second = (turned.T @ released @ turned) * scale
+    second = (known.axes.T @ released @ known.axes) * scale
     second_std = answer.noise_std / math.sqrt(2) * scale
-    first = turned.T @ block.matrix @ turned
-    weight = second_std**-2 / (second_std**-2 + block.off_std**-2)
+    first = known.axes.T @ known.matrix @ known.axes
+    weight = second_std**-2 / (second_std**-2 + known.stds**-2)
     joined = weight * second + (1 - weight) * first
     found, explained = leading(joined, count)
-    components = _without_noise_rows(facts, turned @ found, explained, min(second_std[0, -1], block.off_std), diagonal)
-    kept_noise = math.sqrt(2) * min(float(second_std[0, 0]), block.off_std)
-    return components, explained, kept_noise, min(answer.parties, block.parties)
+    least = min(float(second_std[0, -1]), float(known.stds[0, 0]))
+    components = _without_noise_rows(facts, known, known.axes @ found, explained, least, diagonal)
+    kept_noise = math.sqrt(2) * min(float(second_std[0, 0]), float(known.stds[0, 0]))
+    return components, explained, kept_noise, min(answer.parties, known.parties)
 
 
-def _without_noise_rows(
-    facts: ReleasedFacts, vectors: FloatArray, values: FloatArray, off_std: float, diagonal: FloatArray
+def _without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong together nowhere else
+    facts: ReleasedFacts,
+    known: KnownBlock,
+    vectors: FloatArray,
+    values: FloatArray,
+    off_std: float,
+    diagonal: FloatArray,
 ) -> FloatArray:
     """Set the rows of the components to zero that noise and sampling explain."""
-    size, count = vectors.shape
+    count = vectors.shape[1]
     rest = np.maximum(diagonal - np.square(vectors) @ values, 0.2 * np.median(np.maximum(diagonal, 0)))
-    known = np.maximum(values, off_std)[None]
-    variance = (off_std**2 + rest[:, None] * known / facts.rows) / known**2
-    keep = np.flatnonzero((np.square(vectors) / variance).sum(axis=1) > chi2.isf(FALSE_ROWS / size, count))
+    most = np.maximum(values, off_std)[None]
+    variance = (off_std**2 + rest[:, None] * most / facts.rows) / most**2
+    keep = np.flatnonzero((np.square(vectors) / variance).sum(axis=1) > chi2.isf(known.levels, count))
     if keep.size < count:
         return vectors
     cut = np.zeros_like(vectors)

@@ -21,29 +21,34 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
-from dpspca.common.protocol import Algorithm
+from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import Covariance
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .released_matrix import classical_std, leading, model_of, release
-from .row_steps import ask_opening, known_options, opening
+from .released_matrix import MatrixOptions, ask_matrix, classical_std, components_of, leading, model_of, planned
+from .row_steps import RowTotals
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every query: what the opening needs, and the square."""
-    known_options(spec, ())
-    return price(spec, [*opening(spec), release(spec, Covariance)], _published)
+    return price(spec, planned(spec, Covariance), _published)
 
 
 def run(plan: Plan) -> Algorithm:
     """Ask for the square, and take its leading left singular vectors."""
     spec = plan.spec
-    opened = yield from ask_opening(spec)
-    released = yield Covariance(spec.schema.dimension, opened.center)
-    components = _by_variance(left_singular(released.values, spec.components), released.values)
+    opened, released = yield from ask_matrix(spec, Covariance)
+    components = _components_of(spec, opened, released)
     statement = PrivacyStatement.of(plan, parties=released.parties)
     return model_of(spec, statement, opened, released, components)
+
+
+def _components_of(spec: JobSpec, opened: RowTotals, released: Aggregate) -> FloatArray:
+    """Read components off the matrix as it is, or where columns are to be left out, off its symmetric half."""
+    if MatrixOptions.of(spec).sparsity is not None:
+        return components_of(spec, opened, released)
+    return _by_variance(left_singular(released.values, spec.components), released.values)
 
 
 def _by_variance(components: FloatArray, released: FloatArray) -> FloatArray:

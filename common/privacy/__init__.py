@@ -45,7 +45,7 @@ from .lattice import (
     row_unit,
 )
 from .noise import DRAW_SLACK, DiscreteGaussian, DiscreteLaplace, lattice_std
-from .picks import PICK_SLACK, pick_pairs
+from .picks import PICK_SLACK, pick_columns, pick_pairs
 from .smooth import Constants, keeps_promise, published_gaussian_constants
 from .units import PrivacyUnit
 
@@ -118,6 +118,7 @@ __all__ = [
     "mu_of",
     "noisy_projection",
     "normals",
+    "pick_columns",
     "pick_pairs",
     "published_gaussian_constants",
     "published_noise_multiplier",

@@ -13,7 +13,7 @@ from .matrix import (
     SymmetricProduct,
     largest_entry,
 )
-from .picks import SignPairs
+from .picks import SignPairs, TiedColumns
 from .rows import (
     BasisQuery,
     ColumnsQuery,
@@ -107,6 +107,7 @@ __all__ = [
     "SquaredColumns",
     "SubspaceQuery",
     "SymmetricProduct",
+    "TiedColumns",
     "View",
     "ViewCovariance",
     "ViewQuery",

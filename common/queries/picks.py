@@ -1,4 +1,4 @@
-"""A query that each provider answers with columns that belong together, chosen by exponential mechanisms.
+"""Queries that each provider answers with columns that belong together, chosen by exponential mechanisms.
 
 Sums cannot show which of very many columns belong together: noise on d^2 numbers drowns them. A choice can, because
 what it costs does not depend on how many things there are to choose from.
@@ -13,6 +13,7 @@ from dpspca.common.privacy import PrivacyUnit
 from .base import Announcement, Content, Extent, check_unit
 from .content import read_center
 from .rows import ColumnsQuery
+from .views import ViewQuery
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,3 +58,46 @@ class SignPairs(ColumnsQuery):
     def score_movement(unit: PrivacyUnit, rows_per_person: int) -> int:
         """Bound how far a pair's score moves between neighbours."""
         return (1 if unit.is_add_remove else 2) * rows_per_person
+
+
+@dataclass(frozen=True, eq=False)
+class TiedColumns(ViewQuery):
+    """Columns outside a view that a provider chooses because they go together with the axes of the view.
+
+    The answer is 1 for each column that was chosen. A column's score is the largest, over the axes q, of
+    |sum over the rows of sign(x_j) sign(q . x_S)|, where x_S are the columns of the view. Its factors play no part.
+    Each choice is among the columns outside the view that were not chosen before. The score needs no bound on a column
+    and no scale.
+
+    A row adds -1, 0 or 1 to each sum, whatever the axes are. So removing it moves a score by at most 1, and replacing
+    it by at most 2; the rows of one person, m at most, by m times as much. The largest of several sums moves no further
+    than one of them. The plan's event (``ChoiceEvent``) says how many choices there are and with which scale, and what
+    they cost. Who is trusted: the provider, and its source of random words.
+    """
+
+    kind = "tied-columns"
+    is_private: ClassVar[bool] = True
+    mechanism: ClassVar[str] = (
+        "each provider chooses columns at random. A column is likelier the more often it is above zero where a "
+        "component that was found is, and below zero where that is. The answer is which columns were chosen."
+    )
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.dimension,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        """Return no bound, because an answer can move from anywhere to anywhere. Its price is its event's."""
+        check_unit(cls, unit)
+        return math.inf
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return cls.sensitivity_of(unit, extent)
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return 1.0
+
+    score_movement = SignPairs.score_movement

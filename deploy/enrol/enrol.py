@@ -31,7 +31,6 @@ JOB: Final = JobSpec(
     components=POPULATION.components,
     answer_seconds=30,
     minimum_parties=2,
-    options={"sparsity": 10},
 )
 
 

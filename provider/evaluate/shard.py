@@ -26,6 +26,7 @@ from dpspca.common.queries import (
     SignPairs,
     SquaredColumns,
     SubspaceQuery,
+    TiedColumns,
     ViewQuery,
 )
 from dpspca.common.spec import Centering, JobSpec
@@ -47,7 +48,7 @@ from .moments import (
 )
 from .sketches import SketchAnswers
 from .summed_moments import SummedMoments
-from .views import answer_view, floor_view, release_pairs, sign_scores
+from .views import answer_view, floor_view, release_columns, release_pairs, sign_scores, tied_scores
 
 GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
@@ -176,6 +177,12 @@ class Shard:
             pieces = self._rows.pieces or (slice(None),)
             scores = sum(sign_scores(self._integers(self._norm_bound, query.center, piece)) for piece in pieces)
             return release_pairs(np.asarray(scores), event, words)
+        if isinstance(query, TiedColumns) and isinstance(event, ChoiceEvent):
+            pieces = self._rows.pieces or (slice(None),)
+            totals = sum(
+                tied_scores(self._integers(self._norm_bound, query.center, piece), query.view) for piece in pieces
+            )
+            return release_columns(np.asarray(totals), query.view, event, words)
         raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
     def start_sketch(self, spec: JobSpec, slot: int) -> SketchAnswers:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidQueryError
-from dpspca.common.privacy import BASIS_BITS, MOMENT_BITS, ROW_BITS, ChoiceEvent, WordSource, pick_pairs
+from dpspca.common.privacy import BASIS_BITS, MOMENT_BITS, ROW_BITS, ChoiceEvent, WordSource, pick_columns, pick_pairs
 from dpspca.common.queries import BINS, NormHistogram, View, ViewCovariance, ViewQuery, ViewSquares
 
 from .integer_rows import integer_rows
@@ -121,6 +121,29 @@ def sign_scores(rows: DenseRows | SparseRows) -> NDArray[np.float32]:
         signs = np.sign(block.toarray() if scipy.sparse.issparse(block) else block).astype(np.float32)
         total += np.dot(signs.T, signs)
     return total
+
+
+def tied_scores(rows: DenseRows | SparseRows, view: View) -> NDArray[np.float32]:
+    """Add up sign(x_j) sign(q . x_S) for each axis q and column j, exactly.
+
+    Each sign follows from its own row alone: the product with an axis is exact (``ViewedRows.unclipped`` says why).
+    """
+    axes = np.rint(view.axes_matrix * 2.0**BASIS_BITS)
+    total = np.zeros((axes.shape[1], rows.dimension), dtype=np.float32)
+    for start in range(0, rows.count, EXACT_ROWS):
+        block = rows.block(start, min(start + EXACT_ROWS, rows.count))
+        dense = block.toarray() if scipy.sparse.issparse(block) else block
+        along = np.sign(np.dot(dense[:, view.columns], axes)).astype(np.float32)
+        total += np.dot(along.T, np.sign(dense).astype(np.float32))
+    return total
+
+
+def release_columns(totals: NDArray[np.float32], view: View, event: ChoiceEvent, words: WordSource) -> Integers:
+    """Choose columns outside a view by their scores, and mark them."""
+    scores = np.abs(totals).max(axis=0, initial=0).astype(np.int32)
+    scores[view.columns] = -1
+    chosen = pick_columns(scores, event.picks, event.scale, words)
+    return np.bincount(np.array(chosen, dtype=np.intp), minlength=len(scores)).astype(np.int64)
 
 
 def release_pairs(scores: NDArray[np.float32], event: ChoiceEvent, words: WordSource) -> Integers:

@@ -45,6 +45,7 @@ LONG_JOB = JobSpec(
     components=2,
     minimum_parties=2,
     options={"sparsity": 10, "rounds": QUERIES - 2},
+    method="dps-pca",
 )
 
 LISTEN = """

@@ -112,6 +112,7 @@ def test_an_expired_certificate_is_refused_and_no_thread_remains(
 def test_the_estimator_works_the_same_over_the_wire(tmp_path: Path) -> None:
     parameters: dict[str, Any] = {
         "n_components": 2,
+        "method": "dps-pca",
         "sparsity": 6,
         "epsilon": 24.0,
         "norm_bound": 12.0,
@@ -158,6 +159,7 @@ def test_other_column_names_are_refused_by_client_and_provider(tmp_path: Path) -
         components=2,
         answer_seconds=10,
         options={"sparsity": 6, "rounds": 2},
+        method="dps-pca",
     )
     with connected(tmp_path, NAMED) as fed:
         with pytest.raises(InvalidParameterError, match="column 1 is 'gene 29' for the job, and 'gene 0' for site-0"):

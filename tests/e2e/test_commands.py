@@ -35,7 +35,7 @@ JOB = [*JOB_OF_ANY, "--sparsity", "4", "--epsilon", "4", "--delta", "1e-6"]
 WIDE = [*JOB_OF_ANY, "--sparsity", "21", "--epsilon", "4", "--delta", "1e-6"]
 """A job of more features than there are."""
 
-MORE = {"output-perturbation": ("--option", "privacy=pure")}
+MORE = {"output-perturbation": ("--option", "privacy=pure"), "dps-pca": ("--sparsity", "4")}
 """What a job needs where the town's policy sets no part of delta aside for mechanisms of their own."""
 A_JOB = {
     "schema": {"dimension": 20},
@@ -44,6 +44,7 @@ A_JOB = {
     "norm_bound": 12,
     "components": 2,
     "options": {"sparsity": 4},
+    "method": "dps-pca",
 }
 
 

@@ -18,6 +18,7 @@ JOB = [
     *("--dimension", "40", "--components", "3", "--norm-bound", "5", "--unit", "replace-one"),
     *("--epsilon", "1", "--delta", "1e-6"),
 ]
+LOOP = ["--method", "dps-pca"]
 KEYS = ("accounting", "rows_per_person", "seed", "minimum_parties", "answer_seconds")
 
 
@@ -117,16 +118,16 @@ def test_the_help_of_plan_names_every_method(here: Callable[..., Ended]) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (JOB, "these flags are needed: --sparsity"),
+        ([*JOB, *LOOP], "these flags are needed: --sparsity"),
         ([*JOB, "--method", "anlyze-gauss"], "Is analyze-gauss meant? Choose one of: "),
         ([*JOB, "--method", "magic"], "--method is 'magic', which is unknown. Choose one of: "),
-        ([*JOB, "--method", "analyze-gauss", "--sparsity", "5"], "--sparsity is given, but analyze-gauss has no"),
+        ([*JOB, "--method", "noisy-power", "--sparsity", "5"], "--sparsity is given, but noisy-power has no such"),
         ([*JOB, "--method", "analyze-gauss", "--rounds", "5"], "--rounds is given, but analyze-gauss has no such"),
         ([*JOB, "--option", "sparsity=2"], "--sparsity is 2 and --components is 3"),
-        ([*JOB, "--option", "sparsity=many"], "--option sparsity is 'many', not a whole number"),
+        ([*JOB, "--option", "sparsity=many"], "--option sparsity is 'many', not a whole number or auto"),
         ([*JOB, "--option", "sparsity=5", "--sparsity", "5"], "The option sparsity is given twice"),
-        ([*JOB, "--sparsity", "5", "--option", "pace=2"], "--option names 'pace', but dps-pca has no such option"),
-        ([*JOB, "--sparsity", "5", "--option", "start=warm"], "--option start is 'warm'. Choose one of: dense, publi"),
+        ([*JOB, *LOOP, "--option", "pace=2"], "--option names 'pace', but dps-pca has no such option"),
+        ([*JOB, *LOOP, "--option", "start=warm"], "--option start is 'warm'. Choose one of: dense, publi"),
         ([*JOB, "--sparsity", "5", "--seed", "-1"], "the seed is -1"),
         (["job.json", "--option", "rounds=2"], "Both a job and flags are given: --option"),
         (["job.json", "--no-explained-variance"], "Both a job and flags are given: --no-explained-variance"),
@@ -138,6 +139,6 @@ def test_errors_about_a_method_name_the_flag(arguments: list[str], message: str,
 
 def test_a_job_from_flags_has_the_defaults_of_a_job(here: Callable[..., Ended]) -> None:
     job = here("plan", *JOB, "--sparsity", "5", "--json").facts["job"]
-    assert (job["algorithm"], job["accounting"], job["seed"]) == ("dps-pca", "exact", 0)
+    assert (job["algorithm"], job["accounting"], job["seed"]) == ("auto", "exact", 0)
     assert job["explained_variance"] is True
     assert job["options"] == {"sparsity": 5}

@@ -55,6 +55,7 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
         norm_bound=1.0,
         components=2,
         options={"sparsity": 9, "rounds": 3},
+        method="dps-pca",
     )
     (tmp_path / "job.json").write_text(spec.to_json())
     ended = here("plan", "job.json")
@@ -91,6 +92,7 @@ A_JOB = {
     "norm_bound": 1,
     "components": 2,
     "options": {"sparsity": 3},
+    "method": "dps-pca",
 }
 
 
@@ -163,7 +165,7 @@ def test_flags_accept_the_estimator_s_names_of_row_units(word: str, here: Callab
 def test_an_unsupported_unit_is_refused_and_the_error_lists_others(unit: str, here: Callable[..., Ended]) -> None:
     refusal = here("plan", *JOB, "--unit", unit).error_line
     assert (
-        f"--unit is {unit}, which dps-pca does not support. Choose one of: row-replace-one, row-add-remove, person-"
+        f"--unit is {unit}, which auto does not support. Choose one of: row-replace-one, row-add-remove, person-"
         in refusal
     )
 
@@ -189,7 +191,10 @@ def test_a_job_file_accepts_the_estimator_s_names_of_row_units(
 # --- What error to expect ---------------------------------------------------------------------------------------------
 
 ASSUMED = [
-    "--dimension=200 --components=3 --sparsity=40 --norm-bound=40 --unit=replace-one --epsilon=8 --delta=1e-6",
+    (
+        "--method=dps-pca --dimension=200 --components=3 --sparsity=40 --norm-bound=40 --unit=replace-one --epsilon=8 "
+        "--delta=1e-6"
+    ),
     "--assume=leading=100 --assume=following=5 --assume=rows=1000000 --assume=support=10",
 ]
 

@@ -127,14 +127,14 @@ def test_the_explanation_says_how_many_rows_a_person_may_have(here: Callable[...
 
 def test_the_explanation_covers_noise_that_is_not_gaussian(here: Callable[..., Ended], tmp_path: Path) -> None:
     """With a pure mechanism of epsilon 1, a guess may be right in e / (1 + e) of cases, 73.11 %."""
-    output = here(changed(tmp_path, 'methods = ["dps-pca"]', 'methods = ["dps-pca", "ppca"]')).stdout
+    output = here(changed(tmp_path, 'methods = ["auto", "dps-pca"]', 'methods = ["dps-pca", "ppca"]')).stdout
     assert re.search(r"one job, it is right in at most 73\.2%.*all jobs", output)
     assert "A job whose noise is not Gaussian is limited by this epsilon and delta" in output
     assert "49 jobs of the largest size with Gaussian noise" in output
 
 
 def test_a_policy_with_unusable_methods_gives_a_warning_or_an_error(here: Callable[..., Ended], tmp_path: Path) -> None:
-    listed = 'methods = ["dps-pca"]'
+    listed = 'methods = ["auto", "dps-pca"]'
     some = here(changed(tmp_path, listed, 'methods = ["dps-pca", "streaming-power"]'))
     assert some.returncode == 0
     assert re.search("WARNING: .*streaming-power.*no job here can use it", some.stdout)

@@ -28,6 +28,7 @@ JOB = JobSpec(
     answer_seconds=30,
     minimum_parties=2,
     options={"sparsity": 4},
+    method="dps-pca",
 )
 COMMAND = [sys.executable, "-m", "dpspca.cli.main"]
 

@@ -24,6 +24,7 @@ SPEC = JobSpec(
     norm_bound=4.0,
     components=1,
     options={"sparsity": 4, "rounds": 2},
+    method="dps-pca",
 )
 OTHER = replace(SPEC, unit=PrivacyUnit.ROW_REPLACE_ONE)
 

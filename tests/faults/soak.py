@@ -57,6 +57,7 @@ SPEC = JobSpec(
     explained_variance=False,
     minimum_parties=len(SITES),
     options={"sparsity": 2, "rounds": ROUNDS_A_JOB},
+    method="dps-pca",
 )
 
 

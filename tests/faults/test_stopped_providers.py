@@ -45,6 +45,7 @@ def job(least: int, rounds: int) -> JobSpec:
         minimum_parties=least,
         answer_seconds=DEADLINE,
         options={"sparsity": 6, "rounds": rounds},
+        method="dps-pca",
     )
 
 

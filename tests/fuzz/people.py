@@ -41,6 +41,7 @@ PLAIN: Final = JobSpec(
     minimum_parties=2,
     answer_seconds=60,
     options={"sparsity": 6, "rounds": 3},
+    method="dps-pca",
 )
 """Three products, one after the other."""
 ODD_SPECS: Final = {

@@ -40,6 +40,7 @@ def job(dimension: int, components: int, unit: PrivacyUnit, rounds: int) -> JobS
         components=components,
         explained_variance=False,
         options={"sparsity": dimension, "rounds": rounds},
+        method="dps-pca",
     )
 
 

@@ -59,6 +59,7 @@ def _spec(epsilon: float, delta: float, seed: int, **settings: Any) -> JobSpec:
         explained_variance="accounting" not in settings,
         seed=seed,
         **settings,
+        method="dps-pca",
     )
 
 

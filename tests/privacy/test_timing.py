@@ -55,6 +55,7 @@ SPEC: Final = JobSpec(
     components=4,
     explained_variance=False,
     options={"sparsity": DIMENSION, "rounds": 2},
+    method="dps-pca",
 )
 PAIRS: Final = 60
 TIMES: Final = 8

@@ -1,4 +1,4 @@
-"""No neighbour moves the score of a pair of columns further than a choice is paid for."""
+"""No neighbour moves the score of a column, or of a pair of them, further than a choice is paid for."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries.picks import SignPairs
+from dpspca.common.queries.picks import SignPairs, TiedColumns
+from dpspca.common.queries.views import View
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.evaluate.views import sign_scores
+from dpspca.provider.evaluate.views import sign_scores, tied_scores
 
 ADD_REMOVE, REPLACE = PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.ROW_REPLACE_ONE
 
@@ -34,3 +35,43 @@ def test_the_declared_movement_is_reached(unit: PrivacyUnit, change: np.ndarray)
     others = np.ones((3, 2))
     moved = scores(np.vstack([others, [[1.0, 1.0]]])) - scores(np.vstack([others, change]))
     assert np.abs(moved).max() == SignPairs.score_movement(unit, 1)
+
+
+def ties(rows: np.ndarray, view: View) -> np.ndarray:
+    return np.abs(tied_scores(Shard(check_rows(rows, least=1), 1.0)._integers(1.0), view)).max(axis=0)
+
+
+@given(seed=st.integers(0, 2**32 - 1), columns=st.integers(3, 6), person=st.integers(1, 3), axes=st.integers(1, 3))
+def test_no_neighbour_moves_a_tie_further_than_declared(seed: int, columns: int, person: int, axes: int) -> None:
+    """Whatever the axes are, orthonormal or not: a requester may send any."""
+    rng = np.random.default_rng(seed)
+    seen = np.sort(rng.permutation(columns)[:2])
+    view = View(columns, seen, axes=rng.choice([-1.0, 0.0, 1e-7, 0.3, 1.0], (2, axes)))
+    others = rng.standard_normal((4, columns))
+    first, second = (rng.choice([-1.0, 0.0, 1e-9, 5.0], (person, columns)) for _ in range(2))
+    both, without = ties(np.vstack([others, first]), view), ties(others, view)
+    replaced = ties(np.vstack([others, second]), view)
+    assert np.abs(both - without).max() <= TiedColumns.score_movement(ADD_REMOVE, person)
+    assert np.abs(both - replaced).max() <= TiedColumns.score_movement(REPLACE, person)
+
+
+@pytest.mark.parametrize(("unit", "change"), [(ADD_REMOVE, np.zeros((0, 2))), (REPLACE, np.array([[1.0, -1.0]]))])
+def test_the_declared_movement_of_a_tie_is_reached(unit: PrivacyUnit, change: np.ndarray) -> None:
+    others, view = np.ones((3, 2)), View(2, [0], axes=np.ones((1, 1)))
+    moved = ties(np.vstack([others, [[1.0, 1.0]]]), view) - ties(np.vstack([others, change]), view)
+    assert np.abs(moved).max() == TiedColumns.score_movement(unit, 1)
+
+
+def test_a_row_s_sign_follows_from_that_row_alone() -> None:
+    """Products with axes are exact: no other row, and no place in memory, decides which way a row near zero leans."""
+    rng = np.random.default_rng(1)
+    rows, axis = rng.standard_normal((500, 40)), rng.standard_normal((40, 1)) / 8
+    rows -= (rows @ axis) @ axis.T / (axis.T @ axis)  # all of them at right angles to the axis, but for rounding
+    view = View(41, np.arange(40), axes=axis)
+    table = np.hstack([rows, np.ones((500, 1))])
+
+    def signed(part: np.ndarray) -> float:
+        return float(tied_scores(Shard(check_rows(part, least=1), 9.0)._integers(9.0), view)[0, 40])
+
+    alone = sum(signed(table[at : at + 1]) for at in range(500))
+    assert alone == signed(table) == signed(table[::-1]) == signed(table[:77]) + signed(table[77:])

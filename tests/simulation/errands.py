@@ -25,6 +25,7 @@ SPECS: Final = tuple(
         minimum_parties=2,
         answer_seconds=90,
         options={"sparsity": 3, "rounds": rounds},
+        method="dps-pca",
     )
     for epsilon, rounds in ((1.0, 3), (0.5, 2))
 )

@@ -37,6 +37,7 @@ SPEC: Final = JobSpec(
     components=COLUMNS,
     explained_variance=False,
     options={"sparsity": DIMENSION, "rounds": 3},
+    method="dps-pca",
 )
 
 

@@ -242,6 +242,7 @@ SPEC = JobSpec(
     components=2,
     explained_variance=False,
     options={"sparsity": 5, "rounds": 3},
+    method="dps-pca",
 )
 """A job of three queries: the first basis may be dense, the other two are sparse."""
 

@@ -62,6 +62,7 @@ def job(epsilon: float = 1.0, delta: float = 1e-6) -> JobSpec:
         components=2,
         explained_variance=False,
         options={"sparsity": 6, "rounds": QUERIES},
+        method="dps-pca",
     )
 
 

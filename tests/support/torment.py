@@ -160,6 +160,7 @@ def job(draw: Random) -> tuple[JobSpec, str, list[str]]:
         answer_seconds=draw.choice([SHORTEST_DEADLINE, 15, 120]),
         seed=draw.getrandbits(32),
         options={"sparsity": draw.randint(components, COLUMNS), "rounds": draw.randint(5, 150)},
+        method="dps-pca",
     )
     return spec, data_set, audience
 

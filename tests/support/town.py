@@ -49,6 +49,7 @@ def spec(**changes: Any) -> JobSpec:
         "components": 2,
         "answer_seconds": PATIENCE,
         "options": {"sparsity": 6, "rounds": 4},
+        "method": "dps-pca",
     }
     return JobSpec(**good | changes)
 

@@ -85,3 +85,12 @@ def test_sparse_reports_time_and_memory_of_every_job_and_size() -> None:
     assert [row["job"] for row in results] == ["rows alone", "noisy-power", "range-projection"] * 2
     assert all(row["peak_gib"] > 0 for row in results)
     assert all((row["ns"] is None) == (row["job"] == "rows alone") for row in results)
+
+
+def test_accuracy_compares_the_methods_on_the_same_rows() -> None:
+    results = {row["data"]: row for row in measured("accuracy")}
+    for row in results.values():
+        errors = row["median_errors"]
+        assert errors["oracle"] < errors["auto"] < errors["dps-pca"]
+        assert row["seeds"] == 2
+    assert results["P"]["median_errors"]["auto"] < results["P"]["median_errors"]["analyze-gauss"] / 4

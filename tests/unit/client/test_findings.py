@@ -35,6 +35,7 @@ def spec(**changes: Any) -> JobSpec:
         "norm_bound": 16.0,
         "components": 2,
         "options": {"sparsity": 10},
+        "method": "dps-pca",
     }
     return JobSpec(**good | changes)
 

@@ -69,6 +69,7 @@ def test_a_model_without_eigenvalues_has_no_singular_vectors() -> None:
         norm_bound=3.0,
         components=1,
         options={"sparsity": 3},
+        method="dps-pca",
     )
     with pytest.raises(DpspcaError, match="no eigenvalues"):
         Singular.of(simulate([rows], spec, noise_seed=1), 3)

@@ -32,6 +32,7 @@ def fitted() -> Model:
         norm_bound=population.norm_bound,
         components=2,
         options={"sparsity": 5},
+        method="dps-pca",
     )
     return simulate([spiked_rows(population, 4000, np.random.default_rng(3)).rows], spec, noise_seed=3)
 
@@ -165,6 +166,7 @@ def test_the_warning_about_clipped_rows_is_right(*, share: float, small: bool) -
         norm_bound=share * population.norm_bound,
         components=2,
         options={"sparsity": 5},
+        method="dps-pca",
     )
     rows = spiked_rows(population, 4000, np.random.default_rng(3)).rows
     longer = float((np.linalg.norm(rows, axis=1) > spec.norm_bound).mean())

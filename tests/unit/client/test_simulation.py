@@ -42,6 +42,7 @@ def spec(**changes: Any) -> JobSpec:
         "norm_bound": 15.0,
         "components": COMPONENTS,
         "options": {"sparsity": SUPPORT, "rounds": 6},
+        "method": "dps-pca",
     }
     return JobSpec(**good | changes)
 

@@ -25,6 +25,7 @@ SPEC = JobSpec(
     norm_bound=3.0,
     components=2,
     options={"sparsity": 4},
+    method="dps-pca",
 )
 STATEMENT = PrivacyStatement.of(catalogue.plan(SPEC), parties=3, fresh_noise=True, federated=True)
 BASIS, _ = thin_qr(np.random.default_rng(0).standard_normal((6, 2)))

@@ -34,6 +34,7 @@ def spec(**changes: Any) -> JobSpec:
         "norm_bound": 3.0,
         "components": 5,
         "options": {"sparsity": 50},
+        "method": "dps-pca",
     }
     return JobSpec(**good | changes)
 

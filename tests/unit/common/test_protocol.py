@@ -20,6 +20,7 @@ SPEC = JobSpec(
     budget=Budget(1.0, 1e-6),
     norm_bound=1.0,
     components=1,
+    method="dps-pca",
 )
 STATEMENT = PrivacyStatement.of(Plan(SPEC, price(SPEC, [])), parties=1)
 

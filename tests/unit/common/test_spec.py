@@ -23,6 +23,7 @@ GOOD: dict[str, Any] = {
     "norm_bound": 3.0,
     "components": 2,
     "options": {"sparsity": 4},
+    "method": "dps-pca",
 }
 
 

@@ -21,7 +21,12 @@ from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 from dpspca.common.statement import NOT_FOR_RELEASE, PrivacyStatement, format_up
 
 SPEC = JobSpec(
-    schema=Schema(4), unit=PrivacyUnit.ROW_ADD_REMOVE, budget=Budget(1.0, 1e-6), norm_bound=1.0, components=2
+    schema=Schema(4),
+    unit=PrivacyUnit.ROW_ADD_REMOVE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=1.0,
+    components=2,
+    method="dps-pca",
 )
 
 

@@ -83,8 +83,18 @@ def test_an_option_given_twice_by_either_flag_is_refused() -> None:
 
 
 def test_a_short_flag_that_the_method_lacks_is_refused() -> None:
-    with pytest.raises(InvalidParameterError, match="--sparsity is given, but analyze-gauss has no such option"):
-        method_options.parse("analyze-gauss", [], {"sparsity": 3})
+    with pytest.raises(InvalidParameterError, match="--sparsity is given, but noisy-power has no such option"):
+        method_options.parse("noisy-power", [], {"sparsity": 3})
+
+
+def test_a_number_or_auto_is_read_from_either_flag() -> None:
+    for given, short in (([], {"sparsity": "auto"}), (["sparsity=auto"], {})):
+        assert method_options.parse("auto", given, short) == {"sparsity": "auto"}
+    assert method_options.parse("auto", [], {"sparsity": "7"}) == {"sparsity": 7}
+    with pytest.raises(InvalidParameterError, match="--sparsity is 'few', not a whole number or auto"):
+        method_options.parse("auto", [], {"sparsity": "few"})
+    with pytest.raises(InvalidParameterError, match="--sparsity is 'auto', not a whole number"):
+        method_options.parse("dps-pca", [], {"sparsity": "auto"})
 
 
 def test_missing_options_are_named_by_their_flags() -> None:

@@ -80,7 +80,8 @@ def test_a_counted_file_counts_the_exact_price_of_its_job(job: JobSpec, tmp_path
 def test_count_refuses_a_job_on_another_data_set(tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     text = (
-        'data_set = "trial"\nnorm_bound = 12.0\nunit = "row-replace-one"\ncomponents = 2\nexplained_variance = false\n'
+        'data_set = "trial"\nmethod = "dps-pca"\nnorm_bound = 12.0\nunit = "row-replace-one"\n'
+        "components = 2\nexplained_variance = false\n"
         "[schema]\ndimension = 30\n[budget]\nepsilon = 4.0\ndelta = 1e-6\n[options]\nsparsity = 6\nrounds = 4\n"
     )
     file.write_text(text, encoding="utf-8")

@@ -8,9 +8,10 @@ from typing import Any, Final
 import pytest
 from examples import EXAMPLES
 
-from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms import catalogue, released_matrix
 from dpspca.common.algorithms.catalogue import CATALOGUE, Method
 from dpspca.common.algorithms.options import Kind, Option, declared, described
+from dpspca.common.algorithms.row_steps import Auto
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.plan import PlannedQueries, pricing
 from dpspca.common.privacy.accountant import compose
@@ -24,6 +25,7 @@ OF_ANOTHER_KIND: Final = {
     Kind.NUMBER: ("text", True),
     Kind.SWITCH: ("text",),
     Kind.TEXT: (True, 2.5),
+    Kind.WHOLE_OR_AUTO: (2.5, "text", True),
 }
 
 
@@ -53,6 +55,7 @@ class Made:
     shade: Shade = Shade.DARK
     loud: bool = False
     decided: int | None = None
+    either: int | Auto | None = None
 
 
 def test_options_are_read_off_the_fields_of_a_dataclass() -> None:
@@ -62,6 +65,7 @@ def test_options_are_read_off_the_fields_of_a_dataclass() -> None:
         Option("shade", Kind.TEXT, default="dark", choices=("light", "dark")),
         Option("loud", Kind.SWITCH, default=False),
         Option("decided", Kind.WHOLE),
+        Option("either", Kind.WHOLE_OR_AUTO),
     )
     assert "for the test" in described("for the test").values()
 
@@ -70,6 +74,8 @@ def test_options_are_read_off_the_fields_of_a_dataclass() -> None:
 def test_the_catalogue_lists_the_options_that_the_algorithm_s_module_reads(name: str) -> None:
     entry = CATALOGUE[name]
     module = vars(inspect.getmodule(entry.steps_of))
+    if "ask_matrix" in module:  # the options of all methods that release a matrix
+        module = vars(released_matrix)
     read = next(
         (each for title, each in module.items() if title.endswith("Options") and title != "MethodOptions"), None
     )

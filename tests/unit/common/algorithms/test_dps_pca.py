@@ -28,6 +28,7 @@ def spec(**changes: Any) -> JobSpec:
         "norm_bound": 20.0,
         "components": 2,
         "options": {"sparsity": 6, "rounds": 3},
+        "method": "dps-pca",
     }
     return JobSpec(**good | changes)
 

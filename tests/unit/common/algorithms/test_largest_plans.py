@@ -32,7 +32,7 @@ SECONDS: Final = 5.0
 """Of the processor's time, for one plan and what follows from it at a provider."""
 SHAPES: Final = ((MAX_DIMENSION, MAX_COMPONENT_ENTRIES // MAX_DIMENSION), (2**13, 2**13), (30, 29))
 USUAL: Final = (1.0, 1e-6)
-NUMBERS: Final = {Kind.WHOLE, Kind.NUMBER}
+NUMBERS: Final = {Kind.WHOLE, Kind.NUMBER, Kind.WHOLE_OR_AUTO}
 
 
 def form(name: str, shape: tuple[int, int] = (30, 2), **changes: Any) -> dict[str, Any]:

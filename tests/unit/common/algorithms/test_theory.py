@@ -149,6 +149,7 @@ def job(**changes: Any) -> JobSpec:
         "components": 5,
         "explained_variance": False,
         "options": {"sparsity": 20, "rounds": 4},
+        "method": "dps-pca",
     }
     return JobSpec(**good | changes)
 

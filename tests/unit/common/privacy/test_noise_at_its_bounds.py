@@ -23,7 +23,12 @@ MOST = {Noise.GAUSSIAN: MAX_STD, Noise.LAPLACE: MAX_SCALE}
 
 
 def job(epsilon: float = 1.0, **changes: Any) -> JobSpec:
-    good: dict[str, Any] = {"unit": PrivacyUnit.ROW_ADD_REMOVE, "norm_bound": 3.0, "components": 2}
+    good: dict[str, Any] = {
+        "unit": PrivacyUnit.ROW_ADD_REMOVE,
+        "norm_bound": 3.0,
+        "components": 2,
+        "method": "dps-pca",
+    }
     return JobSpec(schema=Schema(6), budget=Budget(epsilon, 1e-12), **good | changes)
 
 

@@ -15,7 +15,7 @@ from dpspca.common.privacy.calibration import choice_mu, choice_range, pure_mu
 from dpspca.common.privacy.costs import UNIT, cost_units, slack_units
 from dpspca.common.privacy.events import ChoiceEvent, GaussianEvent
 from dpspca.common.privacy.keystream import KeyStream
-from dpspca.common.privacy.picks import pick_pairs
+from dpspca.common.privacy.picks import pick_columns, pick_pairs
 
 SCORES = np.array([[9, 4, 4, 0], [4, 9, 2, 7], [4, 2, 9, 1], [0, 7, 1, 9]], dtype=np.int32)
 PAIRS = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
@@ -45,6 +45,26 @@ def test_each_choice_adds_a_column_until_none_is_left() -> None:
 
 def test_with_a_tiny_scale_the_largest_scores_are_chosen() -> None:
     assert pick_pairs(SCORES, 2, 1e-6, KeyStream.repeatable(1, "picks"))[0] == (1, 3)
+
+
+def test_a_column_is_as_likely_as_the_exponential_mechanism_says() -> None:
+    """Chi-square over four outcomes; a true sampler fails with probability 1e-9, and the seed is fixed."""
+    draws, scale, scores = 4000, 3.0, np.array([5, -1, 0, 7, 5], dtype=np.int32)
+    words = KeyStream.repeatable(1, "picks")
+    seen = Counter(pick_columns(scores, 1, scale, words)[0] for _ in range(draws))
+    there = [0, 2, 3, 4]
+    weights = np.exp(scores[there] / scale)
+    expected = draws * weights / weights.sum()
+    assert set(seen) == set(there)
+    assert sum((seen[at] - each) ** 2 / each for at, each in zip(there, expected, strict=True)) < chi2.isf(1e-9, 3)
+
+
+def test_each_column_is_chosen_once_until_none_is_left() -> None:
+    scores = np.array([3, 3, -1, 0], dtype=np.int32)
+    for seed in range(50):
+        assert sorted(pick_columns(scores, 10, 2.0, KeyStream.repeatable(seed, "picks"))) == [0, 1, 3]
+        assert set(pick_columns(scores, 2, 1e-6, KeyStream.repeatable(seed, "picks"))) == {0, 1}
+    assert pick_columns(np.full(3, -1, dtype=np.int32), 2, 1.0, KeyStream.repeatable(1, "picks")) == []
 
 
 @pytest.mark.parametrize("log_range", [0.01, 0.3, 1.0, 4.0, 20.0])

@@ -34,7 +34,14 @@ def random_basis(dimension: int, columns: int, seed: int = 0) -> np.ndarray:
 
 
 def job(unit: PrivacyUnit = ENTRY) -> JobSpec:
-    return JobSpec(schema=Schema(64), unit=unit, budget=Budget(1.0, 1e-6), norm_bound=1.0, components=1)
+    return JobSpec(
+        schema=Schema(64),
+        unit=unit,
+        budget=Budget(1.0, 1e-6),
+        norm_bound=1.0,
+        components=1,
+        method="dps-pca",
+    )
 
 
 @pytest.mark.parametrize("query", [SymmetricProduct, SpectralProduct])

@@ -16,7 +16,7 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import Step
 from dpspca.common.queries.base import Announcement, Extent, RowQuery
 from dpspca.common.queries.matrix import CappedProduct, EntryTotal, SpectralProduct, SymmetricProduct
-from dpspca.common.queries.picks import SignPairs
+from dpspca.common.queries.picks import SignPairs, TiedColumns
 from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
@@ -75,6 +75,7 @@ QUERIES: list[RowQuery] = [
     ViewSquares(View(40, np.array([3, 7, 39]), 0.5)),
     NormHistogram(View(40, np.array([0, 39]), 3.0), np.zeros(40), 2),
     SignPairs(4, np.arange(4.0)),
+    TiedColumns(View(4, [0, 2], axes=np.eye(2)), np.arange(4.0)),
     *(query(3, center, 2) for query in SUBSPACE_QUERIES for center in (None, np.arange(3.0))),
 ]
 

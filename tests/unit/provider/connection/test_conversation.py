@@ -43,6 +43,7 @@ SPEC = JobSpec(
     components=2,
     explained_variance=False,
     options={"sparsity": 6, "rounds": 3},
+    method="dps-pca",
 )
 QUERY = CovarianceProduct(np.eye(6)[:, :2])
 

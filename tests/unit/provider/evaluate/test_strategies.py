@@ -35,6 +35,7 @@ def job(rounds: int = ROUNDS, dimension: int = DIMENSION) -> JobSpec:
         components=2,
         explained_variance=False,
         options={"sparsity": dimension, "rounds": rounds},
+        method="dps-pca",
     )
 
 

@@ -33,6 +33,7 @@ SPEC = JobSpec(
     components=2,
     explained_variance=False,
     options={"sparsity": 4, "rounds": 3},
+    method="dps-pca",
 )
 FIRST = CovarianceProduct(np.eye(4)[:, :2])
 COSTS = [price.units for price in prices(catalogue.plan(SPEC))]

@@ -40,6 +40,7 @@ SPEC = JobSpec(
     components=2,
     explained_variance=False,
     options={"sparsity": 4, "rounds": 2},
+    method="dps-pca",
 )
 FIRST = CovarianceProduct(np.eye(4)[:, :2])
 ROWS = np.random.default_rng(1).standard_normal((20, 4))

@@ -50,6 +50,7 @@ SPEC = JobSpec(
     components=2,
     explained_variance=False,
     options={"sparsity": 6, "rounds": 3},
+    method="dps-pca",
 )
 
 

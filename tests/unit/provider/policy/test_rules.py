@@ -58,6 +58,7 @@ JOB: dict[str, Any] = {
     "norm_bound": 12.0,
     "components": 2,
     "minimum_parties": 2,
+    "method": "dps-pca",
     "options": {"sparsity": 2},
 }
 
@@ -580,6 +581,7 @@ def test_an_allowed_job_fits_its_caps_when_its_events_are_charged(
         rows_per_person=rules.rows_per_person,
         minimum_parties=rules.minimum_parties,
         budget=budget or rules.per_job,
+        method="dps-pca",
         options={"sparsity": 4, "rounds": rounds},
     )
     who, audience = analyst(rules.analysts[-1]), tuple(f"p{number}" for number in range(rules.minimum_parties))

@@ -41,6 +41,7 @@ def spec(**changes: Any) -> JobSpec:
         "components": 2,
         "explained_variance": False,
         "options": {"sparsity": 5, "rounds": ROUNDS},
+        "method": "dps-pca",
     }
     return JobSpec(**good | changes)
 

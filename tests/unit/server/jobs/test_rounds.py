@@ -22,6 +22,7 @@ SPEC = JobSpec(
     centering=Centering.PRIVATE,
     mean_bound=5.0,
     options={"sparsity": 4},
+    method="dps-pca",
 )
 COUNT, MEAN, ROUND = catalogue.plan(SPEC)[:3]
 

@@ -1,0 +1,267 @@
+"""The staged release: later questions are about the columns, and at the scale, that earlier answers showed to matter.
+
+``automatic`` says when it is used, and why its prices hold. Stages: the diagonal and part of the budget on the whole
+matrix; a block of candidate columns; the same block at the scale of the components that were found. With many columns,
+providers also choose pairs of columns, and later columns that go together with what was found.
+"""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.decision import Decision, ReleasePath
+from dpspca.common.linalg import thin_qr
+from dpspca.common.plan import PlannedQuery
+from dpspca.common.privacy import PICK_SLACK, ChoiceEvent, choice_range, usable_mu
+from dpspca.common.protocol import Aggregate
+from dpspca.common.queries import (
+    Extent,
+    NormHistogram,
+    RowQuery,
+    SignPairs,
+    TiedColumns,
+    View,
+    ViewCovariance,
+    ViewSquares,
+)
+from dpspca.common.spec import JobSpec
+
+from .free_structure import (
+    FALSE_ROWS,
+    Columns,
+    Released,
+    debiased,
+    first_guess,
+    largest_rows,
+    leading,
+    pruned,
+    sparse_or_dense,
+    spread_over,
+    standing_out,
+    strongest,
+)
+from .scaled_release import KnownBlock, ask_scaled
+from .view_steps import ReleasedFacts, ask_covariance, ask_diagonal, ask_reach
+
+SPARSE_FRACTION: Final = 3
+"""A structure is sparse if no more than a third of the columns stand out."""
+NORMS: Final = 0.01
+"""Share of mu^2 for each histogram of norms."""
+DIAGONAL: Final = 0.08
+WHOLE: Final = 0.22
+BLOCK: Final = 0.18
+PAIRS: Final = 0.30
+TIED: Final = 0.08
+MANY_WHOLE: Final = 0.15
+"""Share of the whole matrix where there are many columns."""
+MANY_COLUMNS: Final = 1500
+"""Beyond this, the noise of d^2 numbers hides what a choice of pairs can still find. Below, sums find as much."""
+PICKS: Final = 20
+"""Pairs that each provider chooses."""
+TIES: Final = 10
+"""Columns that each provider chooses once components were found."""
+MOST_CANDIDATES: Final = 200
+"""Columns that one source of candidates may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Components as columns, what they explain in all rows together, and the sum of squares of all columns."""
+
+    components: FloatArray
+    explained: FloatArray
+    total: float
+    noise_std: float
+    parties: int
+    decision: Decision
+
+
+def found_in(released: Released, components: FloatArray, decision: Decision) -> Found:
+    """Say what components explain of a released matrix."""
+    explained = np.einsum("dk,de,ek->k", components, released.matrix, components)
+    return Found(
+        components,
+        explained,
+        float(np.trace(released.matrix)),
+        math.sqrt(2) * released.off_std,
+        released.parties,
+        decision,
+    )
+
+
+def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
+    """Plan all stages, for this share of the budget."""
+    whole = Extent(spec.schema.dimension, 0, spec.schema.dimension)
+    scaled = Extent(spec.schema.dimension, spec.components, spec.schema.dimension)
+    many = spec.schema.dimension > MANY_COLUMNS
+    pairs, matrix, tied = (PAIRS, MANY_WHOLE, TIED) if many else (0.0, WHOLE, 0.0)
+    last = 1 - 4 * NORMS - DIAGONAL - pairs - matrix - tied - BLOCK
+    return [
+        PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
+        PlannedQuery("diagonal", ViewSquares, whole, DIAGONAL * free),
+        *([_pairs(spec, PAIRS * free)] if many else []),
+        PlannedQuery("norms", NormHistogram, whole, NORMS * free),
+        PlannedQuery("whole matrix", ViewCovariance, whole, matrix * free),
+        PlannedQuery("norms on candidates", NormHistogram, whole, NORMS * free),
+        PlannedQuery("candidates", ViewCovariance, whole, BLOCK * free),
+        *(
+            [PlannedQuery("tied columns", TiedColumns, scaled, TIED * free, event=_choices(spec, TIED * free, TIES))]
+            if many
+            else []
+        ),
+        PlannedQuery("norms along components", NormHistogram, scaled, NORMS * free),
+        PlannedQuery("scaled release", ViewCovariance, scaled, last * free),
+    ]
+
+
+def _pairs(spec: JobSpec, share: float) -> PlannedQuery:
+    """Plan the choice of pairs of columns: its event is that of so many choices of this share together."""
+    return PlannedQuery(
+        "pairs of columns", SignPairs, Extent(spec.schema.dimension), share, event=_choices(spec, share, PICKS)
+    )
+
+
+def _choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
+    mu = usable_mu(spec.budget.epsilon, spec.budget.delta) * math.sqrt(share / picks)
+    moves = SignPairs.score_movement(spec.unit, spec.rows_per_person)
+    return ChoiceEvent(float(moves), 2 * moves / choice_range(mu), picks, picks * PICK_SLACK)
+
+
+def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Columns]:
+    """Have each provider choose pairs of columns; of many providers' choices keep the most frequent."""
+    votes = (yield SignPairs(facts.dimension, facts.center)).values
+    return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
+
+
+def _tied(facts: ReleasedFacts, known: KnownBlock) -> Generator[RowQuery, Aggregate, Columns]:
+    """Have each provider choose further columns that go together with the components that were found."""
+    view = View(facts.dimension, known.columns, axes=known.axes[:, : facts.components])
+    votes = (yield TiedColumns(view, facts.center)).values
+    return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
+
+
+def in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
+    """Ask what ``planned_stages`` planned."""
+    diagonal = yield from ask_diagonal(facts)
+    chosen = (yield from _chosen(facts)) if facts.dimension > MANY_COLUMNS else np.arange(0)
+    everything = View.whole(facts.dimension)
+    reach = yield from ask_reach(facts, everything)
+    whole = yield from ask_covariance(facts, everything, reach)
+    candidates = _candidates(facts, diagonal, whole, chosen)
+    decided = _decide(facts, whole, candidates, diagonal)
+    if decided.path is ReleasePath.DENSE:
+        return (yield from _dense(facts, everything, whole, decided))
+    return (yield from _sparse(facts, diagonal, whole, candidates, decided))
+
+
+def _outliers(values: FloatArray, sigmas: float) -> Columns:
+    """Find the columns whose value is far above the median, in units of the median absolute deviation."""
+    median = np.median(values)
+    spread = 1.4826 * np.median(np.abs(values - median))
+    far = np.flatnonzero(values > median + sigmas * spread)
+    return far if far.size <= MOST_CANDIDATES else strongest(values, MOST_CANDIDATES)
+
+
+def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: Released, chosen: Columns) -> Columns:
+    """Name the columns that the diagonal or the whole matrix lets stand out, then those that are tied to these."""
+    components, size = facts.components, facts.dimension
+    variances = np.maximum(diagonal, 0.0)
+    energy = np.square(whole.matrix).sum(axis=1) - np.square(np.diagonal(whole.matrix))
+    named = np.union1d(_outliers(diagonal, 2.5), _outliers(energy, math.sqrt(2 * math.log(size))))
+    named = np.union1d(named, chosen)
+    vectors, _ = leading(whole.matrix, components)
+    support = pruned(whole, components, variances, first_guess(vectors))
+    if support.size <= MOST_CANDIDATES:
+        named = np.union1d(named, support)
+    for _ in range(2):
+        if named.size >= components:
+            tied, _ = standing_out(whole, named, variances, components, FALSE_ROWS / size)
+            named = np.union1d(named, tied)
+    return named
+
+
+def _decide(facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal: FloatArray) -> Decision:
+    """Choose the dense path if the whole matrix shows more than the candidates hold, beyond what noise explains."""
+    outstanding = int(candidates.size)
+    components, size, median = facts.components, facts.dimension, max(0.0, float(np.median(diagonal)))
+    signals = signals_of(whole, components, median)
+    if not components <= candidates.size <= size // SPARSE_FRACTION:
+        return Decision(ReleasePath.DENSE, size, outstanding, visible=visible_in(signals))
+    all_of_it = signals.sum()
+    held = debiased(leading(whole.block(candidates), components)[1] - median, whole.off_std, candidates.size).sum()
+    tolerance = (
+        3 * whole.off_std * math.sqrt(2 * components) + 0.02 * all_of_it + components * size / facts.rows * median
+    )
+    part = min(1.0, float(held / all_of_it)) if all_of_it > 0 else 1.0
+    path = ReleasePath.DENSE if all_of_it - held > tolerance else ReleasePath.SPARSE
+    return Decision(path, outstanding, outstanding, part, visible_in(signals))
+
+
+def signals_of(whole: Released, components: int, usual: float) -> FloatArray:
+    """Estimate by how much the leading eigenvalues exceed a usual column's sum of squares; 0 if noise explains one."""
+    return debiased(leading(whole.matrix, components)[1] - usual, whole.off_std, len(whole.matrix))
+
+
+def visible_in(signals: FloatArray) -> int:
+    """Count the components that showed above the noise."""
+    return int(np.count_nonzero(signals > 0))
+
+
+def _dense(
+    facts: ReleasedFacts, everything: View, whole: Released, decided: Decision
+) -> Generator[RowQuery, Aggregate, Found]:
+    """Release the whole matrix twice more, and average."""
+    reach = yield from ask_reach(facts, everything)
+    whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
+    vectors, _ = leading(whole.matrix, facts.components)
+    if facts.dimension > MANY_COLUMNS:  # planned, so it has to be asked; where all columns take part, it adds none
+        first = np.arange(facts.components)
+        yield TiedColumns(View(facts.dimension, first, axes=np.eye(facts.components)), facts.center)
+    plain = replace(everything, axes=vectors)
+    reach = yield from ask_reach(facts, plain)
+    whole = whole.joined((yield from ask_covariance(facts, plain, reach)))
+    components, support = sparse_or_dense(whole, facts.components, facts.sparsity)
+    return found_in(whole, components, replace(decided, columns=int(support.size)))
+
+
+def _sparse(
+    facts: ReleasedFacts, diagonal: FloatArray, whole: Released, candidates: Columns, decided: Decision
+) -> Generator[RowQuery, Aggregate, Found]:
+    """Release the candidates' block, prune it, and release it once more at the scale of what was found."""
+    components = facts.components
+    view = View(facts.dimension, candidates)
+    reach = yield from ask_reach(facts, view)
+    block = (yield from ask_covariance(facts, view, reach)).joined(
+        Released(whole.block(candidates), whole.off_std, facts.rows, whole.parties)
+    )
+    start = first_guess(leading(block.matrix, components)[0])
+    kept = pruned(block, components, block.diagonal, start)
+    kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
+    own = Released(block.block(kept), block.off_std, facts.rows, block.parties)
+    known = KnownBlock.of(candidates[kept], own, components)
+    if facts.dimension > MANY_COLUMNS:
+        known = known.widened((yield from _tied(facts, known)), whole)
+    found, explained, noise, parties = yield from ask_scaled(facts, known, diagonal[known.columns])
+    found = _limited(found, explained, facts.sparsity)
+    return Found(
+        spread_over(facts.dimension, known.columns, found),
+        explained,
+        float(max(diagonal.sum(), explained.sum())),
+        noise,
+        parties,
+        replace(decided, columns=int(np.count_nonzero(found.any(axis=1)))),
+    )
+
+
+def _limited(vectors: FloatArray, explained: FloatArray, most: int | None) -> FloatArray:
+    """Keep at most so many rows of the components: those in which they explain the most."""
+    kept = largest_rows(vectors, explained, most)
+    if kept.size == len(vectors):
+        return vectors
+    cut = np.zeros_like(vectors)
+    cut[kept] = thin_qr(vectors[kept])[0]
+    return cut

@@ -1,0 +1,52 @@
+"""What a method decided from public facts and released numbers, and on what grounds.
+
+A decision is computed from released numbers alone, so it costs no privacy. Its wording is in ``client/findings.py``.
+"""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from .checks import check, check_whole, choice, is_real
+
+
+class ReleasePath(StrEnum):
+    """Which way the budget was spent."""
+
+    WHOLE = "whole-matrix"
+    SPARSE = "staged-sparse"
+    DENSE = "staged-dense"
+    LOOP = "power-loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The path that was taken, how many columns take part, and what spoke for it.
+
+    ``outstanding`` is how many columns stood out from noise, and ``held`` which part of what all columns show these
+    hold. Both are None where the path follows from the number of columns alone; ``held`` is also None where the number
+    of outstanding columns decided. ``visible`` is how many components showed above the noise of the whole matrix, and
+    None for the power loop. Where it is fewer than were asked for, columns may have been missed without a sign of it.
+    """
+
+    path: ReleasePath
+    columns: int
+    outstanding: int | None = None
+    held: float | None = None
+    visible: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self) | {"path": self.path.value}
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Self:
+        """Read what ``to_dict`` wrote, with every check."""
+        path = choice(ReleasePath, "the path of a decision", raw["path"])
+        columns = check_whole("the columns of a decision", raw["columns"], least=0, most=2**31)
+        outstanding, held, visible = raw["outstanding"], raw["held"], raw["visible"]
+        for name, count in (("outstanding columns", outstanding), ("visible components", visible)):
+            if count is not None:
+                check_whole(f"the {name} of a decision", count, least=0, most=2**31)
+        check(held is None or is_real(held), "The part that a decision is based on is no number.", "Give a number.")
+        return cls(path, columns, outstanding, held, visible)

@@ -1,0 +1,47 @@
+"""A choice of pairs says what it is, and how far its scores move; its answer has no bound of its own."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import Extent, SignPairs, TiedColumns, View
+
+KINDS = [SignPairs, TiedColumns]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_has_one_count_for_each_column(kind: type[SignPairs | TiedColumns]) -> None:
+    assert kind.answer_shape(Extent(7, 2, 3)) == (7,)
+    assert kind.unit_value(3.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("unit", "rows", "moves"),
+    [
+        (PrivacyUnit.ROW_ADD_REMOVE, 1, 1),
+        (PrivacyUnit.ROW_REPLACE_ONE, 1, 2),
+        (PrivacyUnit.PERSON_ADD_REMOVE, 3, 3),
+        (PrivacyUnit.PERSON_REPLACE_ONE, 3, 6),
+    ],
+)
+def test_a_score_moves_by_the_signs_of_the_rows_that_change(unit: PrivacyUnit, rows: int, moves: int) -> None:
+    for kind in KINDS:
+        assert kind.score_movement(unit, rows) == moves
+        assert kind.sensitivity_of(unit, Extent(7)) == kind.lattice_sensitivity(unit, Extent(7)) == math.inf
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_choice_protects_no_entries_of_a_matrix(kind: type[SignPairs | TiedColumns]) -> None:
+    with pytest.raises(InvalidParameterError):
+        kind.sensitivity_of(PrivacyUnit.ENTRY, Extent(7))
+
+
+def test_what_a_choice_announces_is_what_is_read_from_it() -> None:
+    center = np.arange(4.0)
+    view = View(4, [1, 3], axes=np.eye(2))
+    for query in (SignPairs(4), SignPairs(4, center), TiedColumns(view), TiedColumns(view, center)):
+        again = type(query).read(query.announcement, query.content(), "")
+        assert again.digest() == query.digest()
