@@ -15,7 +15,7 @@ from dpspca.common.errors import InvalidParameterError, InvalidTypeError, Missin
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema
+from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema
 from dpspca.provider.data import check_rows, numeric
 
 from .blocking import Federation, progress_of
@@ -48,10 +48,9 @@ _BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal, NormHisto
 class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Differentially private principal component analysis, sparse by default.
 
-    Two parameters have no default, because they depend on the data set and on what you promise. ``norm_bound`` is what
-    is publicly known about the length of a row; longer rows are clipped to it. ``unit`` is the privacy unit:
-    "replace-one" protects against one row being replaced by another (the number of rows is public), "add-remove"
-    against one row being added or removed.
+    One parameter has no default, because it is what you promise. ``unit`` is the privacy unit: "replace-one" protects
+    against one row being replaced by another (the number of rows is public), "add-remove" against one row being added
+    or removed.
 
     Parameters
     ----------
@@ -71,8 +70,10 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     epsilon, delta : float
         Privacy budget of one fit. Smaller is more private. Each further fit on the same rows costs as much again; that
         includes the fits of a cross-validation.
-    norm_bound : float
+    norm_bound : float, "private" or None
         Bound on the Euclidean length of a row after centring. It must be public knowledge: never read it off the data.
+        "private" lets the method find one, for a fiftieth of the budget. None does so if the method can, which "auto"
+        does; other methods need a number.
         With the units "entry" and "spectral" it bounds the change of the matrix that is hidden.
     unit : {"replace-one", "add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"}
         Privacy unit: in what two neighbouring data sets differ. The units that begin with "person" protect a person
@@ -136,7 +137,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         options: Mapping[str, Scalar] | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        norm_bound: float | None = None,
+        norm_bound: float | Literal["private"] | None = None,
         unit: UnitName | None = None,
         rows_per_person: int = 1,
         rounds: int | Literal["auto"] = "auto",
@@ -264,7 +265,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             schema=schema,
             unit=_unit(self.unit),
             budget=Budget(self.epsilon, self.delta),
-            norm_bound=check_bound("norm_bound", self.norm_bound),
+            norm_bound=self._norm_bound(),
             components=self.n_components,
             method=self.method,
             accounting=choice(Accounting, "accounting", self.accounting),
@@ -276,6 +277,13 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             seed=seed,
             options=self._options(schema.dimension),
         )
+
+    def _norm_bound(self) -> float:
+        """Return the bound. Where none is given, the method finds it if it can."""
+        finds = catalogue.find(str(self.method)).finds_bound
+        if self.norm_bound == PRIVATE or (self.norm_bound is None and finds and _unit(self.unit).is_row):
+            return PRIVATE_BOUND
+        return check_bound("norm_bound", self.norm_bound)
 
     def _options(self, columns: int) -> dict[str, Scalar]:
         """Return the method's options: ``options``, and those parameters for which the method has an option.

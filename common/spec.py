@@ -31,6 +31,10 @@ Everybody lists a whole plan before any quota or policy can refuse the job. It i
 power loop need; and in the week that a job can last, an answer a minute.
 """
 
+PRIVATE: Final = "private"
+PRIVATE_BOUND: Final = 2.0**64
+"""Longer than any row: no bound is known, and the method finds one privately, as part of the job's price."""
+
 _WRITTEN_AS: Final = {"method": "algorithm"}
 """Keys of the canonical form that differ from the field's name. The form is that of version 0.1.0, because signatures,
 digests and stored jobs depend on it; both names are read."""
@@ -164,6 +168,7 @@ class JobSpec:
     ``rows_per_person`` is how many rows of one person are protected together, at each provider: they may move an
     answer as many times as far, and noise is sized for that. Where the unit is a person, a provider uses no more than
     so many rows of each. Where it is a row, all rows are used, and that nobody has more is its steward's word.
+    A ``norm_bound`` of ``PRIVATE_BOUND`` leaves it to the method to find one; files write it as "private".
     ``minimum_parties`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
     and when it gives up; in one process all providers always answer.
     """
@@ -243,6 +248,8 @@ class JobSpec:
         known = _known(cls, raw, "the job")
         schema = _known(Schema, known.pop("schema", None), "the schema")
         budget = _known(Budget, known.pop("budget", None), "the budget")
+        if known.get("norm_bound") == PRIVATE:
+            known["norm_bound"] = PRIVATE_BOUND
         return cls(schema=Schema(**schema), budget=Budget(**budget), **known)
 
     def with_names(self, offered: Mapping[str, Sequence[str] | None]) -> Self:

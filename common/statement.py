@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from .plan import Plan
 from .privacy import PrivacyUnit, format_up
-from .spec import Accounting, Centering
+from .spec import PRIVATE_BOUND, Accounting, Centering
 
 __all__ = ["LARGE_DELTA", "PrivacyStatement", "format_up"]
 
@@ -192,7 +192,12 @@ class PrivacyStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number, and the text, as plain values."""
-        derived = {"releasable": self.releasable, "headline": self.headline, "text": self.text}
+        derived = {
+            "norm_bound_is_private": self.norm_bound == PRIVATE_BOUND,
+            "releasable": self.releasable,
+            "headline": self.headline,
+            "text": self.text,
+        }
         return asdict(self) | {"warnings": list(self.warnings)} | derived
 
     def _promise(self) -> str:
@@ -264,6 +269,11 @@ class PrivacyStatement:
             Centering.PUBLIC: " The promise assumes that the mean that was subtracted does not come from these rows.",
             Centering.PRIVATE: f" To find the mean, rows were first clipped to length {self.mean_bound}.",
         }[self.centering]
+        if self.norm_bound == PRIVATE_BOUND:
+            return (
+                f"Bounds: every row{centred} was clipped to a length that was found privately. Finding it is part of "
+                f"the price.{mean}"
+            )
         return (
             f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}: longer rows were shortened "
             f"to it.{mean} The promise assumes that bounds were chosen from public knowledge, not from the data."

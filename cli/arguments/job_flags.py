@@ -12,11 +12,11 @@ from dpspca.client.demo import check_sparsity
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import CATALOGUE, catalogue
 from dpspca.common.checks import check
-from dpspca.common.errors import DpspcaError
-from dpspca.common.names import check_name
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.names import check_name, shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Scalar, Schema
+from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema
 from dpspca.common.storage import read_toml
 
 from . import method_options
@@ -79,10 +79,12 @@ class Flags:
         ),
     ] = None
     norm_bound: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             help="Bound on the length of a row. Longer rows are clipped to it. Choose it from public knowledge, not "
-            "from the rows. For the units entry and spectral: how large a change of the matrix is protected."
+            "from the rows; or private: methods that can find it, as part of the price. For the units entry and "
+            "spectral: how large a change of the matrix is protected.",
+            metavar="NUMBER|private",
         ),
     ] = None
     unit: Annotated[
@@ -172,7 +174,7 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
         schema=schema or Schema(values["dimension"]),
         unit=values["unit"].unit,
         budget=Budget(values["epsilon"], values["delta"]),
-        norm_bound=values["norm_bound"],
+        norm_bound=_norm_bound(values["norm_bound"]),
         components=values["components"],
         centering=flags.center or Centering.NONE,
         mean_bound=flags.mean_bound,
@@ -196,6 +198,17 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
         check_sparsity(sparsity, flags.components, flags.dimension)
     _check_unit_and_accounting(flags)
     _check_center(flags)
+
+
+def _norm_bound(text: str) -> float:
+    if text == PRIVATE:
+        return PRIVATE_BOUND
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidParameterError(
+            f"--norm-bound is {shortened(text)}, neither a number nor {PRIVATE}.", f"Give a number, or {PRIVATE}."
+        ) from None
 
 
 def _given_flags(flags: Flags) -> dict[str, Any]:

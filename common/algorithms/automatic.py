@@ -14,7 +14,8 @@ Where the whole matrix shows more than the candidates hold, the components are d
 columns instead, and all releases are averaged.
 
 Each stage also asks for a histogram of norms, for a share of a hundredth, and clips at a quantile that depends on the
-numbers of columns and rows and on the budget. So ``norm_bound`` may be far too large without doing harm.
+numbers of columns and rows and on the budget. So ``norm_bound`` may be far too large without doing harm. Where it is
+private, a rough histogram comes first, of lengths in ranges of a factor of 16.
 
 Privacy: the questions depend on released numbers, but their prices do not. Every step has the noise that the plan fixed
 for its share of mu^2; what a question may be about is a ``View``, any of which has the same sensitivity
@@ -35,8 +36,8 @@ from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
-from dpspca.common.queries import MAX_AXES, Extent, NormHistogram, RowQuery, View, ViewCovariance
-from dpspca.common.spec import JobSpec
+from dpspca.common.queries import MAX_AXES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
+from dpspca.common.spec import PRIVATE_BOUND, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
 from . import dps_pca
@@ -65,7 +66,7 @@ from .staged_release import (
     signals_of,
     visible_in,
 )
-from .view_steps import ReleasedFacts, ask_covariance, ask_reach
+from .view_steps import ReleasedFacts, ask_covariance, ask_gain, ask_reach
 
 FEW_COLUMNS: Final = 100
 """Up to here the whole matrix is released with everything: stages would cost more than they bring."""
@@ -107,6 +108,9 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     counted = replace(spec, explained_variance=True)  # the number of rows is needed; what is explained is free
     divided = shares(counted)
     free = divided["rest"] + divided["explained variance"]
+    ranges = []
+    if spec.norm_bound == PRIVATE_BOUND:
+        ranges, free = [PlannedQuery("range of norms", NormRange, Extent(dimension), NORMS * free)], (1 - NORMS) * free
     whole = Extent(dimension, 0, dimension)
     if _at_once(spec):
         stages = [
@@ -115,7 +119,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
         ]
     else:
         stages = planned_stages(spec, free)
-    return price(spec, [*opening(counted), *stages])
+    return price(spec, [*opening(counted), *ranges, *stages])
 
 
 def _at_once(spec: JobSpec) -> bool:
@@ -145,14 +149,16 @@ def run(plan: Plan) -> Algorithm:
     if spec.schema.dimension > MAX_DIMENSION:
         return (yield from _run_loop(plan))
     opened = yield from ask_opening(replace(spec, explained_variance=True))
-    facts = ReleasedFacts(spec, opened.center, at_least_one(opened.rows), AutoOptions.of(spec).most)
+    rows = at_least_one(opened.rows)
+    gain = (yield from ask_gain(spec, opened.center, rows)) if spec.norm_bound == PRIVATE_BOUND else 1.0
+    facts = ReleasedFacts(spec, opened.center, rows, AutoOptions.of(spec).most, gain)
     found = yield from _few_columns(facts) if _at_once(spec) else in_stages(facts)
     statement = PrivacyStatement.of(plan, parties=found.parties)
     return _model(facts, opened, statement, found)
 
 
 def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
-    view = View.whole(facts.dimension)
+    view = facts.view()
     reach = yield from ask_reach(facts, view)
     released = yield from ask_covariance(facts, view, reach)
     components, support = sparse_or_dense(released, facts.components, facts.sparsity)
@@ -170,6 +176,5 @@ def _model(facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement,
         return model
     if opened.rows is None or opened.rows.parties != found.parties:
         return model
-    return with_variances(
-        model, found.explained[order] / facts.rows, found.total / facts.rows, found.noise_std / facts.rows
-    )
+    scale = facts.rows * facts.gain**2
+    return with_variances(model, found.explained[order] / scale, found.total / scale, found.noise_std / scale)

@@ -12,7 +12,7 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
-from dpspca.common.spec import Accounting, JobSpec
+from dpspca.common.spec import PRIVATE_BOUND, Accounting, JobSpec
 
 from . import (
     analyze_gauss,
@@ -53,6 +53,8 @@ class Method:
     published: tuple[PrivacyUnit, ...] = tuple(PrivacyUnit)
     """Units that the paper's own noise is for, where accounting may be published."""
     gaussian: bool = True
+    finds_bound: bool = False
+    """Whether it can find a bound on the length of rows privately, if the job gives none (``PRIVATE_BOUND``)."""
     rows: Callable[[JobSpec], int | None] = lambda _: None
     """How many rows of each provider, from its first, a job is about; None if it is about all that there are."""
 
@@ -68,6 +70,7 @@ CATALOGUE: Final = MappingProxyType(
             automatic.run,
             "decides from public facts and released numbers: whole matrix or staged release, dense or sparse",
             options=declared(automatic.AutoOptions),
+            finds_bound=True,
         ),
         "dps-pca": Method(
             dps_pca.steps_of,
@@ -192,7 +195,16 @@ def _planned(spec: str) -> Plan:
         f"{read.method} protects {' or '.join(entry.units)}, and not {read.unit}.",
         f"Choose a unit that it has, or one of: {_protecting(read.unit)}.",
     )
+    check(
+        entry.finds_bound or read.norm_bound != PRIVATE_BOUND,
+        f"norm_bound is private, but {read.method} cannot find a bound on the length of rows.",
+        f"Give a number from public knowledge, or choose a method that can: {_finding_bounds()}.",
+    )
     return Plan(read, entry.steps_of(read))
+
+
+def _finding_bounds() -> str:
+    return ", ".join(name for name, each in CATALOGUE.items() if each.finds_bound)
 
 
 def _protecting(unit: PrivacyUnit) -> str:

@@ -75,7 +75,8 @@ def ask_scaled(
     there = max(float(known.values.sum()) / facts.rows, shortest)
     along = math.sqrt(there)
     rest = math.sqrt(max(float(np.trace(known.matrix)) / facts.rows - there, 0.02 * there, shortest))
-    view = View(facts.dimension, known.columns, unit / rest, known.axes[:, :count], unit / along)
+    factors = facts.gain * unit / rest, facts.gain * unit / along
+    view = View(facts.dimension, known.columns, factors[0], known.axes[:, :count], factors[1])
     reach = yield from ask_reach(facts, view)
     asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
     answer = yield ViewCovariance(asked, facts.center)

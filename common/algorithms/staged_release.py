@@ -148,7 +148,7 @@ def in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     """Ask what ``planned_stages`` planned."""
     diagonal = yield from ask_diagonal(facts)
     chosen = (yield from _chosen(facts)) if facts.dimension > MANY_COLUMNS else np.arange(0)
-    everything = View.whole(facts.dimension)
+    everything = facts.view()
     reach = yield from ask_reach(facts, everything)
     whole = yield from ask_covariance(facts, everything, reach)
     candidates = _candidates(facts, diagonal, whole, chosen)
@@ -233,7 +233,7 @@ def _sparse(
 ) -> Generator[RowQuery, Aggregate, Found]:
     """Release the candidates' block, prune it, and release it once more at the scale of what was found."""
     components = facts.components
-    view = View(facts.dimension, candidates)
+    view = facts.view(candidates)
     reach = yield from ask_reach(facts, view)
     block = (yield from ask_covariance(facts, view, reach)).joined(
         Released(whole.block(candidates), whole.off_std, facts.rows, whole.parties)

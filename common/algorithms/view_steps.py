@@ -9,10 +9,10 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Aggregate
-from dpspca.common.queries import NormHistogram, RowQuery, View, ViewCovariance, ViewSquares
+from dpspca.common.queries import LARGEST_RANGE, NormHistogram, NormRange, RowQuery, View, ViewCovariance, ViewSquares
 from dpspca.common.spec import JobSpec
 
-from .free_structure import Released
+from .free_structure import Columns, Released
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,12 @@ class ReleasedFacts:
     center: FloatArray | None
     rows: float
     sparsity: int | None
+    gain: float = 1.0
+    """What rows are multiplied by, so that they are not much shorter than the norm bound."""
+
+    def view(self, columns: Columns | None = None) -> View:
+        """Look at some columns, or at all, of rows times the gain."""
+        return View(self.dimension, np.arange(self.dimension) if columns is None else columns, self.gain)
 
     @property
     def components(self) -> int:
@@ -69,6 +75,21 @@ def quantile(counts: FloatArray, noise_std: float, rows: float, keep: float) -> 
     return float(2.0 ** (-(len(counts) - 2) / 2))
 
 
+def ask_gain(spec: JobSpec, center: FloatArray | None, rows: float) -> Generator[RowQuery, Aggregate, float]:
+    """Where no bound is known, ask roughly how long rows are, and bring all but a fiftieth of them below the bound."""
+    answer = yield NormRange(spec.schema.dimension, center)
+    return spec.norm_bound / longest(answer.values, answer.noise_std, rows)
+
+
+def longest(counts: FloatArray, noise_std: float, rows: float) -> float:
+    """Read off a range of norms a length that at most a fiftieth of the rows exceed, to a factor of 16."""
+    clear = np.flatnonzero(counts > 3 * noise_std)
+    first = int(clear[0]) if clear.size else int(np.argmax(counts))
+    beyond = np.cumsum(np.maximum(counts[first:], 0.0))
+    place = first + int(np.argmax(beyond >= min(rows / 50, beyond[-1])))
+    return float(LARGEST_RANGE * 16.0 ** (1 - max(place, 1)))
+
+
 def ask_covariance(facts: ReleasedFacts, view: View, reach: float) -> Generator[RowQuery, Aggregate, Released]:
     """Ask for the second moments of a view, clipped at ``reach`` times the bound; give them at the view's own scale."""
     asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
@@ -79,7 +100,7 @@ def ask_covariance(facts: ReleasedFacts, view: View, reach: float) -> Generator[
 
 def ask_diagonal(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, FloatArray]:
     """Ask for the sum of squares of every column."""
-    view = View.whole(facts.dimension)
+    view = facts.view()
     reach = yield from ask_reach(facts, view, power=2)
-    answer = yield ViewSquares(replace(view, scale=reach**-0.5, along=None), facts.center)
+    answer = yield ViewSquares(replace(view, scale=view.scale * reach**-0.5, along=None), facts.center)
     return np.asarray(answer.values * reach)

@@ -56,11 +56,23 @@ from .subspace import (
     WeightedPublishedSubspace,
     WeightedWalkedSubspace,
 )
-from .views import BINS, MAX_AXES, NormHistogram, View, ViewCovariance, ViewQuery, ViewSquares
+from .views import (
+    BINS,
+    LARGEST_RANGE,
+    MAX_AXES,
+    RANGES,
+    NormHistogram,
+    NormRange,
+    View,
+    ViewCovariance,
+    ViewQuery,
+    ViewSquares,
+)
 
 __all__ = [
     "BINS",
     "ENTRY_BITS",
+    "LARGEST_RANGE",
     "LARGEST_TOTAL",
     "MAP_BITS",
     "MAX_AXES",
@@ -68,6 +80,7 @@ __all__ = [
     "MAX_DIMENSION",
     "PROJECTION_BITS",
     "PROJECTION_SHIFT",
+    "RANGES",
     "SKETCH_BITS",
     "SLOTS",
     "SUBSPACE_QUERIES",
@@ -92,6 +105,7 @@ __all__ = [
     "MapQuery",
     "MatrixProduct",
     "NormHistogram",
+    "NormRange",
     "Peaks",
     "PerturbedSubspace",
     "Projection",

@@ -20,8 +20,9 @@ from .views import ViewQuery
 class SignPairs(ColumnsQuery):
     """How often each column was chosen, where a provider chooses pairs of columns whose signs go together.
 
-    A pair's score is |sum over the rows of sign(x_i) sign(x_j)|, around a public centre if there is one. Each choice is
-    among the pairs that add a column. The score needs no bound on the columns and no scale.
+    A pair's score is |sum over the rows of sign(x_i) sign(x_j)|, around a public centre if there is one. An entry below
+    2^-18 of its row's length counts as zero. Each choice is among the pairs that add a column. The score needs no bound
+    on the columns and no scale.
 
     A row adds -1, 0 or 1 to the sum: removing it moves a score by at most 1, and replacing it by at most 2; the rows of
     one person, m at most, by m times as much. The plan's event (``ChoiceEvent``) says how many choices there are and

@@ -32,10 +32,15 @@ from .base import (
     round_up,
 )
 from .content import INDEX, REAL, center_size, read_center
+from .rows import ColumnsQuery
 
 BINS: Final = 41
 """Bins of a histogram of norms: one for rows at or above the bound, and one for each factor of sqrt(2) below it."""
-MAX_FACTOR: Final = 2.0**40
+MAX_FACTOR: Final = 2.0**200
+RANGES: Final = 41
+"""Bins of a range of norms, each a factor of 16 wide."""
+LARGEST_RANGE: Final = 2.0**68
+"""Norms from here on are in the first range, and norms below 2^-88 in the last."""
 MAX_AXES: Final = 256
 """Axes of a view: up to here every product of a row with them is exact in float64."""
 
@@ -132,6 +137,15 @@ class ViewQuery(RowQuery):
         return self.view.extent
 
     @property
+    def lift(self) -> float:
+        """By how much the columns of the view are multiplied before they are clipped to C and rounded, at least 1.
+
+        It keeps rows precise that are far shorter than C. Each part of a row is multiplied by as much at least. So what
+        is clipped there would be clipped anyway, and keeps its direction.
+        """
+        return max(1.0, min(self.view.factors))
+
+    @property
     def announcement(self) -> Announcement:
         return replace(super().announcement, centred=self.center is not None)
 
@@ -178,6 +192,10 @@ class ViewSquares(ViewQuery, SecondMomentQuery):
 
     kind = "view-squares"
 
+    @property
+    def lift(self) -> float:
+        return _lift_of_squares(self.view)
+
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
         return (extent.nonzero_rows,)
@@ -201,6 +219,10 @@ class NormHistogram(ViewQuery):
 
     kind = "norm-histogram"
     power: int = 1
+
+    @property
+    def lift(self) -> float:
+        return super().lift if self.power == 1 else _lift_of_squares(self.view)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -231,6 +253,40 @@ class NormHistogram(ViewQuery):
     @classmethod
     def unit_value(cls, norm_bound: float) -> float:
         return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class NormRange(ColumnsQuery):
+    """How many rows have a norm in each of ``RANGES`` ranges of a factor of 16, before anything is clipped.
+
+    Range 0 is from ``LARGEST_RANGE`` on, range j from 16^-j times that up to the range before, and the last one below.
+    It says roughly how long rows are where nobody knows a bound.
+
+    Each row is in one range: the sensitivity is 1 for add/remove and sqrt(2) for replace-one, as for ``NormHistogram``.
+    """
+
+    kind = "norm-range"
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (RANGES,)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return NormHistogram.sensitivity_of(unit, extent)
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return cls.sensitivity_of(unit, extent)
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return 1.0
+
+
+def _lift_of_squares(view: View) -> float:
+    """Give the lift where not y but (y_j^2) is clipped, to C^2: less, because its norm is at least |y|^2 / sqrt(p)."""
+    return max(1.0, float(min(view.factors) / len(view.columns) ** 0.25))
 
 
 def _columns(given: Any, dimension: int) -> Any:  # noqa: ANN401  # integers, as an array

@@ -32,6 +32,25 @@ def integer_rows(rows: FloatArray, norm_bound: float, center: FloatArray | None 
     return whole
 
 
+def integer_columns(
+    rows: FloatArray, columns: NDArray[np.intp], bounds: tuple[float, float], center: FloatArray | None = None
+) -> IntegerRows:
+    """Clip rows to the first bound, keep some columns, clip these to the second bound, and round to norm 2^17."""
+    whole = np.empty((len(rows), len(columns)), dtype=np.int32)
+    step = max(1, _BLOCK_ENTRIES // rows.shape[1])
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step] if center is None else rows[start : start + step] - center
+        kept = np.ascontiguousarray((block * _shortening(_squared_norms(block), bounds[0])[:, None])[:, columns])
+        whole[start : start + step] = _integer_block(kept, bounds[1])
+    return whole
+
+
+def _shortening(squared_norms: FloatArray, norm_bound: float) -> FloatArray:
+    """Return the factor that brings each row to the bound, or 1."""
+    factor: FloatArray = norm_bound / np.maximum(np.sqrt(squared_norms), norm_bound)
+    return factor
+
+
 def _integer_block(rows: FloatArray, norm_bound: float) -> FloatArray:
     """Round to nearest, which is unbiased but may lengthen a row beyond the bound.
 
@@ -57,15 +76,25 @@ def integer_csr(rows: scipy.sparse.csr_array, norm_bound: float) -> scipy.sparse
     lengths = np.diff(rows.indptr)
 
     def too_long(values: FloatArray) -> NDArray[np.bool_]:
-        return np.repeat(~(_row_sums(np.square(values), rows.indptr) <= _BOUND**2), lengths)
+        return np.repeat(~(row_sums(np.square(values), rows.indptr) <= _BOUND**2), lengths)
 
     data = _without_specks(rows.data, norm_bound)
-    norms = np.sqrt(_row_sums(np.square(data), rows.indptr))
+    norms = np.sqrt(row_sums(np.square(data), rows.indptr))
     scaled = data * np.repeat(_BOUND / np.maximum(norms, norm_bound), lengths)
     whole = np.rint(scaled)
     whole = np.where(too_long(whole), np.trunc(scaled * (1 - 2.0**-30)), whole)
     whole[too_long(whole)] = 0
     return scipy.sparse.csr_array((whole, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def integer_csr_columns(
+    rows: scipy.sparse.csr_array, columns: NDArray[np.intp], bounds: tuple[float, float]
+) -> scipy.sparse.csr_array:
+    """Do the same as ``integer_columns`` for sparse rows."""
+    factors = _shortening(row_sums(np.square(rows.data), rows.indptr), bounds[0])
+    data = rows.data * np.repeat(factors, np.diff(rows.indptr))
+    shortened = scipy.sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
+    return integer_csr(shortened if len(columns) == rows.shape[1] else shortened[:, columns], bounds[1])
 
 
 def _without_specks(values: FloatArray, norm_bound: float) -> FloatArray:
@@ -85,7 +114,7 @@ def row_norms(rows: FloatArray | scipy.sparse.csr_array, *, squared: bool) -> Fl
     stored = rows if isinstance(rows, np.ndarray) else rows.data
     powers = np.square(np.where(np.abs(stored) < _SMALLEST, 0.0, stored))
     powers = np.square(powers) if squared else powers
-    return np.sqrt(powers.sum(axis=1) if isinstance(rows, np.ndarray) else _row_sums(powers, rows.indptr))
+    return np.sqrt(powers.sum(axis=1) if isinstance(rows, np.ndarray) else row_sums(powers, rows.indptr))
 
 
 def _squared_norms(rows: FloatArray) -> FloatArray:
@@ -97,7 +126,7 @@ def _squared_norms(rows: FloatArray) -> FloatArray:
     return squares
 
 
-def _row_sums(values: FloatArray, starts: NDArray[Any]) -> FloatArray:
+def row_sums(values: FloatArray, starts: NDArray[Any]) -> FloatArray:
     """Sum stored values row by row. Each sum depends on its own row alone, and not on rows before it."""
     sums = np.zeros(len(starts) - 1)
     filled = np.flatnonzero(np.diff(starts))

@@ -21,6 +21,7 @@ from dpspca.common.queries import (
     CovarianceProduct,
     CovarianceTriangle,
     NormHistogram,
+    NormRange,
     RowQuery,
     RowSparse,
     SignPairs,
@@ -32,7 +33,7 @@ from dpspca.common.queries import (
 from dpspca.common.spec import Centering, JobSpec
 from dpspca.provider.data import UsableRows, check_names, zero_row
 
-from .integer_rows import integer_csr, integer_rows, row_norms
+from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, row_norms
 from .mechanisms import release_subspace
 from .moments import (
     COMPRESSED_SHIFT,
@@ -48,8 +49,10 @@ from .moments import (
 )
 from .sketches import SketchAnswers
 from .summed_moments import SummedMoments
-from .views import answer_view, floor_view, release_columns, release_pairs, sign_scores, tied_scores
+from .views import answer_view, floor_view, ranges_of, release_columns, release_pairs, sign_scores, tied_scores
 
+_TINY: Final = 2.0**-100
+"""A bound that all rows but zeros exceed. Where only signs count, each row is rounded at its own length."""
 GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
 MAX_CHOSEN_DIMENSION: Final = 2**12
@@ -155,6 +158,8 @@ class Shard:
                 return self._moments(center).squares() >> SQUARE_SHIFT
             case ViewQuery():
                 return self._viewed(query)
+            case NormRange(center=center):
+                return self._ranges(center)
             case _:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
@@ -175,13 +180,11 @@ class Shard:
             return release_subspace(query, event, gram, self._rows.count, words)
         if isinstance(query, SignPairs) and isinstance(event, ChoiceEvent):
             pieces = self._rows.pieces or (slice(None),)
-            scores = sum(sign_scores(self._integers(self._norm_bound, query.center, piece)) for piece in pieces)
+            scores = sum(sign_scores(self._integers(_TINY, query.center, piece)) for piece in pieces)
             return release_pairs(np.asarray(scores), event, words)
         if isinstance(query, TiedColumns) and isinstance(event, ChoiceEvent):
             pieces = self._rows.pieces or (slice(None),)
-            totals = sum(
-                tied_scores(self._integers(self._norm_bound, query.center, piece), query.view) for piece in pieces
-            )
+            totals = sum(tied_scores(self._integers(_TINY, query.center, piece), query.view) for piece in pieces)
             return release_columns(np.asarray(totals), query.view, event, words)
         raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
@@ -193,10 +196,25 @@ class Shard:
         """Answer a query about a view. Rows that are not in memory together are read piece by piece."""
         total: Any = 0
         for piece in self._rows.pieces or (slice(None),):
-            total = total + answer_view(query, self._integers(self._norm_bound, query.center, piece), self._threads)
+            total = total + answer_view(query, self._columns(query, piece), self._threads)
         if isinstance(query, NormHistogram):
             total[-1] -= self._rows.count == 0  # the row of zeros that stands for no rows is not counted
         return floor_view(query, total)
+
+    def _columns(self, query: ViewQuery, part: slice) -> DenseRows | SparseRows:
+        """Clip rows to the bound, keep the columns of a view, and make integers of them."""
+        matrix, columns = self._matrix(part), query.view.columns
+        bounds = self._norm_bound, self._norm_bound / query.lift
+        if isinstance(matrix, np.ndarray):
+            return DenseRows(integer_columns(matrix, columns, bounds, query.center))
+        if query.center is not None:
+            raise _dense_when_centred()
+        return SparseRows(integer_csr_columns(matrix, columns, bounds))
+
+    def _matrix(self, part: slice) -> Any:  # noqa: ANN401  # dense or sparse
+        """Give some of the rows; of none, a row of zeros, which adds nothing to any sum."""
+        matrix = self._rows.part(part)
+        return matrix if matrix.shape[0] else zero_row(matrix)
 
     def _block_product(self, basis: RowSparse, block: int, blocks: int, center: FloatArray | None) -> Integers:
         """Multiply by the rows of one block alone. Rows are in a block by position, whatever other rows contain.
@@ -235,9 +253,7 @@ class Shard:
     def _integers(
         self, bound: float, center: FloatArray | None = None, part: slice = slice(None)
     ) -> DenseRows | SparseRows:
-        matrix = self._rows.part(part)
-        if not matrix.shape[0]:
-            matrix = zero_row(matrix)  # adds nothing to any sum
+        matrix = self._matrix(part)
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center))
         if center is not None:
@@ -249,6 +265,18 @@ class Shard:
             raise InvalidQueryError("This job sets no bound for the mean.", "Sign a job that centres privately.")
         rows = self._integers(self._mean_bound).rows
         return np.asarray(rows.sum(axis=0, dtype=np.int64))
+
+    def _ranges(self, center: FloatArray | None) -> Integers:
+        """Count rows by their length. It is computed without the bound of the job, which may be far too large."""
+        total: Any = 0
+        for piece in self._rows.pieces or (slice(None),):
+            rows = self._rows.part(piece)
+            if center is not None:
+                if not isinstance(rows, np.ndarray):
+                    raise _dense_when_centred()
+                rows = rows - center
+            total = total + ranges_of(row_norms(rows, squared=False))
+        return np.asarray(total)
 
     def _norms(self, power: int) -> FloatArray:
         return row_norms(self._rows.part(slice(None)), squared=power == 2)  # noqa: PLR2004  # of squared entries

@@ -6,7 +6,7 @@ place in memory, can change how a row is rounded. All bounds are checked in inte
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import scipy.sparse
@@ -15,14 +15,26 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidQueryError
 from dpspca.common.privacy import BASIS_BITS, MOMENT_BITS, ROW_BITS, ChoiceEvent, WordSource, pick_columns, pick_pairs
-from dpspca.common.queries import BINS, NormHistogram, View, ViewCovariance, ViewQuery, ViewSquares
+from dpspca.common.queries import (
+    BINS,
+    LARGEST_RANGE,
+    RANGES,
+    NormHistogram,
+    View,
+    ViewCovariance,
+    ViewQuery,
+    ViewSquares,
+)
 
-from .integer_rows import integer_rows
+from .integer_rows import integer_rows, row_sums
 from .moments import EXACT_ROWS, SQUARE_SHIFT, DenseRows, SparseRows, StreamedMoments
 
 _BOUND: Final = 2.0**ROW_BITS
 _EDGES: Final = 2.0 ** (-np.arange(BINS - 1) / 2) * (1 - 2.0**-10)
 """The lower edges of all bins but the last, as multiples of the bound; see ``NormHistogram``."""
+_SOME_ENTRIES: Final = 2**24
+"""Entries of rows whose signs are added up together: few sums as wide as the table, and 128 MiB of memory."""
+_RANGE_EDGES: Final[FloatArray] = np.ldexp(LARGEST_RANGE, -4 * np.arange(RANGES - 1))
 
 
 class ViewedRows:
@@ -30,13 +42,24 @@ class ViewedRows:
 
     gain_by_threads = True
 
-    def __init__(self, rows: DenseRows | SparseRows, view: View) -> None:
+    def __init__(self, rows: DenseRows | SparseRows, view: View, lift: float = 1.0) -> None:
+        """``rows`` have the columns of the view alone. They were multiplied by the lift, clipped and rounded."""
         self._rows = rows
-        self._view = view
+        self._factors = view.factors[0] / lift, view.factors[1] / lift
         self._axes = np.rint(view.axes_matrix * 2.0**BASIS_BITS)
-        self.count = rows.count
-        self.dimension = len(view.columns)
+        self.count, self.dimension = rows.count, rows.dimension
         self.block_rows = DenseRows.rows_per_block(self.dimension)
+
+    @property
+    def is_scaled_only(self) -> bool:
+        """Tell whether all parts of a row have the same factor."""
+        return self._factors[0] == self._factors[1]
+
+    def stored(self) -> Iterator[scipy.sparse.csr_array]:
+        """Give the rows of a view that is only scaled as sparse ones, some at a time, before they are clipped."""
+        for start in range(0, max(self.count, 1), EXACT_ROWS):
+            block: Any = self._rows.block(start, min(start + EXACT_ROWS, self.count))
+            yield scipy.sparse.csr_array((block.data * self._factors[0], block.indices, block.indptr), block.shape)
 
     parts = DenseRows.parts
     across = staticmethod(DenseRows.across)
@@ -54,10 +77,8 @@ class ViewedRows:
         """
         block = self._rows.block(start, stop)
         if scipy.sparse.issparse(block):
-            block = block[:, self._view.columns].toarray()
-        elif self.dimension < self._rows.dimension:
-            block = block[:, self._view.columns]
-        scale, along = self._view.factors
+            block = block.toarray()
+        scale, along = self._factors
         viewed: FloatArray = block * scale
         if self._axes.shape[1] and along != scale:
             seen = np.rint(np.dot(block, self._axes) * 2.0**-BASIS_BITS)
@@ -71,8 +92,13 @@ class ViewedRows:
 
 
 def answer_view(query: ViewQuery, rows: DenseRows | SparseRows, threads: int | None = None) -> Integers:
-    """Answer exactly, but for the floor of ``ViewCovariance``, which is taken of the whole sum (``floor_view``)."""
-    viewed = ViewedRows(rows, query.view)
+    """Answer exactly, but for the floor of ``ViewCovariance``, which is taken of the whole sum (``floor_view``).
+
+    ``rows`` have the columns of the view alone. They were multiplied by the query's lift, clipped and rounded.
+    """
+    viewed = ViewedRows(rows, query.view, query.lift)
+    if isinstance(rows, SparseRows) and viewed.is_scaled_only and not isinstance(query, ViewCovariance):
+        return _answer_sparse(query, viewed)
     match query:
         case ViewCovariance():
             return StreamedMoments(viewed, threads).gram()
@@ -89,6 +115,24 @@ def floor_view(query: ViewQuery, total: Integers) -> Integers:
     return total >> SQUARE_SHIFT if isinstance(query, ViewCovariance) else total
 
 
+def _answer_sparse(query: ViewQuery, viewed: ViewedRows) -> Integers:
+    """Answer from stored entries alone. Each row is clipped and counted as a dense one is, but for its zeros."""
+    total: Any = 0
+    for block in viewed.stored():
+        if isinstance(query, NormHistogram):
+            powers = _powers(block.data, query.power)
+            total = total + _binned(np.sqrt(row_sums(powers, block.indptr)), _EDGES)
+        else:
+            squares, lengths = np.square(block.data * 2.0**-ROW_BITS), np.diff(block.indptr)
+            norms = np.sqrt(row_sums(np.square(squares), block.indptr))
+            cut = np.trunc(squares * np.repeat(_shortening(norms), lengths))
+            short = row_sums(np.square(cut), block.indptr) <= 2.0 ** (2 * MOMENT_BITS) * (1 - 2.0**-44)
+            cut *= np.repeat(short, lengths)
+            # Exact: 2^14 rows of 2^30.
+            total = total + np.bincount(block.indices, cut, viewed.dimension).astype(np.int64)
+    return np.asarray(total)
+
+
 def _clipped_squares(rows: FloatArray) -> Integers:
     """Square every entry, clip each row's vector of squares to norm 2^30 units, and cut it to integers.
 
@@ -97,30 +141,55 @@ def _clipped_squares(rows: FloatArray) -> Integers:
     """
     squares = np.square(rows * 2.0**-ROW_BITS)
     norms = np.sqrt(np.square(squares).sum(axis=1))
-    cut = np.trunc(squares * ((1 - 2.0**-40) * 2.0**MOMENT_BITS / np.maximum(norms, 1.0))[:, None]).astype(np.int64)
+    cut = np.trunc(squares * _shortening(norms)[:, None]).astype(np.int64)
     short = np.square(cut).sum(axis=1) <= 2 ** (2 * MOMENT_BITS)
     kept: Integers = np.where(short[:, None], cut, 0)
     return kept
 
 
+def _shortening(norms: FloatArray) -> FloatArray:
+    """Return the factor for each row's squares: to units of 2^-30, and below the bound by more than rounding adds."""
+    factor: FloatArray = (1 - 2.0**-40) * 2.0**MOMENT_BITS / np.maximum(norms, 1.0)
+    return factor
+
+
 def _bins(rows: FloatArray, power: int) -> Integers:
     """Count rows by their norm."""
-    powers = np.square(rows * 2.0**-ROW_BITS)
-    powers = np.square(powers) if power == 2 else powers  # noqa: PLR2004  # of squared entries
-    norms = np.sqrt(powers.sum(axis=1))
-    places = np.count_nonzero(norms[:, None] < _EDGES, axis=1)
-    counts: Integers = np.bincount(places, minlength=BINS).astype(np.int64)
+    return _binned(np.sqrt(_powers(rows, power).sum(axis=1)), _EDGES)
+
+
+def _powers(entries: FloatArray, power: int) -> FloatArray:
+    powers = np.square(entries * 2.0**-ROW_BITS)
+    return np.square(powers) if power == 2 else powers  # noqa: PLR2004  # of squared entries
+
+
+def _binned(norms: FloatArray, edges: FloatArray) -> Integers:
+    """Count norms by the bin that they fall into, the largest first."""
+    places = np.count_nonzero(norms[:, None] < edges, axis=1)
+    counts: Integers = np.bincount(places, minlength=len(edges) + 1).astype(np.int64)
     return counts
+
+
+def ranges_of(norms: FloatArray) -> Integers:
+    """Count rows by the range of their norm (``NormRange``)."""
+    return _binned(norms, _RANGE_EDGES)
 
 
 def sign_scores(rows: DenseRows | SparseRows) -> NDArray[np.float32]:
     """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^24 rows of 1 stay whole in float32."""
     total = np.zeros((rows.dimension, rows.dimension), dtype=np.float32)
-    for start in range(0, rows.count, EXACT_ROWS):
-        block = rows.block(start, min(start + EXACT_ROWS, rows.count))
-        signs = np.sign(block.toarray() if scipy.sparse.issparse(block) else block).astype(np.float32)
-        total += np.dot(signs.T, signs)
+    for block in _some(rows):
+        signs = np.sign(block).astype(np.float32)
+        dense = signs if isinstance(signs, np.ndarray) else signs.toarray()
+        total += np.dot(dense.T, dense)
     return total
+
+
+def _some(rows: DenseRows | SparseRows) -> Iterator[Any]:
+    """Give all rows, some at a time."""
+    step = min(EXACT_ROWS, max(1, _SOME_ENTRIES // rows.dimension))
+    for start in range(0, rows.count, step):
+        yield rows.block(start, min(start + step, rows.count))
 
 
 def tied_scores(rows: DenseRows | SparseRows, view: View) -> NDArray[np.float32]:
@@ -130,11 +199,9 @@ def tied_scores(rows: DenseRows | SparseRows, view: View) -> NDArray[np.float32]
     """
     axes = np.rint(view.axes_matrix * 2.0**BASIS_BITS)
     total = np.zeros((axes.shape[1], rows.dimension), dtype=np.float32)
-    for start in range(0, rows.count, EXACT_ROWS):
-        block = rows.block(start, min(start + EXACT_ROWS, rows.count))
-        dense = block.toarray() if scipy.sparse.issparse(block) else block
-        along = np.sign(np.dot(dense[:, view.columns], axes)).astype(np.float32)
-        total += np.dot(along.T, np.sign(dense).astype(np.float32))
+    for block in _some(rows):
+        along = np.sign(np.asarray(block[:, view.columns] @ axes)).astype(np.float32)
+        total += (np.sign(block).astype(np.float32).T @ along).T
     return total
 
 

@@ -46,7 +46,7 @@ from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParame
 from dpspca.common.names import PartyName, Role, check_name, shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, ChoiceEvent, Filter, GaussianEvent, Price, PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger import Promise, Quotas, extent_of
 
 from .caps import Range, aside, budget_of, filter_of
@@ -190,7 +190,9 @@ class Rules:
         without = "Write explained_variance = false (--no-explained-variance)"
         yield _Check("explained_variance", explains, "the explained variance", "components only", without)
         yield self._check_columns(spec.schema)
-        yield _Check("norm_bound", spec.norm_bound in self.norm_bound, str(spec.norm_bound), str(self.norm_bound))
+        bound = PRIVATE if spec.norm_bound == PRIVATE_BOUND else str(spec.norm_bound)
+        fits = spec.norm_bound in self.norm_bound or (self.unit.is_row and bound == PRIVATE)
+        yield _Check("norm_bound", fits, bound, str(self.norm_bound))
         # If no private mean is allowed, the rule on centring says so.
         if spec.mean_bound is not None and self.mean_bound is not None:
             yield _Check("mean_bound", spec.mean_bound in self.mean_bound, str(spec.mean_bound), str(self.mean_bound))

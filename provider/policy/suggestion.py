@@ -8,7 +8,7 @@ from typing import Final
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON, SLACK_UNIT, Filter, Price
-from dpspca.common.spec import Centering
+from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec
 
 from .caps import APPROXIMATE, Cap
 
@@ -38,7 +38,7 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
         f"explained_variance = {json.dumps(spec.explained_variance)}",
         *(["unproven = true"] if not plan.is_proven else []),
         f"columns = {spec.schema.dimension}",
-        f"norm_bound = {{ least = {spec.norm_bound!r}, most = {spec.norm_bound!r} }}",
+        f"norm_bound = {_norm_bounds(spec)}",
         f"minimum_parties = {spec.minimum_parties}",
         f"lifetime = {_written(lifetime or budget_for_a_few(plan))}",
         f"per_job = {_per_job(plan)}",
@@ -46,6 +46,13 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
     if spec.centering is Centering.PRIVATE:
         lines.append(f"mean_bound = {{ least = {spec.mean_bound!r}, most = {spec.mean_bound!r} }}")
     return "\n".join([f"[data_sets.{json.dumps(data_set)}]", *lines, ""])
+
+
+def _norm_bounds(spec: JobSpec) -> str:
+    """Allow the job's bound alone. A job that finds its own bound is always allowed; then any other is, too."""
+    if spec.norm_bound == PRIVATE_BOUND:
+        return "{ least = 1e-18, most = 1e18 }"
+    return f"{{ least = {spec.norm_bound!r}, most = {spec.norm_bound!r} }}"
 
 
 def budget_for_a_few(plan: Plan) -> Cap:

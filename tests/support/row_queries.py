@@ -14,12 +14,21 @@ from dpspca.common.queries.rows import (
     CovarianceTriangle,
     SquaredColumns,
 )
-from dpspca.common.queries.views import BINS, NormHistogram, View, ViewCovariance, ViewSquares
+from dpspca.common.queries.views import (
+    BINS,
+    LARGEST_RANGE,
+    RANGES,
+    NormHistogram,
+    NormRange,
+    View,
+    ViewCovariance,
+    ViewSquares,
+)
 
 BOUND = 3.0
 
 KINDS = ["product", "product-1", "compressed", "covariance", "triangle", "squares", "sums", "count", "above"]
-KINDS += ["view", "view-axes", "view-squares", "norms", "norms-of-squares"]
+KINDS += ["view", "view-axes", "view-squares", "norms", "norms-of-squares", "norms-in-ranges"]
 
 
 def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
@@ -33,6 +42,7 @@ def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
         "view-squares": lambda: ViewSquares(narrow),
         "norms": lambda: NormHistogram(wide),
         "norms-of-squares": lambda: NormHistogram(narrow, power=2),
+        "norms-in-ranges": lambda: NormRange(dimension),
         "product": lambda: CovarianceProduct(basis),
         "product-1": lambda: CovarianceProduct(basis),
         "compressed": lambda: CompressedCovariance(basis),
@@ -80,5 +90,9 @@ def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901 
             norm = float(np.linalg.norm(viewed(view, row) ** power))
             halvings = -2 * np.log2(max(norm, 1e-30) / (1 - 2.0**-10))
             return np.eye(BINS)[int(np.clip(np.ceil(halvings - 1e-9), 0, BINS - 1))]
+        case NormRange():
+            edges = LARGEST_RANGE * 16.0 ** -np.arange(RANGES - 1)
+            norm = BOUND * float(np.linalg.norm(row))
+            return np.eye(RANGES)[int(np.count_nonzero(norm < edges))]
         case _:
             return np.ones(1)

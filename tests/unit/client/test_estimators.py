@@ -44,9 +44,12 @@ def test_every_check_of_scikit_learn_passes(made: DPSPCA, check: Any) -> None:
     assert check(made) is None
 
 
-def test_defaults_construct_but_fit_needs_norm_bound_and_unit() -> None:
-    with pytest.raises(InvalidParameterError, match=r"norm_bound is not set"):
-        DPSPCA(n_components=2, unit="replace-one").fit(ROWS)
+def test_defaults_construct_but_fit_needs_a_unit() -> None:
+    fitted = DPSPCA(n_components=2, unit="replace-one").fit(ROWS)
+    assert "found privately" in fitted.privacy_.text
+    for bound in (None, "private"):
+        with pytest.raises(InvalidParameterError, match=r"norm_bound is (not set|private)"):
+            DPSPCA(n_components=2, unit="replace-one", method="dps-pca", norm_bound=bound).fit(ROWS)
     with pytest.raises(InvalidParameterError, match=r"unit is None.*add-remove"):
         DPSPCA(n_components=2, norm_bound=3.0).fit(ROWS)
 

@@ -13,12 +13,13 @@ from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.automatic import LOOP_SPARSITY
 from dpspca.common.algorithms.released_matrix import MAX_DIMENSION
-from dpspca.common.algorithms.view_steps import quantile
+from dpspca.common.algorithms.view_steps import longest, quantile
 from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.errors import CorruptModelError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.queries import LARGEST_RANGE
+from dpspca.common.spec import PRIVATE_BOUND, Budget, JobSpec, Schema
 
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE
 
@@ -242,3 +243,52 @@ def test_a_sparsity_that_is_none_is_refused(method: str, sparsity: object) -> No
     spec = JobSpec(schema=Schema(60), norm_bound=1.0, components=2, budget=Budget(1, 1e-6), unit=REPLACE, method=method)
     with pytest.raises((InvalidParameterError, InvalidTypeError), match="sparsity"):
         catalogue.plan(replace(spec, options={"sparsity": sparsity}))  # type: ignore[dict-item]
+
+
+# --- A bound that nobody knows ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("d", [40, 150])
+def test_a_private_bound_is_as_good_as_a_known_one_whatever_the_units(d: int, scale: float) -> None:
+    rows, axes = spiked(20_000, d, 8)
+    model, known = fit(rows * scale, bound=PRIVATE_BOUND), fit(rows, bound=20.0)
+    assert error(model, axes) < 1.5 * error(known, axes) + 0.01
+    assert model.explained_variance is not None
+    assert known.explained_variance is not None
+    np.testing.assert_allclose(model.explained_variance / scale**2, known.explained_variance, rtol=0.3)
+    assert "found privately" in model.statement.text
+    assert model.statement.to_dict()["norm_bound_is_private"] is True
+    assert model.statement.mu <= known.statement.mu * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("rows", [np.zeros((50, 20)), np.full((50, 20), 1e30), np.eye(20) * 1e-100])
+@pytest.mark.parametrize("unit", [REPLACE, PrivacyUnit.ROW_ADD_REMOVE])
+def test_a_private_bound_ends_in_a_model_whatever_the_rows_are(rows: np.ndarray, unit: PrivacyUnit) -> None:
+    model = fit(rows, bound=PRIVATE_BOUND, unit=unit)
+    assert np.allclose(model.components @ model.components.T, np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("counts", "length"),
+    [
+        ([0.0, 0, 100, 0], LARGEST_RANGE / 16),
+        ([0.0, 1, 99, 0], LARGEST_RANGE / 16),
+        ([0.0, 40, 60, 0], LARGEST_RANGE),
+        ([100.0, 0, 0, 0], LARGEST_RANGE),
+        ([0.0, 0, 0, 0], LARGEST_RANGE),
+    ],
+)
+def test_a_length_is_read_off_a_range_of_norms(counts: list[float], length: float) -> None:
+    assert longest(np.array(counts), 0.2, 100.0) == length
+
+
+def test_only_a_method_that_finds_a_bound_goes_without() -> None:
+    with pytest.raises(InvalidParameterError, match=r"norm_bound is private, but analyze-gauss.*auto"):
+        fit(np.ones((10, 5)), bound=PRIVATE_BOUND, method="analyze-gauss")
+    text = json.dumps(json.loads(fit_spec().to_json()) | {"norm_bound": "private"})
+    assert JobSpec.from_json(text) == replace(fit_spec(), norm_bound=PRIVATE_BOUND)
+
+
+def fit_spec() -> JobSpec:
+    return JobSpec(schema=Schema(5), norm_bound=3.0, components=1, budget=Budget(1, 1e-6), unit=REPLACE)

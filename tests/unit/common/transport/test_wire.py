@@ -29,7 +29,7 @@ from dpspca.common.queries.rows import (
 )
 from dpspca.common.queries.sketch import SKETCH_QUERIES
 from dpspca.common.queries.subspace import SUBSPACE_QUERIES
-from dpspca.common.queries.views import NormHistogram, View, ViewCovariance, ViewSquares
+from dpspca.common.queries.views import NormHistogram, NormRange, View, ViewCovariance, ViewSquares
 from dpspca.common.transport import wire
 
 LARGEST = 2**56 - 1
@@ -72,6 +72,7 @@ QUERIES: list[RowQuery] = [
     EntryTotal(7),
     ViewCovariance(View.whole(5, 2.0)),
     ViewCovariance(View(40, np.array([3, 7, 39]), 0.5, np.eye(3)[:, :2], 4.0), np.linspace(-1, 1, 40)),
+    NormRange(4, np.arange(4.0)),
     ViewSquares(View(40, np.array([3, 7, 39]), 0.5)),
     NormHistogram(View(40, np.array([0, 39]), 3.0), np.zeros(40), 2),
     SignPairs(4, np.arange(4.0)),

@@ -72,13 +72,18 @@ def test_sparse_rows_and_more_threads_give_the_same_bits(query: type[ViewQuery],
         np.testing.assert_array_equal(other.evaluate(asked), first)
 
 
-@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0, 2.0**40), along=st.floats(0, 2.0**40))
+def seen(rows: np.ndarray, view: View, start: int, stop: int) -> np.ndarray:
+    """Make integer rows of a view as an answer does."""
+    query = ViewCovariance(view)
+    return ViewedRows(shard(rows)._columns(query, slice(None)), view, query.lift).block(start, stop)
+
+
+@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0, 2.0**200), along=st.floats(0, 2.0**200))
 def test_t16_no_row_of_a_view_is_longer_than_the_bound(seed: int, scale: float, along: float) -> None:
     """Whatever the requester sends: axes that are not orthonormal, factors of any size."""
     rng = np.random.default_rng(seed)
     view = View(6, [0, 2, 3, 5], scale, rng.uniform(-1, 1, (4, 3)), along)
-    rows = shard(rng.standard_normal((20, 6)) * 10.0 ** rng.integers(-6, 6))._integers(BOUND)
-    block = ViewedRows(rows, view).block(0, 20).astype(np.int64)
+    block = seen(rng.standard_normal((20, 6)) * 10.0 ** rng.integers(-60, 28), view, 0, 20).astype(np.int64)
     assert (np.square(block).sum(axis=1) <= 2**34).all()
 
 
@@ -87,9 +92,19 @@ def test_a_row_of_a_view_depends_on_its_own_row_alone(seed: int, place: int) -> 
     rng = np.random.default_rng(seed)
     view = View(6, [0, 2, 3, 5], 3.0, rng.uniform(-1, 1, (4, 2)), 0.1)
     rows = rng.standard_normal((20, 6))
-    together = ViewedRows(shard(rows)._integers(BOUND), view).block(0, 20)
-    alone = ViewedRows(shard(rows[[place, place]])._integers(BOUND), view).block(0, 1)
-    np.testing.assert_array_equal(alone[0], together[place])
+    np.testing.assert_array_equal(seen(rows[[place, place]], view, 0, 1)[0], seen(rows, view, 0, 20)[place])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("power", [1, 2])
+def test_rows_far_below_the_bound_stay_precise(*, sparse: bool, power: int) -> None:
+    """A view that multiplies rows by 2^50 sees what it would see of rows that are 2^50 times as long."""
+    near, far = View(12, [1, 4, 5, 8], 6.0), View(12, [1, 4, 5, 8], 6.0 * 2.0**50)
+    long = ROWS / 8  # within the bound
+    short = np.ldexp(long, -50)
+    for make in (ViewCovariance, ViewSquares, lambda view: NormHistogram(view, power=power)):
+        answers = [shard(rows, sparse=sparse).evaluate(make(view)) for rows, view in ((long, near), (short, far))]
+        np.testing.assert_allclose(answers[0], answers[1], rtol=2.0**-8, atol=2.0**24)
 
 
 @pytest.mark.parametrize("query", [ViewCovariance, ViewSquares, NormHistogram])
