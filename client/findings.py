@@ -25,6 +25,9 @@ WITHIN_NOISE: Final = "within the noise"
 _NOISE_LIMIT: Final = 3
 """A variance of a single component below this many standard deviations of its noise counts as noise."""
 
+_EDGE: Final = 1.1
+"""An eigenvalue of a released matrix below the edge of noise, and a tenth, counts as noise."""
+
 _FULL: Final = 0.9
 """Most rows were probably clipped if their mean squared length is above this share of the squared norm bound."""
 
@@ -69,14 +72,29 @@ def within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth valu
     """Return a mask of the components whose variance cannot be told apart from noise. No estimates: all are False.
 
     The variances are eigenvalues of a k x k matrix. Noise alone gives the largest of them about sqrt(2k) standard
-    deviations (the edge of Wigner's semicircle), so the limit grows with k. For one component it is three.
+    deviations (the edge of Wigner's semicircle), so the limit grows with k. For one component it is three. Where the
+    components were read off a released matrix, the variances are eigenvalues of that matrix, and noise
+    alone gives about sqrt(2) standard deviations for the root of its number of columns.
     """
     count = len(model.components)
     if model.explained_variance is None:
         return np.zeros(count, dtype=bool)
     limit = _NOISE_LIMIT + math.sqrt(2 * count) - math.sqrt(2)
+    if columns := _read_off(model):
+        limit = max(limit, _EDGE * math.sqrt(2 * columns))
     # Eigenvalues of a symmetric matrix may be negative, so the absolute value counts.
     return np.abs(model.explained_variance) < limit * (model.explained_variance_std or 0.0)
+
+
+def _read_off(model: Model) -> int:
+    """Return how many columns the released matrix had that components were read off; 0 if they were found otherwise.
+
+    It counts the columns that could have been kept, because keeping the largest entries of noise keeps most of it.
+    """
+    decided = model.decision
+    if decided is None or decided.path is ReleasePath.LOOP:
+        return 0
+    return decided.outstanding or 0 if decided.path is ReleasePath.SPARSE else model.components.shape[1]
 
 
 def bound_may_be_small(model: Model) -> bool:
@@ -118,9 +136,9 @@ def noise_of_directions(plan: Plan, model: Model) -> float | None:
 
     The number of rows is not needed, because the noise of the explained variance is known for the same number of rows.
     """
-    if model.decision and model.decision.path is not ReleasePath.LOOP:
+    if columns := _read_off(model):
         # The noise of a variance is sqrt(2) that of an entry off the diagonal, as everywhere in a released matrix.
-        return _STRETCH[Covariance] * (model.explained_variance_std or 0.0) * math.sqrt(model.decision.columns) or None
+        return _STRETCH[Covariance] * (model.explained_variance_std or 0.0) * math.sqrt(columns) or None
     finding = next((step for step in reversed(plan) if step.query in _STRETCH), None)
     explaining = next((step for step in reversed(plan) if step.query is CompressedCovariance), finding)
     if finding is None or explaining is None or not model.explained_variance_std:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import tomllib
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import fields, replace
@@ -24,10 +25,11 @@ from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent,
 from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Count, Extent
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger.quotas import Quotas
 from dpspca.provider.policy.caps import Cap, Range, budget_of, filter_of
 from dpspca.provider.policy.rules import Policy, Rules, faults
+from dpspca.provider.policy.suggestion import suggest
 from dpspca.server.jobs.roster import MAX_REASON_LENGTH
 
 SAMPLE = (Path(__file__).parents[4] / "deploy" / "samples" / "policy.toml").read_text(encoding="utf-8")
@@ -612,3 +614,11 @@ def test_a_job_is_within_a_cap_exactly_if_its_mu_is(cap: Budget, budget: Budget)
 def test_the_order_of_names_in_policy_and_audience_does_not_matter() -> None:
     for analysts, audience in product((("ada", "grace"), ("grace", "ada")), (BOTH, BOTH[::-1])):
         replace(RULES, analysts=analysts, columns=COLUMNS[::-1]).check(spec(), analyst(), audience)
+
+
+def test_a_job_about_rows_may_find_its_own_bound() -> None:
+    job = spec(norm_bound=PRIVATE_BOUND, method="auto", options={})
+    rules = replace(RULES, methods=("auto",))
+    assert not [each for each in rules.refusals(job, analyst(), BOTH) if "norm_bound" in str(each)]
+    text = suggest(catalogue.plan(job), "cohort", ["ada"])
+    assert tomllib.loads(text)["data_sets"]["cohort"]["norm_bound"] == {"least": 1e-18, "most": 1e18}
