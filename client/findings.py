@@ -92,9 +92,13 @@ def _read_off(model: Model) -> int:
     It counts the columns that could have been kept, because keeping the largest entries of noise keeps most of it.
     """
     decided = model.decision
-    if decided is None or decided.path is ReleasePath.LOOP:
+    if decided is None:
         return 0
-    return decided.outstanding or 0 if decided.path is ReleasePath.SPARSE else model.components.shape[1]
+    return model.components.shape[1] if decided.outstanding is None or _is_dense(decided) else decided.outstanding
+
+
+def _is_dense(decided: Decision) -> bool:
+    return decided.path is ReleasePath.DENSE
 
 
 def bound_may_be_small(model: Model) -> bool:
@@ -207,12 +211,12 @@ def _blind(decided: Decision, components: int) -> str:
     shown = "No component" if not decided.visible else f"Only {decided.visible} of {components} components"
     missed = (
         "so columns that take part may have been missed"
-        if decided.path is ReleasePath.SPARSE
+        if decided.path in {ReleasePath.SPARSE, ReleasePath.WIDE}
         else "so the others may be nothing but noise"
         if decided.visible
         else "so they may be nothing but noise"
     )
-    return f"{shown} showed above the noise of the whole matrix, {missed}."
+    return f"{shown} showed above the noise of the largest matrix that was released, {missed}."
 
 
 def _path_taken(decided: Decision, every: int) -> str:
@@ -223,10 +227,10 @@ def _path_taken(decided: Decision, every: int) -> str:
                 f"The covariance matrix of all {every} columns was released once, for the whole budget. For so few "
                 "columns, or so many components, asking in stages would gain nothing."
             )
-        case ReleasePath.LOOP:
+        case ReleasePath.WIDE:
             return (
-                f"There are {every} columns, too many to release their covariance matrix. So the truncated power loop "
-                "was used."
+                f"There are {every} columns, too many to release their covariance matrix. So the budget was spent on "
+                f"the {number} of the largest variances, and on columns that go together with these."
             )
         case ReleasePath.SPARSE:
             return (

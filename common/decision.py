@@ -16,7 +16,7 @@ class ReleasePath(StrEnum):
     WHOLE = "whole-matrix"
     SPARSE = "staged-sparse"
     DENSE = "staged-dense"
-    LOOP = "power-loop"
+    WIDE = "staged-wide"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,9 @@ class Decision:
 
     ``outstanding`` is how many columns stood out from noise, and ``held`` which part of what all columns show these
     hold. Both are None where the path follows from the number of columns alone; ``held`` is also None where the number
-    of outstanding columns decided. ``visible`` is how many components showed above the noise of the whole matrix, and
-    None for the power loop. Where it is fewer than were asked for, columns may have been missed without a sign of it.
+    of outstanding columns decided, or where there are too many columns for a matrix of all. ``visible`` is how many
+    components showed above the noise of the largest matrix that was released. Where it is fewer than were asked for,
+    columns may have been missed without a sign of it.
     """
 
     path: ReleasePath

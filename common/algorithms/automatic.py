@@ -21,7 +21,7 @@ Privacy: the questions depend on released numbers, but their prices do not. Ever
 for its share of mu^2; what a question may be about is a ``View``, any of which has the same sensitivity
 (``dpspca.common.queries.views``). So the filter's sum of mu^2 holds under adaptivity (Smith & Thakurta 2022).
 
-With too many columns for any matrix of d^2 numbers, it is the truncated power loop (``dps_pca.py``).
+With too many columns for any matrix of d^2 numbers, candidates come from the diagonal alone.
 
 Not from a paper. "Analyze Gauss" (Dwork, Talwar, Thakurta & Zhang 2014) is what it does with few columns.
 """
@@ -40,7 +40,6 @@ from dpspca.common.queries import MAX_AXES, Extent, NormHistogram, NormRange, Ro
 from dpspca.common.spec import PRIVATE_BOUND, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from . import dps_pca
 from .free_structure import sparse_or_dense
 from .options import described
 from .released_matrix import MAX_DIMENSION
@@ -62,7 +61,9 @@ from .staged_release import (
     Found,
     found_in,
     in_stages,
+    in_wide_stages,
     planned_stages,
+    planned_wide,
     signals_of,
     visible_in,
 )
@@ -70,8 +71,6 @@ from .view_steps import ReleasedFacts, ask_covariance, ask_gain, ask_reach
 
 FEW_COLUMNS: Final = 100
 """Up to here the whole matrix is released with everything: stages would cost more than they bring."""
-LOOP_SPARSITY: Final = 50
-"""Columns that may take part where the power loop is used and the job sets no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +102,6 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every question. Their order and prices are fixed; what they are about may follow from earlier answers."""
     AutoOptions.of(spec)
     dimension = spec.schema.dimension
-    if dimension > MAX_DIMENSION:
-        return dps_pca.steps_of(_as_loop(spec))
     counted = replace(spec, explained_variance=True)  # the number of rows is needed; what is explained is free
     divided = shares(counted)
     free = divided["rest"] + divided["explained variance"]
@@ -112,7 +109,9 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     if spec.norm_bound == PRIVATE_BOUND:
         ranges, free = [PlannedQuery("range of norms", NormRange, Extent(dimension), NORMS * free)], (1 - NORMS) * free
     whole = Extent(dimension, 0, dimension)
-    if _at_once(spec):
+    if dimension > MAX_DIMENSION:
+        stages = planned_wide(spec, free)
+    elif _at_once(spec):
         stages = [
             PlannedQuery("norms", NormHistogram, whole, NORMS * free),
             PlannedQuery("whole matrix", ViewCovariance, whole, (1 - NORMS) * free),
@@ -128,31 +127,20 @@ def _at_once(spec: JobSpec) -> bool:
     A view has at most ``MAX_AXES`` axes, so stages cannot look for more components than that.
     """
     dimension, components = spec.schema.dimension, spec.components
+    if dimension > MAX_DIMENSION:
+        return False
     return dimension <= FEW_COLUMNS or SPARSE_FRACTION * components > dimension or components > MAX_AXES
-
-
-def _as_loop(spec: JobSpec) -> JobSpec:
-    """Ask for the power loop, with room for as many columns as usual unless the job says how many."""
-    most = AutoOptions.of(spec).most
-    limit = max(spec.components, LOOP_SPARSITY) if most is None else most
-    return replace(spec, method="dps-pca", options={"sparsity": limit})
-
-
-def _run_loop(plan: Plan) -> Algorithm:
-    model = yield from dps_pca.run(Plan(_as_loop(plan.spec), plan.steps))
-    return replace(model, decision=Decision(ReleasePath.LOOP, int(model.support.size)))
 
 
 def run(plan: Plan) -> Algorithm:
     """Ask stage by stage, and make a model of all that was released."""
     spec = plan.spec
-    if spec.schema.dimension > MAX_DIMENSION:
-        return (yield from _run_loop(plan))
     opened = yield from ask_opening(replace(spec, explained_variance=True))
     rows = at_least_one(opened.rows)
     gain = (yield from ask_gain(spec, opened.center, rows)) if spec.norm_bound == PRIVATE_BOUND else 1.0
     facts = ReleasedFacts(spec, opened.center, rows, AutoOptions.of(spec).most, gain)
-    found = yield from _few_columns(facts) if _at_once(spec) else in_stages(facts)
+    find = in_wide_stages if facts.dimension > MAX_DIMENSION else _few_columns if _at_once(spec) else in_stages
+    found = yield from find(facts)
     statement = PrivacyStatement.of(plan, parties=found.parties)
     return _model(facts, opened, statement, found)
 

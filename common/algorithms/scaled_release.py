@@ -45,20 +45,21 @@ class KnownBlock:
         stds, levels = np.full((size, size), block.off_std), np.full(size, FALSE_ROWS / size)
         return cls(columns, block.matrix, _completed(vectors), values, stds, levels, block.parties)
 
-    def widened(self, added: Columns, whole: Released) -> Self:
-        """Add columns of which only the whole matrix tells something. They are further axes, at right angles."""
+    def widened(self, added: Columns, whole: Released | None, diagonal: FloatArray) -> Self:
+        """Add columns of which only the whole matrix tells something, or only the diagonal; as further axes."""
         columns = np.union1d(self.columns, added)
         if columns.size == self.columns.size:
             return self
         old, new = np.searchsorted(columns, self.columns), np.searchsorted(columns, np.setdiff1d(added, self.columns))
         size, inner = columns.size, self.columns.size
-        matrix, axes, stds = whole.block(columns), np.zeros((size, size)), np.full((size, size), whole.off_std)
+        matrix = np.diag(diagonal[columns]) if whole is None else whole.block(columns)
+        axes, stds = np.zeros((size, size)), np.full((size, size), np.inf if whole is None else whole.off_std)
         matrix[np.ix_(old, old)] = self.matrix
         axes[old, :inner], axes[new, np.arange(inner, size)] = self.axes, 1.0
         stds[:inner, :inner] = self.stds
-        levels = np.full(size, FALSE_ROWS / len(whole.matrix))
+        levels = np.full(size, FALSE_ROWS / len(diagonal))
         levels[old] = self.levels
-        return type(self)(columns, matrix, axes, self.values, stds, levels, min(self.parties, whole.parties))
+        return type(self)(columns, matrix, axes, self.values, stds, levels, self.parties)
 
 
 def ask_scaled(

@@ -13,12 +13,14 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check
 from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.privacy import PICK_SLACK, ChoiceEvent, choice_range, usable_mu
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import (
+    MAX_AXES,
     Extent,
     NormHistogram,
     RowQuery,
@@ -64,6 +66,11 @@ PICKS: Final = 20
 """Pairs that each provider chooses."""
 TIES: Final = 10
 """Columns that each provider chooses once components were found."""
+WIDE_DIAGONAL: Final = 0.12
+WIDE_BLOCK: Final = 0.30
+WIDE_TIED: Final = 0.10
+WIDE_COLUMNS: Final = 1000
+"""Columns of a released block where there are too many for a matrix of all."""
 MOST_CANDIDATES: Final = 200
 """Columns that one source of candidates may name."""
 
@@ -160,10 +167,14 @@ def in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
 
 def _outliers(values: FloatArray, sigmas: float) -> Columns:
     """Find the columns whose value is far above the median, in units of the median absolute deviation."""
-    median = np.median(values)
-    spread = 1.4826 * np.median(np.abs(values - median))
-    far = np.flatnonzero(values > median + sigmas * spread)
+    far = np.flatnonzero(values > _usual(values, sigmas))
     return far if far.size <= MOST_CANDIDATES else strongest(values, MOST_CANDIDATES)
+
+
+def _usual(values: FloatArray, sigmas: float) -> float:
+    """Give the value that most columns are below, by the median and the median absolute deviation."""
+    median = np.median(values)
+    return float(median + sigmas * 1.4826 * np.median(np.abs(values - median)))
 
 
 def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: Released, chosen: Columns) -> Columns:
@@ -229,22 +240,25 @@ def _dense(
 
 
 def _sparse(
-    facts: ReleasedFacts, diagonal: FloatArray, whole: Released, candidates: Columns, decided: Decision
+    facts: ReleasedFacts, diagonal: FloatArray, whole: Released | None, candidates: Columns, decided: Decision
 ) -> Generator[RowQuery, Aggregate, Found]:
     """Release the candidates' block, prune it, and release it once more at the scale of what was found."""
     components = facts.components
     view = facts.view(candidates)
     reach = yield from ask_reach(facts, view)
-    block = (yield from ask_covariance(facts, view, reach)).joined(
-        Released(whole.block(candidates), whole.off_std, facts.rows, whole.parties)
-    )
+    block = yield from ask_covariance(facts, view, reach)
+    if whole is None:
+        visible = visible_in(signals_of(block, components, max(0.0, float(np.median(diagonal)))))
+        decided = replace(decided, visible=visible)
+    else:
+        block = block.joined(Released(whole.block(candidates), whole.off_std, facts.rows, whole.parties))
     start = first_guess(leading(block.matrix, components)[0])
     kept = pruned(block, components, block.diagonal, start)
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
     own = Released(block.block(kept), block.off_std, facts.rows, block.parties)
     known = KnownBlock.of(candidates[kept], own, components)
     if facts.dimension > MANY_COLUMNS:
-        known = known.widened((yield from _tied(facts, known)), whole)
+        known = known.widened((yield from _tied(facts, known)), whole, diagonal)
     found, explained, noise, parties = yield from ask_scaled(facts, known, diagonal[known.columns])
     found = _limited(found, explained, facts.sparsity)
     return Found(
@@ -265,3 +279,40 @@ def _limited(vectors: FloatArray, explained: FloatArray, most: int | None) -> Fl
     cut = np.zeros_like(vectors)
     cut[kept] = thin_qr(vectors[kept])[0]
     return cut
+
+
+# --- More columns than a matrix can have ------------------------------------------------------------------------------
+
+
+def planned_wide(spec: JobSpec, free: float) -> list[PlannedQuery]:
+    """Plan the stages that need no matrix of all columns."""
+    dimension, components = spec.schema.dimension, spec.components
+    most = WIDE_COLUMNS - MOST_CANDIDATES
+    check(
+        components <= MAX_AXES,
+        f"The method auto finds at most {MAX_AXES} components of {dimension} columns, not {components}.",
+        "Ask for fewer components, or use dps-pca.",
+    )
+    whole, block = Extent(dimension, 0, dimension), Extent(dimension, 0, most)
+    scaled = Extent(dimension, components, WIDE_COLUMNS)
+    last = 1 - 3 * NORMS - WIDE_DIAGONAL - WIDE_BLOCK - WIDE_TIED
+    tied = _choices(spec, WIDE_TIED * free, TIES)
+    return [
+        PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
+        PlannedQuery("diagonal", ViewSquares, whole, WIDE_DIAGONAL * free),
+        PlannedQuery("norms on candidates", NormHistogram, block, NORMS * free),
+        PlannedQuery("candidates", ViewCovariance, block, WIDE_BLOCK * free),
+        PlannedQuery("tied columns", TiedColumns, scaled, WIDE_TIED * free, event=tied),
+        PlannedQuery("norms along components", NormHistogram, scaled, NORMS * free),
+        PlannedQuery("scaled release", ViewCovariance, scaled, last * free),
+    ]
+
+
+def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
+    """Ask what ``planned_wide`` planned: about the columns of the largest variances, and those tied to them."""
+    diagonal = yield from ask_diagonal(facts)
+    most = WIDE_COLUMNS - MOST_CANDIDATES
+    outstanding = np.count_nonzero(diagonal > _usual(diagonal, 2.5))
+    candidates = strongest(diagonal, int(np.clip(outstanding, max(SPARSE_FRACTION * facts.components, 20), most)))
+    decided = Decision(ReleasePath.WIDE, 0, int(candidates.size))
+    return (yield from _sparse(facts, diagonal, None, candidates, decided))

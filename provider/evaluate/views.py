@@ -179,10 +179,15 @@ def sign_scores(rows: DenseRows | SparseRows) -> NDArray[np.float32]:
     """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^24 rows of 1 stay whole in float32."""
     total = np.zeros((rows.dimension, rows.dimension), dtype=np.float32)
     for block in _some(rows):
-        signs = np.sign(block).astype(np.float32)
-        dense = signs if isinstance(signs, np.ndarray) else signs.toarray()
-        total += np.dot(dense.T, dense)
+        signs = _signs(block if isinstance(block, np.ndarray) else block.toarray())
+        total += np.dot(signs.T, signs)
     return total
+
+
+def _signs(block: Any) -> Any:  # noqa: ANN401  # dense or sparse
+    if isinstance(block, np.ndarray):
+        return np.sign(block).astype(np.float32)
+    return scipy.sparse.csr_array((np.sign(block.data).astype(np.float32), block.indices, block.indptr), block.shape)
 
 
 def _some(rows: DenseRows | SparseRows) -> Iterator[Any]:
@@ -201,7 +206,7 @@ def tied_scores(rows: DenseRows | SparseRows, view: View) -> NDArray[np.float32]
     total = np.zeros((axes.shape[1], rows.dimension), dtype=np.float32)
     for block in _some(rows):
         along = np.sign(np.asarray(block[:, view.columns] @ axes)).astype(np.float32)
-        total += (np.sign(block).astype(np.float32).T @ along).T
+        total += (_signs(block).T @ along).T
     return total
 
 

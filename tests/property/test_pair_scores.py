@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,3 +70,12 @@ def test_a_row_at_right_angles_to_an_axis_counts_for_nothing() -> None:
     rows = np.hstack([whole, -whole.sum(axis=1, keepdims=True), np.full((500, 1), 1000)]) * 2.0**-17
     view = View(41, np.arange(40), axes=np.full((40, 1), 0.1))
     assert (ties(rows, view) == 0).all()
+
+
+def test_sparse_rows_have_the_scores_of_dense_ones() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((30, 8)) * (rng.random((30, 8)) < 0.4)
+    view = View(8, [1, 4, 6], axes=rng.uniform(-1, 1, (3, 2)))
+    dense, sparse = (Shard(check_rows(each), 1.0)._integers(1.0) for each in (rows, scipy.sparse.csr_array(rows)))
+    np.testing.assert_array_equal(sign_scores(dense), sign_scores(sparse))
+    np.testing.assert_array_equal(tied_scores(dense, view), tied_scores(sparse, view))

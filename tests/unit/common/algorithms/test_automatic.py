@@ -1,6 +1,7 @@
 """The automatic method finds what there is, sparse or dense, and stays within its plan whatever the rows are."""
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,9 @@ import scipy.sparse
 from dpspca.client import findings, report
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.algorithms.automatic import LOOP_SPARSITY
 from dpspca.common.algorithms.released_matrix import MAX_DIMENSION
 from dpspca.common.algorithms.view_steps import longest, quantile
-from dpspca.common.decision import Decision, ReleasePath
+from dpspca.common.decision import ReleasePath
 from dpspca.common.errors import CorruptModelError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
@@ -196,27 +196,31 @@ def test_too_few_rows_for_the_budget_are_warned_of() -> None:
     assert fit(rows).statement.warnings == ()
 
 
-def test_a_table_too_wide_for_a_matrix_is_given_to_the_power_loop() -> None:
+def test_a_table_too_wide_for_a_matrix_is_planned_without_one() -> None:
     spec = JobSpec(
         schema=Schema(MAX_DIMENSION + 1), norm_bound=30.0, components=2, budget=Budget(1, 1e-6), unit=REPLACE
     )
-    loop = replace(spec, method="dps-pca", options={"sparsity": LOOP_SPARSITY})
-    assert catalogue.plan(spec).steps == catalogue.plan(loop).steps
-    own = catalogue.plan(replace(spec, options={"sparsity": 7}))
-    assert own.steps == catalogue.plan(replace(loop, options={"sparsity": 7})).steps
-    model = Model(np.eye(2, 9), fit(spiked(50, 9, 9)[0]).statement, decision=Decision(ReleasePath.LOOP, 2))
-    assert "power loop" in findings.decision_of(model)
+    assert all(math.prod(step.shape) <= 1000**2 for step in catalogue.plan(spec))
+    with pytest.raises(InvalidParameterError, match="at most 256 components of 8193 columns, not 257"):
+        catalogue.plan(replace(spec, components=257))
 
 
-@pytest.mark.slow
-def test_a_wide_table_gets_sparse_components_by_the_default() -> None:
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("bound", [30.0, PRIVATE_BOUND])
+def test_a_wide_table_gets_sparse_components_by_the_default(bound: float, *, sparse: bool) -> None:
     d = MAX_DIMENSION + 1
     rng = np.random.default_rng(3)
-    rows = scipy.sparse.random_array((4000, d), density=0.001, rng=rng).tolil()
-    rows[:, :3] = rng.standard_normal((4000, 1)) @ np.full((1, 3), 5.0)
-    spec = JobSpec(schema=Schema(d), norm_bound=30.0, components=1, budget=Budget(40, 1e-6), unit=REPLACE)
-    model = simulate([rows.tocsr()], spec, noise_seed=1)
-    assert model.decision == Decision(ReleasePath.LOOP, LOOP_SPARSITY)
+    rows = scipy.sparse.random_array((1500, d), density=0.001, rng=rng).tolil()
+    rows[:, 5:9] = rng.standard_normal((1500, 1)) @ np.full((1, 4), 5.0)
+    table = rows.tocsr() if sparse else rows.toarray()
+    spec = JobSpec(schema=Schema(d), norm_bound=bound, components=1, budget=Budget(4, 1e-6), unit=REPLACE)
+    model = simulate([table], spec, noise_seed=1)
+    assert model.decision is not None
+    assert (model.decision.path, model.decision.visible) == (ReleasePath.WIDE, 1)
+    assert set(model.support) >= {5, 6, 7, 8}
+    assert len(model.support) <= 6
+    assert "too many to release their covariance matrix" in findings.decision_of(model)
+    assert model.statement.warnings == ()
 
 
 # --- The same for a matrix that was released whole
