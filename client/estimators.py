@@ -41,6 +41,9 @@ _UNITS: Final = {
 }
 """The names that ``unit`` may have: those of ``UnitName``, and the values of ``PrivacyUnit`` as in a job spec."""
 USUAL_SPARSITY: Final = 50
+USUAL_COMPONENTS: Final = 5
+MOST_COMPONENTS: Final = 10
+"""Components that are looked for where the method decides how many to keep."""
 _BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)
 """Queries before and after the components are found. They do not count as rounds."""
 
@@ -54,8 +57,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_components : int
-        Number of components.
+    n_components : int or "auto"
+        Number of components. "auto" lets the method keep those, of at most 10, that show above the noise and explain
+        more than an average feature. For methods that cannot decide it means 5, or as many as there are features.
     sparsity : int, "auto" or None
         Largest number of features in the support of all components together, at most the number of features. "auto"
         lets the method decide, which costs no budget. For "dps-pca", which cannot decide, it means 50, or all features
@@ -130,7 +134,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def __init__(  # noqa: PLR0913  # an estimator's parameters are its constructor's, by scikit-learn's rule
         self,
-        n_components: int = 5,
+        n_components: int | Literal["auto"] = "auto",
         *,
         sparsity: int | Literal["auto"] | None = "auto",
         method: str = "auto",
@@ -266,7 +270,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             unit=_unit(self.unit),
             budget=Budget(self.epsilon, self.delta),
             norm_bound=self._norm_bound(),
-            components=self.n_components,
+            components=self._components(schema.dimension),
             method=self.method,
             accounting=choice(Accounting, "accounting", self.accounting),
             centering=Centering.NONE if self.center is None else choice(Centering, "center", self.center),
@@ -277,6 +281,15 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             seed=seed,
             options=self._options(schema.dimension),
         )
+
+    def _components(self, columns: int) -> int:
+        """Return the number of components to ask for."""
+        if self.n_components != AUTO:
+            return self.n_components
+        return min(MOST_COMPONENTS if self._decides_components() else USUAL_COMPONENTS, columns)
+
+    def _decides_components(self) -> bool:
+        return self.n_components == AUTO and catalogue.find(str(self.method)).option("fewer") is not None
 
     def _norm_bound(self) -> float:
         """Return the bound. Where none is given, the method finds it if it can."""
@@ -313,6 +326,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise InvalidParameterError(
                 f"options contains {name!r}, which is a parameter.", f"Give {parameter}= instead."
             )
+        if self._decides_components():
+            parameters["fewer"] = ("n_components", True)
         return {name: value for name, (_, value) in parameters.items() if entry.option(name)} | dict(own)
 
     def _sparsity(self, entry: catalogue.Method, columns: int) -> Scalar:

@@ -200,8 +200,20 @@ def decision_of(model: Model) -> str:
     taking_part = (
         "All columns take part." if decided.columns == every else f"{_columns(decided.columns)} of {every} take part."
     )
-    sentences = [_path_taken(decided, every), taking_part, _blind(decided, len(model.components))]
+    count = decided.asked or len(model.components)
+    sentences = [_path_taken(decided, every), taking_part, _blind(decided, count), _left_out(decided, model)]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _left_out(decided: Decision, model: Model) -> str:
+    if decided.asked is None:
+        return ""
+    kept = len(model.components)
+    because = "" if decided.useful else ", because there has to be one"
+    return (
+        f"Of {decided.asked} components, {decided.useful} showed above the noise and explain more than an average "
+        f"column. The model has {kept}{because}."
+    )
 
 
 def _blind(decided: Decision, components: int) -> str:

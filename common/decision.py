@@ -27,7 +27,8 @@ class Decision:
     hold. Both are None where the path follows from the number of columns alone; ``held`` is also None where the number
     of outstanding columns decided, or where there are too many columns for a matrix of all. ``visible`` is how many
     components showed above the noise of the largest matrix that was released. Where it is fewer than were asked for,
-    columns may have been missed without a sign of it.
+    columns may have been missed without a sign of it. Of the ``asked`` components, ``useful`` ones showed above noise
+    in the last release and explain more than an average column; both are None where none was to be left out.
     """
 
     path: ReleasePath
@@ -35,6 +36,8 @@ class Decision:
     outstanding: int | None = None
     held: float | None = None
     visible: int | None = None
+    asked: int | None = None
+    useful: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -46,8 +49,14 @@ class Decision:
         path = choice(ReleasePath, "the path of a decision", raw["path"])
         columns = check_whole("the columns of a decision", raw["columns"], least=0, most=2**31)
         outstanding, held, visible = raw["outstanding"], raw["held"], raw["visible"]
-        for name, count in (("outstanding columns", outstanding), ("visible components", visible)):
+        asked, useful = raw["asked"], raw["useful"]
+        for name, count in (
+            ("outstanding columns", outstanding),
+            ("visible components", visible),
+            ("asked components", asked),
+            ("useful components", useful),
+        ):
             if count is not None:
                 check_whole(f"the {name} of a decision", count, least=0, most=2**31)
         check(held is None or is_real(held), "The part that a decision is based on is no number.", "Give a number.")
-        return cls(path, columns, outstanding, held, visible)
+        return cls(path, columns, outstanding, held, visible, asked, useful)

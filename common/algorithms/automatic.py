@@ -33,7 +33,9 @@ from typing import Final, Self
 import numpy as np
 
 from dpspca.common.decision import Decision, ReleasePath
+from dpspca.common.errors import InvalidTypeError
 from dpspca.common.model import Model, fix_signs
+from dpspca.common.names import shortened
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import MAX_AXES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
@@ -64,8 +66,6 @@ from .staged_release import (
     in_wide_stages,
     planned_stages,
     planned_wide,
-    signals_of,
-    visible_in,
 )
 from .view_steps import ReleasedFacts, ask_covariance, ask_gain, ask_reach
 
@@ -85,6 +85,14 @@ class AutoOptions:
         ),
     )
 
+    fewer: bool = field(
+        default=False,
+        metadata=described(
+            "Whether to leave out components that do not show above the noise, or that explain less than an average "
+            "column. At least one is kept."
+        ),
+    )
+
     @property
     def most(self) -> int | None:
         """The largest number of columns, or None if there is no limit."""
@@ -93,9 +101,10 @@ class AutoOptions:
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
         """Read and check the spec's options."""
-        known_options(spec, ("sparsity",))
-        given = given_sparsity(spec)
-        return cls() if given is None else cls(given)
+        fewer = known_options(spec, ("sparsity", "fewer")).get("fewer", False)
+        if not isinstance(fewer, bool):
+            raise InvalidTypeError(f"fewer is {shortened(fewer)}, neither true nor false.", "Give one of these.")
+        return cls(given_sparsity(spec) or AUTO, fewer)
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
@@ -150,16 +159,18 @@ def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     reach = yield from ask_reach(facts, view)
     released = yield from ask_covariance(facts, view, reach)
     components, support = sparse_or_dense(released, facts.components, facts.sparsity)
-    visible = visible_in(signals_of(released, facts.components, float(np.median(released.diagonal))))
-    return found_in(released, components, Decision(ReleasePath.WHOLE, int(support.size), visible=visible))
+    found = found_in(released, components, Decision(ReleasePath.WHOLE, int(support.size)))
+    return replace(found, decision=replace(found.decision, visible=found.shown))
 
 
 def _model(facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: Found) -> Model:
-    order = np.argsort(-found.explained, kind="stable")
+    order, decision = np.argsort(-found.explained, kind="stable"), found.decision
+    if AutoOptions.of(facts.spec).fewer:
+        above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
+        useful = min(found.shown, above)
+        order, decision = order[: max(useful, 1)], replace(decision, asked=facts.components, useful=useful)
     components = fix_signs(np.ascontiguousarray(found.components[:, order].T))
-    model = Model(
-        components, statement, mean=opened.center, feature_names=facts.spec.schema.names, decision=found.decision
-    )
+    model = Model(components, statement, mean=opened.center, feature_names=facts.spec.schema.names, decision=decision)
     if not facts.spec.explained_variance:
         return model
     if opened.rows is None or opened.rows.parties != found.parties:

@@ -77,13 +77,17 @@ MOST_CANDIDATES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Components as columns, what they explain in all rows together, and the sum of squares of all columns."""
+    """Components as columns, what they explain in all rows together, and the sum of squares of all columns.
+
+    ``shown`` is how many of them showed above the noise of the last matrix that they were looked for in.
+    """
 
     components: FloatArray
     explained: FloatArray
     total: float
     noise_std: float
     parties: int
+    shown: int
     decision: Decision
 
 
@@ -96,6 +100,7 @@ def found_in(released: Released, components: FloatArray, decision: Decision) -> 
         float(np.trace(released.matrix)),
         math.sqrt(2) * released.off_std,
         released.parties,
+        visible_in(signals_of(released, components.shape[1], float(np.median(released.diagonal)))),
         decision,
     )
 
@@ -247,11 +252,10 @@ def _sparse(
     view = facts.view(candidates)
     reach = yield from ask_reach(facts, view)
     block = yield from ask_covariance(facts, view, reach)
-    if whole is None:
-        visible = visible_in(signals_of(block, components, max(0.0, float(np.median(diagonal)))))
-        decided = replace(decided, visible=visible)
-    else:
+    if whole is not None:
         block = block.joined(Released(whole.block(candidates), whole.off_std, facts.rows, whole.parties))
+    shown = visible_in(signals_of(block, components, max(0.0, float(np.median(diagonal)))))
+    decided = decided if whole else replace(decided, visible=shown)
     start = first_guess(leading(block.matrix, components)[0])
     kept = pruned(block, components, block.diagonal, start)
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
@@ -267,6 +271,7 @@ def _sparse(
         float(max(diagonal.sum(), explained.sum())),
         noise,
         parties,
+        shown,
         replace(decided, columns=int(np.count_nonzero(found.any(axis=1)))),
     )
 

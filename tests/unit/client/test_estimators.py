@@ -69,6 +69,18 @@ def test_fit_sets_the_attributes() -> None:
     assert fitted.privacy_.epsilon == 1.0
 
 
+@pytest.mark.parametrize("columns", [1, 2, 4, 6, 40])
+def test_the_defaults_fit_tables_of_any_width(columns: int) -> None:
+    rows = np.random.default_rng(0).standard_normal((20_000, columns)) * np.linspace(4, 1, columns)
+    fitted = DPSPCA(unit="replace-one").fit(rows)
+    assert 1 <= len(fitted.components_) <= min(10, columns)
+    assert fitted.transform(rows).shape == (20_000, len(fitted.components_))
+    assert DPSPCA(unit="replace-one", method="analyze-gauss", norm_bound=9.0).fit(rows).components_.shape == (
+        min(5, columns),
+        columns,
+    )
+
+
 SETTINGS: dict[str, dict[str, Any]] = {}
 """Parameters that only this method needs. Methods that are not listed fit without any."""
 

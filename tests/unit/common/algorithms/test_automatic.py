@@ -296,3 +296,30 @@ def test_only_a_method_that_finds_a_bound_goes_without() -> None:
 
 def fit_spec() -> JobSpec:
     return JobSpec(schema=Schema(5), norm_bound=3.0, components=1, budget=Budget(1, 1e-6), unit=REPLACE)
+
+
+# --- How many components ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("d", "support"), [(40, 40), (40, 8), (150, 8), (150, 150)])
+def test_components_that_show_nothing_are_left_out_on_request(d: int, support: int) -> None:
+    rows, axes = spiked(40_000, d, support)
+    model = fit(rows, components=6, options={"fewer": True})
+    assert len(model.components) == 2
+    assert error(model, axes) < 0.2
+    assert model.decision is not None
+    assert (model.decision.asked, model.decision.useful) == (6, 2)
+    assert "Of 6 components, 2 showed above the noise" in findings.decision_of(model)
+    assert len(fit(rows, components=6).components) == 6
+    assert Model.from_bytes(model.to_bytes()).decision == model.decision
+
+
+def test_one_component_is_kept_where_none_shows() -> None:
+    model = fit(np.random.default_rng(1).standard_normal((100, 20)), components=3, options={"fewer": True})
+    assert len(model.components) == 1
+    assert "has 1, because there has to be one" in findings.decision_of(model)
+
+
+def test_whether_to_leave_out_components_is_true_or_false() -> None:
+    with pytest.raises(InvalidTypeError, match="fewer is 'many'"):
+        fit(np.ones((10, 5)), options={"fewer": "many"})
