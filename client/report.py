@@ -104,7 +104,12 @@ def _component(model: Model, index: int, top: int) -> dict[str, Any]:
         "within_noise": bool(within_noise(model)[index]),
         "support_size": int(np.count_nonzero(loadings)),
         "top_features": [
-            _feature(model, int(place)) | {"loading": float(loadings[place])} for place in _top(loadings, top)
+            _feature(model, int(place))
+            | {
+                "loading": float(loadings[place]),
+                "loading_std": None if model.loading_std is None else float(model.loading_std[index, place]),
+            }
+            for place in _top(loadings, top)
         ],
     }
 

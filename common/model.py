@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from statistics import NormalDist
 from typing import Any, Final, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from .arrays import MATRIX, FloatArray, column_names
+from .checks import check, is_real
 from .decision import Decision
 from .errors import CorruptModelError, InvalidDataError, InvalidParameterError
 from .privacy import PrivacyUnit
@@ -46,6 +48,8 @@ class Model:
     feature_names: tuple[str, ...] | None = None
     decision: Decision | None = None
     """What the method decided, if it is one that decides."""
+    loading_std: FloatArray | None = None
+    """Standard deviation of the noise of each loading, where components were read off a released matrix."""
 
     def __post_init__(self) -> None:
         rows, columns = _two(self.components.shape)
@@ -53,6 +57,7 @@ class Model:
         _check_shape("mean", self.mean, (columns,))
         _check_shape("explained_variance", self.explained_variance, (rows,))
         _check_shape("explained_variance_ratio", self.explained_variance_ratio, (rows,))
+        _check_shape("loading_std", self.loading_std, (rows, columns))
         if self.feature_names is not None and len(self.feature_names) != columns:
             raise _corrupt(f"There are {len(self.feature_names)} names for {columns} features.")
         if not all(isinstance(name, str) for name in self.feature_names or ()):
@@ -64,6 +69,25 @@ class Model:
     def support(self) -> NDArray[np.intp]:
         """Indices of the features that take part in any component."""
         return np.flatnonzero(self.components.any(axis=0))
+
+    def intervals(self, level: float = 0.95) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """Return confidence intervals from the known noise: lower and upper ends of loadings and explained variances.
+
+        They say how far the components may be from those that the same rows have without noise, as they were clipped.
+        They do not cover what other rows would have given. An interval is about one number: of many, a share of
+        1 - ``level`` misses. What is not known is left out. A loading of 0 was left out, and its interval is 0.
+        """
+        check(is_real(level) and 0 < level < 1, f"level is {level!r:.60}.", "Give a number between 0 and 1.")
+        reach = NormalDist().inv_cdf((1 + level) / 2)
+        ends: dict[str, tuple[FloatArray, FloatArray]] = {}
+        if self.loading_std is not None:
+            low, high = self.components - reach * self.loading_std, self.components + reach * self.loading_std
+            ends["loadings"] = np.maximum(low, -1.0), np.minimum(high, 1.0)
+        if self.explained_variance is not None and self.explained_variance_std is not None:
+            spread = reach * self.explained_variance_std
+            low, high = self.explained_variance - spread, self.explained_variance + spread
+            ends["explained_variance"] = np.maximum(low, 0.0) if self.statement.unit.is_row else low, high
+        return ends
 
     def transform(self, rows: Any, *, by_position: bool = False) -> FloatArray:  # noqa: ANN401  # dense or sparse
         """Project rows (dense or sparse) onto the components. The scores are those rows' own, without protection.

@@ -170,7 +170,14 @@ def _model(facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement,
         useful = min(found.shown, above)
         order, decision = order[: max(useful, 1)], replace(decision, asked=facts.components, useful=useful)
     components = fix_signs(np.ascontiguousarray(found.components[:, order].T))
-    model = Model(components, statement, mean=opened.center, feature_names=facts.spec.schema.names, decision=decision)
+    model = Model(
+        components,
+        statement,
+        mean=opened.center,
+        feature_names=facts.spec.schema.names,
+        decision=decision,
+        loading_std=np.ascontiguousarray(found.loading_std[:, order].T),
+    )
     if not facts.spec.explained_variance:
         return model
     if opened.rows is None or opened.rows.parties != found.parties:

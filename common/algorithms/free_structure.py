@@ -15,6 +15,8 @@ from scipy.stats import chi2
 
 from dpspca.common.arrays import FloatArray
 
+from .eigen_noise import EigenNoise, eigen_noise
+
 Columns = NDArray[np.intp]
 
 FALSE_ROWS: Final = 0.1
@@ -155,3 +157,12 @@ def _sparse_or_dense(released: Released, components: int) -> tuple[FloatArray, C
     if values[-1] <= edge or values.sum() <= np.trace(dense.T @ released.matrix @ dense) / 2:
         return dense, everything
     return spread_over(size, support, vectors), support
+
+
+def matrix_noise(released: Released, components: FloatArray) -> EigenNoise:
+    """Tell how reliable components are that were read off a released matrix, or off a block of it."""
+    columns = np.flatnonzero(components.any(axis=1))
+    block, vectors = released.block(columns), components[columns]
+    values = np.einsum("dk,de,ek->k", vectors, block, vectors)
+    sure = eigen_noise(values, vectors, float(np.trace(block)), (released.off_std, released.off_std))
+    return EigenNoise(sure.values, spread_over(len(components), columns, sure.loading_std))

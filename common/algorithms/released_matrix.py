@@ -20,7 +20,7 @@ from dpspca.common.queries import Covariance, CovarianceTriangle, Extent, RowQue
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .free_structure import Released, sparse_or_dense
+from .free_structure import Released, matrix_noise, sparse_or_dense
 from .options import described
 from .row_steps import (
     AUTO,
@@ -79,12 +79,18 @@ def _counted(spec: JobSpec) -> JobSpec:
 
 def components_of(spec: JobSpec, opened: RowTotals, released: Aggregate) -> FloatArray:
     """Give the leading eigenvectors as rows, over the columns that ``sparsity`` leaves."""
-    matrix, sparsity = matrix_of(released, spec.schema.dimension), MatrixOptions.of(spec).sparsity
+    sparsity = MatrixOptions.of(spec).sparsity
     if sparsity is None:
-        return leading(matrix, spec.components)
-    averaged = math.sqrt(2) if released.values.ndim > 1 else 1.0
-    known = Released(matrix, released.noise_std / averaged, at_least_one(opened.rows), released.parties)
+        return leading(matrix_of(released, spec.schema.dimension), spec.components)
+    known = _known(spec, opened, released)
     return sparse_or_dense(known, spec.components, None if sparsity == AUTO else sparsity)[0].T
+
+
+def _known(spec: JobSpec, opened: RowTotals, released: Aggregate) -> Released:
+    """Give the symmetric matrix with its noise off the diagonal, which averaging two halves makes smaller."""
+    averaged = math.sqrt(2) if released.values.ndim > 1 else 1.0
+    matrix = matrix_of(released, spec.schema.dimension)
+    return Released(matrix, released.noise_std / averaged, at_least_one(opened.rows), released.parties)
 
 
 def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> PlannedQuery:
@@ -121,15 +127,22 @@ def matrix_of(released: Aggregate, dimension: int) -> FloatArray:
 def model_of(
     spec: JobSpec, statement: PrivacyStatement, opened: RowTotals, released: Aggregate, components: FloatArray
 ) -> Model:
-    """Say what the components explain of the released matrix; its trace is noisy as well."""
-    matrix = matrix_of(released, spec.schema.dimension)
-    model = Model(fix_signs(components), statement, mean=opened.center, feature_names=spec.schema.names)
+    """Say what the components explain of the released matrix, and how reliable they are; its trace is noisy as well."""
+    known = _known(spec, opened, released)
+    sure = matrix_noise(known, components.T)
+    model = Model(
+        fix_signs(components),
+        statement,
+        mean=opened.center,
+        feature_names=spec.schema.names,
+        loading_std=np.ascontiguousarray(sure.loading_std.T),
+    )
     if not spec.explained_variance or opened.rows is None or opened.rows.parties != released.parties:
         return model
-    variances, count = np.einsum("kd,de,ke->k", components, matrix, components), at_least_one(opened.rows)
+    variances, count = sure.values, at_least_one(opened.rows)
     widest = 1.0 if released.values.ndim > 1 else math.sqrt(2)
     return with_variances(
-        model, variances / count, float(np.trace(matrix)) / count, widest * released.noise_std / count
+        model, variances / count, float(np.trace(known.matrix)) / count, widest * released.noise_std / count
     )
 
 

@@ -13,6 +13,7 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import RowQuery, View, ViewCovariance
 
+from .eigen_noise import eigen_noise
 from .free_structure import FALSE_ROWS, Columns, Released, leading
 from .view_steps import ReleasedFacts, ask_reach
 
@@ -62,9 +63,20 @@ class KnownBlock:
         return type(self)(columns, matrix, axes, self.values, stds, levels, self.parties)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ScaledBlock:
+    """What came of a scaled release: components over the block's columns, and how reliable they are."""
+
+    components: FloatArray
+    values: FloatArray
+    loading_std: FloatArray
+    noise_std: float
+    parties: int
+
+
 def ask_scaled(
     facts: ReleasedFacts, known: KnownBlock, diagonal: FloatArray
-) -> Generator[RowQuery, Aggregate, tuple[FloatArray, FloatArray, float, int]]:
+) -> Generator[RowQuery, Aggregate, ScaledBlock]:
     """Ask for the block once more, with the part along the components and the rest each divided by its own length.
 
     Noise is the same in every direction of Frobenius norm, so after undoing the scale the entry between parts of
@@ -90,10 +102,14 @@ def ask_scaled(
     weight = second_std**-2 / (second_std**-2 + known.stds**-2)
     joined = weight * second + (1 - weight) * first
     found, explained = leading(joined, count)
+    joined_std = (second_std**-2 + known.stds**-2) ** -0.5
+    inner, outer = float(joined_std[0, 0]), float(joined_std[0, -1])
+    vectors = known.axes @ found
+    sure = eigen_noise(explained, vectors, float(np.trace(joined)), (inner, outer))
     least = min(float(second_std[0, -1]), float(known.stds[0, 0]))
-    components = _without_noise_rows(facts, known, known.axes @ found, explained, least, diagonal)
-    kept_noise = math.sqrt(2) * min(float(second_std[0, 0]), float(known.stds[0, 0]))
-    return components, explained, kept_noise, min(answer.parties, known.parties)
+    components = _without_noise_rows(facts, known, vectors, explained, least, diagonal)
+    parties = min(answer.parties, known.parties)
+    return ScaledBlock(components, sure.values, sure.loading_std, math.sqrt(2) * inner, parties)
 
 
 def _without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong together nowhere else

@@ -40,6 +40,7 @@ from .free_structure import (
     first_guess,
     largest_rows,
     leading,
+    matrix_noise,
     pruned,
     sparse_or_dense,
     spread_over,
@@ -77,12 +78,13 @@ MOST_CANDIDATES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Components as columns, what they explain in all rows together, and the sum of squares of all columns.
+    """Components as columns, the noise of each loading, what they explain in all rows, and all columns' sum of squares.
 
     ``shown`` is how many of them showed above the noise of the last matrix that they were looked for in.
     """
 
     components: FloatArray
+    loading_std: FloatArray
     explained: FloatArray
     total: float
     noise_std: float
@@ -93,10 +95,11 @@ class Found:
 
 def found_in(released: Released, components: FloatArray, decision: Decision) -> Found:
     """Say what components explain of a released matrix."""
-    explained = np.einsum("dk,de,ek->k", components, released.matrix, components)
+    sure = matrix_noise(released, components)
     return Found(
         components,
-        explained,
+        sure.loading_std,
+        sure.values,
         float(np.trace(released.matrix)),
         math.sqrt(2) * released.off_std,
         released.parties,
@@ -263,14 +266,15 @@ def _sparse(
     known = KnownBlock.of(candidates[kept], own, components)
     if facts.dimension > MANY_COLUMNS:
         known = known.widened((yield from _tied(facts, known)), whole, diagonal)
-    found, explained, noise, parties = yield from ask_scaled(facts, known, diagonal[known.columns])
-    found = _limited(found, explained, facts.sparsity)
+    scaled = yield from ask_scaled(facts, known, diagonal[known.columns])
+    found = _limited(scaled.components, scaled.values, facts.sparsity)
     return Found(
         spread_over(facts.dimension, known.columns, found),
-        explained,
-        float(max(diagonal.sum(), explained.sum())),
-        noise,
-        parties,
+        spread_over(facts.dimension, known.columns, np.where(found == 0, 0.0, scaled.loading_std)),
+        scaled.values,
+        float(max(diagonal.sum(), scaled.values.sum())),
+        scaled.noise_std,
+        scaled.parties,
         shown,
         replace(decided, columns=int(np.count_nonzero(found.any(axis=1)))),
     )

@@ -66,7 +66,9 @@ def main() -> None:
         np.save(PARTIES / name / "rows.npy", shard)
         with (PARTIES / name / "settings.toml").open("a", encoding="utf-8") as settings:
             settings.write('policy = "policy.toml"\n[data_sets]\ncohort = "rows.npy"\n')
-        (PARTIES / name / "policy.toml").write_text(suggest(catalogue.plan(JOB), "cohort", ["ada"]), encoding="utf-8")
+        policy = suggest(catalogue.plan(JOB), "cohort", ["ada"])
+        both = policy.replace('methods = ["auto"]', 'methods = ["auto", "dps-pca"]')
+        (PARTIES / name / "policy.toml").write_text(both, encoding="utf-8")
     (PARTIES / "ada" / "job.json").write_text(JOB.to_json(), encoding="utf-8")
 
 

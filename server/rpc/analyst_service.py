@@ -380,8 +380,8 @@ def _receipts(journal: Journal) -> dict[str, pb.Receipt]:
 
 
 def _require_storable(spec: JobSpec, most: int) -> None:
-    """Refuse a job whose components and mean alone exceed the limit on results, before it costs privacy."""
-    least = 8 * (spec.components + 1) * spec.schema.dimension
+    """Refuse a job whose components, their noise and a mean exceed the limit on results, before it costs privacy."""
+    least = 8 * (2 * spec.components + 1) * spec.schema.dimension
     if least > most:
         raise RefusedError(
             f"The model of this job takes {least} bytes; the coordinator keeps at most {most} bytes of results.",
