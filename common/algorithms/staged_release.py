@@ -113,8 +113,8 @@ def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
     whole = Extent(spec.schema.dimension, 0, spec.schema.dimension)
     scaled = Extent(spec.schema.dimension, spec.components, spec.schema.dimension)
     many = spec.schema.dimension > MANY_COLUMNS
-    pairs, matrix, tied = (PAIRS, MANY_WHOLE, TIED) if many else (0.0, WHOLE, 0.0)
-    last = 1 - 4 * NORMS - DIAGONAL - pairs - matrix - tied - BLOCK
+    pairs, matrix = (PAIRS, MANY_WHOLE) if many else (0.0, WHOLE)
+    last = 1 - 4 * NORMS - DIAGONAL - pairs - matrix - TIED - BLOCK
     return [
         PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
         PlannedQuery("diagonal", ViewSquares, whole, DIAGONAL * free),
@@ -123,11 +123,7 @@ def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
         PlannedQuery("whole matrix", ViewCovariance, whole, matrix * free),
         PlannedQuery("norms on candidates", NormHistogram, whole, NORMS * free),
         PlannedQuery("candidates", ViewCovariance, whole, BLOCK * free),
-        *(
-            [PlannedQuery("tied columns", TiedColumns, scaled, TIED * free, event=_choices(spec, TIED * free, TIES))]
-            if many
-            else []
-        ),
+        PlannedQuery("tied columns", TiedColumns, scaled, TIED * free, event=_choices(spec, TIED * free, TIES)),
         PlannedQuery("norms along components", NormHistogram, scaled, NORMS * free),
         PlannedQuery("scaled release", ViewCovariance, scaled, last * free),
     ]
@@ -216,7 +212,9 @@ def _decide(facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal
         3 * whole.off_std * math.sqrt(2 * components) + 0.02 * all_of_it + components * size / facts.rows * median
     )
     part = min(1.0, float(held / all_of_it)) if all_of_it > 0 else 1.0
-    path = ReleasePath.DENSE if all_of_it - held > tolerance else ReleasePath.SPARSE
+    # Where neither shows anything, only a choice of pairs can have named the right columns.
+    nothing = size <= MANY_COLUMNS and not all_of_it and not held
+    path = ReleasePath.DENSE if nothing or all_of_it - held > tolerance else ReleasePath.SPARSE
     return Decision(path, outstanding, outstanding, part, visible_in(signals))
 
 
@@ -237,9 +235,8 @@ def _dense(
     reach = yield from ask_reach(facts, everything)
     whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
     vectors, _ = leading(whole.matrix, facts.components)
-    if facts.dimension > MANY_COLUMNS:  # planned, so it has to be asked; where all columns take part, it adds none
-        first = np.arange(facts.components)
-        yield TiedColumns(View(facts.dimension, first, axes=np.eye(facts.components)), facts.center)
+    first = np.arange(facts.components)  # planned, so it has to be asked; where all columns take part, it adds none
+    yield TiedColumns(View(facts.dimension, first, axes=np.eye(facts.components)), facts.center)
     plain = replace(everything, axes=vectors)
     reach = yield from ask_reach(facts, plain)
     whole = whole.joined((yield from ask_covariance(facts, plain, reach)))
@@ -264,8 +261,7 @@ def _sparse(
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
     own = Released(block.block(kept), block.off_std, facts.rows, block.parties)
     known = KnownBlock.of(candidates[kept], own, components)
-    if facts.dimension > MANY_COLUMNS:
-        known = known.widened((yield from _tied(facts, known)), whole, diagonal)
+    known = known.widened((yield from _tied(facts, known)), whole, diagonal)
     scaled = yield from ask_scaled(facts, known, diagonal[known.columns])
     found = _limited(scaled.components, scaled.values, facts.sparsity)
     return Found(
