@@ -5,8 +5,8 @@ in stages, so that later questions can be about the columns that earlier answers
 
 1. the diagonal, and part of the budget on the whole matrix, name candidate columns; with many columns, providers also
    choose pairs of columns whose signs go together;
-2. a block of these, clipped at a bound of its own, is released, and pruned; with many columns, providers choose
-   further ones that go together with what was found;
+2. a block of these, clipped at a bound of its own, is released, and pruned; providers choose further columns that go
+   together with what was found;
 3. a scaled release: the block is turned to the axes that were found, and the part along them and the rest are divided
    by their own lengths, so that the entries between the two parts carry noise of the size of their product.
 

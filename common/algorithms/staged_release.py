@@ -1,8 +1,8 @@
 """The staged release: later questions are about the columns, and at the scale, that earlier answers showed to matter.
 
 ``automatic`` says when it is used, and why its prices hold. Stages: the diagonal and part of the budget on the whole
-matrix; a block of candidate columns; the same block at the scale of the components that were found. With many columns,
-providers also choose pairs of columns, and later columns that go together with what was found.
+matrix; a block of candidate columns; a choice of further columns that go together with what was found; the block at the
+scale of the components. With many columns, providers first choose pairs of columns, too.
 """
 
 import math

@@ -323,3 +323,17 @@ def test_one_component_is_kept_where_none_shows() -> None:
 def test_whether_to_leave_out_components_is_true_or_false() -> None:
     with pytest.raises(InvalidTypeError, match="fewer is 'many'"):
         fit(np.ones((10, 5)), options={"fewer": "many"})
+
+
+def test_columns_that_sums_missed_are_found_by_choices() -> None:
+    """Thirty columns of slightly larger variance, in few rows: the whole matrix shows about twenty-five of them."""
+    rows, axes = spiked(5000, 400, 30, seed=4)
+    model = fit(rows, bound=25.0)
+    assert len(set(range(30)) - set(model.support)) <= 3
+    assert error(model, axes) < 0.12
+
+
+def test_where_nothing_shows_all_columns_stay() -> None:
+    model = fit(np.random.default_rng(5).standard_normal((200, 150)), budget=Budget(0.1, 1e-6))
+    assert model.decision is not None
+    assert (model.decision.path, model.decision.visible) == (ReleasePath.DENSE, 0)

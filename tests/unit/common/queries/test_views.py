@@ -10,7 +10,17 @@ from dpspca.common.plan import Step
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent
-from dpspca.common.queries.views import BINS, MAX_AXES, MAX_FACTOR, NormHistogram, View, ViewCovariance, ViewSquares
+from dpspca.common.queries.views import (
+    BINS,
+    MAX_AXES,
+    MAX_FACTOR,
+    RANGES,
+    NormHistogram,
+    NormRange,
+    View,
+    ViewCovariance,
+    ViewSquares,
+)
 
 
 @pytest.mark.parametrize("columns", [[], [1, 0], [2, 2], [-1, 2], [0, 5], [0.5], [[1]], None], ids=str)
@@ -74,3 +84,8 @@ def test_the_shape_of_an_answer_follows_from_the_view() -> None:
     assert ViewCovariance.answer_shape(extent) == (3, 3)
     assert ViewSquares.answer_shape(extent) == (3,)
     assert NormHistogram.answer_shape(extent) == (BINS,)
+
+
+def test_a_range_of_norms_counts_rows() -> None:
+    assert NormRange.answer_shape(Extent(9)) == (RANGES,)
+    assert NormRange.unit_value(3.0) == 1.0
