@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from scipy.stats import chi2
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
@@ -72,6 +73,8 @@ WIDE_BLOCK: Final = 0.30
 WIDE_TIED: Final = 0.10
 WIDE_COLUMNS: Final = 1000
 """Columns of a released block where there are too many for a matrix of all."""
+IMPLAUSIBLE: Final = 0.25
+"""Columns without a part that stay among those that providers chose, where the whole matrix can tell."""
 MOST_CANDIDATES: Final = 200
 """Columns that one source of candidates may name."""
 
@@ -261,7 +264,10 @@ def _sparse(
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
     own = Released(block.block(kept), block.off_std, facts.rows, block.parties)
     known = KnownBlock.of(candidates[kept], own, components)
-    known = known.widened((yield from _tied(facts, known)), whole, diagonal)
+    tied = yield from _tied(facts, known)
+    if whole is not None and facts.dimension <= MANY_COLUMNS:
+        tied = _plausible(facts, known, whole, tied)
+    known = known.widened(tied, whole, diagonal)
     scaled = yield from ask_scaled(facts, known, diagonal[known.columns])
     found = _limited(scaled.components, scaled.values, facts.sparsity)
     return Found(
@@ -274,6 +280,16 @@ def _sparse(
         shown,
         replace(decided, columns=int(np.count_nonzero(found.any(axis=1)))),
     )
+
+
+def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: Released, tied: Columns) -> Columns:
+    """Drop three fourths of the columns that were chosen by mistake: those that the whole matrix ties to nothing."""
+    vectors = known.axes[:, : facts.components]
+    products = whole.matrix[np.ix_(tied, known.columns)] @ vectors
+    sampling = whole.diagonal[tied][:, None] * np.maximum(known.values, 0.0)[None] / facts.rows
+    scores = (np.square(products) / (whole.off_std**2 + sampling)).sum(axis=1)
+    kept: Columns = tied[scores > chi2.isf(IMPLAUSIBLE, facts.components)]
+    return kept
 
 
 def _limited(vectors: FloatArray, explained: FloatArray, most: int | None) -> FloatArray:
