@@ -21,7 +21,8 @@ from dpspca.common.trust import identity as identities
 from dpspca.common.trust.authority import Authority
 from dpspca.common.trust.identity import CurrentIdentity, CurrentRevocations
 from dpspca.provider.connection.daemon import Daemon
-from dpspca.provider.data.sources import READERS, read_rows
+from dpspca.provider.data.formats import FORMATS
+from dpspca.provider.data.sources import read_rows
 from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.ledger.sqlite import SqliteLedger
@@ -156,7 +157,7 @@ def _identity_files(folder: Path, name: str) -> tuple[CurrentIdentity, CurrentRe
 
 def _daemon(folder: Path, address: str, name: str, *, durable: bool) -> Daemon:
     identity, revocations = _identity_files(folder, name)
-    path = next(path for path in folder.glob(f"{name}.*") if path.suffix in READERS)
+    path = next(path for path in folder.glob(f"{name}.*") if path.suffix in FORMATS)
     stored = (folder / f"{name}-ledger" / "ledger.db", folder / name / "ledger-head")
     ledger = SqliteLedger(*stored) if durable else MemoryLedger()
     policy = CurrentPolicy(folder / POLICY)

@@ -30,7 +30,7 @@ def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
     """Read the rows of a data set and whose they are, and check its span if it has one."""
     file, span = settings.data_sets[name], (settings.spans or {}).get(name)
     persons, row_entries = (settings.persons or {}).get(name), (settings.row_entries or {}).get(name)
-    rows = read_protected(file, persons=persons, row_entries=row_entries)
+    rows = read_protected(file, settings.reading_of(name), persons=persons, row_entries=row_entries)
     if rows.unusable is not None:
         _log.warning("The data set '%s' %s", name, UNUSABLE)
     try:
@@ -41,7 +41,7 @@ def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
 
 def arriving_data_set(settings: ProviderConfig, name: str) -> Arrivals:
     """Count the rows that have arrived so far in a data set."""
-    read = partial(read_arriving, row_entries=(settings.row_entries or {}).get(name))
+    read = partial(read_arriving, reading=settings.reading_of(name), row_entries=(settings.row_entries or {}).get(name))
     return Arrivals(name, (settings.arriving or {})[name], read=read)
 
 

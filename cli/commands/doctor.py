@@ -123,7 +123,7 @@ def _remarks(file: Path) -> list[str]:
     if not isinstance(settings, ProviderConfig):
         return []
     places = settings.data_sets | (settings.arriving or {})
-    no_room = names_warning({name: names_in(place) for name, place in places.items()})
+    no_room = names_warning({name: names_in(place, settings.reading_of(name)) for name, place in places.items()})
     return [no_room] if no_room else []
 
 

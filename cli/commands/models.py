@@ -62,7 +62,9 @@ def _plot(
 @model.command("transform", epilog=EXIT_CODES)
 def _transform(
     stored: Stored,
-    rows: Annotated[Path, typer.Argument(help="File of rows: .npy, .npz or .csv.", show_default=False)],
+    rows: Annotated[
+        Path, typer.Argument(help="File or folder of rows: text, Parquet, Arrow or numpy.", show_default=False)
+    ],
     *,
     out: Annotated[Path, typer.Option(help="File to write the scores to: .npy or .csv.")] = Path("scores.npy"),
     by_position: Annotated[
@@ -122,7 +124,7 @@ def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path
     check(
         names is not None or read.feature_names is None,
         f"{rows} has no column names, but the model's features have names, so columns cannot be matched to features.",
-        "Give a .csv file with the names in its first line. Or give --by-position if the columns are in the order of "
+        "Give a file with names, such as .csv or .parquet. Or give --by-position if the columns are in the order of "
         "the features, which `dpspca model export` shows.",
     )
     return read.order_of(names)

@@ -3,6 +3,7 @@
 from . import files, posix, sqlite_file
 from .core_dumps import forbid_core_dumps
 from .files import PRIVATE, require_private_folder
+from .reading import DELIMITERS, Reading
 from .settings import (
     MAX_DATA_SETS,
     Address,
@@ -12,6 +13,7 @@ from .settings import (
     DatabaseUrl,
     ProviderConfig,
     faults,
+    is_pattern,
     kind_of,
     read_any_config,
     read_config,
@@ -20,6 +22,7 @@ from .settings import (
 )
 
 __all__ = [
+    "DELIMITERS",
     "MAX_DATA_SETS",
     "PRIVATE",
     "Address",
@@ -28,9 +31,11 @@ __all__ = [
     "CoordinatorConfig",
     "DatabaseUrl",
     "ProviderConfig",
+    "Reading",
     "faults",
     "files",
     "forbid_core_dumps",
+    "is_pattern",
     "kind_of",
     "posix",
     "read_any_config",

@@ -12,6 +12,8 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import check_name
 from dpspca.common.spans import Span
 
+from .reading import Reading
+
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?):([0-9]{1,5})")
 _LAST_PORT: Final = 65_535
 _MOST_MEBIBYTES: Final = 2**30
@@ -19,7 +21,7 @@ MAX_DATA_SETS: Final = 256
 """Of one provider: a coordinator takes no greeting with more."""
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared with, not listened on
 _SAMPLES: Final = "`dpspca config sample` shows what belongs there."
-_TABLES: Final = ("data_sets", "arriving", "persons", "spans", "row_entries")
+_TABLES: Final = ("data_sets", "arriving", "persons", "spans", "row_entries", "reading")
 _OF_ROWS_READ_ONCE: Final = {
     "persons": "There a row is protected, and no person with several: if nobody has two, leave persons out; "
     "else name the folder under data_sets, where it is read once.",
@@ -72,6 +74,7 @@ OptionalPath: TypeAlias = Path | None
 OptionalPaths: TypeAlias = dict[str, Path] | None
 Spans: TypeAlias = dict[str, Span] | None
 Counts: TypeAlias = dict[str, int] | None
+Readings: TypeAlias = dict[str, Reading] | None
 _Tables: TypeAlias = Mapping[str, dict[str, Any] | None]
 """What a provider's settings say of data sets, as it stands there; None for what is no table."""
 
@@ -94,7 +97,7 @@ class ProviderConfig:
     ``arriving`` maps other names to folders to which files are added while the daemon runs. One of the two has a name.
 
     ``spans`` says of shares of a divided table which of its rows are this provider's own. ``row_entries`` says how many
-    entries of a row count, at most.
+    entries of a row count, at most. ``reading`` says how files are read.
 
     Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
     """
@@ -107,6 +110,7 @@ class ProviderConfig:
     persons: OptionalPaths = None
     spans: Spans = None
     row_entries: Counts = None
+    reading: Readings = None
     arriving: OptionalPaths = None
     ledger: OptionalPath = None
     ledger_head: OptionalPath = None
@@ -115,6 +119,10 @@ class ProviderConfig:
     def names(self) -> set[str]:
         """Name all data sets."""
         return {*self.data_sets, *(self.arriving or {})}
+
+    def reading_of(self, name: str) -> Reading:
+        """Return how the files of a data set are read."""
+        return (self.reading or {}).get(name, Reading())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,19 +211,39 @@ def _strays(tables: _Tables) -> Iterator[tuple[str, str]]:
                 yield f": {key} names {name!r:.80}, whose rows arrive.", remedy
             else:
                 yield f": {key} names {name!r:.80}, which is no data set.", "Name it as data_sets does."
-    for name in sorted(set(tables["row_entries"] or ()) - read.keys() - arriving.keys()):
-        yield f": row_entries names {name!r:.80}, which is no data set.", "Name it as data_sets or arriving does."
-    persons, spans = tables["persons"] or {}, tables["spans"] or {}
-    for name in sorted(spans.keys() & (tables["row_entries"] or {}).keys()):
-        yield (
-            f": {name!r:.80} has row_entries and a span.",
+    for key in ("row_entries", "reading"):
+        for name in sorted(set(tables[key] or ()) - read.keys() - arriving.keys()):
+            yield f": {key} names {name!r:.80}, which is no data set.", "Name it as data_sets or arriving does."
+    yield from _unfit_for_spans(tables)
+
+
+def _unfit_for_spans(tables: _Tables) -> Iterator[tuple[str, str]]:
+    """Find what is said about shares of a matrix and can be said of rows alone."""
+    replaced = {name for name, told in (tables["reading"] or {}).items() if _replaces(told)}
+    reasons = (
+        (
+            tables["row_entries"] or {},
+            "row_entries and a span",
             "Entries of a symmetric matrix cannot be left out row by row: take row_entries away.",
-        )
-    for name in sorted(persons.keys() & spans.keys()):
-        yield (
-            f": {name!r:.80} has persons and a span.",
+        ),
+        (
+            replaced,
+            "a span, and missing or missing_codes under reading",
+            "A matrix must stay symmetric: take one of the two away.",
+        ),
+        (
+            tables["persons"] or {},
+            "persons and a span",
             "Rows of a matrix are nobody's, and none of them may be left out: take one of the two away.",
-        )
+        ),
+    )
+    for names, both, remedy in reasons:
+        for name in sorted((tables["spans"] or {}).keys() & set(names)):
+            yield f": {name!r:.80} has {both}.", remedy
+
+
+def _replaces(told: object) -> bool:
+    return isinstance(told, dict) and bool({"missing", "missing_codes"} & told.keys())
 
 
 def _twice(folder: Path, tables: _Tables) -> Iterator[tuple[str, str]]:
@@ -224,28 +252,45 @@ def _twice(folder: Path, tables: _Tables) -> Iterator[tuple[str, str]]:
     Paths are compared, through links, and not what files hold: of a copy nobody can tell here.
     """
     offered = [
-        (key, name, *_places(folder / place))
+        (key, name, *_places(_path(folder, place)))
         for key in ("data_sets", "arriving")
         for name, place in (tables[key] or {}).items()
         if isinstance(place, str)
     ]
-    for (key, name, place, around), (other_key, other, other_place, other_around) in combinations(offered, 2):
+    for (key, name, held, around), (other_key, other, other_held, other_around) in combinations(offered, 2):
         if name == other:
             yield f": {name!r:.80} is under {other_key} and under {key}.", "Give two data sets two names."
-        if place in other_around or other_place in around:
+        if held & other_around or other_held & around:
             yield (
                 f": {name!r:.80} under {key} and {other!r:.80} under {other_key} hold the same rows.",
                 "Rows have one budget, and so one name: take one of the two away, or give it another file or folder.",
             )
 
 
-def _places(path: Path) -> tuple[Path, set[Path]]:
-    """Say where a file or folder is, through links, and that with the folders of which it may be a part."""
+def _places(path: Path) -> tuple[set[Path], set[Path]]:
+    """Say where a file or folder is, through links, and that with the folders of which it may be a part.
+
+    A pattern is where its files are now.
+    """
     try:
-        place = path.resolve()
-        return place, {place, place.parent, path.parent.resolve()}
-    except (OSError, RuntimeError, ValueError):  # no path at all, which is told when it is opened
-        return path, {path}
+        files = [path] if not is_pattern(path) else [path, *path.parent.glob(path.name)]
+        held = {file.resolve() for file in files}
+        return held, {*held, *(file.parent for file in held), path.parent.resolve()}
+    except (OSError, RuntimeError, ValueError, NotImplementedError):  # no path at all, which is told when it is opened
+        return {path}, {path}
+
+
+def is_pattern(path: Path) -> bool:
+    """Tell whether a path stands for all files whose names match it. A file with such a name stands for itself."""
+    return any(mark in path.name for mark in "*?[") and not path.exists()
+
+
+def _path(folder: Path, text: str) -> Path:
+    """Take a path from the folder of the settings. A tilde stands for a home folder."""
+    try:
+        return folder / Path(text).expanduser()
+    except RuntimeError:  # a user whose home is not known
+        return folder / text
 
 
 def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN401  # an address, a path, or paths
@@ -253,7 +298,7 @@ def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN40
         return _address(path, each.name, value)
     _require_filled(path, each.name, value)
     if each.type in {Path, OptionalPath} and isinstance(value, str):
-        return path.parent / value
+        return _path(path.parent, value)
     if each.type == Place and isinstance(value, str):
         return _place(path, each.name, value)
     are_counts = isinstance(value, dict) and all(type(count) is int and count > 0 for count in value.values())
@@ -262,9 +307,10 @@ def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN40
         return value
     are_texts = isinstance(value, dict) and all(isinstance(place, str) for place in value.values())
     if each.type in {dict[str, Path], OptionalPaths} and isinstance(value, dict) and are_texts:
-        return {name: path.parent / place for name, place in value.items()}
-    if each.type == Spans and isinstance(value, dict):
-        return {name: _span(path, name, told) for name, told in value.items()}
+        return {name: _path(path.parent, place) for name, place in value.items()}
+    if each.type in {Spans, Readings} and isinstance(value, dict):
+        read = _span if each.type == Spans else _reading
+        return {name: read(path, name, told) for name, told in value.items()}
     raise InvalidParameterError(f"{path}: {each.name} is {value!r}.", _SAMPLES)
 
 
@@ -290,13 +336,20 @@ def _span(path: Path, name: str, told: object) -> Span:
         raise InvalidParameterError(f"{path}: the span of {name!r:.80}: {problem.what}", problem.remedy) from None
 
 
+def _reading(path: Path, name: str, told: object) -> Reading:
+    try:
+        return Reading.parse(told)
+    except InvalidParameterError as problem:
+        raise InvalidParameterError(f"{path}: reading.{name:.80}: {problem.what}", problem.remedy) from None
+
+
 def _place(path: Path, key: str, text: str) -> Place:
     if text.startswith("postgresql://"):
         return DatabaseUrl(text)
     if "://" in text:
         scheme = text.partition("://")[0]  # and no more of it: there may be a password in the rest
         raise InvalidParameterError(f"{path}: {key} is a place of the kind {scheme!r:.40}.", _SAMPLES)
-    return path.parent / text
+    return _path(path.parent, text)
 
 
 def _address(path: Path, key: str, text: str) -> Address:

@@ -14,15 +14,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import is_pattern
 
 from .preparation import CheckedRows
+
+_MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
+"""Files without rows that other programs write into a folder of Parquet files."""
 
 
 class UnreadableError(InvalidDataError):
@@ -88,13 +92,16 @@ class Form:
 def files_of(folder: Path) -> dict[Path, Stamp]:
     """List a folder's files in the order of their names, without those whose name begins with a dot.
 
+    Of a pattern such as ``visits-*.csv``, list the files of its folder that match.
+
     Anything but a file is refused, because the rows of a forgotten folder would be missing without notice. Two names of
     one file, by a link of either kind, are refused, too: its rows would be there twice, in two blocks that are each
     priced as if no other block had them. Two files with the same content are not refused, because that would reveal
     something about the content.
     """
     try:
-        files = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+        found = folder.parent.glob(folder.name) if is_pattern(folder) else folder.iterdir()
+        files = sorted(each for each in found if not each.name.startswith(".") and each.name not in _MARKS)
     except OSError as problem:
         raise UnreadableError(
             f"{folder} cannot be read: {problem.strerror}.", "Check its owner and permissions."

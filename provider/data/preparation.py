@@ -214,8 +214,9 @@ def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None
         )
     if cut and not unit.is_row:
         raise RefusedError(
-            f"This data set leaves out entries of rows (row_entries), and the unit {unit} is about a whole matrix.",
-            "Choose a unit of rows, or ask the data steward to remove row_entries.",
+            f"This data set changes entries of rows (row_entries, missing or missing_codes), and the unit {unit} is "
+            "about a whole matrix.",
+            "Choose a unit of rows, or ask the data steward to remove these keys.",
         )
 
 
@@ -248,9 +249,9 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
     return CheckedRows(matrix, names)
 
 
-def numbers_of(rows: Any) -> FloatArray | scipy.sparse.csr_array:  # noqa: ANN401
-    """Convert a table to numbers, and check its form alone."""
-    return _csr(rows, lenient=True) if scipy.sparse.issparse(rows) else _dense(rows)
+def numbers_of(rows: Any, *, lenient: bool = True) -> FloatArray | scipy.sparse.csr_array:  # noqa: ANN401
+    """Convert a table to numbers, and check its form alone. If not ``lenient``, also check where they are."""
+    return _csr(rows, lenient=lenient) if scipy.sparse.issparse(rows) else _dense(rows)
 
 
 def with_largest_entries(rows: CheckedRows, most: int) -> CheckedRows:

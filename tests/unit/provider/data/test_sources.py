@@ -1,6 +1,7 @@
 """Rows come from files as they were written, and nothing in a file is executed."""
 
 import pickle  # noqa: TID251  # to see that one is refused
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.common.errors import DpspcaError, InvalidDataError
+from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
+from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.folders import UnreadableError
 from dpspca.provider.data.preparation import CheckedRows
 from dpspca.provider.data.sources import read_arriving, read_protected, read_rows
@@ -48,6 +50,65 @@ def test_a_file_that_holds_no_rows_is_refused(tmp_path: Path, name: str, content
     with pytest.raises(DpspcaError) as caught:
         read_rows(tmp_path / name)
     assert caught.value.remedy
+
+
+def test_an_array_of_several_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez(path, x=ROWS)
+    assert (read_protected(path).matrix == ROWS).all()
+    np.savez_compressed(path, x=ROWS, y=ROWS[:, :1])
+    with pytest.raises(DpspcaError, match="several arrays: x, y"):
+        read_protected(path)
+    with pytest.raises(DpspcaError, match=r"no array 'z': x, y"):
+        read_protected(path, Reading(array="z"))
+    assert (read_rows(path, Reading(array="y")).matrix == ROWS[:, :1]).all()
+
+
+def test_columns_of_a_file_without_names_cannot_be_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    for reading in (Reading(columns=("a",)), Reading(missing={"a": 1.0}), Reading(missing_codes={"a": (9,)})):
+        with pytest.raises(DpspcaError, match="no column names"):
+            read_protected(tmp_path / "rows.npy", reading)
+    coded = read_protected(tmp_path / "rows.npy", Reading(missing_codes=(4,)))
+    assert (coded.matrix == np.where(np.arange(4)[:, None] == 1, 0, ROWS)).all()
+    scipy.sparse.save_npz(tmp_path / "rows.npz", scipy.sparse.csr_array(ROWS))
+    sparse = read_protected(tmp_path / "rows.npz", Reading(missing_codes=(4,)))
+    assert (sparse.matrix.toarray() == coded.matrix).all()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("rows.xlsx", ("libreoffice --headless --convert-to csv", "rows.xlsx")),
+        ("my rows.XLS", ("--convert-to csv", "my rows.XLS'")),
+        ("rows.ods", ("--convert-to csv",)),
+        ("rows.dta", ("read_stata", "rows.parquet")),
+        ("rows.rds", ("write_parquet", "rows.parquet")),
+        ("rows.hex", ("'.hex'", ".csv", ".parquet", ".npy", ".gz")),
+        ("rows", ("''", ".csv")),
+        ("rows.npy.gz", ("'.gz'", ".csv")),
+    ],
+)
+def test_other_kinds_of_files_are_refused_with_what_to_do(name: str, facts: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    for read in (read_rows, read_protected):
+        with pytest.raises(MissingExtraError) as caught:
+            read(tmp_path / name)
+        for fact in (str(tmp_path / name), *facts):
+            assert fact in str(caught.value)
+
+
+def test_a_pattern_stands_for_the_files_that_match(tmp_path: Path) -> None:
+    for number in (2, 1, 3):
+        np.save(tmp_path / f"visits-{number}.npy", ROWS + number)
+    np.save(tmp_path / "others.npy", ROWS)
+    for pattern in ("visits-*.npy", "visits-[123].npy", "v*"):
+        assert (read_protected(tmp_path / pattern).matrix == np.vstack([ROWS + 1, ROWS + 2, ROWS + 3])).all()
+    assert read_rows(tmp_path / "visits-[!3].npy").count == 2 * len(ROWS)
+    np.save(tmp_path / "odd[1].npy", ROWS[:2])
+    assert read_rows(tmp_path / "odd[1].npy").count == 2
+    with pytest.raises(DpspcaError, match="holds no file"):
+        read_protected(tmp_path / "none-*.npy")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -102,18 +163,17 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "a row too long": (HEAD + "3,4,5\n", "Line 3 has 3 cells under 2 names."),
     "rows all too short": ("age,bmi,sex\n1,2\n3,4\n", "Line 2 has 2 cells under 3 names."),
     "a blank line between rows": (HEAD + "\n3,4\n", "Line 3 is blank, but others follow."),
-    "semicolons": ("age;bmi\n1;2\n3;4\n", "The columns are divided by semicolons. Save it with commas"),
-    "semicolons, without names": ("1;2\n3;4\n", "The columns are divided by semicolons."),
-    "tabs": ("age\tbmi\n1\t2\n", "The columns are divided by tabs."),
+    "semicolons, without names": ("1;2\n3;4\n", "The first line holds numbers, not the names of the columns."),
+    "text between tabs": ("age\tbmi\n1\ttall\n", "Line 2, column 2 ('bmi') holds text, not a number."),
     "names in latin-1": ("größe,bmi\n1,2\n3,4\n".encode("latin-1"), "The names of the columns are not in UTF-8. Save"),
     "cells in latin-1": ("age,bmi\n1,2\n3,groß\n".encode("latin-1"), "('bmi') holds text that is not in UTF-8"),
-    "UTF-16": ("age,bmi\n1,2\n3,4\n".encode("utf-16"), "The names of the columns are not in UTF-8."),
+    "UTF-16 without a mark": ("größe,bmi\n1,2\n".encode("utf-16-le"), "The names of the columns are not in UTF-8."),
     "names alone": ("age,bmi\n", "There are no rows under the line of names. Write one line of column names"),
     "one row": (HEAD, "There is one row"),
     "nothing": ("", "The file or its first line is empty. Write one line of column names"),
     "a blank first line": ("\n1,2\n", "The file or its first line is empty."),
     "one name twice": ("a,a\n1,2\n3,4\n", "Two columns bear the same name."),
-    "a cell without end": ('age,bmi\n1,"' + "x" * 200_000, "is not comma-separated text."),
+    "a cell without end": ('age,bmi\n1,"' + "x" * 200_000, "Line 2 is not a line of cells."),
 }
 
 
@@ -192,8 +252,10 @@ def test_whatever_a_broken_file_sets_off_it_is_named_in_words(tmp_path: Path) ->
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InvalidDataError, match=rf"{name} (does not hold a table|takes more memory)"):
             read_rows(tmp_path / name)
+    with zipfile.ZipFile(tmp_path / "large.npz", "w") as file:
+        file.writestr("rows.npy", broken["large.npy"])
     with pytest.raises(UnreadableError):  # there may be more memory at another time
-        read_rows(tmp_path / "large.npy")
+        read_rows(tmp_path / "large.npz")
 
 
 def test_a_table_of_text_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""How the files of a data set are read: what its steward declares under ``[reading.NAME]`` in a provider's settings.
+
+Everything here is declared once and in advance. Nothing is guessed from rows, because what a provider does must not
+depend on one of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final, Self, TypeAlias
+
+from dpspca.common.checks import is_real
+from dpspca.common.errors import InvalidParameterError
+
+ENCODINGS: Final = ("utf-8", "utf-16", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252")
+"""Encodings in which no character changes the meaning of what follows it, so that each line is read by itself."""
+DELIMITERS: Final = (",", ";", "\t", "|")
+DECIMALS: Final = (".", ",")
+
+Codes: TypeAlias = tuple[str | float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """What is declared about the files of one data set."""
+
+    columns: tuple[str, ...] | None = None
+    """The columns to use, by name and in this order. By default all."""
+    leave_out: tuple[str, ...] = ()
+    """Columns that are not used, for example an index. An empty name stands for columns without a name."""
+    delimiter: str | None = None
+    """What divides the cells of a text file. By default it follows from the line of names."""
+    decimal: str = "."
+    """The decimal mark in a text file."""
+    encoding: str | None = None
+    """The encoding of a text file. By default UTF-8, or UTF-16 if the file begins with its mark."""
+    missing_codes: Codes | Mapping[str, Codes] = ()
+    """Values that stand for a missing value: in all columns, or by column."""
+    missing: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """For each column, a public number that is used in place of a missing value."""
+    array: str | None = None
+    """Which array or layer of the file holds the rows."""
+    table: str | None = None
+    """Which table of a database holds the rows."""
+    query: str | None = None
+    """The SQL query that gives the rows."""
+
+    @classmethod
+    def parse(cls, told: object) -> Self:
+        """Check a table of the settings. An error does not say which data set it is about."""
+        if not isinstance(told, dict):
+            raise InvalidParameterError(f"It is {told!r:.80}, not a table.", "Write key = value under [reading.NAME].")
+        unknown = sorted(set(told) - KEYS)
+        if unknown:
+            raise InvalidParameterError(f"Unknown key {unknown[0]!r:.80}.", _known(unknown[0]))
+        read = cls(**{key: _CHECKS[key](key, value) for key, value in told.items()})
+        _require_one_of(told, "columns", "leave_out")
+        _require_one_of(told, "table", "query")
+        return read
+
+    @property
+    def replaces_values(self) -> bool:
+        """Tell whether numbers of the file are taken for missing, or missing ones are filled in."""
+        return bool(self.missing or self.missing_codes)
+
+    def codes_of(self, column: str) -> Codes:
+        """Return the values that stand for a missing value in a column."""
+        return self.missing_codes if isinstance(self.missing_codes, tuple) else self.missing_codes.get(column, ())
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """Name the keys that differ from their defaults."""
+        plain = type(self)()
+        return frozenset(key for key in KEYS if getattr(self, key) != getattr(plain, key))
+
+
+KEYS: Final = frozenset(each.name for each in fields(Reading))
+
+
+def _known(key: str) -> str:
+    near = get_close_matches(key, sorted(KEYS), n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"Use one of: {', '.join(sorted(KEYS))}."
+
+
+def _require_one_of(told: dict[str, Any], first: str, second: str) -> None:
+    if first in told and second in told:
+        raise InvalidParameterError(f"There are both {first} and {second}.", "Keep one of the two.")
+
+
+def _wrong(key: str, value: object, remedy: str) -> InvalidParameterError:
+    return InvalidParameterError(f"{key} is {value!r:.80}.", remedy)
+
+
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _wrong(key, value, "Give text that is not empty.")
+    return value
+
+
+def _columns(key: str, value: object) -> tuple[str, ...]:
+    names = _names(key, value)
+    if not all(map(str.strip, names)):
+        raise _wrong(key, value, "Give every column its name.")
+    return names
+
+
+def _names(key: str, value: Any) -> tuple[str, ...]:  # noqa: ANN401  # whatever was written
+    is_list = isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
+    if not is_list or len(set(value)) < len(value):
+        raise _wrong(key, value, 'Give a list of different names, as in ["age", "bmi"].')
+    return tuple(value)
+
+
+def _one_of(*choices: str) -> Any:  # noqa: ANN401  # a check, as below
+    def check(key: str, value: object) -> str:
+        if value not in choices:
+            raise _wrong(key, value, f"Use one of: {', '.join(map(repr, choices))}.")
+        return str(value)
+
+    return check
+
+
+def _codes(key: str, value: object) -> Codes | Mapping[str, Codes]:
+    if isinstance(value, dict):
+        return MappingProxyType({name: _list_of_codes(f"{key}.{name}", each) for name, each in value.items()})
+    return _list_of_codes(key, value)
+
+
+def _list_of_codes(key: str, value: object) -> Codes:
+    if not isinstance(value, list) or not all(isinstance(each, str) or is_real(each) for each in value):
+        raise _wrong(key, value, 'Give a list of numbers and texts, as in [-9, "NA"].')
+    return tuple(value)
+
+
+def _numbers(key: str, value: object) -> Mapping[str, float]:
+    if not isinstance(value, dict) or not all(map(is_real, value.values())):
+        raise _wrong(key, value, "Give a number for each column, as in { age = 50.0 }.")
+    return MappingProxyType({name: float(number) for name, number in value.items()})
+
+
+_CHECKS: Final[Mapping[str, Any]] = MappingProxyType({
+    "columns": _columns,
+    "leave_out": _names,
+    "delimiter": _one_of(*DELIMITERS),
+    "decimal": _one_of(*DECIMALS),
+    "encoding": _one_of(*ENCODINGS),
+    "missing_codes": _codes,
+    "missing": _numbers,
+    "array": _text,
+    "table": _text,
+    "query": _text,
+})  # fmt: skip

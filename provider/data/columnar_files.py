@@ -1,0 +1,100 @@
+"""Reads Parquet, Feather and Arrow files through pyarrow. Only the columns that are used are read.
+
+Which columns hold numbers follows from the types that the file states, and never from values. Every value of these
+types is a number or missing: integers beyond 2^53 are rounded, and not refused.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+
+from .extras import import_extra
+from .tables import Columns, RawTable, Source, columns_used, require_numeric
+
+_BATCH_ROWS: Final = 65_536
+_PANDAS_INDEX: Final = "__index_level_"
+"""How pandas names the column of an index that has no name. It is never used."""
+
+
+def read_parquet(source: Source) -> RawTable:
+    """Read a Parquet file in batches of rows."""
+    with source.path.open("rb") as file, import_extra("pyarrow.parquet").ParquetFile(file) as stored:
+        columns = _columns(stored.schema_arrow, source)
+        rows = np.empty((stored.metadata.num_rows, len(columns.names or ())))
+        end = 0
+        for batch in stored.iter_batches(_BATCH_ROWS, columns=list(columns.names or ())):
+            rows[end : end + batch.num_rows] = _numbers(batch, columns)
+            end += batch.num_rows
+    return RawTable(rows, columns)
+
+
+def names_of_parquet(source: Source) -> tuple[str, ...] | None:
+    """Read the names of the columns that are used."""
+    with source.path.open("rb") as file, import_extra("pyarrow.parquet").ParquetFile(file) as stored:
+        return _columns(stored.schema_arrow, source).names
+
+
+def read_arrow(source: Source) -> RawTable:
+    """Read a file in the Arrow IPC form, which is also what Feather is."""
+    ipc = import_extra("pyarrow.ipc")
+    with source.path.open("rb") as file:
+        columns = _columns(ipc.open_file(file).schema, source)
+        options = ipc.IpcReadOptions(included_fields=sorted(columns.places or ()))
+        blocks = [np.empty((0, len(columns.names or ())))]
+        blocks += (_numbers(_whole(batch), columns) for batch in _batches(ipc.open_file(file, options=options)))
+    return RawTable(np.concatenate(blocks), columns)
+
+
+def names_of_arrow(source: Source) -> tuple[str, ...] | None:
+    """Read the names of the columns that are used."""
+    with source.path.open("rb") as file:
+        return _columns(import_extra("pyarrow.ipc").open_file(file).schema, source).names
+
+
+def _batches(stored: Any) -> Iterator[Any]:  # noqa: ANN401  # of pyarrow
+    return map(stored.get_batch, range(stored.num_record_batches))
+
+
+def _whole(batch: Any) -> Any:  # noqa: ANN401  # of pyarrow
+    """Check that a batch points nowhere outside of its memory, which pyarrow does for Parquet alone."""
+    batch.validate(full=True)
+    return batch
+
+
+def _columns(schema: Any, source: Source) -> Columns:  # noqa: ANN401  # of pyarrow
+    """Choose columns by the schema alone, and refuse those that hold no numbers."""
+    own = [(place, field) for place, field in enumerate(schema) if not field.name.startswith(_PANDAS_INDEX)]
+    chosen = columns_used([field.name for _, field in own], source.reading)
+    used = [own[place] for place in (range(len(own)) if chosen.places is None else chosen.places)]
+    is_numeric = _numeric()
+    require_numeric([(field.name, str(field.type)) for _, field in used if not is_numeric(field.type)])
+    return Columns(chosen.names, [place for place, _ in used], tuple(str(field.type) for _, field in used))
+
+
+def _numeric() -> Callable[[Any], bool]:
+    """Return a function that tells whether all values of a type are numbers or missing."""
+    types = import_extra("pyarrow.types")
+    kinds: Sequence[Callable[[Any], bool]] = (
+        types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null
+    )  # fmt: skip
+
+    def is_numeric(kind: Any) -> bool:  # noqa: ANN401  # of pyarrow
+        plain = kind.value_type if types.is_dictionary(kind) else kind
+        return any(is_kind(plain) for is_kind in kinds)
+
+    return is_numeric
+
+
+def _numbers(batch: Any, columns: Columns) -> FloatArray:  # noqa: ANN401  # of pyarrow
+    """Convert a batch of rows. A missing value is NaN."""
+    return np.column_stack([_column(batch.column(name)) for name in columns.names or ()])
+
+
+def _column(values: Any) -> FloatArray:  # noqa: ANN401  # of pyarrow
+    arrow = import_extra("pyarrow")
+    plain = values.dictionary_decode() if isinstance(values, arrow.DictionaryArray) else values
+    numbers: FloatArray = plain.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return numbers

@@ -1,0 +1,86 @@
+"""Which kinds of files are read, by the ends of their names, and what may be declared about each kind."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from dpspca.common.errors import InvalidDataError, MissingExtraError
+
+from .array_files import read_npy, read_npz
+from .columnar_files import names_of_arrow, names_of_parquet, read_arrow, read_parquet
+from .tables import RawTable, Source
+from .text_files import names_of_text, read_text
+
+_NameReader: TypeAlias = Callable[[Source], tuple[str, ...] | None]
+
+
+def _no_names(_: Source) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of file."""
+
+    read: Callable[[Source], RawTable]
+    names: _NameReader = _no_names
+    """Reads the names of the columns that are used, and nothing else."""
+    keys: frozenset[str] = frozenset()
+    """What may be declared about this kind of file, beside ``_KEYS``."""
+
+
+_KEYS: Final = frozenset({"columns", "leave_out", "missing_codes", "missing"})
+
+_TEXT: Final = Format(read_text, names_of_text, frozenset({"delimiter", "decimal", "encoding"}))
+_ARROW: Final = Format(read_arrow, names_of_arrow)
+
+FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
+    ".csv": _TEXT, ".tsv": _TEXT, ".tab": _TEXT, ".txt": _TEXT,
+    ".parquet": Format(read_parquet, names_of_parquet), ".pq": Format(read_parquet, names_of_parquet),
+    ".arrow": _ARROW, ".feather": _ARROW,
+    ".npy": Format(read_npy), ".npz": Format(read_npz, keys=frozenset({"array"})),
+})  # fmt: skip
+_PACKED: Final = (".gz", ".zst")
+
+_LIBRE_OFFICE: Final = "libreoffice --headless --convert-to csv {file}"
+_PANDAS: Final = "python -c 'import pandas, sys; pandas.{reader}(sys.argv[1]).to_parquet(sys.argv[2])' {file} {parquet}"
+_CONVERSIONS: Final[Mapping[str, str]] = MappingProxyType({
+    ".xlsx": _LIBRE_OFFICE, ".xls": _LIBRE_OFFICE, ".ods": _LIBRE_OFFICE,
+    ".dta": _PANDAS.replace("{reader}", "read_stata"), ".sas7bdat": _PANDAS.replace("{reader}", "read_sas"),
+    ".sav": _PANDAS.replace("{reader}", "read_spss"),
+    ".rds": "Rscript -e 'a <- commandArgs(TRUE); arrow::write_parquet(readRDS(a[1]), a[2])' {file} {parquet}",
+})  # fmt: skip
+"""Commands that turn other kinds of files into ones that are read."""
+
+
+def format_of(source: Source) -> Format:
+    """Return the kind of a file. Refuse an unknown one, and declarations that say nothing about this kind."""
+    ending = ending_of(source.path)
+    found = FORMATS.get(ending)
+    if found is None:
+        raise _unknown(source.path, ending)
+    stray = sorted(source.reading.declared - found.keys - _KEYS)
+    if stray:
+        raise InvalidDataError(
+            f"[reading] has {', '.join(stray)}, which says nothing about {ending} files.", "Remove it there."
+        )
+    return found
+
+
+def ending_of(path: Path) -> str:
+    """Return the end of a name in lower case, without the end that says how a text file is packed."""
+    plain = Path(path.stem) if path.suffix.lower() in _PACKED else path
+    is_text = FORMATS.get(plain.suffix.lower()) is _TEXT
+    return (plain if is_text else path).suffix.lower()
+
+
+def _unknown(path: Path, ending: str) -> MissingExtraError:
+    told = f"Files ending in {ending!r} cannot be read."
+    if ending in _CONVERSIONS:
+        quoted, parquet = shlex.quote(str(path)), shlex.quote(str(path.with_suffix(".parquet")))
+        return MissingExtraError(told, f"Convert it first: {_CONVERSIONS[ending].format(file=quoted, parquet=parquet)}")
+    known = f"{', '.join(FORMATS)}, and text also with {' or '.join(_PACKED)}"
+    return MissingExtraError(told, f"Use one of: {known}.")

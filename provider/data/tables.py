@@ -1,0 +1,163 @@
+"""What a file of rows gives, before anything is checked: its numbers, its column names, and which columns are used.
+
+A number that is missing is NaN. A cell that holds anything else than a number is infinite, which makes its row
+unusable even where missing values are filled in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidDataError, InvalidTypeError
+from dpspca.common.spec import Schema
+from dpspca.common.storage import Reading
+
+_LISTED: Final = 8
+_LONGEST_NAME: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read, and how."""
+
+    path: Path
+    reading: Reading
+    lenient: bool = True
+    """Whether a row that cannot be read becomes unusable, or is refused with its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a file that are used."""
+
+    names: tuple[str, ...] | None
+    """Their names, if the file has names."""
+    places: Sequence[int] | None
+    """Their places among all columns of the file, or None for all of them."""
+    kinds: tuple[str, ...] | None = None
+    """Their types, if the file states types."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawTable:
+    """The rows of a file as they are stored, dense or sparse."""
+
+    numbers: Any
+    columns: Columns
+    """The columns that are used."""
+    to_select: Sequence[int] | None = None
+    """Their places in ``numbers``, if that has other columns too."""
+
+
+def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
+    """Choose the columns that are declared. Their names must be different and not empty. Others may be anything."""
+    declared = reading.columns or reading.leave_out
+    if all_names is None:
+        if declared or not isinstance(reading.missing_codes, tuple) or reading.missing:
+            raise InvalidDataError(
+                "The file has no column names, but the settings name columns of it.",
+                "Remove columns, leave_out and missing under [reading], or save the file in a form with names.",
+            )
+        return Columns(None, None)
+    if not declared:
+        places = None
+    elif reading.columns:
+        places = [_place_of(name, all_names) for name in reading.columns]
+    else:
+        for name in reading.leave_out:
+            _require_some(name, all_names)
+        places = [place for place, name in enumerate(all_names) if name.strip() not in reading.leave_out]
+    chosen = all_names if places is None else [all_names[place] for place in places]
+    if not chosen:
+        raise InvalidDataError("No column is left.", "Leave out fewer columns.")
+    names = Schema.of([str(name) for name in chosen]).names
+    for name in (*reading.missing, *(reading.missing_codes if not isinstance(reading.missing_codes, tuple) else ())):
+        _require_some(name, names or ())
+    return Columns(names, places)
+
+
+def require_numeric(unusable: Sequence[tuple[str, str]]) -> None:
+    """Refuse columns that hold no numbers. ``unusable`` are their names and types, as the file's form states them."""
+    if unusable:
+        listed = ", ".join(f"{name!r:.{_LONGEST_NAME}} ({kind})" for name, kind in unusable[:_LISTED])
+        more = f" and {len(unusable) - _LISTED} more" if len(unusable) > _LISTED else ""
+        raise InvalidTypeError(
+            f"These columns do not hold numbers: {listed}{more}.",
+            "List the columns to use in columns, or these in leave_out, under [reading] in the provider's settings.",
+        )
+
+
+def _place_of(name: str, all_names: Sequence[str]) -> int:
+    _require_some(name, all_names)
+    if list(all_names).count(name) > 1:
+        raise InvalidDataError(
+            f"There are several columns with the name {name!r:.{_LONGEST_NAME}}.", "Give each a name of its own."
+        )
+    return list(all_names).index(name)
+
+
+def _require_some(name: str, all_names: Sequence[str]) -> None:
+    """Refuse a name that no column has. List similar names, unless the names may be numbers of a row."""
+    if name in all_names or (not name and any(not each.strip() for each in all_names)):
+        return
+    by_lower_case = {each.strip().lower(): each for each in all_names if not is_number(each)}
+    near = get_close_matches(name.strip().lower(), by_lower_case, n=3)
+    hint = f"Did you mean {' or '.join(repr(by_lower_case[each]) for each in near)}?" if near else "Check its spelling."
+    raise InvalidDataError(f"There is no column {name!r:.{_LONGEST_NAME}}.", hint)
+
+
+def is_number(text: str | bytes) -> bool:
+    """Tell whether a text is a number, NaN and infinity included."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def without_codes(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
+    """Put NaN in place of the numbers that stand for a missing value. This depends on each cell alone."""
+    return _replaced(matrix, [tuple(_numbers(reading.codes_of(name))) for name in _each(matrix, names)], _code_to_nan)
+
+
+def filled(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
+    """Put the declared public number of its column in place of each missing value. This depends on each cell alone."""
+    values = [(reading.missing[name],) if name in reading.missing else () for name in _each(matrix, names)]
+    return _replaced(matrix, values, _nan_to_value)
+
+
+def _each(matrix: Any, names: Sequence[str] | None) -> Sequence[str]:  # noqa: ANN401  # dense or sparse
+    """Return a name for each column. Columns without names share one that no column has."""
+    return names if names is not None else [""] * matrix.shape[1]
+
+
+def _numbers(codes: Sequence[str | float]) -> list[float]:
+    return [float(code) for code in codes if not isinstance(code, str) or is_number(code)]
+
+
+def _replaced(matrix: Any, told: Sequence[tuple[float, ...]], replace: Any) -> Any:  # noqa: ANN401  # dense or sparse
+    """Apply ``replace(numbers, values)`` to each column for which there are values. The rows given stay as they are."""
+    if not any(told):
+        return matrix
+    changed = matrix.copy()
+    for place, values in enumerate(told):
+        if values and isinstance(changed, np.ndarray):
+            changed[:, place] = replace(changed[:, place], values)
+        elif values:
+            own = changed.indices == place
+            changed.data[own] = replace(changed.data[own], values)
+    return changed
+
+
+def _code_to_nan(numbers: FloatArray, codes: tuple[float, ...]) -> FloatArray:
+    return np.where(np.isin(numbers, [code for code in codes if isfinite(code)]), np.nan, numbers)
+
+
+def _nan_to_value(numbers: FloatArray, values: tuple[float, ...]) -> FloatArray:
+    return np.where(np.isnan(numbers), values[0], numbers)

@@ -1,0 +1,294 @@
+"""Reads tables of text: numbers under one line of column names, divided by commas, semicolons, tabs or bars.
+
+In text that a provider reads, each line is one row, and its content never changes where the next line begins. So each
+line is divided into cells by itself: an open quote ends with its line. Readers of libraries do not keep this rule,
+because for them a quote may hold line breaks, and an open one swallows the lines after it. The encodings that may be
+declared keep it too, because none of them has characters that change the meaning of later ones.
+
+Which mark divides the cells follows from the first line alone, which is no row. The decimal mark, the encoding and the
+values that stand for a missing one are declared, and never guessed from rows.
+"""
+
+import csv
+import gzip
+import io
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from math import inf, isfinite, isnan, nan
+from pathlib import Path
+from typing import Any, Final, TextIO, TypeAlias
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import DELIMITERS, Reading
+
+from .extras import import_extra
+from .tables import Columns, RawTable, Source, columns_used, is_number
+
+_Line: TypeAlias = tuple[int, list[str]]
+"""The number of a line, from 1, and its cells."""
+
+_LONGEST_NAME: Final = 60
+_FORM: Final = "Write one line of column names, and under it a line of numbers for each row."
+_DECIMAL: Final = (
+    "Write numbers with a point, and without marks between thousands. Or declare the decimal mark under [reading] in "
+    'the provider\'s settings, as in decimal = ",".'
+)
+_UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_TABS: Final = (".tsv", ".tab")
+
+
+def read_text(source: Source) -> RawTable:
+    """Read a table of text.
+
+    If the source is lenient, a line with too few or too many cells becomes a row of infinities, and there may be no
+    rows. Otherwise, a line that is not a row of numbers is refused.
+    """
+    with _opened(source.path, source.reading) as text:
+        head, delimiter, lines = _head(text, source)
+        names = _names(head, source.reading)
+        columns = columns_used(names, source.reading)
+        cells = _Cells(names, columns, source.reading)
+        if source.lenient:
+            return RawTable(_numbers(cells, _single_lines(text, delimiter)), columns)
+        table = _numbers(cells, _lines(text, delimiter, lines), _refuse)
+        if not len(table):
+            raise InvalidDataError("There are no rows under the line of names.", _FORM)
+        return RawTable(table, columns)
+
+
+def names_of_text(source: Source) -> tuple[str, ...] | None:
+    """Read the names of the columns that are used, and nothing else."""
+    with _opened(source.path, source.reading) as text:
+        return columns_used(_names(_head(text, source)[0], source.reading), source.reading).names
+
+
+# --- From bytes to lines ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(path: Path, reading: Reading) -> Iterator[TextIO]:
+    """Open a file as text, packed or not. Bytes that are no text become characters that no number has."""
+    with _unpacked(path) as raw, io.BufferedReader(raw) as packed:
+        is_utf_16 = reading.encoding == "utf-16" or (reading.encoding is None and packed.peek(2)[:2] in _UTF_16_MARKS)
+        # "utf-8-sig" drops the mark that some programs write before UTF-8. "surrogateescape" lets other encodings be
+        # reported for the cell in which they occur.
+        encoding = "utf-16" if is_utf_16 else {None: "utf-8-sig", "utf-8": "utf-8-sig"}.get(
+            reading.encoding, reading.encoding
+        )  # fmt: skip
+        errors = "replace" if is_utf_16 else "surrogateescape"
+        with io.TextIOWrapper(packed, encoding=encoding, errors=errors, newline="") as text:
+            yield text
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Any]:
+    with path.open("rb", buffering=0) as file:
+        match path.suffix.lower():
+            case ".gz":
+                with gzip.GzipFile(fileobj=io.BufferedReader(file)) as packed:
+                    yield packed
+            case ".zst":
+                with import_extra("pyarrow").CompressedInputStream(io.BufferedReader(file), "zstd") as packed:
+                    yield packed
+            case _:
+                yield file
+
+
+def _head(text: TextIO, source: Source) -> tuple[list[str], str, int]:
+    """Read the names alone, which may have line breaks within quotes. Also return the delimiter and how many lines."""
+    first = next(text, "")
+    delimiter = source.reading.delimiter or ("\t" if _is_tabbed(source.path) else _delimiter_of(first))
+    reader = csv.reader(chain((first,) if first else (), text), delimiter=delimiter)
+    try:
+        return next(reader, []), delimiter, reader.line_num
+    except csv.Error:
+        raise InvalidDataError("The first line is not a line of cells.", _FORM) from None
+
+
+def _is_tabbed(path: Path) -> bool:
+    return path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith(_TABS)
+
+
+def _delimiter_of(line: str) -> str:
+    """Return the mark that divides the line of names into most cells. Of equal ones, the first of ``DELIMITERS``."""
+    return max(DELIMITERS, key=lambda mark: len(_cells_of(line, mark)))
+
+
+def _cells_of(line: str, delimiter: str) -> list[str]:
+    """Divide a line by itself, so that an unclosed quote spoils no other line."""
+    if '"' not in line:
+        return line.rstrip("\r\n").split(delimiter)
+    try:
+        return next(csv.reader((line,), delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
+def _single_lines(text: Iterator[str], delimiter: str) -> Iterator[_Line]:
+    """Yield the cells of each line.
+
+    A blank line is a row, even the last one. Otherwise a row's content would decide how many rows there are.
+    """
+    for line in text:
+        yield 0, _cells_of(line, delimiter)
+
+
+def _lines(text: Iterator[str], delimiter: str, before: int) -> Iterator[_Line]:
+    """Yield the lines of a table after the first ``before`` ones. A blank line counts only if others follow."""
+    reader = csv.reader(text, delimiter=delimiter)
+    blank: list[_Line] = []
+    try:
+        for cells in reader:
+            if len(cells) > 1 or any(map(str.strip, cells)):
+                yield from blank
+                blank.clear()
+                yield before + reader.line_num, cells
+            else:
+                blank.append((before + reader.line_num, []))
+    except csv.Error:
+        raise InvalidDataError(f"Line {before + reader.line_num} is not a line of cells.", _FORM) from None
+
+
+# --- From cells to numbers --------------------------------------------------------------------------------------------
+
+
+def _names(cells: list[str], reading: Reading) -> list[str]:
+    if not cells:
+        raise InvalidDataError("The file or its first line is empty.", _FORM)
+    if not all(map(_is_decoded, cells)):
+        raise InvalidDataError(f"The names of the columns are not in {_encoding(reading)}.", _declare_encoding())
+    if all(map(is_number, cells)):
+        raise InvalidDataError("The first line holds numbers, not the names of the columns.", "Add a line of names.")
+    return cells
+
+
+class _Cells:
+    """Turns the cells of a line into the numbers of the columns that are used."""
+
+    def __init__(self, names: Sequence[str], columns: Columns, reading: Reading) -> None:
+        self.names = names
+        self.reading = reading
+        self._places = range(len(names)) if columns.places is None else columns.places
+        own_names = columns.names or ()
+        self._codes = [
+            frozenset(each for each in reading.codes_of(name) if isinstance(each, str)) for name in own_names
+        ]
+        self._filled = [name in reading.missing for name in own_names]
+        self._number: Callable[[str], float] = float if reading.decimal == "." else _with_comma
+        self.unusable = [inf] * len(self._places)
+
+    def numbers(self, cells: Sequence[str]) -> list[float] | None:
+        """Return a number for each column: NaN if it is missing, infinity if it is no number. None for other lines."""
+        if len(cells) != len(self.names):
+            return None
+        own = [cells[place] for place in self._places]
+        try:
+            return list(map(self._number, own))
+        except ValueError:
+            return list(map(self._cell, own, self._codes))
+
+    def first_bad(self, cells: Sequence[str]) -> int | None:
+        """Return the place in the line of the first cell that is neither a number nor filled in, or None."""
+        numbers = self.numbers(cells) or ()
+        for place, number, is_filled in zip(self._places, numbers, self._filled, strict=True):
+            if not isfinite(number) and not (isnan(number) and is_filled):
+                return place
+        return None
+
+    def is_number(self, cell: str) -> bool:
+        """Tell whether a cell is a number with the declared decimal mark, NaN and infinity included."""
+        try:
+            self._number(cell)
+        except ValueError:
+            return False
+        return True
+
+    def _cell(self, cell: str, codes: frozenset[str]) -> float:
+        if not cell.strip() or cell.strip() in codes:
+            return nan
+        return self._number(cell) if self.is_number(cell) else inf
+
+
+def _with_comma(cell: str) -> float:
+    """Read a number with a decimal comma. A point would divide thousands, and is refused."""
+    if "." in cell:
+        raise ValueError
+    return float(cell.replace(",", "."))
+
+
+def _numbers(cells: _Cells, lines: Iterator[_Line], refuse: "_Refuse | None" = None) -> FloatArray:
+    """Convert the rows line by line, because as text they would take ten times as much memory.
+
+    A line with anything but numbers is refused or, without ``refuse``, becomes an unusable row.
+    """
+    numbers = array("d")
+    for line, each in lines:
+        row = cells.numbers(each)
+        if refuse and (row is None or (not all(map(isfinite, row)) and cells.first_bad(each) is not None)):
+            raise refuse(line, cells, each)
+        numbers.extend(cells.unusable if row is None else row)
+    return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(cells.unusable))
+
+
+# --- What is wrong ----------------------------------------------------------------------------------------------------
+
+
+def _refuse(line: int, of: _Cells, cells: Sequence[str]) -> InvalidDataError:
+    """Say what is wrong with a line."""
+    if not cells:
+        return InvalidDataError(f"Line {line} is blank, but others follow.", "Remove it, or fill it in.")
+    bad = of.first_bad(cells) if len(cells) == len(of.names) else None
+    if bad is None:
+        return InvalidDataError(
+            f"Line {line} has {_counted(len(cells), 'cell')} under {_counted(len(of.names), 'name')}.",
+            "Give every row as many cells as the first line has names.",
+        )
+    kind, remedy = _kind(cells[bad], of)
+    return InvalidDataError(f"Line {line}, {_column(of.names, cells, bad)} holds {kind}, not a number.", remedy)
+
+
+def _kind(cell: str, of: _Cells) -> tuple[str, str]:
+    """Return the kind of a cell that is not a finite number, without its content, and what to do about it."""
+    if not cell.strip():
+        return "an empty cell", "Fill in what is missing, or drop the row or the column."
+    if of.is_number(cell):
+        return "NaN or infinity", "Fill in what is missing, or drop the row or the column."
+    if not _is_decoded(cell):
+        encoding = _encoding(of.reading)
+        return f"text that is not in {encoding}", f"Code it as numbers, or drop the column. {_declare_encoding()}"
+    if is_number(cell.replace(",", ".")):
+        other = "comma" if of.reading.decimal == "." else "point"
+        return f"a number with a {other} in it", _DECIMAL
+    return "text", "Code it as numbers, or drop the column."
+
+
+def _encoding(reading: Reading) -> str:
+    return (reading.encoding or "utf-8").upper()
+
+
+def _declare_encoding() -> str:
+    return 'Save it as UTF-8, or declare its encoding under [reading] in the provider\'s settings, as in "cp1252".'
+
+
+def _column(names: Sequence[str], cells: Sequence[str], index: int) -> str:
+    """Describe a column. Leave out its name if the first line may be a private row: it has numbers, or this not."""
+    if any(map(is_number, names)) or not any(map(is_number, cells)):
+        return f"column {index + 1}"
+    return f"column {index + 1} ({names[index]!r:.{_LONGEST_NAME}})"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _is_decoded(text: str) -> bool:
+    """Tell whether all bytes of a cell were valid in the file's encoding."""
+    return not any("\udc80" <= letter <= "\udcff" or letter == "\ufffd" for letter in text)
+
+
+_Refuse: TypeAlias = Callable[[int, _Cells, Sequence[str]], InvalidDataError]
