@@ -63,7 +63,10 @@ def _plot(
 def _transform(
     stored: Stored,
     rows: Annotated[
-        Path, typer.Argument(help="File or folder of rows: text, Parquet, Arrow or numpy.", show_default=False)
+        Path,
+        typer.Argument(
+            help="File or folder of rows: text, Parquet, AnnData, SQLite, numpy and others.", show_default=False
+        ),
     ],
     *,
     out: Annotated[Path, typer.Option(help="File to write the scores to: .npy or .csv.")] = Path("scores.npy"),

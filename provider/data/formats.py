@@ -11,6 +11,8 @@ from dpspca.common.errors import InvalidDataError, MissingExtraError
 
 from .array_files import read_npy, read_npz
 from .columnar_files import names_of_arrow, names_of_parquet, read_arrow, read_parquet
+from .hdf5_files import names_of_h5ad, read_h5ad, read_hdf5
+from .sqlite_files import names_of_sqlite, read_sqlite
 from .tables import RawTable, Source
 from .text_files import names_of_text, read_text
 
@@ -36,11 +38,15 @@ _KEYS: Final = frozenset({"columns", "leave_out", "missing_codes", "missing"})
 
 _TEXT: Final = Format(read_text, names_of_text, frozenset({"delimiter", "decimal", "encoding"}))
 _ARROW: Final = Format(read_arrow, names_of_arrow)
+_HDF5: Final = Format(read_hdf5, keys=frozenset({"array"}))
+_SQLITE: Final = Format(read_sqlite, names_of_sqlite, frozenset({"table", "query"}))
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".csv": _TEXT, ".tsv": _TEXT, ".tab": _TEXT, ".txt": _TEXT,
     ".parquet": Format(read_parquet, names_of_parquet), ".pq": Format(read_parquet, names_of_parquet),
     ".arrow": _ARROW, ".feather": _ARROW,
+    ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, names_of_h5ad, frozenset({"array"})),
+    ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
     ".npy": Format(read_npy), ".npz": Format(read_npz, keys=frozenset({"array"})),
 })  # fmt: skip
 _PACKED: Final = (".gz", ".zst")

@@ -175,8 +175,8 @@ def _file_errors(path: Path) -> Iterator[None]:
     """Turn every error in reading a file into one that names the file."""
     try:
         yield
-    except MissingExtraError as problem:
-        raise MissingExtraError(f"{path}: {problem.what}", problem.remedy) from None
+    except (MissingExtraError, UnreadableError) as problem:
+        raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
     except DpspcaError as problem:
         raise InvalidDataError(f"{path}: {problem.what}", problem.remedy) from None
     except MemoryError:

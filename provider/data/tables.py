@@ -4,10 +4,10 @@ A number that is missing is NaN. A cell that holds anything else than a number i
 unusable even where missing values are filled in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import isfinite
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,6 +110,21 @@ def _require_some(name: str, all_names: Sequence[str]) -> None:
     near = get_close_matches(name.strip().lower(), by_lower_case, n=3)
     hint = f"Did you mean {' or '.join(repr(by_lower_case[each]) for each in near)}?" if near else "Check its spelling."
     raise InvalidDataError(f"There is no column {name!r:.{_LONGEST_NAME}}.", hint)
+
+
+def text_codes(reading: Reading, column: str) -> list[str]:
+    """Return the texts that stand for a missing value in a column."""
+    return [code for code in reading.codes_of(column) if isinstance(code, str)]
+
+
+def cell_number(cell: str, codes: Collection[str], parse: Callable[[str], float] = float) -> float:
+    """Read a cell: NaN if it is empty or stands for a missing value, infinity if it is no number."""
+    if not cell.strip() or cell.strip() in codes:
+        return nan
+    try:
+        return parse(cell)
+    except ValueError:
+        return inf
 
 
 def is_number(text: str | bytes) -> bool:

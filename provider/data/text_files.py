@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from math import inf, isfinite, isnan, nan
+from math import inf, isfinite, isnan
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeAlias
 
@@ -27,7 +27,7 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import DELIMITERS, Reading
 
 from .extras import import_extra
-from .tables import Columns, RawTable, Source, columns_used, is_number
+from .tables import Columns, RawTable, Source, cell_number, columns_used, is_number, text_codes
 
 _Line: TypeAlias = tuple[int, list[str]]
 """The number of a line, from 1, and its cells."""
@@ -175,9 +175,7 @@ class _Cells:
         self.reading = reading
         self._places = range(len(names)) if columns.places is None else columns.places
         own_names = columns.names or ()
-        self._codes = [
-            frozenset(each for each in reading.codes_of(name) if isinstance(each, str)) for name in own_names
-        ]
+        self._codes = [frozenset(text_codes(reading, name)) for name in own_names]
         self._filled = [name in reading.missing for name in own_names]
         self._number: Callable[[str], float] = float if reading.decimal == "." else _with_comma
         self.unusable = [inf] * len(self._places)
@@ -209,9 +207,7 @@ class _Cells:
         return True
 
     def _cell(self, cell: str, codes: frozenset[str]) -> float:
-        if not cell.strip() or cell.strip() in codes:
-            return nan
-        return self._number(cell) if self.is_number(cell) else inf
+        return cell_number(cell, codes, self._number)
 
 
 def _with_comma(cell: str) -> float:

@@ -1,0 +1,88 @@
+"""Reads HDF5 files and AnnData files (.h5ad) through h5py. What is read follows from names, types and shapes alone."""
+
+from typing import Any, Final
+
+import numpy as np
+import scipy.sparse
+
+from dpspca.common.arrays import MATRIX
+from dpspca.common.errors import InvalidDataError
+
+from .array_files import array_name, rows_of_sparse
+from .extras import import_extra
+from .preparation import numbers_of
+from .tables import Columns, RawTable, Source, columns_used
+
+_BLOCK_ROWS: Final = 16_384
+_MAIN_LAYER: Final = "X"
+_SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
+
+
+def read_hdf5(source: Source) -> RawTable:
+    """Read a two-dimensional array of numbers: the one that is declared, or the only one. It has no column names."""
+    with import_extra("h5py").File(source.path, "r") as file:
+        found = _matrices(file)
+        return _dense(found[array_name(source, list(found))], columns_used(None, source.reading))
+
+
+def read_h5ad(source: Source) -> RawTable:
+    """Read ``X`` of an AnnData file, or the layer that is declared: cells are rows, and genes are columns."""
+    with import_extra("h5py").File(source.path, "r") as file:
+        stored, columns = _layer(file, source), columns_used(_genes(file), source.reading)
+        kind = _SPARSE.get(str(stored.attrs.get("encoding-type")))
+        if kind is None:
+            return _dense(stored, columns)
+        parts = tuple(stored[part][()] for part in ("data", "indices", "indptr"))
+        matrix = kind(parts, shape=tuple(map(int, stored.attrs["shape"])))
+    return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
+
+
+def names_of_h5ad(source: Source) -> tuple[str, ...] | None:
+    """Read the names of the genes that are used."""
+    with import_extra("h5py").File(source.path, "r") as file:
+        return columns_used(_genes(file), source.reading).names
+
+
+def _matrices(file: Any) -> dict[str, Any]:  # noqa: ANN401  # of h5py
+    """Find the two-dimensional arrays of numbers in a file, without following links."""
+    found: dict[str, Any] = {}
+
+    def add(name: str, each: Any) -> None:  # noqa: ANN401  # of h5py
+        if len(getattr(each, "shape", None) or ()) == MATRIX and each.dtype.kind in "fiub":
+            found[name] = each
+
+    file.visititems(add)
+    return found
+
+
+def _layer(file: Any, source: Source) -> Any:  # noqa: ANN401  # of h5py
+    """Return the main matrix, or the layer that is declared."""
+    layers = [_MAIN_LAYER, *file.get("layers", ())]
+    wanted = source.reading.array or _MAIN_LAYER
+    if wanted not in layers:
+        raise InvalidDataError(
+            f"There is no layer {wanted!r:.60}. The file has {', '.join(filter(str.isprintable, layers))}.",
+            "Name one of them as array under [reading] in the provider's settings.",
+        )
+    return file[wanted] if wanted == _MAIN_LAYER else file["layers"][wanted]
+
+
+def _genes(file: Any) -> list[str]:  # noqa: ANN401  # of h5py
+    variables = file["var"]
+    names: list[str] = variables[variables.attrs["_index"]].asstr()[()].tolist()
+    return names
+
+
+def _dense(stored: Any, columns: Columns) -> RawTable:  # noqa: ANN401  # of h5py
+    """Read the columns that are used, in blocks of rows."""
+    numbers_of(stored[:0])  # checks the type and the dimensions
+    places = list(range(stored.shape[1])) if columns.places is None else list(columns.places)
+    if columns.names is not None and columns.places is None and len(columns.names) != stored.shape[1]:
+        raise InvalidDataError(
+            f"There are {len(columns.names)} names for {stored.shape[1]} columns.", "Write the file again."
+        )
+    rows = np.empty((stored.shape[0], len(places)))
+    with np.errstate(all="ignore"):  # a number that is too large becomes infinite
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            rows[start : start + _BLOCK_ROWS] = stored[start : start + _BLOCK_ROWS][:, places]
+    return RawTable(rows, columns)

@@ -1,0 +1,121 @@
+"""Reads a table or the answer to a query from an SQLite file.
+
+The rows of a table come in the order of their row numbers, which SQLite assigns as rows are added. Without an order,
+SQLite may read a table along an index, and then a changed value moves its row. The order of a query's rows is up to
+whoever writes the query.
+
+SQLite may hold any value in any column. A value that is no number makes its own row unusable.
+"""
+
+import sqlite3
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from math import nan
+from typing import Any, Final
+
+import numpy as np
+
+from dpspca.common.errors import InvalidDataError
+
+from .folders import UnreadableError
+from .tables import Columns, RawTable, Source, cell_number, columns_used, text_codes
+
+_PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+_ROW_NUMBERS: Final = ("rowid", "_rowid_", "oid")
+_LISTED: Final = 20
+_REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
+
+
+def read_sqlite(source: Source) -> RawTable:
+    """Read the rows of the table or query that is declared. If the file has one table, it may be left out."""
+    with _opened(source) as database:
+        text, columns = _query(database, source)
+        numbers_of = [_number_of(frozenset(text_codes(source.reading, name))) for name in columns.names or ()]
+        places = range(len(numbers_of)) if columns.places is None else columns.places
+        numbers = array("d")
+        for row in database.execute(text):
+            numbers.extend(number_of(row[place]) for place, number_of in zip(places, numbers_of, strict=True))
+    return RawTable(np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(numbers_of)), columns)
+
+
+def names_of_sqlite(source: Source) -> tuple[str, ...] | None:
+    """Read the names of the columns that are used."""
+    with _opened(source) as database:
+        return _query(database, source)[1].names
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[sqlite3.Connection]:
+    """Open a database that can only be read. An error is told without what SQLite says, which may hold a value."""
+    source.path.stat()  # SQLite does not say why it cannot open a file
+    try:
+        with closing(sqlite3.connect(f"{source.path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            database.text_factory = bytes  # otherwise text that is not in UTF-8 would stop the reading
+            database.execute("PRAGMA query_only = on")
+            yield database
+    except sqlite3.Error as problem:
+        if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+            raise UnreadableError("The database is locked or cannot be opened.", "Try again, or copy it.") from None
+        where = "The query" if source.reading.query else "Reading the table"
+        raise InvalidDataError(f"{where} failed: {_sort_of(problem)}.", _REMEDY) from None
+
+
+def _sort_of(problem: sqlite3.Error) -> str:
+    """Say what kind of error it is. Only errors about names are quoted, because they hold no values."""
+    return (
+        str(problem) if str(problem).startswith("no such ") else str(getattr(problem, "sqlite_errorname", "an error"))
+    )
+
+
+def _query(database: sqlite3.Connection, source: Source) -> tuple[str, Columns]:
+    """Return the query for the rows, and the columns that are used."""
+    if source.reading.query:
+        text = source.reading.query
+        return text, columns_used(_columns_of(database, text), source.reading)
+    table = _quoted(_table(database, source))
+    names = _columns_of(database, f"SELECT * FROM {table} LIMIT 0")  # noqa: S608  # a quoted name
+    taken = {name.lower() for name in names}
+    number = next((name for name in _ROW_NUMBERS if name not in taken), None)
+    if number is None:
+        raise InvalidDataError("Columns of the table hide its row numbers.", "Write a query instead.")
+    columns = Columns(columns_used(names, source.reading).names, None)
+    chosen = ", ".join(map(_quoted, columns.names or ()))
+    return f"SELECT {chosen} FROM {table} ORDER BY {number}", columns  # noqa: S608  # quoted names
+
+
+def _columns_of(database: sqlite3.Connection, text: str) -> list[str]:
+    found = database.execute(text).description
+    if not found:
+        raise InvalidDataError("The query gives no rows.", "Write a query that begins with SELECT.")
+    return [str(column[0]) for column in found]
+
+
+def _table(database: sqlite3.Connection, source: Source) -> str:
+    """Return the table that is declared, or the only one."""
+    listed = database.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    )
+    names: list[str] = sorted(name.decode("utf-8", "replace") for (name,) in listed)
+    wanted = source.reading.table
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if wanted in names:
+        return str(wanted)
+    what = "There are several tables" if wanted is None else f"There is no table {wanted!r:.60}"
+    raise InvalidDataError(f"{what}: {', '.join(names[:_LISTED]) or 'none'}.", _REMEDY)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _number_of(codes: frozenset[str]) -> Callable[[Any], float]:
+    """Return a function that turns a value of a column into a number: NaN if missing, infinity if it is none."""
+
+    def number_of(value: bytes | float | None) -> float:
+        if value is None:
+            return nan
+        return cell_number(value.decode("utf-8", "replace"), codes) if isinstance(value, bytes) else float(value)
+
+    return number_of

@@ -1,0 +1,103 @@
+"""HDF5 and AnnData: which array is read follows from names, types and shapes."""
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse
+
+from dpspca.common.errors import DpspcaError
+from dpspca.common.storage.reading import Reading
+from dpspca.provider.data import hdf5_files
+from dpspca.provider.data.sources import names_in, read_protected, read_rows
+
+RNG = np.random.default_rng(0)
+CELLS = RNG.poisson(0.7, (50, 4)).astype(np.float32)
+GENES = ("TP53", "BRCA1", "EGFR", "größe")
+
+
+def write_matrix(group: Any, name: str, matrix: Any) -> None:
+    """Write a matrix as AnnData does."""
+    if not scipy.sparse.issparse(matrix):
+        group.create_dataset(name, data=matrix, compression="gzip").attrs["encoding-type"] = "array"
+        return
+    stored = group.create_group(name)
+    stored.attrs.update(
+        {"encoding-type": f"{matrix.format}_matrix", "encoding-version": "0.1.0", "shape": matrix.shape}
+    )
+    for part in ("data", "indices", "indptr"):
+        stored.create_dataset(part, data=getattr(matrix, part))
+
+
+def h5ad(path: Path, matrix: Any, **layers: Any) -> Path:
+    with h5py.File(path, "w") as file:
+        file.attrs["encoding-type"] = "anndata"
+        write_matrix(file, "X", matrix)
+        variables = file.create_group("var")
+        variables.attrs["_index"] = "gene_id"
+        variables.create_dataset("gene_id", data=list(GENES), dtype=h5py.string_dtype())
+        for name, layer in layers.items():
+            write_matrix(file.require_group("layers"), name, layer)
+    return path
+
+
+FORMS = {"dense": np.asarray, "csr": scipy.sparse.csr_array, "csc": scipy.sparse.csc_array}
+
+
+def dense(matrix: Any) -> Any:
+    return matrix.toarray() if scipy.sparse.issparse(matrix) else matrix
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_cells_are_rows_and_genes_are_named_columns(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdf5_files, "_BLOCK_ROWS", 7)
+    path = h5ad(tmp_path / "cells.h5ad", FORMS[form](CELLS), counts=FORMS[form](2 * CELLS))
+    for read in (read_rows, read_protected):
+        rows = read(path)
+        assert (dense(rows.matrix) == CELLS).all()
+        assert rows.is_sparse == (form != "dense")
+        assert rows.names == names_in(path) == GENES
+        chosen = read(path, Reading(columns=("EGFR", "TP53"), array="counts"))
+        assert (dense(chosen.matrix) == 2 * CELLS[:, [2, 0]]).all()
+        assert chosen.names == ("EGFR", "TP53")
+    for wrong, facts in ((Reading(array="raw"), "X, counts"), (Reading(columns=("TP5",)), "'TP53'")):
+        with pytest.raises(DpspcaError, match=facts):
+            read_protected(path, wrong)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_odd_value_is_one_row_of_zeros(form: str, tmp_path: Path) -> None:
+    cells = CELLS + 1
+    cells[3, 1] = np.nan
+    read = read_protected(h5ad(tmp_path / "cells.h5ad", FORMS[form](cells)))
+    assert (dense(read.matrix) == np.where(np.arange(50)[:, None] == 3, 0, cells)).all()
+    filled = read_protected(tmp_path / "cells.h5ad", Reading(missing={"BRCA1": 5.0}))
+    assert (dense(filled.matrix) == np.where(np.isnan(cells), 5, cells)).all()
+
+
+def test_an_array_of_a_plain_file_is_the_only_one_or_is_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file["group/rows"] = CELLS
+        file["names"] = np.array([b"a", b"b"])
+        file["text"] = np.array([[b"a", b"b"]])
+        file["line"] = np.arange(3)
+        file["one"] = 3
+    assert (read_protected(tmp_path / "rows.h5").matrix == CELLS).all()
+    with h5py.File(tmp_path / "rows.hdf5", "w") as file:
+        file["first"], file["second"] = CELLS, CELLS[:, :2].astype(np.int16)
+    with pytest.raises(DpspcaError, match="several arrays: first, second"):
+        read_protected(tmp_path / "rows.hdf5")
+    assert (read_rows(tmp_path / "rows.hdf5", Reading(array="second")).matrix == CELLS[:, :2]).all()
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    whole = h5ad(tmp_path / "cells.h5ad", CELLS).read_bytes()
+    for content in (b"", b"SECRET" * 99, whole[: len(whole) // 2]):
+        (tmp_path / "cells.h5ad").write_bytes(content)
+        with pytest.raises(DpspcaError, match=r"cells\.h5ad") as caught:
+            read_protected(tmp_path / "cells.h5ad")
+        assert "SECRET" not in str(caught.value)
+    with pytest.raises(DpspcaError, match=r"gone\.h5 cannot be read"):
+        read_protected(tmp_path / "gone.h5")

@@ -1,0 +1,148 @@
+"""SQLite: rows of a table come in the order in which they were added, and any value may stand anywhere."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpspca.common.errors import DpspcaError
+from dpspca.common.storage.reading import Reading
+from dpspca.provider.data.folders import UnreadableError
+from dpspca.provider.data.sources import names_in, read_arriving, read_protected, read_rows
+
+
+def database(path: Path, *statements: str, rows: list[tuple[Any, ...]] | None = None) -> Path:
+    with closing(sqlite3.connect(path)) as made, made:
+        for statement in statements or ("CREATE TABLE visits (age REAL, bmi REAL, name TEXT)",):
+            made.execute(statement)
+        made.executemany("INSERT INTO visits VALUES (?, ?, ?)", rows or [(50, 24.5, "ann"), (60, 25, "bob")])
+    return path
+
+
+@pytest.mark.parametrize("name", ["rows.sqlite", "rows.DB", "odd name? #1.sqlite3"])
+def test_the_only_table_is_read(name: str, tmp_path: Path) -> None:
+    path, reading = database(tmp_path / name), Reading(columns=("bmi", "age"))
+    for read in (read_rows, read_protected):
+        assert (read(path, reading).matrix == [[24.5, 50], [25, 60]]).all()
+        assert read(path, reading).names == names_in(path, reading) == ("bmi", "age")
+    assert read_rows(path, Reading(leave_out=("name",), table="visits")).names == ("age", "bmi")
+
+
+def test_a_query_gives_rows(tmp_path: Path) -> None:
+    path = database(tmp_path / "rows.sqlite")
+    reading = Reading(query="SELECT age, age * bmi AS product FROM visits ORDER BY rowid DESC")
+    assert (read_rows(path, reading).matrix == [[60, 1500], [50, 1225]]).all()
+    assert names_in(path, reading) == ("age", "product")
+
+
+@pytest.mark.parametrize(
+    ("reading", "facts"),
+    [
+        (Reading(), ("several tables", "labs, visits")),
+        (Reading(table="visit"), ("no table 'visit'", "labs, visits")),
+        (Reading(query="SELECT weight FROM visits"), ("no such column: weight",)),
+        (Reading(query="DELETE FROM visits"), ("readonly", "READONLY")),
+        (Reading(query="SELEC"), ("SQLITE_ERROR",)),
+        (Reading(query="PRAGMA query_only = off"), ("no rows",)),
+        (Reading(table="visits", columns=("agee",)), ("no column 'agee'", "'age'")),
+        (Reading(table="visits", delimiter=";"), ("delimiter",)),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(reading: Reading, facts: tuple[str, ...], tmp_path: Path) -> None:
+    path = database(tmp_path / "rows.db", "CREATE TABLE visits (age, bmi, name)", "CREATE TABLE labs (a)")
+    with pytest.raises(DpspcaError) as caught:
+        read_protected(path, reading)
+    assert any(fact in str(caught.value) for fact in facts)
+    assert str(path) in str(caught.value)
+    with closing(sqlite3.connect(path)) as after:
+        assert after.execute("SELECT count(*) FROM visits").fetchone() == (2,)
+
+
+ODD: list[Any] = [
+    None,
+    "tall",
+    "",
+    b"\xff",
+    "nan",
+    float("inf"),
+    -1e300,
+    "gro\udcdf".encode("utf-8", "surrogateescape"),
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_an_odd_value_is_one_row_of_zeros(odd: Any, tmp_path: Path) -> None:
+    rows = [(float(row), 2.0, "x") for row in range(1, 6)]
+    path = database(tmp_path / "rows.db", rows=[*rows[:2], (odd, 2.0, "x"), *rows[3:]])
+    with closing(sqlite3.connect(path)) as made, made:
+        if isinstance(odd, bytes):  # text that is not in UTF-8
+            made.execute("UPDATE visits SET age = CAST(? AS TEXT) WHERE rowid = 3", (odd,))
+    read = read_protected(path, Reading(columns=("age", "bmi")))
+    assert (read.matrix == [[1, 2], [2, 2], [0, 0], [4, 2], [5, 2]]).all()
+
+
+def test_missing_values_are_filled_in(tmp_path: Path) -> None:
+    rows = [(None, 2.0, ""), ("NA", 2.0, ""), (-9, 2.0, ""), ("tall", 2.0, ""), ("41.5", 2.0, "")]
+    path = database(tmp_path / "rows.db", "CREATE TABLE visits (age, bmi, name)", rows=rows)
+    reading = Reading(columns=("age", "bmi"), missing_codes=("NA", -9), missing={"age": 40.0})
+    assert (read_protected(path, reading).matrix == [[40, 2], [40, 2], [40, 2], [0, 0], [41.5, 2]]).all()
+
+
+def test_a_changed_value_moves_no_row_along_an_index(tmp_path: Path) -> None:
+    """SQLite would read a table of indexed columns in the order of their values."""
+    for number, first in enumerate((3.0, 9.0)):
+        path = database(
+            tmp_path / f"{number}.db",
+            "CREATE TABLE visits (age REAL, rowid REAL, name REAL)",
+            "CREATE INDEX ages ON visits (age)",
+            rows=[(first, 5.0, 0.0), (4.0, 4.0, 0.0), (5.0, 3.0, 0.0)],
+        )
+        with closing(sqlite3.connect(path)) as made:
+            plain = made.execute("SELECT age FROM visits").fetchall()
+        assert (plain[0][0] == first) == (number == 0)
+        assert read_protected(path, Reading(columns=("age",))).matrix[:, 0].tolist() == [first, 4, 5]
+
+
+def test_a_table_whose_columns_hide_its_row_numbers_needs_a_query(tmp_path: Path) -> None:
+    path = database(tmp_path / "rows.db", "CREATE TABLE visits (oid REAL, ROWID REAL, _rowid_ TEXT)")
+    with pytest.raises(DpspcaError, match="hide its row numbers"):
+        read_protected(path, Reading(columns=("oid",)))
+
+
+def test_a_table_without_row_numbers_needs_a_query(tmp_path: Path) -> None:
+    made = "CREATE TABLE visits (age REAL PRIMARY KEY, bmi REAL, name TEXT) WITHOUT ROWID"
+    path = database(tmp_path / "rows.db", made)
+    with pytest.raises(DpspcaError, match="no such column: rowid"):
+        read_protected(path, Reading(columns=("age",)))
+    query = "SELECT age, bmi FROM visits ORDER BY age"
+    assert (read_protected(path, Reading(query=query)).matrix == [[50, 24.5], [60, 25]]).all()
+
+
+def test_a_locked_database_may_be_read_later(tmp_path: Path) -> None:
+    path = database(tmp_path / "rows.db")
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UnreadableError, match="locked"):
+            read_arriving(path, Reading(columns=("age",)))
+    assert read_arriving(path, Reading(columns=("age",)))[0].count == 2
+
+
+def test_a_file_that_is_no_database_is_named_and_not_quoted(tmp_path: Path) -> None:
+    for content in (b"", b"SECRET" * 99):
+        (tmp_path / "rows.db").write_bytes(content)
+        with pytest.raises(DpspcaError, match=r"rows\.db") as caught:
+            read_protected(tmp_path / "rows.db")
+        assert "SECRET" not in str(caught.value)
+    with pytest.raises(DpspcaError, match=r"gone\.db cannot be read"):
+        read_protected(tmp_path / "gone.db")
+
+
+def test_tables_without_rows_are_tables(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as made, made:
+        made.execute("CREATE TABLE visits (age, bmi)")
+    read = read_protected(tmp_path / "rows.db")
+    assert (read.count, read.names) == (0, ("age", "bmi"))
+    assert np.asarray(read.matrix).shape == (0, 2)
