@@ -12,7 +12,21 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable
 
 from .arguments import CHECK_CODES, EXIT_CODES, AsJson, empty_values, job_flags, with_job_flags
-from .commands import audit, authority, budget, daemons, demo, doctor, jobs, ledger, methods, models, outbox, policy
+from .commands import (
+    audit,
+    authority,
+    budget,
+    daemons,
+    data,
+    demo,
+    doctor,
+    jobs,
+    ledger,
+    methods,
+    models,
+    outbox,
+    policy,
+)
 from .render import output
 
 FAILURE: Final = 2
@@ -96,6 +110,7 @@ for part in (
     authority.identity,
     daemons.coordinator,
     daemons.provider,
+    data.data,
     doctor.config,
     policy.policy,
     ledger.ledger,

@@ -1,6 +1,7 @@
 """Reads rows, checks them, bounds them and takes their fingerprints."""
 
 from .arrivals import Arrivals, DataSet, WaitingQueries
+from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .fingerprints import duplicates
 from .odd_rows import zero_row
 from .preparation import CheckedRows, UsableRows, check_names, check_rows, numeric, require_unit, with_persons
@@ -10,12 +11,15 @@ from .threads import run_in_row_thread
 __all__ = [
     "Arrivals",
     "CheckedRows",
+    "ColumnFacts",
     "DataSet",
+    "DataSetFacts",
     "UsableRows",
     "WaitingQueries",
     "check_names",
     "check_rows",
     "duplicates",
+    "examine_rows",
     "names_in",
     "numeric",
     "read_arriving",

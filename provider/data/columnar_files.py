@@ -31,10 +31,10 @@ def read_parquet(source: Source) -> RawTable:
     return RawTable(rows, columns)
 
 
-def names_of_parquet(source: Source) -> tuple[str, ...] | None:
-    """Read the names of the columns that are used."""
+def columns_of_parquet(source: Source) -> Columns:
+    """Read which columns are used, and their types."""
     with source.path.open("rb") as file, import_extra("pyarrow.parquet").ParquetFile(file) as stored:
-        return _columns(stored.schema_arrow, source).names
+        return _columns(stored.schema_arrow, source)
 
 
 def read_arrow(source: Source) -> RawTable:
@@ -48,10 +48,10 @@ def read_arrow(source: Source) -> RawTable:
     return RawTable(np.concatenate(blocks), columns)
 
 
-def names_of_arrow(source: Source) -> tuple[str, ...] | None:
-    """Read the names of the columns that are used."""
+def columns_of_arrow(source: Source) -> Columns:
+    """Read which columns are used, and their types."""
     with source.path.open("rb") as file:
-        return _columns(import_extra("pyarrow.ipc").open_file(file).schema, source).names
+        return _columns(import_extra("pyarrow.ipc").open_file(file).schema, source)
 
 
 def _batches(stored: Any) -> Iterator[Any]:  # noqa: ANN401  # of pyarrow

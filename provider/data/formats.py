@@ -5,22 +5,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final
 
 from dpspca.common.errors import InvalidDataError, MissingExtraError
 
 from .array_files import read_npy, read_npz
-from .columnar_files import names_of_arrow, names_of_parquet, read_arrow, read_parquet
-from .hdf5_files import names_of_h5ad, read_h5ad, read_hdf5
-from .sqlite_files import names_of_sqlite, read_sqlite
-from .tables import RawTable, Source
-from .text_files import names_of_text, read_text
-
-_NameReader: TypeAlias = Callable[[Source], tuple[str, ...] | None]
+from .columnar_files import columns_of_arrow, columns_of_parquet, read_arrow, read_parquet
+from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
+from .sqlite_files import columns_of_sqlite, read_sqlite
+from .tables import Columns, RawTable, Source, columns_used
+from .text_files import columns_of_text, read_text
 
 
-def _no_names(_: Source) -> None:
-    return
+def _without_names(source: Source) -> Columns:
+    """Choose among the columns of a file that has no names for them."""
+    return columns_used(None, source.reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +27,24 @@ class Format:
     """A kind of file."""
 
     read: Callable[[Source], RawTable]
-    names: _NameReader = _no_names
-    """Reads the names of the columns that are used, and nothing else."""
+    columns: Callable[[Source], Columns] = _without_names
+    """Reads the names and types of the columns that are used, and nothing else."""
     keys: frozenset[str] = frozenset()
     """What may be declared about this kind of file, beside ``_KEYS``."""
 
 
 _KEYS: Final = frozenset({"columns", "leave_out", "missing_codes", "missing"})
 
-_TEXT: Final = Format(read_text, names_of_text, frozenset({"delimiter", "decimal", "encoding"}))
-_ARROW: Final = Format(read_arrow, names_of_arrow)
+_TEXT: Final = Format(read_text, columns_of_text, frozenset({"delimiter", "decimal", "encoding"}))
+_ARROW: Final = Format(read_arrow, columns_of_arrow)
 _HDF5: Final = Format(read_hdf5, keys=frozenset({"array"}))
-_SQLITE: Final = Format(read_sqlite, names_of_sqlite, frozenset({"table", "query"}))
+_SQLITE: Final = Format(read_sqlite, columns_of_sqlite, frozenset({"table", "query"}))
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".csv": _TEXT, ".tsv": _TEXT, ".tab": _TEXT, ".txt": _TEXT,
-    ".parquet": Format(read_parquet, names_of_parquet), ".pq": Format(read_parquet, names_of_parquet),
+    ".parquet": Format(read_parquet, columns_of_parquet), ".pq": Format(read_parquet, columns_of_parquet),
     ".arrow": _ARROW, ".feather": _ARROW,
-    ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, names_of_h5ad, frozenset({"array"})),
+    ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, columns_of_h5ad, frozenset({"array"})),
     ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
     ".npy": Format(read_npy), ".npz": Format(read_npz, keys=frozenset({"array"})),
 })  # fmt: skip

@@ -37,10 +37,10 @@ def read_h5ad(source: Source) -> RawTable:
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 
 
-def names_of_h5ad(source: Source) -> tuple[str, ...] | None:
-    """Read the names of the genes that are used."""
+def columns_of_h5ad(source: Source) -> Columns:
+    """Read which genes are used."""
     with import_extra("h5py").File(source.path, "r") as file:
-        return columns_used(_genes(file), source.reading).names
+        return columns_used(_genes(file), source.reading)
 
 
 def _matrices(file: Any) -> dict[str, Any]:  # noqa: ANN401  # of h5py

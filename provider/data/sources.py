@@ -30,7 +30,7 @@ from .folders import UnreadableError, files_of, read_folder
 from .formats import format_of
 from .odd_rows import make_unusable, rows_or_zeros
 from .preparation import CheckedRows, check_rows, numbers_of, with_largest_entries, with_persons
-from .tables import Source, filled, without_codes
+from .tables import Columns, Source, filled, without_codes
 
 _PLAIN: Final = Reading()
 
@@ -93,12 +93,14 @@ def read_arriving(path: Path, reading: Reading = _PLAIN, *, row_entries: int | N
 def names_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
     """Read the names of a table's columns and nothing else. Return None if it has none, or cannot be read."""
     try:
-        file = next(iter(files_of(path))) if _is_several(path) else path
-        with _file_errors(file):
-            source = Source(file, reading)
-            return format_of(source).names(source)
+        return _columns_in(path, reading).names
     except DpspcaError:
         return None  # reading the whole file reports the reason
+
+
+def types_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
+    """Read the types of a table's columns, if the file states types."""
+    return _columns_in(path, reading).kinds
 
 
 def read_persons(path: Path, rows: int) -> list[bytes]:
@@ -113,6 +115,26 @@ def read_persons(path: Path, rows: int) -> list[bytes]:
             "Write one line for each row, which says whose it is.",
         )
     return [line.strip() for line in lines]
+
+
+def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
+    """Say where the first unusable row is, and why, for people who may see the rows. Return None if all are usable.
+
+    Only text has lines that can be named; of other files, the first with an unusable row is named.
+    """
+    for file in files_of(path) if _is_several(path) else [path]:
+        try:
+            _checked(file, reading, least=0)
+        except DpspcaError as problem:
+            return str(problem)
+    return None
+
+
+def _columns_in(path: Path, reading: Reading) -> Columns:
+    file = next(iter(files_of(path))) if _is_several(path) else path
+    with _file_errors(file):
+        source = Source(file, reading)
+        return format_of(source).columns(source)
 
 
 def _is_several(path: Path) -> bool:

@@ -39,10 +39,10 @@ def read_sqlite(source: Source) -> RawTable:
     return RawTable(np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(numbers_of)), columns)
 
 
-def names_of_sqlite(source: Source) -> tuple[str, ...] | None:
-    """Read the names of the columns that are used."""
+def columns_of_sqlite(source: Source) -> Columns:
+    """Read which columns are used."""
     with _opened(source) as database:
-        return _query(database, source)[1].names
+        return _query(database, source)[1]
 
 
 @contextmanager

@@ -61,10 +61,10 @@ def read_text(source: Source) -> RawTable:
         return RawTable(table, columns)
 
 
-def names_of_text(source: Source) -> tuple[str, ...] | None:
-    """Read the names of the columns that are used, and nothing else."""
+def columns_of_text(source: Source) -> Columns:
+    """Read which columns are used, and nothing else."""
     with _opened(source.path, source.reading) as text:
-        return columns_used(_names(_head(text, source)[0], source.reading), source.reading).names
+        return columns_used(_names(_head(text, source)[0], source.reading), source.reading)
 
 
 # --- From bytes to lines ----------------------------------------------------------------------------------------------

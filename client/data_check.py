@@ -1,0 +1,105 @@
+"""The checks behind `dpspca data check`: what a steward's files hold, and what to declare about them.
+
+Everything is computed on this machine from this machine's files. Nothing is sent.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.storage import ProviderConfig, Reading
+from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows
+
+_NAMED: Final = 8
+"""How many columns a remark names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found out about one data set."""
+
+    name: str | None
+    """Its name in the settings, or None for a file alone."""
+    place: Path
+    facts: DataSetFacts | None
+    problem: str | None
+    """Why the provider would refuse it."""
+
+    @property
+    def well(self) -> bool:
+        """Tell whether the provider takes it, and no column spoils every row."""
+        return self.facts is not None and not any(_spoils_all(each, self.facts) for each in self.facts.columns)
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return what should be known or done, in sentences."""
+        return [] if self.facts is None else list(_remarks(self.facts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        facts = None if self.facts is None else asdict(self.facts)
+        found = {"name": self.name, "place": str(self.place), "well": self.well, "problem": self.problem}
+        return {**found, "remarks": self.remarks, "facts": facts}
+
+
+def examine_file(place: Path) -> Examined:
+    """Examine a file, folder or pattern about which nothing is declared."""
+    return _examined(None, place, Reading(), None)
+
+
+def examine_settings(settings: ProviderConfig, only: str | None = None) -> Iterator[Examined]:
+    """Examine the data sets of a provider's settings, or one of them."""
+    places = settings.data_sets | (settings.arriving or {})
+    if only is not None and only not in places:
+        raise InvalidParameterError(f"Unknown data set {only!r:.80}.", f"Available: {', '.join(sorted(places))}.")
+    for name, place in places.items():
+        if only in {None, name}:
+            yield _examined(name, place, settings.reading_of(name), (settings.persons or {}).get(name))
+
+
+def _examined(name: str | None, place: Path, reading: Reading, persons: Path | None) -> Examined:
+    try:
+        return Examined(name, place, examine_rows(place, reading, persons), None)
+    except DpspcaError as problem:
+        return Examined(name, place, None, str(problem))
+
+
+def _spoils_all(column: ColumnFacts, facts: DataSetFacts) -> bool:
+    return facts.rows > 0 and column.spoils == facts.rows
+
+
+def _remarks(facts: DataSetFacts) -> Iterator[str]:
+    columns = list(enumerate(facts.columns, start=1))
+    spoilers = [each for each in columns if _spoils_all(each[1], facts)]
+    if spoilers:
+        yield f"No row can be used because of {_named(spoilers)}: {_leave_out(spoilers)}."
+    others = [each for each in columns if 0 < each[1].spoils < facts.rows]
+    if others:
+        yield (
+            f"{facts.rows_as_zeros} rows count as zeros. Values are missing or unusable in {_named(others)}. A public "
+            "number per column in missing, under [reading], keeps rows with missing values. Codes for missing values "
+            "belong in missing_codes."
+        )
+    if facts.first_fault is not None:
+        yield f"The first row that counts as zeros: {facts.first_fault}"
+    numbered = [each for each in columns if each[1].is_index]
+    if numbered:
+        yield f"The rows are numbered by {_named(numbered)}: {_leave_out(numbered)}, unless that is a measurement."
+    constant = [each for each in columns if each[1].is_constant]
+    if constant:
+        yield f"All usable values are equal in {_named(constant)}."
+
+
+def _named(columns: Sequence[tuple[int, ColumnFacts]]) -> str:
+    """Name columns, or their places if they have no names."""
+    shown = [f"{column.name!r:.60}" if column.name is not None else f"column {place}" for place, column in columns]
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    return ", ".join(shown[:_NAMED]) + more
+
+
+def _leave_out(columns: Sequence[tuple[int, ColumnFacts]]) -> str:
+    if any(column.name is None for _, column in columns):
+        return "save the file without it"
+    return "list it in leave_out, under [reading]" if len(columns) == 1 else "list them in leave_out, under [reading]"

@@ -1,0 +1,171 @@
+"""What a steward should know about a data set before its first job: columns, missing values, persons and memory.
+
+These are facts about rows, for the person who may see the rows. None of them may leave.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import scipy.sparse
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.storage import Reading
+
+from .odd_rows import make_unusable, rows_or_zeros
+from .preparation import LARGEST, CheckedRows
+from .sources import first_fault, read_as_stored, read_persons, types_in
+from .tables import filled, without_codes
+
+_PEAK: Final = 3.5
+"""How many times the memory of the rows the provider takes while it reads them, at most (measured, for text)."""
+_INTEGER_BYTES: Final = 4
+_NUMBER_BYTES: Final = 8
+_MOST_GRAM_COLUMNS: Final = 4096
+"""With more columns, no method asks for a square matrix of them by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """One column. Values that stand for a missing one count as missing."""
+
+    name: str | None
+    type: str
+    """The type that the file states. For files without types, the kind of its numbers."""
+    missing: int
+    unusable: int
+    """Number of values that are no number, infinite or too large."""
+    filled_with: float | None
+    is_constant: bool
+    is_index: bool
+    """Whether it numbers the rows."""
+
+    @property
+    def spoils(self) -> int:
+        """Number of rows that count as zeros because of this column."""
+        return self.unusable + (self.missing if self.filled_with is None else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonFacts:
+    """Whose the rows are."""
+
+    persons: int
+    most_rows: int
+    """The most rows that one person has."""
+    rows_of_nobody: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFacts:
+    """Bytes that the provider takes, about."""
+
+    rows: int
+    start: int
+    """The most while it reads the rows."""
+    job: int
+    """While one job runs, with the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataSetFacts:
+    """One data set."""
+
+    rows: int
+    rows_as_zeros: int
+    columns: tuple[ColumnFacts, ...]
+    is_sparse: bool
+    first_fault: str | None
+    """Where the first unusable row is, and why it is unusable."""
+    persons: PersonFacts | None
+    memory: MemoryFacts
+
+
+def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> DataSetFacts:
+    """Read a file or folder as a provider does, and describe it. Refuse it if the provider would refuse it."""
+    stored = read_as_stored(path, reading)
+    whose = None if persons is None else read_persons(persons, stored.count)
+    coded = without_codes(stored.matrix, stored.names, reading)
+    complete = filled(coded, stored.names, reading)
+    is_whole = rows_or_zeros(complete).unusable is None
+    if whose is not None:
+        complete = make_unusable(complete, np.array([not each for each in whose], dtype=np.bool_))
+    used = rows_or_zeros(complete)
+    return DataSetFacts(
+        rows=stored.count,
+        rows_as_zeros=0 if used.unusable is None else used.unusable.count,
+        columns=_columns(coded, stored.names, types_in(path, reading), reading),
+        is_sparse=stored.is_sparse,
+        first_fault=None if is_whole else first_fault(path, reading),
+        persons=None if whose is None else _persons(whose),
+        memory=_memory(used),
+    )
+
+
+def _columns(
+    matrix: Any,  # noqa: ANN401  # dense or sparse
+    names: tuple[str, ...] | None,
+    types: tuple[str, ...] | None,
+    reading: Reading,
+) -> tuple[ColumnFacts, ...]:
+    by_column = matrix if isinstance(matrix, np.ndarray) else scipy.sparse.csc_array(matrix)
+    return tuple(
+        _column(
+            _values(by_column, place),
+            matrix.shape[0],
+            None if names is None else names[place],
+            None if types is None else types[place],
+            reading,
+        )
+        for place in range(matrix.shape[1])
+    )
+
+
+def _values(by_column: Any, place: int) -> FloatArray:  # noqa: ANN401  # dense, or sparse by columns
+    """Return the stored values of a column."""
+    if isinstance(by_column, np.ndarray):
+        return by_column[:, place]
+    values: FloatArray = by_column.data[by_column.indptr[place] : by_column.indptr[place + 1]]
+    return values
+
+
+def _column(values: FloatArray, rows: int, name: str | None, stated: str | None, reading: Reading) -> ColumnFacts:
+    """Describe a column by its stored values. Where fewer than all rows are stored, the others are zeros."""
+    missing, usable = np.isnan(values), np.abs(values) <= LARGEST
+    good = values[usable]
+    distinct = np.unique(good if len(values) == rows else np.append(good, 0.0))
+    return ColumnFacts(
+        name=name,
+        type=stated or _kind(distinct),
+        missing=int(missing.sum()),
+        unusable=int((~missing & ~usable).sum()),
+        filled_with=None if name is None else reading.missing.get(name),
+        is_constant=len(distinct) == 1 and rows > 1,
+        is_index=len(good) == rows > 1 and bool((np.diff(good) == 1).all()) and good[0] in {0, 1},
+    )
+
+
+def _kind(distinct: FloatArray) -> str:
+    """Return the kind of numbers in a column whose file states no types."""
+    if not len(distinct):
+        return "no numbers"
+    if np.isin(distinct, (0, 1)).all():
+        return "0 and 1"
+    return "whole numbers" if (distinct == np.rint(distinct)).all() else "numbers"
+
+
+def _persons(whose: list[bytes]) -> PersonFacts:
+    counts = Counter(filter(None, whose))
+    return PersonFacts(len(counts), max(counts.values(), default=0), whose.count(b""))
+
+
+def _memory(rows: CheckedRows) -> MemoryFacts:
+    matrix = rows.matrix
+    if isinstance(matrix, np.ndarray):
+        gram = _NUMBER_BYTES * rows.dimension**2 if rows.dimension <= _MOST_GRAM_COLUMNS else 0
+        held, prepared = matrix.nbytes, matrix.size * _INTEGER_BYTES + gram
+    else:
+        held = prepared = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+    return MemoryFacts(held, int(_PEAK * held), held + prepared)

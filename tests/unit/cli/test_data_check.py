@@ -1,0 +1,126 @@
+"""`dpspca data check` describes files of rows, and `doctor` reads them as the settings declare."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import Ended, commands_in
+
+from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.provider.startup import data_sets_of
+
+Here = Callable[..., Ended]
+
+TEXT = "patient;Alter;bmi\n7;50,5;24,5\n3;999;25\n9;60;\n"
+SETTINGS = """
+coordinator = "127.0.0.1:1"
+identity = "provider-north"
+revocations = "revoked.pem"
+policy = "policy.toml"
+[data_sets]
+cohort = "rows.CSV"
+labs = "labs-*.npy"
+[persons]
+cohort = "whose.txt"
+[arriving]
+visits = "visits"
+[reading.cohort]
+leave_out = ["patient"]
+decimal = ","
+missing_codes = { Alter = [999] }
+missing = { Alter = 55, bmi = 24 }
+"""
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Here:
+    (tmp_path / "rows.CSV").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "whose.txt").write_text("ann\nbob\nann\n", encoding="utf-8")
+    for number in (1, 2):
+        np.save(tmp_path / f"labs-{number}.npy", np.eye(3) + number)
+    (tmp_path / "visits").mkdir()
+    (tmp_path / "visits" / "1.csv").write_text("a,b\n1,0.5\n", encoding="utf-8")
+    (tmp_path / "north.toml").write_text(SETTINGS, encoding="utf-8")
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def test_a_file_is_described_before_there_are_settings(here: Here) -> None:
+    ended = here("data", "check", "rows.CSV")
+    assert ended.code == 0
+    for fact in (
+        "3 rows of 3 columns",
+        "2 rows count as zeros",
+        "Line 2, column 2",
+        "decimal",
+        "'Alter', 'bmi'",
+        "missing_codes",
+        "Memory",
+    ):
+        assert fact in ended.out
+
+
+def test_data_sets_are_read_as_the_settings_declare(here: Here, tmp_path: Path) -> None:
+    ended = here("data", "check", "--config", "north.toml", "--json")
+    assert (ended.code, ended.facts["well"]) == (0, True)
+    cohort, labs, visits = ended.facts["data_sets"]
+    assert [each["name"] for each in (cohort, labs, visits)] == ["cohort", "labs", "visits"]
+    assert [each["name"] for each in cohort["facts"]["columns"]] == ["Alter", "bmi"]
+    assert [each["missing"] for each in cohort["facts"]["columns"]] == [1, 1]
+    assert cohort["facts"]["rows_as_zeros"] == 0
+    assert cohort["facts"]["persons"] == {"persons": 2, "most_rows": 2, "rows_of_nobody": 0}
+    assert (labs["facts"]["rows"], visits["facts"]["rows"]) == (6, 1)
+    rows = data_sets_of(read_config(ProviderConfig, tmp_path / "north.toml"))
+    assert rows["cohort"].first(None).part(slice(0, 3)).tolist() == [[50.5, 24.5], [55, 25], [60, 24]]  # type: ignore[union-attr]
+    text = here("data", "check", "--config", "north.toml", "--data-set", "cohort")
+    assert text.code == 0
+    assert "2 persons with at most 2 rows each" in text.out
+    assert "filled with 55.0" in text.out
+    assert "labs" not in text.out
+
+
+def test_a_column_that_spoils_every_row_is_a_failure(here: Here, tmp_path: Path) -> None:
+    lines = "name,a,b\nann,1,2\nbob,3,4\n"
+    (tmp_path / "rows.csv").write_text(lines, encoding="utf-8")
+    ended = here("data", "check", "rows.csv")
+    assert ended.code == 1
+    assert "No row can be used because of 'name'" in ended.out
+    assert "leave_out" in ended.out
+    assert "ann" not in ended.out
+
+
+def test_what_a_provider_would_refuse_is_told_for_each_data_set(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "rows.CSV").unlink()
+    ended = here("data", "check", "--config", "north.toml", "--json")
+    facts = json.loads(ended.out)
+    assert (ended.code, facts["well"]) == (1, False)
+    assert [each["well"] for each in facts["data_sets"]] == [False, True, True]
+    assert "rows.CSV cannot be read" in facts["data_sets"][0]["problem"]
+    assert "FAILED" in here("data", "check", "--config", "north.toml").out
+
+
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        ((), "--config"),
+        (("rows.CSV", "--config", "north.toml"), "--config"),
+        (("rows.CSV", "--data-set", "cohort"), "--data-set"),
+        (("--config", "north.toml", "--data-set", "labz"), "Available: cohort, labs, visits"),
+        (("--config", "gone.toml"), "gone.toml cannot be read"),
+    ],
+)
+def test_words_that_make_no_sense_are_refused(words: tuple[str, ...], fact: str, here: Here) -> None:
+    ended = here("data", "check", *words)
+    assert ended.code == 2
+    assert fact in ended.err
+
+
+def test_of_many_columns_those_with_something_to_say_are_shown(here: Here, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((5, 100))
+    rows[2, 40] = np.nan
+    np.save(tmp_path / "wide.npy", rows)
+    ended = here("data", "check", "wide.npy")
+    assert "column 41" in ended.out
+    assert "99 more columns" in ended.out
+    assert len(here("data", "check", "wide.npy", "--json").facts["data_sets"][0]["facts"]["columns"]) == 100
