@@ -15,6 +15,8 @@ from .extras import import_extra
 from .tables import Columns, RawTable, Source, columns_used, require_numeric
 
 _BATCH_ROWS: Final = 65_536
+_MOST_DIGITS: Final = 76
+"""Of a decimal number. Pyarrow does not survive a broken file that states more."""
 _PANDAS_INDEX: Final = "__index_level_"
 """How pandas names the column of an index that has no name. It is never used."""
 
@@ -59,8 +61,11 @@ def _batches(stored: Any) -> Iterator[Any]:  # noqa: ANN401  # of pyarrow
 
 
 def _whole(batch: Any) -> Any:  # noqa: ANN401  # of pyarrow
-    """Check that a batch points nowhere outside of its memory, which pyarrow does for Parquet alone."""
-    batch.validate(full=True)
+    """Check that a batch has all the memory that its lengths need, which pyarrow does for Parquet alone.
+
+    A full check would also look at values, and one of them would decide whether the file is read.
+    """
+    batch.validate()
     return batch
 
 
@@ -78,7 +83,8 @@ def _numeric() -> Callable[[Any], bool]:
     """Return a function that tells whether all values of a type are numbers or missing."""
     types = import_extra("pyarrow.types")
     kinds: Sequence[Callable[[Any], bool]] = (
-        types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null
+        types.is_integer, types.is_floating, types.is_boolean, types.is_null,
+        lambda kind: types.is_decimal(kind) and abs(kind.scale) <= _MOST_DIGITS,
     )  # fmt: skip
 
     def is_numeric(kind: Any) -> bool:  # noqa: ANN401  # of pyarrow
@@ -95,6 +101,14 @@ def _numbers(batch: Any, columns: Columns) -> FloatArray:  # noqa: ANN401  # of 
 
 def _column(values: Any) -> FloatArray:  # noqa: ANN401  # of pyarrow
     arrow = import_extra("pyarrow")
-    plain = values.dictionary_decode() if isinstance(values, arrow.DictionaryArray) else values
-    numbers: FloatArray = plain.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if isinstance(values, arrow.DictionaryArray):
+        return _looked_up(_column(values.indices), _column(values.dictionary))
+    numbers: FloatArray = values.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
     return numbers
+
+
+def _looked_up(places: FloatArray, dictionary: FloatArray) -> FloatArray:
+    """Look up numbers by their places in a dictionary. A place that the dictionary lacks makes its own row unusable."""
+    numbers = np.append(dictionary, (np.inf, np.nan))
+    is_there = (places >= 0) & (places < len(dictionary))
+    return numbers[np.where(is_there, places, np.where(np.isnan(places), -1, -2)).astype(np.intp)]

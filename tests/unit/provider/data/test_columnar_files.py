@@ -144,11 +144,28 @@ def test_a_broken_file_is_named_and_not_quoted(name: str, tmp_path: Path) -> Non
         assert "SECRET" not in str(caught.value)
 
 
-def test_an_index_into_no_dictionary_is_refused(tmp_path: Path) -> None:
-    indices = pa.array([0, 7], pa.int8())
-    stray = pa.DictionaryArray.from_arrays(indices, pa.array([1.5]), safe=False)
-    save_arrow(pa.table({"a": stray}), tmp_path / "rows.arrow")
-    with pytest.raises(DpspcaError, match=r"rows\.arrow"):
+def test_a_place_that_no_dictionary_has_is_one_row_of_zeros(tmp_path: Path) -> None:
+    places = pa.array([0, 7, 1, -1, None], pa.int8())
+    stray = pa.DictionaryArray.from_arrays(places, pa.array([1.5, None]), safe=False)
+    save_arrow(pa.table({"a": stray, "b": [1.0, 2.0, 3.0, 4.0, 5.0]}), tmp_path / "rows.arrow")
+    reading = Reading(missing={"a": 9.0})
+    rows = read_protected(tmp_path / "rows.arrow", reading).matrix
+    assert rows.tolist() == [[1.5, 1], [0, 0], [9, 3], [0, 0], [9, 5]]  # type: ignore[union-attr]
+
+
+def test_a_decimal_wider_than_its_type_is_no_reason_to_refuse_a_file(tmp_path: Path) -> None:
+    """Whether a value fits is said by one row."""
+    wide = pa.array([Decimal("123456789.25"), Decimal("1.5")], pa.decimal128(30, 2)).view(pa.decimal128(3, 2))
+    save_arrow(pa.table({"a": wide}), tmp_path / "rows.arrow")
+    assert read_protected(tmp_path / "rows.arrow").matrix.tolist() == [[123456789.25], [1.5]]  # type: ignore[union-attr]
+
+
+def test_a_decimal_with_more_digits_than_there_are_is_no_number(tmp_path: Path) -> None:
+    """Pyarrow reads outside of its memory for a scale that a broken file may state."""
+    kind = pa.decimal128(20, 1_811_939_330)
+    values = pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(16))])
+    save_arrow(pa.table({"a": values}), tmp_path / "rows.arrow")
+    with pytest.raises(DpspcaError, match="decimal128"):
         read_protected(tmp_path / "rows.arrow")
 
 
