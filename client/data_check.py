@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import ProviderConfig, Reading
 from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows
 
@@ -52,8 +52,8 @@ def examine_file(place: Path) -> Examined:
 def examine_settings(settings: ProviderConfig, only: str | None = None) -> Iterator[Examined]:
     """Examine the data sets of a provider's settings, or one of them."""
     places = settings.data_sets | (settings.arriving or {})
-    if only is not None and only not in places:
-        raise InvalidParameterError(f"Unknown data set {only!r:.80}.", f"Available: {', '.join(sorted(places))}.")
+    if only is not None:
+        settings.require_name(only)
     for name, place in places.items():
         if only in {None, name}:
             yield _examined(name, place, settings.reading_of(name), (settings.persons or {}).get(name))

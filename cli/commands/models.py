@@ -16,6 +16,7 @@ from dpspca.client.files import load_model
 from dpspca.client.input_files import reading
 from dpspca.common.checks import check
 from dpspca.common.model import Model
+from dpspca.common.storage import ProviderConfig, Reading, read_config
 from dpspca.common.text import to_csv
 from dpspca.provider.data import read_rows
 
@@ -60,7 +61,7 @@ def _plot(
 
 
 @model.command("transform", epilog=EXIT_CODES)
-def _transform(
+def _transform(  # noqa: PLR0913  # a command's flags are its parameters
     stored: Stored,
     rows: Annotated[
         Path,
@@ -78,6 +79,13 @@ def _transform(
             "file has column names.",
         ),
     ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A provider's settings that declare how to read the rows.", show_default=False),
+    ] = None,
+    data_set: Annotated[
+        str | None, typer.Option(help="The data set of these settings whose [reading] to use.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Project rows onto the components. The scores reveal something about the rows: they are not private.
@@ -86,7 +94,7 @@ def _transform(
     unknown or there twice.
     """
     _check_ending(out, ".npy", ".csv")
-    read, table = _read(stored), read_rows(rows, least=1)
+    read, table = _read(stored), read_rows(rows, _declared(config, data_set), least=1)
     order = None if by_position else _columns_in_model_order(read, table.names, rows)
     scores = read.transform(table.matrix if order is None else table.matrix[:, order])
     write_file(out, to_csv([_headings(read), *scores.tolist()]) if out.suffix == ".csv" else _npy_bytes(scores))
@@ -120,6 +128,16 @@ def _read(stored: Path) -> Model:
     if not read.statement.releasable:
         typer.echo(read.statement.headline, err=True)
     return read
+
+
+def _declared(config: Path | None, data_set: str | None) -> Reading:
+    """Return what a provider's settings declare about the files of a data set."""
+    check((config is None) == (data_set is None), "--config and --data-set go together.", "Give both or neither.")
+    if config is None or data_set is None:
+        return Reading()
+    settings = read_config(ProviderConfig, config)
+    settings.require_name(data_set)
+    return settings.reading_of(data_set)
 
 
 def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:

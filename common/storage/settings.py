@@ -120,6 +120,13 @@ class ProviderConfig:
         """Name all data sets."""
         return {*self.data_sets, *(self.arriving or {})}
 
+    def require_name(self, name: str) -> None:
+        """Refuse a name that no data set has."""
+        if name not in self.names:
+            raise InvalidParameterError(
+                f"Unknown data set {name!r:.80}.", f"Available: {', '.join(sorted(self.names))}."
+            )
+
     def reading_of(self, name: str) -> Reading:
         """Return how the files of a data set are read."""
         return (self.reading or {}).get(name, Reading())

@@ -4,6 +4,7 @@ A number that is missing is NaN. A cell that holds anything else than a number i
 unusable even where missing values are filled in.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -68,15 +69,24 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
     if not declared:
         places = None
     elif reading.columns:
-        places = [_place_of(name, all_names) for name in reading.columns]
+        places = _places_of(reading.columns, all_names)
     else:
         for name in reading.leave_out:
             _require_some(name, all_names)
-        places = [place for place, name in enumerate(all_names) if name.strip() not in reading.leave_out]
+        left_out = frozenset(reading.leave_out)
+        places = [
+            place for place, name in enumerate(all_names) if name not in left_out and name.strip() not in left_out
+        ]
     chosen = all_names if places is None else [all_names[place] for place in places]
     if not chosen:
         raise InvalidDataError("No column is left.", "Leave out fewer columns.")
-    names = Schema.of([str(name) for name in chosen]).names
+    nameless = [place for place, name in enumerate(chosen, start=1) if not name.strip()]
+    if nameless:
+        raise InvalidDataError(
+            f"Column {nameless[0]} of {len(chosen)} has an empty name.",
+            'If it numbers the rows, leave it out with leave_out = [""] under [reading]. Otherwise give it a name.',
+        )
+    names = Schema.of(list(chosen)).names
     for name in (*reading.missing, *(reading.missing_codes if not isinstance(reading.missing_codes, tuple) else ())):
         _require_some(name, names or ())
     return Columns(names, places)
@@ -93,13 +103,18 @@ def require_numeric(unusable: Sequence[tuple[str, str]]) -> None:
         )
 
 
-def _place_of(name: str, all_names: Sequence[str]) -> int:
-    _require_some(name, all_names)
-    if list(all_names).count(name) > 1:
-        raise InvalidDataError(
-            f"There are several columns with the name {name!r:.{_LONGEST_NAME}}.", "Give each a name of its own."
-        )
-    return list(all_names).index(name)
+def _places_of(names: Sequence[str], all_names: Sequence[str]) -> list[int]:
+    """Find columns by name. Refuse a name that no column or several columns have."""
+    places = {name: place for place, name in enumerate(all_names)}
+    counts = Counter(all_names)
+    for name in names:
+        if name not in places:
+            _require_some(name, all_names)
+        if counts[name] > 1:
+            raise InvalidDataError(
+                f"There are several columns with the name {name!r:.{_LONGEST_NAME}}.", "Give each a name of its own."
+            )
+    return [places[name] for name in names]
 
 
 def _require_some(name: str, all_names: Sequence[str]) -> None:
@@ -157,16 +172,17 @@ def _numbers(codes: Sequence[str | float]) -> list[float]:
 
 
 def _replaced(matrix: Any, told: Sequence[tuple[float, ...]], replace: Any) -> Any:  # noqa: ANN401  # dense or sparse
-    """Apply ``replace(numbers, values)`` to each column for which there are values. The rows given stay as they are."""
+    """Apply ``replace(numbers, values)`` to the columns for which there are values. The rows given stay as they are."""
     if not any(told):
         return matrix
     changed = matrix.copy()
-    for place, values in enumerate(told):
-        if values and isinstance(changed, np.ndarray):
-            changed[:, place] = replace(changed[:, place], values)
-        elif values:
-            own = changed.indices == place
-            changed.data[own] = replace(changed.data[own], values)
+    for values in sorted(set(filter(None, told))):
+        own = np.array([each == values for each in told])
+        if isinstance(changed, np.ndarray):
+            changed[:, own] = replace(changed[:, own], values)
+        else:
+            stored = own[changed.indices]
+            changed.data[stored] = replace(changed.data[stored], values)
     return changed
 
 

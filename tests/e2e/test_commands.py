@@ -391,6 +391,24 @@ def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[...,
 
 
 @pytest.mark.usefixtures("finished_job")
+def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., Ended], town: Path) -> None:
+    table = np.loadtxt(town / "north.csv", delimiter=",", skiprows=1)[:5]
+    lines = [";".join(["id", *NAMES]), *(";".join(["x", *map(repr, row)]).replace(".", ",") for row in table.tolist())]
+    (town / "german.csv").write_text("\n".join(lines) + "\n")
+    declared = '[reading.cohort]\nleave_out = ["id"]\ndecimal = ","\n'
+    (town / "german.toml").write_text((town / "north.toml").read_text() + declared)
+
+    def scored(*words: object) -> Ended:
+        return here("model", "transform", "model.dpspca", "german.csv", "--out", "german.npy", *words)
+
+    assert "holds text" in scored().error_line
+    assert "--config and --data-set" in scored("--config", "german.toml").error_line
+    assert "Available: cohort" in scored("--config", "german.toml", "--data-set", "labs").error_line
+    assert scored("--config", "german.toml", "--data-set", "cohort").code == 0
+    assert np.array_equal(np.load(town / "german.npy"), load_model(town / "model.dpspca").transform(table))
+
+
+@pytest.mark.usefixtures("finished_job")
 def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[..., Ended], town: Path) -> None:
     save_model(replace(load_model(town / "model.dpspca"), feature_names=None), town / "bare.dpspca")
     refused = here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")

@@ -106,6 +106,8 @@ def test_columns_are_chosen_by_name_and_others_may_hold_anything(tmp_path: Path)
     assert left.names == ("Age", "bmi")
     indexed = saved(tmp_path / "indexed.csv", ",a,b\n0,1,2\n1,3,4\n")
     assert (both(indexed, Reading(leave_out=("",))).matrix == [[1, 2], [3, 4]]).all()
+    with pytest.raises(DpspcaError, match=r"Column 1 of 3 has an empty name.*leave_out"):
+        read_protected(indexed)
 
 
 @pytest.mark.parametrize(
