@@ -174,6 +174,7 @@ class _Cells:
         self.names = names
         self.reading = reading
         self._places = range(len(names)) if columns.places is None else columns.places
+        self._is_all = columns.places is None
         own_names = columns.names or ()
         self._codes = [frozenset(text_codes(reading, name)) for name in own_names]
         self._filled = [name in reading.missing for name in own_names]
@@ -184,7 +185,7 @@ class _Cells:
         """Return a number for each column: NaN if it is missing, infinity if it is no number. None for other lines."""
         if len(cells) != len(self.names):
             return None
-        own = [cells[place] for place in self._places]
+        own = cells if self._is_all else [cells[place] for place in self._places]
         try:
             return list(map(self._number, own))
         except ValueError:
