@@ -59,11 +59,6 @@ class Reading:
         _require_one_of(told, "table", "query")
         return read
 
-    @property
-    def replaces_values(self) -> bool:
-        """Tell whether numbers of the file are taken for missing, or missing ones are filled in."""
-        return bool(self.missing or self.missing_codes)
-
     def codes_of(self, column: str) -> Codes:
         """Return the values that stand for a missing value in a column."""
         return self.missing_codes if isinstance(self.missing_codes, tuple) else self.missing_codes.get(column, ())

@@ -28,12 +28,15 @@ def read_hdf5(source: Source) -> RawTable:
 def read_h5ad(source: Source) -> RawTable:
     """Read ``X`` of an AnnData file, or the layer that is declared: cells are rows, and genes are columns."""
     with import_extra("h5py").File(source.path, "r") as file:
-        stored, columns = _layer(file, source), columns_used(_genes(file), source.reading)
+        stored, genes = _layer(file, source), _genes(file)
+        columns = columns_used(genes, source.reading)
         kind = _SPARSE.get(str(stored.attrs.get("encoding-type")))
+        shape = tuple(map(int, stored.shape if kind is None else stored.attrs["shape"]))
+        if shape[1:] != (len(genes),):
+            raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
         if kind is None:
             return _dense(stored, columns)
-        parts = tuple(stored[part][()] for part in ("data", "indices", "indptr"))
-        matrix = kind(parts, shape=tuple(map(int, stored.attrs["shape"])))
+        matrix = kind(tuple(stored[part][()] for part in ("data", "indices", "indptr")), shape=shape)
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 
 
@@ -77,10 +80,6 @@ def _dense(stored: Any, columns: Columns) -> RawTable:  # noqa: ANN401  # of h5p
     """Read the columns that are used, in blocks of rows."""
     numbers_of(stored[:0])  # checks the type and the dimensions
     places = list(range(stored.shape[1])) if columns.places is None else list(columns.places)
-    if columns.names is not None and columns.places is None and len(columns.names) != stored.shape[1]:
-        raise InvalidDataError(
-            f"There are {len(columns.names)} names for {stored.shape[1]} columns.", "Write the file again."
-        )
     rows = np.empty((stored.shape[0], len(places)))
     with np.errstate(all="ignore"):  # a number that is too large becomes infinite
         for start in range(0, len(rows), _BLOCK_ROWS):

@@ -92,6 +92,12 @@ def test_an_array_of_a_plain_file_is_the_only_one_or_is_named(tmp_path: Path) ->
     assert (read_rows(tmp_path / "rows.hdf5", Reading(array="second")).matrix == CELLS[:, :2]).all()
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_names_that_do_not_fit_the_columns_are_refused(form: str, tmp_path: Path) -> None:
+    with pytest.raises(DpspcaError, match=r"4 genes, but the layer has shape \(50, 3\)"):
+        read_protected(h5ad(tmp_path / "cells.h5ad", FORMS[form](CELLS[:, :3])))
+
+
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     whole = h5ad(tmp_path / "cells.h5ad", CELLS).read_bytes()
     for content in (b"", b"SECRET" * 99, whole[: len(whole) // 2]):

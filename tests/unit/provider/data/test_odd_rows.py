@@ -59,6 +59,7 @@ ODD = {
     "an open quote": '1,"2,3',
     "another encoding": "1,gro\udcdf,3",
     "a cell without end": "1," + "9" * 200_000 + ",3",
+    "a quoted cell without end": '1,"' + "9" * 200_000 + ",3",
     "a NUL": "1,\0,3",
     "blank": "",
 }
@@ -241,7 +242,7 @@ def test_a_spectral_share_is_checked_once_for_all_bounds() -> None:
 
 
 def test_what_is_wrong_with_the_form_of_a_table_is_refused(tmp_path: Path) -> None:
-    for content in (b"", b"1,2\n3,4\n", b"1;2\n3;4\n", b"a,a\n1,2\n", b"gr\xf6\xdfe,b\n1,2\n"):
+    for content in (b"", b"1,2\n3,4\n", b"1;2\n3;4\n", b'a,"' + b"x" * 200_000, b"a,a\n1,2\n", b"gr\xf6\xdfe,b\n1,2\n"):
         (tmp_path / "rows.csv").write_bytes(content)
         with pytest.raises(InvalidDataError):
             read_protected(tmp_path / "rows.csv")
