@@ -74,7 +74,10 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _spoils_all(each[1], facts)]
     if spoilers:
-        yield f"No row can be used because of {_named(spoilers)}: {_leave_out(spoilers)}."
+        remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}."
+        yield f"No row can be used because of {_named(spoilers)}. {remedy}"
+    if facts.first_fault is not None:
+        yield f"The first row that counts as zeros: {facts.first_fault}"
     others = [each for each in columns if 0 < each[1].spoils < facts.rows]
     if others:
         yield (
@@ -82,8 +85,6 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
             "number per column in missing, under [reading], keeps rows with missing values. Codes for missing values "
             "belong in missing_codes."
         )
-    if facts.first_fault is not None:
-        yield f"The first row that counts as zeros: {facts.first_fault}"
     numbered = [each for each in columns if each[1].is_index]
     if numbered:
         yield f"The rows are numbered by {_named(numbered)}: {_leave_out(numbered)}, unless that is a measurement."

@@ -94,10 +94,13 @@ def test_remarks_name_columns_or_their_places(here: Here, tmp_path: Path) -> Non
     np.save(tmp_path / "odd.npy", np.array([[np.nan, 1.0, 1.0], [np.inf, 3.0, 1.0]]))
     ended = here("data", "check", "odd.npy")
     assert ended.code == 1
-    assert "because of column 1: save the file without it" in ended.out
+    assert "because of column 1. If that is not meant to be numbers, save the file without it" in ended.out
     assert "All usable values are equal in column 3" in ended.out
     (tmp_path / "two.csv").write_text("a,b,c\nx,y,1\nx,y,2\n", encoding="utf-8")
-    assert "because of 'a', 'b': list them in leave_out" in here("data", "check", "two.csv").out
+    assert (
+        "because of 'a', 'b'. If that is not meant to be numbers, list them in leave_out"
+        in here("data", "check", "two.csv").out
+    )
 
 
 def test_what_a_provider_would_refuse_is_told_for_each_data_set(here: Here, tmp_path: Path) -> None:
