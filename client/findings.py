@@ -249,6 +249,11 @@ def _path_taken(decided: Decision, every: int) -> str:
                 f"{number} of {every} stood out from noise and held {_percent(decided.held)} of the variance that the "
                 "components of all columns showed. So most of the budget was spent on these columns."
             )
+        case ReleasePath.DENSE if not decided.outstanding:
+            return (
+                f"None of {every} columns stood out from noise. So the whole covariance matrix was released several "
+                "times, and the releases were averaged."
+            )
         case ReleasePath.DENSE if decided.held is None:
             return (
                 f"{number} of {every} stood out from noise, which shows no sparse structure. So the whole covariance "

@@ -210,15 +210,28 @@ def _decide(facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal
     if not components <= candidates.size <= size // SPARSE_FRACTION:
         return Decision(ReleasePath.DENSE, size, outstanding, visible=visible_in(signals))
     all_of_it = signals.sum()
-    held = debiased(leading(whole.block(candidates), components)[1] - median, whole.off_std, candidates.size).sum()
+    values = leading(whole.block(candidates), components)[1] - median
+    held = debiased(values, whole.off_std, candidates.size).sum()
     tolerance = (
         3 * whole.off_std * math.sqrt(2 * components) + 0.02 * all_of_it + components * size / facts.rows * median
     )
     part = min(1.0, float(held / all_of_it)) if all_of_it > 0 else 1.0
-    # Where neither shows anything, only a choice of pairs can have named the right columns.
-    nothing = size <= MANY_COLUMNS and not all_of_it and not held
-    path = ReleasePath.DENSE if nothing or all_of_it - held > tolerance else ReleasePath.SPARSE
+    if not all_of_it and _by_chance(whole, float(values[0]), outstanding, diagonal):
+        return Decision(ReleasePath.DENSE, size, 0, visible=0)
+    path = ReleasePath.DENSE if all_of_it - held > tolerance else ReleasePath.SPARSE
     return Decision(path, outstanding, outstanding, part, visible_in(signals))
+
+
+def _by_chance(whole: Released, value: float, outstanding: int, diagonal: FloatArray) -> bool:
+    """Tell whether noise alone may have named the candidates, where all columns together show nothing.
+
+    Of all blocks of s columns of d, noise gives one an eigenvalue of about 2 std sqrt(2 s (1 + ln(d / s))). Sums of
+    squares have noise of their own, and so do the pairs that providers choose of many columns.
+    """
+    size = len(diagonal)
+    largest = 2 * whole.off_std * math.sqrt(2 * outstanding * (1 + math.log(size / outstanding)))
+    sure = np.any(diagonal > _usual(diagonal, math.sqrt(2 * math.log(size)) + 1))
+    return size <= MANY_COLUMNS and value <= largest and not sure
 
 
 def signals_of(whole: Released, components: int, usual: float) -> FloatArray:
