@@ -1,17 +1,14 @@
 """The `dpspca` command with all its subcommands. A command connects parts and prints; other packages do the work."""
 
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from dpspca import __version__
-from dpspca.client import expected_error, prices
-from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable
 
-from .arguments import CHECK_CODES, EXIT_CODES, AsJson, empty_values, job_flags, with_job_flags
+from .arguments import CHECK_CODES, EXIT_CODES, empty_values
 from .commands import (
     audit,
     authority,
@@ -25,9 +22,9 @@ from .commands import (
     methods,
     models,
     outbox,
+    plan,
     policy,
 )
-from .render import output
 
 FAILURE: Final = 2
 
@@ -69,38 +66,7 @@ def _common(
 app.command("demo", epilog=EXIT_CODES)(demo.demo)
 
 
-@app.command("plan", epilog=EXIT_CODES)
-@with_job_flags
-def _plan(
-    job: Annotated[
-        Path | None,
-        typer.Argument(
-            help="The job, as JSON or TOML, or the output of `dpspca plan --json`. If left out: the flags describe it.",
-            show_default=False,
-        ),
-    ] = None,
-    *,
-    flags: job_flags.Flags,
-    write_job: Annotated[
-        Path | None, typer.Option(help="Write the job to this JSON file, to plan or run it later.")
-    ] = None,
-    assume: Annotated[list[str] | None, typer.Option(help=expected_error.HELP, show_default=False)] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print the queries of a job, with the noise and the price of each. Nothing is sent and nothing is spent."""
-    spec = job_flags.from_file(job, flags).spec if job else job_flags.from_flags(flags)
-    theory = expected_error.facts(spec, assume) if assume else None
-    facts = prices.facts(catalogue.plan(spec)) | ({"theory": theory} if theory else {})
-    if write_job:
-        output.write_file(write_job, spec.to_json() + "\n")
-    if as_json:
-        typer.echo(output.to_json(facts))
-    else:
-        output.print_plan(facts)
-        for sentence in expected_error.words(theory) if theory else ():
-            typer.echo(sentence)
-
-
+app.command("plan", epilog=EXIT_CODES)(plan.plan)
 app.command("methods", epilog=EXIT_CODES)(methods.methods)
 
 for part in (

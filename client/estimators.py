@@ -19,6 +19,7 @@ from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Cente
 from dpspca.provider.data import check_rows, numeric
 
 from .blocking import Federation, progress_of
+from .forecast import Forecast, forecast
 from .simulation import Watcher, simulate
 
 try:
@@ -250,6 +251,13 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self.feature_names_in_ = np.array(schema.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+    def plan(self, columns: int, *, rows: int, **hints: Any) -> Forecast:  # noqa: ANN401  # those of dpspca.forecast
+        """Forecast a fit to so many rows and columns, from public facts alone. See ``dpspca.forecast`` for the hints.
+
+        It looks at no data and spends nothing. The forecast covers every method that this job could use.
+        """
+        return forecast(self._spec(Schema(columns), 0), rows=rows, **hints)
 
     def transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
         """Project rows onto the components. This spends no budget, and the scores do not protect the rows of X."""

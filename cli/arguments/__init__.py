@@ -14,8 +14,10 @@ from .flags import (
     Patience,
     Plots,
     with_job_flags,
+    with_public_facts,
 )
 from .method_options import DEFAULT_METHOD, OPTIONS_WITH_FLAGS
+from .public_facts import PublicFacts
 
 __all__ = [
     "CHECK_CODES",
@@ -31,7 +33,9 @@ __all__ = [
     "ModelFile",
     "Patience",
     "Plots",
+    "PublicFacts",
     "empty_values",
     "job_flags",
     "with_job_flags",
+    "with_public_facts",
 ]

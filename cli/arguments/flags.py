@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from . import job_flags
+from .public_facts import PublicFacts
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 an internal error, or the reader of the output stopped reading; 2 a flag, job, file or "
@@ -58,17 +59,27 @@ Command = Callable[..., None]
 
 def with_job_flags(command: Command) -> Command:
     """Replace a command's parameter ``flags``, which describes a job, by one option for each of its fields."""
+    return _with_options(command, "flags", job_flags.Flags)
+
+
+def with_public_facts(command: Command) -> Command:
+    """Replace a command's parameter ``known``, public facts about rows, by one option for each of its fields."""
+    return _with_options(command, "known", PublicFacts)
+
+
+def _with_options(command: Command, name: str, kind: type[Any]) -> Command:
+    """Replace a parameter that is a data class by one option for each of its fields."""
     signature = inspect.signature(command)
-    own = [each for name, each in signature.parameters.items() if name != "flags"]
+    own = [each for each in signature.parameters.values() if each.name != name]
     given = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
-        for each in fields(job_flags.Flags)
+        for each in fields(kind)
     ]
 
     @wraps(command)
     def with_options(**values: Any) -> None:  # noqa: ANN401  # whatever the options hold
-        flags = job_flags.Flags(**{each.name: values.pop(each.name) for each in given})
-        command(**values, flags=flags)
+        gathered = kind(**{each.name: values.pop(each.name) for each in given})
+        command(**values, **{name: gathered})
 
     with_options.__signature__ = signature.replace(parameters=[*own, *given])  # type: ignore[attr-defined]
     return with_options

@@ -1,6 +1,6 @@
 """The commands, one group a file. Each reads its arguments, calls the packages that do the work, and prints."""
 
-from . import audit, authority, budget, daemons, demo, doctor, jobs, ledger, methods, models, outbox, policy
+from . import audit, authority, budget, daemons, demo, doctor, jobs, ledger, methods, models, outbox, plan, policy
 
 __all__ = [
     "audit",
@@ -14,5 +14,6 @@ __all__ = [
     "methods",
     "models",
     "outbox",
+    "plan",
     "policy",
 ]

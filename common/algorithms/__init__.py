@@ -4,15 +4,20 @@ from . import catalogue
 from .catalogue import CATALOGUE, Method, choices
 from .options import Kind, Option
 from .row_steps import AUTO
+from .staged_release import SPARSE_FRACTION
 from .theory import for_job
+from .view_steps import ReleasedFacts, kept_part
 
 __all__ = [
     "AUTO",
     "CATALOGUE",
+    "SPARSE_FRACTION",
     "Kind",
     "Method",
     "Option",
+    "ReleasedFacts",
     "catalogue",
     "choices",
     "for_job",
+    "kept_part",
 ]

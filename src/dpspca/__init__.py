@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dpspca.client.federation import AsyncFederation as AsyncFederation
     from dpspca.client.files import load_model as load_model
     from dpspca.client.files import save_model as save_model
+    from dpspca.client.forecast import Forecast as Forecast
+    from dpspca.client.forecast import forecast as forecast
     from dpspca.client.simulation import Progress as Progress
     from dpspca.client.simulation import simulate as simulate
     from dpspca.common.errors import DpspcaError as DpspcaError
@@ -36,6 +38,8 @@ _HOMES = {
     "DPSPCA": "dpspca.client.estimators",
     "AsyncFederation": "dpspca.client.federation",
     "Federation": "dpspca.client.blocking",
+    "Forecast": "dpspca.client.forecast",
+    "forecast": "dpspca.client.forecast",
     "Progress": "dpspca.client.simulation",
     "simulate": "dpspca.client.simulation",
     "DpspcaError": "dpspca.common.errors",
@@ -59,6 +63,7 @@ __all__ = [
     "DpspcaError",
     "DpspcaWarning",
     "Federation",
+    "Forecast",
     "JobSpec",
     "Model",
     "PrivacyUnit",
@@ -66,6 +71,7 @@ __all__ = [
     "Schema",
     "Span",
     "__version__",
+    "forecast",
     "load_model",
     "save_model",
     "simulate",

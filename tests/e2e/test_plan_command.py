@@ -195,30 +195,73 @@ ASSUMED = [
         "--method=dps-pca --dimension=200 --components=3 --sparsity=40 --norm-bound=40 --unit=replace-one --epsilon=8 "
         "--delta=1e-6"
     ),
-    "--assume=leading=100 --assume=following=5 --assume=rows=1000000 --assume=support=10",
+    "--leading=0.08 --following=0.005 --support=10 --row-length=35",
 ]
 
 
 def test_a_plan_prints_the_theorem_s_terms_for_an_assumed_population(here: Callable[..., Ended]) -> None:
-    flags = " ".join(ASSUMED).split()
+    flags = " ".join([*ASSUMED, "--rows=1000000"]).split()
     output = here("plan", *flags, "--json").facts["theory"]
     assert output["total"] == pytest.approx(output["statistical"] + output["noise"] + output["convergence"])
     shown = here("plan", *flags).out
     for term in ("total", "statistical", "noise", "convergence"):
         assert f"{output[term]:.3g}" in shown
-    more = here("plan", *flags, "--assume=rows=2000000", "--json").facts["theory"]
+    more = here("plan", *flags[:-1], "--rows=2000000", "--json").facts["theory"]
     assert more["statistical"] < output["statistical"]
     assert more["noise"] < output["noise"]
+    assert "4.3" in here("plan", *flags[:-1], "--rows=2000").out  # the theorem says nothing, and the plan is printed
+    assert "theory" not in here("plan", *JOB[:4], *JOB[6:], "--rows=2000", "--json").facts
+
+
+FORECAST = [
+    *("--dimension=150", "--components=2", "--norm-bound=10", "--unit=replace-one", "--epsilon=1", "--delta=1e-6"),
+    *("--rows=40000", "--providers=4", "--leading=0.1", "--support=12"),
+]
+
+
+def test_a_plan_with_rows_says_what_to_expect_of_every_method(here: Callable[..., Ended]) -> None:
+    facts = here("plan", *FORECAST, "--target-error=0.1", "--lifetime-epsilon=3", "--json").facts
+    forecast, answers = facts["forecast"], facts["answers"]
+    assert forecast["recommended"] == "auto"
+    assert len(forecast["methods"]) > 10
+    own = next(each for each in forecast["methods"] if each["method"] == "auto")
+    assert answers["error"] == own["error"]
+    assert own["answers"] == len(facts["queries"])
+    assert answers["with_one_owner"] < answers["with_another_provider"] < answers["error"]
+    shown = here("plan", *FORECAST, "--target-error=0.1", "--lifetime-epsilon=3").out
+    assert forecast["reason"] in shown
+    for number in ("error", "with_another_provider", "with_one_owner", "epsilon_for_target", "left_epsilon"):
+        assert f"{answers[number]:.3g}" in shown
+    assert f"{answers['jobs_in_lifetime']} such jobs" in shown
+
+
+def test_a_plan_that_sees_nothing_says_what_would_help(here: Callable[..., Ended]) -> None:
+    flags = [*FORECAST, "--rows=400", "--epsilon=0.1"]
+    forecast = here("plan", *flags, "--json").facts["forecast"]
+    assert forecast["recommended"] is None
+    shown = here("plan", *flags).out
+    for remedy in forecast["remedies"]:
+        assert remedy in shown
+    assert "chance" in shown
+
+
+def test_a_job_s_file_says_how_many_providers_there_are(tmp_path: Path, here: Callable[..., Ended]) -> None:
+    (tmp_path / "job.json").write_text(json.dumps({"job": A_JOB, "providers": ["north", "south", "west"]}))
+    assert here("plan", "job.json", "--rows=9000", "--json").facts["forecast"]["assumed"]["providers"] == 3
+    told = here("plan", "job.json", "--rows=9000", "--providers=2", "--json").facts
+    assert told["forecast"]["assumed"]["providers"] == 2
 
 
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        (["--assume=leading=1"], "--assume lacks following, rows, support."),
-        (["--assume=colour=1"], "--assume names 'colour'"),
-        (["--assume=rows=1.5"], "Give a whole number."),
-        (["--assume=leading=nan"], "--assume leading is 'nan'"),
-        (["--assume=leading=1", "--assume=following=2", "--assume=rows=9", "--assume=support=1"], "gap"),
+        (["--leading=0.1"], "--leading: a forecast needs the number of rows."),
+        (["--rows=1000", "--leading=2"], "leading is 2.0"),
+        (["--rows=1000", "--leading=0.01", "--following=0.02"], "0.02"),
+        (["--rows=1000", "--following=0.02"], "following or largest is given without leading."),
+        (["--rows=1000", "--lifetime-delta=1e-6"], "--lifetime-delta is given without --lifetime-epsilon."),
+        (["--rows=1000", "--target-error=-1"], "-1"),
+        (["--rows=1000", "--support=2"], "support"),
     ],
 )
 def test_impossible_assumptions_are_refused(flags: list[str], why: str, here: Callable[..., Ended]) -> None:

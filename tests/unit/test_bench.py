@@ -94,3 +94,15 @@ def test_accuracy_compares_the_methods_on_the_same_rows() -> None:
         assert errors["oracle"] < errors["auto"] < errors["dps-pca"]
         assert row["seeds"] == 2
     assert results["P"]["median_errors"]["auto"] < results["P"]["median_errors"]["analyze-gauss"] / 4
+
+
+def test_forecasts_agree_with_runs() -> None:
+    """All seeds are fixed: this holds in every run or in none."""
+    result = measured("forecast")
+    assert len(result["settings"]) == result["clear"] + result["near_chance"] == 5
+    assert result["clear_right"] == result["clear"] == 3
+    assert result["near_chance_right"] == result["near_chance"]
+    for row in result["settings"]:
+        assert 0 < row["forecast"] <= row["chance"]
+        assert row["right"]
+        assert row["forecast_seconds"] < 10

@@ -1,0 +1,123 @@
+"""The `dpspca plan` command: what a job asks and costs and, from public facts about the rows, what to expect of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.filesize import decimal
+
+from dpspca.cli.arguments import AsJson, PublicFacts, job_flags, with_job_flags, with_public_facts
+from dpspca.cli.render import output, print_table, print_text, to_json, write_file
+from dpspca.client import expected_error, prices
+from dpspca.client.forecast import Hints, answer, of_hints
+from dpspca.common.algorithms import catalogue
+from dpspca.common.spec import JobSpec
+
+_HEADINGS: Final = ("method", "error", "captured", "noise", "columns", "answers", "sent", "seconds")
+
+
+@with_job_flags
+@with_public_facts
+def plan(
+    job: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The job, as JSON or TOML, or the output of `dpspca plan --json`. If left out: the flags describe it.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    flags: job_flags.Flags,
+    known: PublicFacts,
+    write_job: Annotated[
+        Path | None, typer.Option(help="Write the job to this JSON file, to plan or run it later.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the queries of a job, with the noise and the price of each. Nothing is sent and nothing is spent.
+
+    With --rows also print what to expect of every method that the job could use, from public facts alone.
+    """
+    read = job_flags.from_file(job, flags) if job else None
+    spec = read.spec if read else job_flags.from_flags(flags)
+    hints = known.hints(len(read.providers) if read and read.providers else 1)
+    facts = prices.facts(catalogue.plan(spec)) | (expected(spec, hints, known) if hints else {})
+    if write_job:
+        write_file(write_job, spec.to_json() + "\n")
+    if as_json:
+        typer.echo(to_json(facts))
+        return
+    output.print_plan(facts)
+    if hints:
+        print_forecast(facts)
+
+
+def expected(spec: JobSpec, hints: Hints, known: PublicFacts) -> dict[str, Any]:
+    """Return the forecast, the answers and, for dps-pca, the theorem's terms as plain values."""
+    forecast = of_hints(spec, hints)
+    asked = answer(spec, hints, target_error=known.target_error, lifetime=known.lifetime(spec.budget.delta))
+    facts = {"forecast": forecast.to_dict(), "answers": asked.to_dict()}
+    return facts | ({"theory": expected_error.facts(spec, forecast)} if spec.method == expected_error.METHOD else {})
+
+
+def print_forecast(facts: dict[str, Any]) -> None:
+    """Print the forecast as a table, and the answers as sentences."""
+    forecast = facts["forecast"]
+    print_table(_HEADINGS, map(_cells, forecast["methods"]))
+    for line in (*_notes(forecast), *_answers(facts["answers"])):
+        print_text(line)
+    for sentence in expected_error.words(facts["theory"]) if "theory" in facts else ():
+        print_text(sentence)
+
+
+def _cells(each: dict[str, Any]) -> tuple[str, ...]:
+    limit = each["options"].get("sparsity")
+    return (
+        each["method"] if limit is None else f"{each['method']}, sparsity {limit}",
+        "chance" if each["at_chance"] else f"{each['error']:.3g}",
+        f"{each['captured']:.1%}",
+        "own" if each["noise_std"] is None else f"{each['noise_std']:.3g}",
+        f"{each['columns']:,}",
+        str(each["answers"]),
+        decimal(each["bytes"]),
+        f"{each['seconds']:.2g}",
+    )
+
+
+def _notes(forecast: dict[str, Any]) -> Iterator[str]:
+    assumed = forecast["assumed"]
+    yield forecast["reason"]
+    yield from forecast["remedies"]
+    for method, why in forecast["refused"].items():
+        yield f"{method} cannot run this job: {why}"
+    yield (
+        "error: ||sin Theta||_F between the components and those of the population; random directions have "
+        f"{forecast['chance']:.3g}. captured: of the variance that the true components hold. noise: standard deviation "
+        "on an entry of the second moments, divided by the number of rows; own: the method adds none there. sent: by "
+        "each provider. seconds: a rough guess for one machine with 2 cores."
+    )
+    yield (
+        f"Assumed, and not looked up in any data: {assumed['rows']:,} rows of {assumed['providers']} providers, mean "
+        f"squared length {assumed['row_length'] ** 2:.4g}. Of it the first component has {assumed['largest']:.3g}, "
+        f"the last {assumed['leading']:.3g} and the next direction {assumed['following']:.3g}; {assumed['support']:,} "
+        "columns take part."
+    )
+
+
+def _answers(answers: dict[str, Any]) -> Iterator[str]:
+    more = answers["with_another_provider"]
+    another = "" if more is None else f" With one provider more, of as many rows as each has now: {more:.3g}."
+    yield (
+        f"The job's own method: expected error {answers['error']:.3g}.{another} If one party held all rows and added "
+        f"noise once: {answers['with_one_owner']:.3g}; the difference is the price of trusting nobody."
+    )
+    if answers["target_error"] is not None:
+        epsilon = answers["epsilon_for_target"]
+        found = "no epsilon is enough" if epsilon is None else f"epsilon {epsilon:.3g} is enough"
+        yield f"For an error of {answers['target_error']:g}, {found}."
+    if answers["share_of_lifetime"] is not None:
+        yield (
+            f"The job takes {answers['share_of_lifetime']:.1%} of the lifetime budget, which has room for "
+            f"{answers['jobs_in_lifetime']} such jobs. One leaves epsilon {answers['left_epsilon']:.3g} for others."
+        )

@@ -1,0 +1,18 @@
+"""What to expect of a job before it is signed: computed from public facts, without a look at any data."""
+
+from .forecast import Forecast, forecast, of_hints
+from .methods import MethodForecast, chance, of_job
+from .population import Hints
+from .questions import Answers, answer
+
+__all__ = [
+    "Answers",
+    "Forecast",
+    "Hints",
+    "MethodForecast",
+    "answer",
+    "chance",
+    "forecast",
+    "of_hints",
+    "of_job",
+]

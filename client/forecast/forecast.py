@@ -1,0 +1,226 @@
+"""Forecast every method that a job of this shape can use, and recommend one, or say that none can tell anything."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from dpspca.common.algorithms import AUTO, CATALOGUE
+from dpspca.common.checks import check
+from dpspca.common.errors import DpspcaError
+from dpspca.common.privacy import MAX_EPSILON, MAX_PARTIES, MAX_ROWS
+from dpspca.common.spec import Budget, JobSpec, Scalar, Schema
+
+from .methods import MethodForecast, chance, of_job
+from .population import Hints, Population
+
+DEFAULT: Final = "auto"
+USUAL_SPARSITY: Final = 50
+AS_GOOD: Final = 1.15
+"""The default method is recommended unless another's error is smaller by more than this factor."""
+USEFUL: Final = 0.5
+"""What would help is what brings the error below this part of that of random directions."""
+_PRECISE: Final = 1.0001
+"""Bisection ends when it knows the value up to this factor."""
+_MOST_STEPS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What to expect of a job, from public facts alone. ``methods`` are in the order of their errors.
+
+    ``recommended`` is None if no method can tell anything; then ``remedies`` say what would help.
+    """
+
+    assumed: dict[str, float]
+    chance: float
+    methods: tuple[MethodForecast, ...]
+    refused: dict[str, str]
+    recommended: str | None
+    reason: str
+    remedies: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self) | {"methods": [each.to_dict() for each in self.methods], "remedies": list(self.remedies)}
+
+
+def forecast(  # noqa: PLR0913  # public facts, all of them optional but one
+    spec: JobSpec,
+    *,
+    rows: int,
+    providers: int = 1,
+    leading: float | None = None,
+    following: float | None = None,
+    largest: float | None = None,
+    support: int | None = None,
+    row_length: float | None = None,
+) -> Forecast:
+    """Forecast a job over this many rows of all providers together. See ``Hints`` for the rest; nothing reads data."""
+    hints = Hints(
+        rows=rows,
+        providers=providers,
+        leading=leading,
+        following=following,
+        largest=largest,
+        support=support,
+        row_length=row_length,
+    )
+    return of_hints(spec, hints)
+
+
+def of_hints(spec: JobSpec, hints: Hints) -> Forecast:
+    """Forecast all methods for these hints."""
+    check(spec.unit.is_row, f"The unit is {spec.unit}; a forecast is about rows.", "Choose a unit of rows or persons.")
+    population = Population.of(spec, hints)
+    found, refused = [], {}
+    for each in candidates(spec, hints):
+        try:
+            found.append(of_job(each, hints))
+        except DpspcaError as problem:
+            refused[each.method] = problem.what
+    found.sort(key=lambda each: each.error)
+    best = _recommended(found)
+    return Forecast(
+        assumed=_assumed(population),
+        chance=chance(spec),
+        methods=tuple(found),
+        refused=refused,
+        recommended=best.label if best else None,
+        reason=_reason(best, found, chance(spec)),
+        remedies=() if best else tuple(_remedies(spec, hints)),
+    )
+
+
+def candidates(spec: JobSpec, hints: Hints) -> Iterator[JobSpec]:
+    """Yield the job by every method, with the options that are its own or usual."""
+    dimension = spec.schema.dimension
+    usual = max(spec.components, min(dimension, USUAL_SPARSITY if hints.support is None else hints.support))
+    limit = spec.options.get("sparsity")
+    for name, method in CATALOGUE.items():
+        if name == spec.method:
+            yield spec
+            continue
+        options: dict[str, Scalar] = {} if limit is None or not method.option("sparsity") else {"sparsity": limit}
+        if name == "dps-pca":
+            options = {"sparsity": limit if isinstance(limit, int) else usual}
+        yield replace(spec, method=name, options=options)
+    if limit is None:
+        yield replace(spec, method="analyze-gauss", options={"sparsity": AUTO})
+
+
+def _assumed(population: Population) -> dict[str, float]:
+    return {
+        "rows": population.rows,
+        "providers": population.providers,
+        "largest": float(population.leading[0]),
+        "leading": float(population.leading[-1]),
+        "following": float(population.others[0]) if population.others.size else 0.0,
+        "support": population.support,
+        "row_length": population.row_length,
+    }
+
+
+# --- Which method -----------------------------------------------------------------------------------------------------
+
+
+def _recommended(found: list[MethodForecast]) -> MethodForecast | None:
+    useful = [each for each in found if not each.at_chance]
+    if not useful:
+        return None
+    default = next((each for each in useful if each.method == DEFAULT), None)
+    return default if default and default.error <= AS_GOOD * useful[0].error else useful[0]
+
+
+def _reason(best: MethodForecast | None, found: list[MethodForecast], at_chance: float) -> str:
+    if best is None:
+        least = f"{found[0].label} has {found[0].error:.3g}" if found else "no method can run"
+        return f"No method can tell anything: random directions have an error of {at_chance:.3g}, and {least}."
+    others = [each for each in found if each.method != best.method]
+    beside = f"; the next method, {others[0].label}, has {others[0].error:.3g}" if others else ""
+    return (
+        f"Take {best.label}: its expected error is {best.error:.3g}, where random directions have "
+        f"{at_chance:.3g}{beside}."
+    )
+
+
+# --- What would help --------------------------------------------------------------------------------------------------
+
+
+def _remedies(spec: JobSpec, hints: Hints) -> Iterator[str]:
+    """Say how many rows, which epsilon or how few columns would make the default method useful."""
+    asked = replace(spec, method=DEFAULT, options={})
+    goal = USEFUL * chance(spec)
+    rows = least(
+        lambda value: _error(asked, replace(hints, rows=round(value))) <= goal, hints.rows, MAX_ROWS * MAX_PARTIES
+    )
+    if rows:
+        yield f"{math.ceil(rows):,} rows in place of {hints.rows:,} would bring the error of auto to {goal:.3g}."
+    epsilon = epsilon_for(asked, hints, goal)
+    if epsilon:
+        yield f"An epsilon of {epsilon:.3g} in place of {spec.budget.epsilon:g} would do the same."
+    columns = fewest_columns(asked, hints)
+    if columns:
+        yield f"{columns} columns in place of {spec.schema.dimension} would do the same, if they hold the components."
+    if not (rows or epsilon or columns):
+        yield "Neither more rows, nor a larger budget, nor fewer columns alone would help. Ask for fewer components."
+
+
+def _error(spec: JobSpec, hints: Hints) -> float:
+    try:
+        return of_job(spec, hints).error
+    except DpspcaError:
+        return math.inf
+
+
+def epsilon_for(spec: JobSpec, hints: Hints, goal: float) -> float | None:
+    """Return the least epsilon for which the expected error of the job's own method is at most ``goal``."""
+
+    def reached(epsilon: float) -> bool:
+        return _error(replace(spec, budget=Budget(epsilon, spec.budget.delta)), hints) <= goal
+
+    return least(reached, 1e-3, MAX_EPSILON)
+
+
+def fewest_columns(spec: JobSpec, hints: Hints) -> int | None:
+    """Return the largest number of columns, below the job's own, for which the job is useful.
+
+    The components are taken to lie in these columns, and to explain as much of what is left of a row as before.
+    """
+    whole = spec.schema.dimension
+    first = Population.of(spec, hints)
+
+    def useful(columns: int) -> bool:
+        if columns <= spec.components:
+            return True
+        fewer = replace(
+            spec, schema=Schema(columns), public_mean=None if spec.public_mean is None else (0.0,) * columns
+        )
+        kept = float(first.leading.sum()) + (columns - spec.components) * first.usual
+        hinted = replace(
+            hints,
+            leading=min(1.0, float(first.leading[-1]) / kept),
+            largest=min(1.0, float(first.leading[0]) / kept),
+            following=None,
+            support=min(columns, first.support),
+            row_length=None,
+        )
+        return _error(fewer, hinted) <= USEFUL * chance(fewer)
+
+    low, high = spec.components, whole
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if useful(middle) else (low, middle)
+    return low if low > spec.components else None
+
+
+def least(holds: Callable[[float], bool], low: float, high: float) -> float | None:
+    """Bisect for the least value, on a logarithmic scale, for which a condition holds; None if it holds for none."""
+    if not holds(high):
+        return None
+    for _ in range(_MOST_STEPS):
+        if high / low < _PRECISE:
+            break
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

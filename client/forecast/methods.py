@@ -1,0 +1,165 @@
+"""Forecast one method's job: error, captured variance, noise, answers, bytes and time."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.arrays import FloatArray
+from dpspca.common.plan import Plan, Step
+from dpspca.common.queries import ViewCovariance
+from dpspca.common.spec import JobSpec, Scalar
+from dpspca.provider.release import Schedule
+
+from .local import of_drawn, of_perturbed, of_range
+from .loops import Loop, of_deflation, of_loop, products_of
+from .population import Hints, Population
+from .released import Outlook, of_automatic, of_matrix
+
+BYTES: Final = 8
+"""Bytes of a number in an answer."""
+AT_CHANCE: Final = 0.8
+"""An error above this part of that of random directions says as good as nothing."""
+_PER_NUMBER: Final = 4.4e-9
+_PER_PRODUCT: Final = 1.6e-10
+_PER_SQUARE: Final = 1.1e-11
+_PER_EIGENVECTORS: Final = 2e-10
+_PER_ANSWER: Final = 0.01
+"""Seconds, roughly, of one machine with 2 cores (docs/benchmarks.md): to read a number, to multiply a row's number by
+one column, for a product of two of a row's numbers, for eigenvectors (of d^3), and to commit and carry an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodForecast:
+    """What to expect of one method. Errors are ||sin Theta||_F against the population's own components.
+
+    ``captured`` is the part of the variance that the true components would capture. ``noise_std`` is the standard
+    deviation of the noise on one entry of the second moments, divided by the number of rows, in squared units of the
+    data: a variance per row. It is None where no noise is added to such an entry. ``bytes`` are those that each
+    provider sends, at most. ``columns`` are expected to take part in the components.
+    """
+
+    method: str
+    options: Mapping[str, Scalar]
+    error: float
+    captured: float
+    at_chance: bool
+    noise_std: float | None
+    columns: int
+    answers: int
+    bytes: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(replace(self, options=dict(self.options)))
+
+    @property
+    def label(self) -> str:
+        """Name the method, and its sparsity if that is set."""
+        limit = self.options.get("sparsity")
+        return self.method if limit is None else f"{self.method}, sparsity {limit}"
+
+
+def chance(spec: JobSpec) -> float:
+    """Return the error of components that are drawn at random."""
+    count, dimension = spec.components, spec.schema.dimension
+    return math.sqrt(count * (1 - count / dimension))
+
+
+def of_job(spec: JobSpec, hints: Hints) -> MethodForecast:
+    """Forecast a job by its own method."""
+    plan, population = catalogue.plan(spec), Population.of(spec, hints)
+    outlook = outlook_of(plan, population)
+    sines = np.minimum(outlook.sines, 1 - spec.components / spec.schema.dimension)
+    error = math.sqrt(float(sines.sum()))
+    steps = _expected(plan, outlook)
+    return MethodForecast(
+        method=spec.method,
+        options=dict(spec.options),
+        error=error,
+        captured=_captured(population, sines),
+        at_chance=error > AT_CHANCE * chance(spec),
+        noise_std=None if math.isnan(outlook.noise) else outlook.noise / hints.rows * population.row_length**2,
+        columns=outlook.columns,
+        answers=len(plan),
+        bytes=BYTES * sum(math.prod(step.shape) for step in steps),
+        seconds=_seconds(steps, population),
+    )
+
+
+def outlook_of(plan: Plan, population: Population) -> Outlook:
+    """Expect what the job's method shows."""
+    if any(step.name == "covariance" for step in plan):
+        return _of_matrix(plan, population)
+    if plan.spec.method == "auto" and not products_of(plan):
+        return of_automatic(plan, population)
+    return _OWN.get(plan.spec.method, _of_power)(plan, population)
+
+
+_OWN: Final[Mapping[str, Callable[[Plan, Population], Outlook]]] = {
+    "power-iteration": of_deflation,
+    "range-projection": of_range,
+    "output-perturbation": of_perturbed,
+    "ppca": of_drawn,
+}
+"""Methods that neither release a matrix nor are a single power loop."""
+
+
+def _of_matrix(plan: Plan, population: Population) -> Outlook:
+    """Expect one release of the matrix. Of a square the two halves are averaged, but for sulq's dense components."""
+    prunes = plan.spec.options.get("sparsity") is not None
+    step = next(step for step in plan if step.name == "covariance")
+    averaged = len(step.shape) > 1 and (prunes or plan.spec.method != "sulq")
+    return of_matrix(plan, population, step, averaged=averaged, prunes=prunes)
+
+
+def _of_power(plan: Plan, population: Population) -> Outlook:
+    """Follow a power loop over all rows or, if each round is about a block, over that part of them."""
+    options, products = plan.spec.options, products_of(plan)
+    last = products[-1].extent
+    limit = options.get("sparsity")
+    kept = limit if isinstance(limit, int) else last.nonzero_rows
+    block = options.get("block_rows")
+    part = 1 / max(1, last.blocks)
+    if isinstance(block, int):
+        part = min(1.0, block * population.providers / population.rows)
+    outlook = of_loop(plan, population, Loop(last.columns, kept, part))
+    if options.get("start") != "published":
+        return outlook
+    reached = min(1.0, kept / population.dimension)  # rows that are zero in the start stay so
+    return replace(outlook, sines=1 - (1 - outlook.sines) * reached)
+
+
+def _expected(plan: Plan, outlook: Outlook) -> list[Step]:
+    """Return the steps, those about candidates alone with as many columns as are expected."""
+    small = {"candidates", "scaled release"} if outlook.columns < plan.spec.schema.dimension else set()
+    return [
+        replace(step, extent=replace(step.extent, nonzero_rows=outlook.columns))
+        if step.name in small and step.query is ViewCovariance
+        else step
+        for step in plan
+    ]
+
+
+def _captured(population: Population, sines: FloatArray) -> float:
+    """Return the part of the variance that is captured; random directions capture their share of the rest."""
+    missed = float(sines @ (population.leading - population.usual)) if population.others.size else 0.0
+    return 1 - missed / float(population.leading.sum())
+
+
+def _seconds(steps: list[Step], population: Population) -> float:
+    """Estimate the time, roughly: reading rows, computing answers, waiting for their moments, and eigenvectors."""
+    rows, dimension = population.rows / population.providers, population.dimension
+    schedule, total = Schedule(steps), _PER_NUMBER * rows * dimension
+    for number, step in enumerate(steps):
+        numbers = math.prod(step.shape)
+        columns = step.extent.columns
+        square = columns == 0 and len(step.shape) > 1
+        work = _PER_SQUARE * rows * numbers if square else _PER_PRODUCT * rows * dimension * columns
+        total += max(2 * schedule.interval(number), work) + _PER_ANSWER
+        total += _PER_EIGENVECTORS * step.shape[0] ** 3 if square else 0.0
+    return total

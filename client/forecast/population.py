@@ -1,0 +1,169 @@
+"""What is assumed of the rows that a job will see: public facts, and guesses where nothing is known.
+
+Everything is in units of the mean squared length of a row. Without hints, the components together explain half of it
+(and half of their even share more), and the rest is spread evenly over all other directions. Nothing here comes from
+data.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import numpy as np
+from scipy.special import gammainc, gammaincc
+from scipy.stats import gamma
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check, check_whole
+from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS
+from dpspca.common.spec import JobSpec
+
+_ROUNDING: Final = 1.001
+"""Hints are given in a few digits; their sum may be off by this much."""
+_GROUPS: Final = 200
+"""Groups of neighbouring eigenvalues that stand for all of them where there are many columns."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hints:
+    """Public facts about the rows; None if nothing is known.
+
+    ``rows`` are those of all ``providers`` together, in equal parts. ``leading``, ``following`` and ``largest`` are the
+    k-th, the next and the first eigenvalue of the rows' second moments, divided by the mean squared length of a row.
+    ``support`` is how many columns take part in the components. ``row_length`` is the root of that mean.
+    """
+
+    rows: int
+    providers: int = 1
+    leading: float | None = None
+    following: float | None = None
+    largest: float | None = None
+    support: int | None = None
+    row_length: float | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("the number of providers", self.providers, least=1, most=MAX_PARTIES)
+        check_whole("the number of rows", self.rows, least=2 * self.providers, most=MAX_ROWS * MAX_PARTIES)
+        for name in ("leading", "following", "largest"):
+            value = getattr(self, name)
+            check(
+                value is None or (math.isfinite(value) and 0 <= value <= 1),
+                f"{name} is {value!r}.",
+                "Give the eigenvalue divided by the mean squared length of a row: a number from 0 to 1.",
+            )
+        check(
+            self.leading is not None or (self.following is None and self.largest is None),
+            "following or largest is given without leading.",
+            "Give leading too: the k-th eigenvalue divided by the mean squared length of a row.",
+        )
+        check(
+            self.row_length is None or (math.isfinite(self.row_length) and self.row_length > 0),
+            f"row_length is {self.row_length!r}.",
+            "Give the root of the mean squared length of a row, a number above 0.",
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Population:
+    """The assumed population. ``others`` are the eigenvalues beside the leading ones, ``counts`` how many of each."""
+
+    rows: int
+    providers: int
+    dimension: int
+    leading: FloatArray
+    others: FloatArray
+    counts: FloatArray
+    support: int
+    row_length: float
+    limit: float
+    """The squared norm bound, in units of the mean squared length of a row."""
+
+    @classmethod
+    def of(cls, spec: JobSpec, hints: Hints) -> Self:
+        """Complete the hints. Refuse eigenvalues that cannot be those of any rows."""
+        dimension, count = spec.schema.dimension, spec.components
+        support = dimension if hints.support is None else hints.support
+        check_whole("support (from the number of components to that of columns)", support, least=count, most=dimension)
+        last = (1 / count + 1 / dimension) / 2 if hints.leading is None else hints.leading
+        first = last if hints.largest is None else hints.largest
+        leading = np.linspace(first, last, count)
+        left = dimension - count
+        others, counts = _others(left, 1 - float(leading.sum()), hints.following)
+        highest = float(others[0]) if left else 0.0
+        check(
+            first >= last > highest and leading.sum() <= _ROUNDING,
+            f"The eigenvalues are {first:.3g} (largest), {last:.3g} (k-th) and {highest:.3g} (next) of the mean "
+            f"squared length of a row, and {count} components explain {leading.sum():.3g} of it.",
+            "Give largest >= leading > following, of which the leading ones add up to 1 at most.",
+        )
+        squares = float(np.square(leading).sum() + counts @ np.square(others))
+        usual = 1 + 2 * math.sqrt(2 * squares)
+        length = spec.norm_bound / math.sqrt(usual) if hints.row_length is None else hints.row_length
+        limit = (spec.norm_bound / length) ** 2
+        return cls(hints.rows, hints.providers, dimension, leading, others, counts, support, length, limit)
+
+    @property
+    def components(self) -> int:
+        return len(self.leading)
+
+    @property
+    def usual(self) -> float:
+        """The mean of the eigenvalues beside the leading ones."""
+        return float(self.counts @ self.others / self.counts.sum()) if self.counts.size else 0.0
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squared eigenvalues. The variance of a row's squared length is twice that."""
+        return float(np.square(self.leading).sum() + self.counts @ np.square(self.others))
+
+    def clipped(self, limit: float) -> "Population":
+        """Return the population with the eigenvalues that are left when rows are clipped to this squared length.
+
+        A row that is long along a component is long altogether: seen with the square along it as a weight, squared
+        lengths have mean 1 + 2 l and variance 2 sum l^2 + 4 l^2. A gamma law with these two stands for theirs.
+        """
+
+        def left(values: FloatArray) -> FloatArray:
+            means = 1 + 2 * values
+            scales = (2 * self.squares + 4 * np.square(values)) / means
+            return np.asarray(values * _part_kept(means / scales, scales, limit))
+
+        return replace(self, leading=left(self.leading), others=left(self.others))
+
+
+def length_quantile(part: float, mean: float, squares: float) -> float:
+    """Return the squared length that a part of the rows does not exceed, for eigenvalues of these sums."""
+    scale = 2 * squares / mean
+    return float(gamma.ppf(part, mean / scale, scale=scale))
+
+
+def _part_kept(shape: FloatArray, scale: FloatArray, limit: float) -> FloatArray:
+    """Return E min(1, limit / X) for a gamma law; a shape of one or less does not occur (see ``clipped``)."""
+    at = limit / scale
+    beyond = gammaincc(np.maximum(shape - 1, 1e-9), at) / (scale * np.maximum(shape - 1, 0.2))
+    return np.asarray(np.minimum(1.0, gammainc(shape, at) + limit * beyond))
+
+
+def _others(left: int, total: float, following: float | None) -> tuple[FloatArray, FloatArray]:
+    """Spread what the components do not explain over the other directions, the largest eigenvalue first.
+
+    Eigenvalues are as those of F u^a for a uniform u, with a such that their mean is right: all equal for a = 0, from 0
+    to F evenly for a = 1.
+    """
+    if left == 0:
+        return np.zeros(0), np.zeros(0)
+    mean = max(total, 0.0) / left
+    highest = mean if following is None else following
+    check(
+        highest * _ROUNDING >= mean,
+        f"following is {highest:.3g}, but what the components leave is {mean:.3g} for each other direction.",
+        f"Give at least {mean:.3g}, a larger leading (or largest), or leave following out.",
+    )
+    if highest <= mean * _ROUNDING or mean == 0.0:
+        return np.full(1, mean), np.full(1, float(left))
+    edges = np.unique(np.round(np.geomspace(1, left + 1, _GROUPS)))
+    middles, counts = (edges[1:] + edges[:-1]) / 2 - 1, np.diff(edges)
+    others = highest * (1 - middles / left) ** (highest / mean - 1)
+    others[0] = highest
+    others[1:] *= max(0.0, left * mean - highest * counts[0]) / max(counts[1:] @ others[1:], 1e-300)
+    return np.minimum(others, highest), counts

@@ -1,0 +1,51 @@
+"""How far noise and sampling turn leading eigenvectors, by perturbation theory and its exact limits.
+
+For eigenvalues L_i (leading) and l_j (others) of the mean over n rows, and symmetric noise of standard deviation s on
+an entry of the sum, the squared sine of the angle of component i is
+
+    (sum_j (s/n)^2 / (L_i - l_j)^2 + sum_j L_i l_j / (n (L_i - l_j)^2)) / (1 + sum_j l_j / (n (L_i - l_j)))
+
+The first sum is exact for many columns and Gaussian noise alone (Benaych-Georges & Nadakuditi 2011), the rest for
+sampling alone with equal l_j (Paul 2007). Where it reaches one, the eigenvalue drowns, and the error is at chance.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import gammainc
+from scipy.stats import chi2
+
+from dpspca.common.arrays import FloatArray
+
+FALSE_ROWS = 0.1
+"""Columns that pruning keeps by mistake, as in the methods themselves."""
+
+
+def sines_of(leading: FloatArray, others: FloatArray, counts: FloatArray, rows: float, noise: float) -> FloatArray:
+    """Return the squared sines; ``noise`` is the standard deviation s on an entry of the sum. At most one each."""
+    if not others.size:
+        return np.zeros(len(leading))
+    gaps = np.maximum(leading[:, None] - others[None], 1e-9 * leading[:, None])
+    turned = ((noise / rows) ** 2 + leading[:, None] * others[None] / rows) / gaps**2
+    lifted = 1 + (others[None] / gaps) @ counts / rows
+    return np.asarray(np.minimum((turned @ counts) / lifted, 1.0))
+
+
+def part_missed(signals: FloatArray, columns: int, support: int, share: float = 1.0) -> float:
+    """Return which part of the components' energy pruning misses, because rows do not stand out from the noise.
+
+    ``signals`` are, for each component, the variances of a row's product with it, in units of those of noise and
+    sampling; rows of the support have products that vary as much. A row without a part exceeds the threshold with
+    probability ``FALSE_ROWS / columns``. ``share`` is the part of the components that the rows are compared with.
+    """
+    count = len(signals)
+    threshold = chi2.isf(FALSE_ROWS / columns, count)
+    widened = 1 + share * float(np.mean(signals))
+    missed = support * float(gammainc(count / 2, threshold / widened / 2))  # rows, on average
+    usual = max(0.0, 1 - math.log(2) / missed) if missed else 0.0  # none at all in most runs, if few on average
+    return usual * float(gammainc(count / 2 + 1, threshold / widened / 2))
+
+
+def joined(first: float, second: float) -> float:
+    """Return the noise of the average of two releases by inverse variance."""
+    return 1 / math.hypot(1 / first, 1 / second) if first and second else 0.0

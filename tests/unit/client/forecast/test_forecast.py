@@ -1,0 +1,222 @@
+"""A forecast covers every method, moves the right way with its hints, and recommends nothing that sees nothing."""
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import dpspca
+from dpspca.client.forecast import Answers, Hints, answer, chance, forecast, of_job
+from dpspca.client.forecast.forecast import candidates, epsilon_for, fewest_columns, least
+from dpspca.common.algorithms import CATALOGUE
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+
+
+def job(dimension: int = 200, components: int = 2, epsilon: float = 1.0, **changes: Any) -> JobSpec:
+    given: dict[str, Any] = {
+        "schema": Schema(dimension),
+        "unit": PrivacyUnit.ROW_REPLACE_ONE,
+        "budget": Budget(epsilon, 1e-6),
+        "norm_bound": 10.0,
+        "components": components,
+    }
+    return JobSpec(**given | changes)
+
+
+SPARSE = {"leading": 0.1, "support": 16}
+METHODS = [*CATALOGUE]
+
+
+def error(spec: JobSpec, **hints: Any) -> float:
+    return of_job(spec, Hints(**hints)).error
+
+
+def by_method(name: str, spec: JobSpec, rows: int = 100_000) -> JobSpec:
+    return next(each for each in candidates(spec, Hints(rows=rows)) if each.method == name)
+
+
+def test_every_method_of_rows_has_a_forecast() -> None:
+    found = forecast(job(), rows=50_000, providers=3, **SPARSE)
+    assert {each.method for each in found.methods} == set(CATALOGUE)
+    assert not found.refused
+    errors = [each.error for each in found.methods]
+    assert errors == sorted(errors)
+    for each in found.methods:
+        assert 0 <= each.error <= found.chance
+        assert 0 <= each.captured <= 1
+        assert each.bytes > 0
+        assert each.seconds > 0
+        assert each.noise_std is None or each.noise_std > 0
+    assert found.recommended == "auto"
+    assert "auto" in found.reason
+    assert f"{found.methods[0].error:.3g}" in found.reason
+
+
+def test_a_method_that_cannot_run_the_job_is_named_with_the_reason() -> None:
+    found = forecast(job(20_000), rows=100_000)
+    assert {"analyze-gauss", "ppca"} <= set(found.refused)
+    assert "20000" in found.refused["analyze-gauss"]
+    added = forecast(job(unit=PrivacyUnit.ROW_ADD_REMOVE), rows=100_000)
+    assert {"streaming-power", "range-projection"} == set(added.refused)
+
+
+def test_a_forecast_is_plain_values_in_json() -> None:
+    found = forecast(job(), rows=50_000)
+    facts = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert facts["assumed"]["rows"] == 50_000
+    assert len(facts["methods"]) == len(found.methods)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_more_rows_and_more_budget_lower_the_error(method: str) -> None:
+    base = by_method(method, job(20, epsilon=2.0))
+    few, many = (error(base, rows=rows, leading=0.3) for rows in (20_000, 200_000))
+    assert many < few
+    richer = replace(base, budget=Budget(8.0, 1e-6))
+    assert error(richer, rows=20_000, leading=0.3) < few
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_owners_that_each_add_noise_have_a_price(method: str) -> None:
+    spec = by_method(method, job(20, epsilon=2.0))
+    one, nine = (error(spec, rows=200_000, providers=number, leading=0.3) for number in (1, 9))
+    assert nine >= one
+
+
+def test_the_noise_is_that_of_the_plan() -> None:
+    spec = job(50, method="analyze-gauss")
+    one, four = (of_job(spec, Hints(rows=1000, providers=number)).noise_std for number in (1, 4))
+    assert one is not None
+    assert four == pytest.approx(2 * one)
+    wide = of_job(replace(spec, norm_bound=20.0), Hints(rows=1000)).noise_std
+    assert wide == pytest.approx(4 * one)  # squared units of the data
+
+
+def test_auto_follows_its_paths() -> None:
+    few, sparse, dense = (
+        of_job(job(dimension), Hints(rows=50_000, leading=0.15, support=support))
+        for dimension, support in ((60, 8), (400, 8), (400, 400))
+    )
+    assert (few.answers, sparse.answers, dense.answers) == (3, 9, 9)
+    assert (few.columns, sparse.columns, dense.columns) == (8, 8, 400)
+    assert sparse.error < dense.error
+    assert sparse.bytes < dense.bytes
+    pairs = of_job(job(2000), Hints(rows=50_000, leading=0.1, support=10))
+    assert pairs.answers == 11
+    loop = of_job(job(10_000, epsilon=4.0), Hints(rows=200_000, leading=0.2, support=10))
+    assert loop.columns == 50
+    assert not loop.at_chance
+
+
+def test_a_limit_on_the_columns_costs_what_it_leaves_out() -> None:
+    hints = Hints(rows=100_000, leading=0.2, support=20)
+    free, cut = (of_job(job(60, options=options), hints) for options in ({}, {"sparsity": 5}))
+    assert cut.columns == 5
+    assert cut.error > 3 * free.error
+
+
+def test_the_published_start_mostly_misses_the_support() -> None:
+    hints = Hints(rows=100_000, leading=0.2, support=10)
+    dense, published = (
+        of_job(job(method="dps-pca", options={"sparsity": 20, "start": start}), hints)
+        for start in ("dense", "published")
+    )
+    assert dense.error < 0.2
+    assert published.at_chance
+
+
+def test_blocks_of_rows_see_only_their_rows() -> None:
+    hints = Hints(rows=100_000, leading=0.3)
+    whole = of_job(job(20, method="streaming-power"), hints)
+    part = of_job(job(20, method="streaming-power", options={"block_rows": 2000}), hints)
+    assert part.error > 3 * whole.error
+
+
+# --- Nothing to recommend ---------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_can_tell_nothing_is_not_recommended_and_the_remedies_are_true() -> None:
+    spec, rows = job(1000, 5, epsilon=0.2), 2000
+    found = forecast(spec, rows=rows)
+    assert found.recommended is None
+    assert found.remedies
+    assert f"{found.chance:.3g}" in found.reason
+    goal = found.chance / 2
+    enough = least(lambda value: error(spec, rows=round(value)) <= goal, rows, 2**24)
+    assert enough is not None
+    assert f"{math.ceil(enough):,} rows" in found.remedies[0]
+    epsilon = epsilon_for(spec, Hints(rows=rows), goal)
+    assert epsilon is not None
+    assert f"{epsilon:.3g}" in found.remedies[1]
+    assert error(replace(spec, budget=Budget(epsilon, 1e-6)), rows=rows) <= goal < found.methods[0].error
+
+
+def test_fewer_columns_are_offered_where_they_help() -> None:
+    spec, hints = job(3000, epsilon=0.5), Hints(rows=20_000)
+    columns = fewest_columns(spec, hints)
+    assert columns is not None
+    assert 2 < columns < 3000
+    assert error(job(columns, epsilon=0.5), rows=20_000) < chance(job(columns)) * 0.6
+
+
+def test_a_job_beyond_help_says_so() -> None:
+    found = forecast(job(300, 290, epsilon=0.01), rows=3)
+    assert found.recommended is None
+    assert len(found.remedies) >= 1
+
+
+# --- Questions --------------------------------------------------------------------------------------------------------
+
+
+def asked(spec: JobSpec | None = None, **more: Any) -> Answers:
+    return answer(spec or job(), Hints(rows=40_000, providers=4, **SPARSE), **more)
+
+
+def test_the_epsilon_for_a_target_reaches_it_and_less_does_not() -> None:
+    found = asked(target_error=0.1)
+    assert found.epsilon_for_target is not None
+    reached, missed = (
+        error(job(epsilon=part * found.epsilon_for_target), rows=40_000, providers=4, **SPARSE) for part in (1, 0.98)
+    )
+    assert reached <= 0.1 < missed
+    assert asked(target_error=1e-6).epsilon_for_target is None
+    with pytest.raises(InvalidParameterError, match="9"):
+        asked(target_error=9.0)
+
+
+def test_a_further_provider_and_one_owner_are_the_same_forecast_with_other_numbers() -> None:
+    found = asked()
+    assert found.error == error(job(), rows=40_000, providers=4, **SPARSE)
+    assert found.with_another_provider == error(job(), rows=50_000, providers=5, **SPARSE)
+    assert found.with_one_owner == error(job(), rows=40_000, providers=1, **SPARSE)
+    assert found.with_one_owner < found.with_another_provider < found.error
+    assert found.share_of_lifetime is None
+    assert answer(job(), Hints(rows=40_000, providers=128, **SPARSE)).with_another_provider is None
+
+
+def test_what_is_left_of_a_lifetime_adds_up() -> None:
+    found = asked(job(epsilon=1.0), lifetime=Budget(2.0, 1e-6))
+    assert found.jobs_in_lifetime == math.floor(1 / found.share_of_lifetime)  # type: ignore[operator]
+    assert found.left_epsilon is not None
+    assert 1 < found.left_epsilon < 2
+    assert asked(job(epsilon=3.0), lifetime=Budget(2.0, 1e-6)).jobs_in_lifetime == 0
+    assert json.dumps(found.to_dict(), allow_nan=False)
+
+
+# --- In Python --------------------------------------------------------------------------------------------------------
+
+
+def test_the_estimator_plans_what_it_would_ask() -> None:
+    pca = dpspca.DPSPCA(n_components=2, norm_bound=10.0, unit="replace-one")
+    found = pca.plan(200, rows=50_000, **SPARSE)
+    assert found.methods == dpspca.forecast(pca._spec(Schema(200), 0), rows=50_000, **SPARSE).methods
+    assert isinstance(found, dpspca.Forecast)
+
+
+def test_jobs_over_matrices_have_no_forecast() -> None:
+    with pytest.raises(InvalidParameterError, match="entry"):
+        forecast(job(unit=PrivacyUnit.ENTRY, method="noisy-power"), rows=100)
