@@ -183,7 +183,7 @@ def scree(model: Model, path: Destination) -> None:
             "This model has no explained variances to plot.", "Run the job with explained_variance=True."
         )
     count = len(variances)
-    canvas, axes = _canvas(width=min(12.0, max(5.6, 1.8 + 0.55 * count)), height=4.2)
+    canvas, axes = new_canvas(width=min(12.0, max(5.6, 1.8 + 0.55 * count)), height=4.2)
     noise = 2 * (model.explained_variance_std or 0.0)
     _draw_bars(axes, variances, noise)
     ratios = model.explained_variance_ratio if count <= _MOST_NUMBERED_BARS else None
@@ -207,7 +207,7 @@ def loadings(model: Model, path: Destination) -> None:
     names = [_label(model, int(index)) for index in support]
     height = min(13.0, max(3.4, 1.7 + _LINE_HEIGHT * rows))
     width = min(12.0, max(5.6, 2.6 + 0.08 * max(map(len, names)) + 0.62 * columns))
-    canvas, axes = _canvas(width=width, height=height)
+    canvas, axes = new_canvas(width=width, height=height)
     limit = float(np.abs(values).max())
     lines = 0.8 if rows <= _MOST_NUMBERED_ROWS else 0.0
     mesh = axes.pcolormesh(values, cmap=_DIVERGING, vmin=-limit, vmax=limit, edgecolors="white", linewidth=lines)
@@ -225,7 +225,7 @@ def loadings(model: Model, path: Destination) -> None:
     _finish(canvas, axes, "Which features make up each component", model, path)
 
 
-def _canvas(*, width: float, height: float) -> "tuple[FigureCanvasAgg, Axes]":
+def new_canvas(*, width: float, height: float) -> "tuple[FigureCanvasAgg, Axes]":
     """Return a new figure. Do not use pyplot, which keeps every figure and sets a backend for the whole program."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  # belongs to an extra

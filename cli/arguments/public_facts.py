@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -53,6 +54,10 @@ class PublicFacts:
     ] = None
     target_error: Annotated[
         float | None, typer.Option(help="For the forecast: also compute the epsilon for which the error is this small.")
+    ] = None
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="For the forecast: write a plot (PNG) of the error by epsilon. Needs matplotlib."),
     ] = None
     lifetime_epsilon: Annotated[
         float | None,

@@ -1,6 +1,7 @@
 """The `dpspca plan` command: what a job asks and costs and, from public facts about the rows, what to expect of it."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,7 +11,7 @@ from rich.filesize import decimal
 from dpspca.cli.arguments import AsJson, PublicFacts, job_flags, with_job_flags, with_public_facts
 from dpspca.cli.render import output, print_table, print_text, to_json, write_file
 from dpspca.client import expected_error, prices
-from dpspca.client.forecast import Hints, answer, of_hints
+from dpspca.client.forecast import Hints, answer, curves, draw, of_hints
 from dpspca.common.algorithms import catalogue
 from dpspca.common.spec import JobSpec
 
@@ -45,6 +46,8 @@ def plan(
     facts = prices.facts(catalogue.plan(spec)) | (expected(spec, hints, known) if hints else {})
     if write_job:
         write_file(write_job, spec.to_json() + "\n")
+    if hints and known.plot:
+        _draw(spec, hints, known.plot)
     if as_json:
         typer.echo(to_json(facts))
         return
@@ -59,6 +62,13 @@ def expected(spec: JobSpec, hints: Hints, known: PublicFacts) -> dict[str, Any]:
     asked = answer(spec, hints, target_error=known.target_error, lifetime=known.lifetime(spec.budget.delta))
     facts = {"forecast": forecast.to_dict(), "answers": asked.to_dict()}
     return facts | ({"theory": expected_error.facts(spec, forecast)} if spec.method == expected_error.METHOD else {})
+
+
+def _draw(spec: JobSpec, hints: Hints, path: Path) -> None:
+    """Write the plot, or raise an error that names the file."""
+    drawn = BytesIO()
+    draw(curves(spec, hints), drawn)
+    write_file(path, drawn.getvalue())
 
 
 def print_forecast(facts: dict[str, Any]) -> None:

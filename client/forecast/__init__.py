@@ -1,5 +1,6 @@
 """What to expect of a job before it is signed: computed from public facts, without a look at any data."""
 
+from .curves import Curves, curves, draw
 from .forecast import Forecast, forecast, of_hints
 from .methods import MethodForecast, chance, of_job
 from .population import Hints
@@ -7,11 +8,14 @@ from .questions import Answers, answer
 
 __all__ = [
     "Answers",
+    "Curves",
     "Forecast",
     "Hints",
     "MethodForecast",
     "answer",
     "chance",
+    "curves",
+    "draw",
     "forecast",
     "of_hints",
     "of_job",

@@ -235,6 +235,12 @@ def test_a_plan_with_rows_says_what_to_expect_of_every_method(here: Callable[...
     assert f"{answers['jobs_in_lifetime']} such jobs" in shown
 
 
+def test_a_plan_draws_the_error_by_epsilon(tmp_path: Path, here: Callable[..., Ended]) -> None:
+    assert here("plan", *FORECAST, "--plot=error.png").code == 0
+    assert (tmp_path / "error.png").read_bytes().startswith(b"\x89PNG")
+    assert "no/error.png cannot be written" in here("plan", *FORECAST, "--plot=no/error.png").error_line
+
+
 def test_a_plan_that_sees_nothing_says_what_would_help(here: Callable[..., Ended]) -> None:
     flags = [*FORECAST, "--rows=400", "--epsilon=0.1"]
     forecast = here("plan", *flags, "--json").facts["forecast"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dpspca
-from dpspca.client.forecast import Answers, Hints, answer, chance, forecast, of_job
+from dpspca.client.forecast import Answers, Hints, answer, chance, curves, forecast, of_job
 from dpspca.client.forecast.forecast import candidates, epsilon_for, fewest_columns, least
 from dpspca.common.algorithms import CATALOGUE
 from dpspca.common.errors import InvalidParameterError
@@ -205,6 +205,19 @@ def test_what_is_left_of_a_lifetime_adds_up() -> None:
     assert 1 < found.left_epsilon < 2
     assert asked(job(epsilon=3.0), lifetime=Budget(2.0, 1e-6)).jobs_in_lifetime == 0
     assert json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_curves_show_the_best_methods_and_fall_with_the_budget() -> None:
+    found = curves(job(), Hints(rows=40_000, **SPARSE))
+    best = [each.label for each in forecast(job(), rows=40_000, **SPARSE).methods[:5]]
+    assert list(found.errors) == best
+    assert found.epsilons[0] == pytest.approx(0.1)
+    assert found.epsilons[-1] == pytest.approx(10)
+    for errors in found.errors.values():
+        assert errors[0] > errors[-1]
+        assert max(errors) <= found.chance
+    small = curves(job(method="ppca"), Hints(rows=40_000))  # ppca refuses the least budgets
+    assert all(len(errors) == len(small.epsilons) for errors in small.errors.values())
 
 
 # --- In Python --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,69 @@
+"""The expected error for a range of budgets, as numbers and as a plot."""
+
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import IO, Final
+
+import numpy as np
+
+from dpspca.client.report import new_canvas
+from dpspca.common.errors import DpspcaError
+from dpspca.common.privacy import MAX_EPSILON
+from dpspca.common.spec import Budget, JobSpec
+
+from .forecast import candidates
+from .methods import MethodForecast, chance, of_job
+from .population import Hints
+
+MOST: Final = 5
+"""Methods in one plot: those with the smallest errors at the job's own budget."""
+_POINTS: Final = 25
+_TIMES: Final = 10.0
+_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")  # of Okabe and Ito's palette
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """The expected errors of methods at several values of epsilon."""
+
+    epsilons: tuple[float, ...]
+    errors: dict[str, tuple[float, ...]]
+    chance: float
+    own_epsilon: float
+
+
+def curves(spec: JobSpec, hints: Hints) -> Curves:
+    """Forecast the best methods for budgets from a tenth of the job's own to ten times as much."""
+    own = spec.budget.epsilon
+    epsilons = np.geomspace(own / _TIMES, min(_TIMES * own, MAX_EPSILON), _POINTS)
+    found = [(each, job) for job in candidates(spec, hints) if (each := _tried(job, hints))]
+    found.sort(key=lambda pair: pair[0].error)
+    errors = {
+        each.label: tuple(_error(job, hints, float(epsilon)) for epsilon in epsilons) for each, job in found[:MOST]
+    }
+    return Curves(tuple(map(float, epsilons)), errors, chance(spec), own)
+
+
+def draw(shown: Curves, path: str | PathLike[str] | IO[bytes]) -> None:
+    """Write a PNG of the curves. It needs matplotlib."""
+    canvas, axes = new_canvas(width=6.4, height=4.2)
+    for colour, (label, errors) in zip(_COLOURS, shown.errors.items(), strict=False):
+        axes.plot(shown.epsilons, errors, color=colour, label=label)
+    axes.axhline(shown.chance, color="#666666", linestyle="--", linewidth=1, label="random directions")
+    axes.axvline(shown.own_epsilon, color="#666666", linestyle=":", linewidth=1, label="the job's epsilon")
+    axes.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="expected error")
+    axes.legend(frameon=False, fontsize=8)
+    canvas.figure.savefig(path, format="png")
+
+
+def _tried(spec: JobSpec, hints: Hints) -> MethodForecast | None:
+    try:
+        return of_job(spec, hints)
+    except DpspcaError:
+        return None
+
+
+def _error(spec: JobSpec, hints: Hints, epsilon: float) -> float:
+    """Return the error at another budget; that of random directions if the method refuses it."""
+    found = _tried(replace(spec, budget=Budget(epsilon, spec.budget.delta)), hints)
+    return found.error if found else chance(spec)
