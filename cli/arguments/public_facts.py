@@ -49,7 +49,7 @@ class PublicFacts:
         float | None,
         typer.Option(
             help="For the forecast: root of the mean squared length of a row. Default: such that the norm bound is two "
-            "standard deviations above the mean squared length."
+            "standard deviations above the mean squared length; 1 if the norm bound is private."
         ),
     ] = None
     target_error: Annotated[

@@ -99,8 +99,11 @@ def _notes(forecast: dict[str, Any]) -> Iterator[str]:
     assumed = forecast["assumed"]
     yield forecast["reason"]
     yield from forecast["remedies"]
-    for method, why in forecast["refused"].items():
-        yield f"{method} cannot run this job: {why}"
+    why: dict[str, list[str]] = {}
+    for method, reason in forecast["refused"].items():
+        why.setdefault(reason.replace(method, "the method"), []).append(method)
+    for reason, methods in why.items():
+        yield f"Not for this job: {', '.join(methods)}. Reason: {reason}"
     yield (
         "error: ||sin Theta||_F between the components and those of the population; random directions have "
         f"{forecast['chance']:.3g}. captured: of the variance that the true components hold. noise: standard deviation "

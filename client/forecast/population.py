@@ -16,10 +16,12 @@ from scipy.stats import gamma
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
 from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import PRIVATE_BOUND, JobSpec
 
 _ROUNDING: Final = 1.001
 """Hints are given in a few digits; their sum may be off by this much."""
+_ROUGH: Final = 16.0
+"""A bound that is found privately is known to a factor of 16 first: on average, 4 times too long."""
 _GROUPS: Final = 200
 """Groups of neighbouring eigenvalues that stand for all of them where there are many columns."""
 
@@ -30,7 +32,8 @@ class Hints:
 
     ``rows`` are those of all ``providers`` together, in equal parts. ``leading``, ``following`` and ``largest`` are the
     k-th, the next and the first eigenvalue of the rows' second moments, divided by the mean squared length of a row.
-    ``support`` is how many columns take part in the components. ``row_length`` is the root of that mean.
+    ``support`` is how many columns take part in the components. ``row_length`` is the root of that mean. If it is not
+    given, it follows from the job's norm bound, and is 1 if the job leaves that to the method.
     """
 
     rows: int
@@ -98,8 +101,11 @@ class Population:
         )
         squares = float(np.square(leading).sum() + counts @ np.square(others))
         usual = 1 + 2 * math.sqrt(2 * squares)
-        length = spec.norm_bound / math.sqrt(usual) if hints.row_length is None else hints.row_length
-        limit = (spec.norm_bound / length) ** 2
+        if spec.norm_bound == PRIVATE_BOUND:
+            length, limit = hints.row_length or 1.0, _ROUGH * usual
+        else:
+            length = hints.row_length or spec.norm_bound / math.sqrt(usual)
+            limit = (spec.norm_bound / length) ** 2
         return cls(hints.rows, hints.providers, dimension, leading, others, counts, support, length, limit)
 
     @property

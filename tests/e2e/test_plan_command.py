@@ -235,6 +235,14 @@ def test_a_plan_with_rows_says_what_to_expect_of_every_method(here: Callable[...
     assert f"{answers['jobs_in_lifetime']} such jobs" in shown
 
 
+def test_methods_that_cannot_run_a_job_are_named_once_for_each_reason(here: Callable[..., Ended]) -> None:
+    private = [flag for flag in FORECAST if not flag.startswith("--norm-bound")]
+    shown = here("plan", *private, "--norm-bound=private").out
+    (line,) = [line for line in shown.splitlines() if line.startswith("Not for this job:")]
+    assert "dps-pca, analyze-gauss, mod-sulq" in line
+    assert "private" in line
+
+
 def test_a_plan_draws_the_error_by_epsilon(tmp_path: Path, here: Callable[..., Ended]) -> None:
     assert here("plan", *FORECAST, "--plot=error.png").code == 0
     assert (tmp_path / "error.png").read_bytes().startswith(b"\x89PNG")

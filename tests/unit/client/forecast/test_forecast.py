@@ -13,7 +13,7 @@ from dpspca.client.forecast.forecast import candidates, epsilon_for, fewest_colu
 from dpspca.common.algorithms import CATALOGUE
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.spec import PRIVATE_BOUND, Budget, JobSpec, Schema
 
 
 def job(dimension: int = 200, components: int = 2, epsilon: float = 1.0, **changes: Any) -> JobSpec:
@@ -94,6 +94,14 @@ def test_the_noise_is_that_of_the_plan() -> None:
     assert four == pytest.approx(2 * one)
     wide = of_job(replace(spec, norm_bound=20.0), Hints(rows=1000)).noise_std
     assert wide == pytest.approx(4 * one)  # squared units of the data
+
+
+def test_a_bound_that_the_method_finds_costs_little_and_others_refuse_it() -> None:
+    known, found = (forecast(job(norm_bound=bound), rows=50_000, **SPARSE) for bound in (10.0, PRIVATE_BOUND))
+    assert [each.method for each in found.methods] == ["auto"]
+    assert "private" in found.refused["analyze-gauss"]
+    assert found.assumed["row_length"] == 1
+    assert known.methods[0].error < found.methods[0].error < 1.1 * known.methods[0].error
 
 
 def test_auto_follows_its_paths() -> None:
