@@ -18,11 +18,14 @@ from .local import of_drawn, of_perturbed, of_range
 from .loops import Loop, of_deflation, of_loop, products_of
 from .population import Hints, Population
 from .released import Outlook, of_automatic, of_matrix
+from .spectra import neighbours
 
 BYTES: Final = 8
 """Bytes of a number in an answer."""
 AT_CHANCE: Final = 0.8
-"""An error above this part of that of random directions says as good as nothing."""
+"""An error above this part of that of random directions says as good as nothing, unless half of the variance beyond
+theirs is captured: then components are mixed with directions that are hard to tell from them, and matter as much."""
+_HALF: Final = 0.5
 _PER_NUMBER: Final = 4.4e-9
 _PER_PRODUCT: Final = 1.6e-10
 _PER_SQUARE: Final = 1.1e-11
@@ -76,13 +79,15 @@ def of_job(spec: JobSpec, hints: Hints) -> MethodForecast:
     outlook = outlook_of(plan, population)
     sines = np.minimum(outlook.sines, 1 - spec.components / spec.schema.dimension)
     error = math.sqrt(float(sines.sum()))
+    captured = _captured(population, sines, dense=outlook.columns == population.dimension)
+    by_chance = _captured(population, np.full(spec.components, 1 - spec.components / spec.schema.dimension), dense=True)
     steps = _expected(plan, outlook)
     return MethodForecast(
         method=spec.method,
         options=dict(spec.options),
         error=error,
-        captured=_captured(population, sines),
-        at_chance=error > AT_CHANCE * chance(spec),
+        captured=captured,
+        at_chance=error > AT_CHANCE * chance(spec) and captured - by_chance <= _HALF * (1 - by_chance),
         noise_std=None if math.isnan(outlook.noise) else outlook.noise / hints.rows * population.row_length**2,
         columns=outlook.columns,
         answers=len(plan),
@@ -145,10 +150,13 @@ def _expected(plan: Plan, outlook: Outlook) -> list[Step]:
     ]
 
 
-def _captured(population: Population, sines: FloatArray) -> float:
-    """Return the part of the variance that is captured; random directions capture their share of the rest."""
-    missed = float(sines @ (population.leading - population.usual)) if population.others.size else 0.0
-    return 1 - missed / float(population.leading.sum())
+def _captured(population: Population, sines: FloatArray, *, dense: bool) -> float:
+    """Return the part of the variance that is captured; what a component is mixed with has some variance too."""
+    if not population.others.size:
+        return 1.0
+    leading, others, counts = population.leading, population.others, population.counts
+    beside = neighbours(leading, others, counts, sines) if dense else np.full(len(leading), population.usual)
+    return 1 - float(sines @ (leading - beside)) / float(leading.sum())
 
 
 def _seconds(steps: list[Step], population: Population) -> float:

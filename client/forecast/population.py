@@ -22,6 +22,7 @@ _ROUNDING: Final = 1.001
 """Hints are given in a few digits; their sum may be off by this much."""
 _ROUGH: Final = 16.0
 """A bound that is found privately is known to a factor of 16 first: on average, 4 times too long."""
+_STEEPEST: Final = 40
 _GROUPS: Final = 200
 """Groups of neighbouring eigenvalues that stand for all of them where there are many columns."""
 
@@ -89,7 +90,7 @@ class Population:
         check_whole("support (from the number of components to that of columns)", support, least=count, most=dimension)
         last = (1 / count + 1 / dimension) / 2 if hints.leading is None else hints.leading
         first = last if hints.largest is None else hints.largest
-        leading = np.linspace(first, last, count)
+        leading = _between(first, last, count, 1 - (hints.following or 0.0))
         left = dimension - count
         others, counts = _others(left, 1 - float(leading.sum()), hints.following)
         highest = float(others[0]) if left else 0.0
@@ -148,6 +149,23 @@ def _part_kept(shape: FloatArray, scale: FloatArray, limit: float) -> FloatArray
     at = limit / scale
     beyond = gammaincc(np.maximum(shape - 1, 1e-9), at) / (scale * np.maximum(shape - 1, 0.2))
     return np.asarray(np.minimum(1.0, gammainc(shape, at) + limit * beyond))
+
+
+def _between(first: float, last: float, count: int, room: float) -> FloatArray:
+    """Return eigenvalues that fall from the first to the last by a power law, as those of real tables mostly do.
+
+    If they would add up to more than there is room for, they fall faster.
+    """
+    if count == 1 or not last:
+        return np.full(count, last)
+    places = np.arange(1, count + 1)
+    values = first * places ** (math.log(last / first) / math.log(count))
+    for power in range(1, _STEEPEST):
+        if values.sum() <= room:
+            break
+        falling = places ** -float(power)
+        values = last + (first - last) * (falling - falling[-1]) / (1 - falling[-1])
+    return np.asarray(values)
 
 
 def _others(left: int, total: float, following: float | None) -> tuple[FloatArray, FloatArray]:

@@ -31,6 +31,17 @@ def sines_of(leading: FloatArray, others: FloatArray, counts: FloatArray, rows: 
     return np.asarray(np.minimum((turned @ counts) / lifted, 1.0))
 
 
+def neighbours(leading: FloatArray, others: FloatArray, counts: FloatArray, sines: FloatArray) -> FloatArray:
+    """Return the mean eigenvalue of the directions that each component is mixed with.
+
+    Small errors mix a component with directions of nearly its own eigenvalue first. Where nothing is seen, it is
+    mixed with all of them.
+    """
+    gaps = np.maximum(leading[:, None] - others[None], 1e-9 * leading[:, None])
+    near = (others / gaps**2) @ counts / ((1 / gaps**2) @ counts)
+    return np.asarray((1 - sines) * near + sines * (others @ counts) / counts.sum())
+
+
 def part_missed(signals: FloatArray, columns: int, support: int, share: float = 1.0) -> float:
     """Return which part of the components' energy pruning misses, because rows do not stand out from the noise.
 

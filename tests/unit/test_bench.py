@@ -13,9 +13,9 @@ BENCHES = Path(__file__).parents[2] / "bench"
 pytestmark = pytest.mark.skipif(not BENCHES.is_dir(), reason="the benchmarks are not part of the wheel")
 
 
-def measured(name: str) -> Any:
+def measured(name: str, *flags: str) -> Any:
     script = BENCHES / f"{name}.py"
-    command = [sys.executable, "-W", "error", str(script), "--quick", "--json"]
+    command = [sys.executable, "-W", "error", str(script), "--quick", "--json", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  # our own script
     return json.loads(done.stdout)
 
@@ -106,3 +106,13 @@ def test_forecasts_agree_with_runs() -> None:
         assert 0 < row["forecast"] <= row["chance"]
         assert row["right"]
         assert row["forecast_seconds"] < 10
+
+
+def test_forecasts_of_captured_variance_agree_with_runs_on_a_table() -> None:
+    """All seeds are fixed here too."""
+    rows = measured("forecast", "--tables")["tables"]
+    assert len(rows) == 8
+    assert {row["table"] for row in rows} == {"diabetes"}
+    for row in rows:
+        assert abs(row["with_hints"] - row["median_captured"]) < 0.1
+        assert 0 < row["without_hints"] < 1

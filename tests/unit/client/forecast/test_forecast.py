@@ -163,12 +163,26 @@ def test_a_job_that_can_tell_nothing_is_not_recommended_and_the_remedies_are_tru
     assert error(replace(spec, budget=Budget(epsilon, 1e-6)), rows=rows) <= goal < found.methods[0].error
 
 
+def test_an_error_between_directions_of_one_size_is_not_chance_if_the_variance_is_captured() -> None:
+    found = of_job(job(100, 3), Hints(rows=5000, leading=0.02, following=0.0199, largest=0.8))
+    assert found.error > 0.8
+    assert found.captured > 0.8
+    assert not found.at_chance
+
+
 def test_fewer_columns_are_offered_where_they_help() -> None:
     spec, hints = job(3000, epsilon=0.5), Hints(rows=20_000)
     columns = fewest_columns(spec, hints)
     assert columns is not None
     assert 2 < columns < 3000
     assert error(job(columns, epsilon=0.5), rows=20_000) < chance(job(columns)) * 0.6
+
+
+def test_as_many_components_as_columns_cannot_be_wrong() -> None:
+    found = forecast(job(20, 20), rows=100)
+    assert found.chance == 0
+    assert found.recommended == "auto"
+    assert all(each.error == 0 and each.captured == 1 for each in found.methods)
 
 
 def test_a_job_beyond_help_says_so() -> None:

@@ -86,3 +86,12 @@ def test_clipping_agrees_with_drawn_rows() -> None:
     kept = np.minimum(1, 0.8 / lengths)
     assert (np.square(rows[:, 0]) * kept).mean() == pytest.approx(whole.clipped(0.8).leading[0], rel=0.05)
     assert np.quantile(lengths, 0.75) == pytest.approx(length_quantile(0.75, 1.0, whole.squares), rel=0.06)
+
+
+def test_eigenvalues_between_fall_by_a_power_law_or_faster_where_they_must() -> None:
+    law = Population.of(replace(SPEC, components=4), Hints(rows=1000, leading=0.05, largest=0.2))
+    assert law.leading == pytest.approx([0.2, 0.1, 0.2 / 3, 0.05])
+    steep = Population.of(replace(SPEC, components=4), Hints(rows=1000, leading=0.02, largest=0.9, following=0.015))
+    assert steep.leading[[0, -1]] == pytest.approx([0.9, 0.02])
+    assert (np.diff(steep.leading) <= 0).all()
+    assert steep.leading.sum() < 1

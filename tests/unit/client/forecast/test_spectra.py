@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpspca.client.forecast.spectra import joined, part_missed, sines_of
+from dpspca.client.forecast.spectra import joined, neighbours, part_missed, sines_of
 
 
 def turned(leading: list[float], others: np.ndarray, noise: float, seed: int) -> float:
@@ -53,3 +53,10 @@ def test_rows_far_above_the_noise_are_not_missed_and_rows_within_it_are() -> Non
 def test_two_releases_of_equal_noise_halve_its_variance() -> None:
     assert joined(2.0, 2.0) == pytest.approx(2**0.5)
     assert joined(2.0, 0.0) == 0
+
+
+def test_small_errors_mix_a_component_with_its_neighbours_and_large_ones_with_all() -> None:
+    leading, others, counts = np.array([0.3, 0.3]), np.array([0.2, 0.01]), np.array([1.0, 50.0])
+    near, far = neighbours(leading, others, counts, np.array([0.0, 1.0]))
+    assert far == pytest.approx((0.2 + 0.5) / 51)
+    assert far < near < 0.2
