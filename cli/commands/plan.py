@@ -82,9 +82,8 @@ def print_forecast(facts: dict[str, Any]) -> None:
 
 
 def _cells(each: dict[str, Any]) -> tuple[str, ...]:
-    limit = each["options"].get("sparsity")
     return (
-        each["method"] if limit is None else f"{each['method']}, sparsity {limit}",
+        each["label"],
         "chance" if each["at_chance"] else f"{each['error']:.3g}",
         f"{each['captured']:.1%}",
         "own" if each["noise_std"] is None else f"{each['noise_std']:.3g}",

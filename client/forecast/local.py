@@ -61,7 +61,7 @@ def of_range(plan: Plan, population: Population) -> Outlook:
     noise = projection.noise_std * projection.query.unit_value(length) * reach * math.sqrt(tail / rows)
     noise *= math.sqrt(population.providers)
     tangents = turned + population.dimension * noise**2 / (rows * leading * kept)
-    return Outlook(tangents / (1 + tangents), math.nan, population.dimension, bool((tangents < 1).any()))
+    return Outlook(tangents / (1 + tangents), math.nan, population.dimension)
 
 
 def _epsilon(step: Step) -> float:
@@ -74,4 +74,4 @@ def _averaged(population: Population, tangents: FloatArray) -> Outlook:
     drawn = tangents / population.providers
     sampled = sines_of(population.leading, population.others, population.counts, population.rows, 0.0)
     sines = np.minimum(1.0, drawn / (1 + drawn) + sampled)
-    return Outlook(sines, math.nan, population.dimension, bool((tangents < 1).any()))
+    return Outlook(sines, math.nan, population.dimension)

@@ -22,7 +22,6 @@ from dpspca.common.queries import CovarianceProduct
 from .population import Population
 from .released import Outlook
 
-_HALF: Final = 0.5
 _LEAST: Final = 1e-12
 """Least squared cosine: no direction is at right angles to the last digit."""
 
@@ -46,7 +45,7 @@ def of_loop(plan: Plan, population: Population, loop: Loop) -> Outlook:
         cosines = state.after(cosines)
     if loop.columns > population.components:
         cosines = np.where(state.visible(), cosines, _LEAST)
-    return Outlook(1 - cosines, noise, min(loop.kept, population.dimension), bool((cosines > _HALF).any()))
+    return Outlook(1 - cosines, noise, min(loop.kept, population.dimension))
 
 
 def of_deflation(plan: Plan, population: Population) -> Outlook:
@@ -64,7 +63,7 @@ def of_deflation(plan: Plan, population: Population) -> Outlook:
         for _ in range(each):
             cosines = state.after(np.minimum(cosines, 1.0))
         found[number] = cosines[0]
-    return Outlook(1 - found, noise, population.dimension, bool((found > _HALF).any()))
+    return Outlook(1 - found, noise, population.dimension)
 
 
 def products_of(plan: Plan) -> list[Step]:

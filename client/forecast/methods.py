@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import ViewCovariance
@@ -17,8 +17,9 @@ from dpspca.provider.release import Schedule
 from .local import of_drawn, of_perturbed, of_range
 from .loops import Loop, of_deflation, of_loop, products_of
 from .population import Hints, Population
-from .released import Outlook, of_automatic, of_matrix
+from .released import Outlook, of_matrix
 from .spectra import neighbours
+from .staged import of_automatic
 
 BYTES: Final = 8
 """Bytes of a number in an answer."""
@@ -58,13 +59,14 @@ class MethodForecast:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(replace(self, options=dict(self.options)))
+        return {"label": self.label, **asdict(replace(self, options=dict(self.options)))}
 
     @property
     def label(self) -> str:
         """Name the method, and its sparsity if that is set."""
         limit = self.options.get("sparsity")
-        return self.method if limit is None else f"{self.method}, sparsity {limit}"
+        decides = limit is None or (limit == AUTO and self.method == "auto")
+        return self.method if decides else f"{self.method}, sparsity {limit}"
 
 
 def chance(spec: JobSpec) -> float:
@@ -100,12 +102,11 @@ def outlook_of(plan: Plan, population: Population) -> Outlook:
     """Expect what the job's method shows."""
     if any(step.name == "covariance" for step in plan):
         return _of_matrix(plan, population)
-    if plan.spec.method == "auto" and not products_of(plan):
-        return of_automatic(plan, population)
     return _OWN.get(plan.spec.method, _of_power)(plan, population)
 
 
 _OWN: Final[Mapping[str, Callable[[Plan, Population], Outlook]]] = {
+    "auto": of_automatic,
     "power-iteration": of_deflation,
     "range-projection": of_range,
     "output-perturbation": of_perturbed,

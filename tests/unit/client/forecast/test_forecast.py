@@ -115,9 +115,12 @@ def test_auto_follows_its_paths() -> None:
     assert sparse.bytes < dense.bytes
     pairs = of_job(job(2000), Hints(rows=50_000, leading=0.1, support=10))
     assert pairs.answers == 11
-    loop = of_job(job(10_000, epsilon=4.0), Hints(rows=200_000, leading=0.2, support=10))
-    assert loop.columns == 50
-    assert not loop.at_chance
+    wide = of_job(job(10_000), Hints(rows=50_000, leading=0.1, support=10))
+    assert wide.answers == 8
+    assert wide.columns == 10
+    assert wide.error < 0.1
+    hidden = of_job(job(10_000), Hints(rows=50_000, leading=0.1, support=10_000))
+    assert hidden.at_chance  # no column has an outstanding variance
 
 
 def test_a_limit_on_the_columns_costs_what_it_leaves_out() -> None:

@@ -1,0 +1,210 @@
+"""What to expect of ``auto``: the whole matrix at once, or stage by stage, as ``staged_release`` goes."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.special import gammaincc
+from scipy.stats import norm
+
+from dpspca.common.algorithms import SPARSE_FRACTION, ReleasedFacts, kept_part
+from dpspca.common.plan import Plan, Step
+from dpspca.common.privacy import ChoiceEvent
+
+from .population import Population, length_quantile
+from .released import Outlook, limit_of, of_whole, on_support, over_all, planned_noise, signals_of, within
+from .spectra import joined, part_missed
+
+_HALF: Final = 0.5
+_PAIRED: Final = 1.5
+"""Columns that a chosen pair adds, on average: the first pairs two, later ones mostly one."""
+OUTLYING: Final = 2.5
+"""As in the staged release: columns whose sum of squares is so many deviations above the median are candidates."""
+MOST_OF_DIAGONAL: Final = 800
+"""As there: candidates that the diagonal names where there are too many columns for a matrix."""
+
+
+def of_automatic(plan: Plan, population: Population) -> Outlook:
+    """Expect what the stages that the plan has will show."""
+    steps = {step.name: step for step in plan}
+    if "scaled release" not in steps:
+        whole = _Release.of(plan, population, steps["norms"], steps["whole matrix"])
+        return of_whole(whole.population, whole.noise, limit_of(plan), prunes=True)
+    stages = _Stages if "whole matrix" in steps else _WideStages
+    return stages(plan, population, steps).outlook()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Release:
+    """The second moments of some columns, clipped where the histogram before it said; noise is that on an entry."""
+
+    population: Population
+    noise: float
+
+    @classmethod
+    def of(cls, plan: Plan, population: Population, norms: Step, step: Step, columns: int | None = None) -> "_Release":
+        """``columns`` are those of a block that holds the whole support; None for all of them."""
+        beside, squares = 1 - float(population.leading.sum()), population.squares
+        if columns is not None:
+            beside = (columns - population.components) * population.usual
+            squares = float(np.square(population.leading).sum()) + beside * population.usual
+        mean = float(population.leading.sum()) + beside
+        size = population.dimension if columns is None else columns
+        clip = _clip(population, norms, length_quantile(_kept(plan, population, size), mean, squares))
+        return cls(population.clipped(clip + 1 - mean), planned_noise(step, population) * clip / math.sqrt(2))
+
+
+def _kept(plan: Plan, population: Population, columns: int) -> float:
+    return kept_part(ReleasedFacts(plan.spec, None, population.rows, None), columns)
+
+
+def _clip(population: Population, norms: Step, wanted: float) -> float:
+    """Return the squared length at which rows are clipped: the bound itself where the histogram is all noise."""
+    blurred = norms.noise_std * math.sqrt(population.providers)
+    return population.limit if population.rows / 2 < 3 * blurred else min(population.limit, wanted)
+
+
+class _WideStages:
+    """The stages where the diagonal alone names candidates: too many columns for a matrix of all of them."""
+
+    def __init__(self, plan: Plan, population: Population, steps: dict[str, Step]) -> None:
+        self._plan, self._population, self._steps = plan, population, steps
+
+    def outlook(self) -> Outlook:
+        """Release the block of the columns with the largest sums of squares, and what is tied to it."""
+        held = min(self._by_diagonal(), MOST_OF_DIAGONAL / self._population.support)
+        most = max(1, round(MOST_OF_DIAGONAL - held * self._population.support))
+        by_mistake = min(float(norm.sf(OUTLYING)) * self._population.dimension, most)
+        return self._of_block(held, round(held * self._population.support + by_mistake), None)
+
+    def _by_diagonal(self) -> float:
+        """Return which part of the energy is in columns with outstanding sums of squares."""
+        population, step = self._population, self._steps["diagonal"]
+        if population.support > population.dimension / 2:
+            return 0.0  # none stands out where most take part
+        shared = float(population.leading.sum()) / population.support
+        columns = population.support * (shared + population.usual) ** 2
+        columns += (population.dimension - population.support) * population.usual**2
+        clip = min(population.limit, math.sqrt(3 * columns))  # squares of normal numbers have a mean square of 3
+        spread = math.hypot(planned_noise(step, population) * clip, math.sqrt(2 * population.rows) * population.usual)
+        deviations = max(OUTLYING, float(norm.isf(min(0.5, MOST_OF_DIAGONAL / population.dimension))))
+        return self._above(deviations * spread / population.rows / shared)
+
+    def _above(self, level: float) -> float:
+        """Return which part of the energy is in rows of the support with more than ``level`` times a row's average."""
+        count = self._population.components
+        return float(gammaincc(count / 2 + 1, level * count / 2))
+
+    def _of_block(self, held: float, candidates: int, whole: "_Release | None") -> Outlook:
+        """Release the candidates' block, prune it, and release it at the scale of what was found."""
+        population, count = self._population, self._population.components
+        size = max(candidates, count)
+        block = _Release.of(self._plan, population, self._steps["norms on candidates"], self._steps["candidates"], size)
+        first = joined(block.noise, whole.noise) if whole else block.noise
+        strength = population.rows * float(block.population.leading[-1]) * held
+        if held < 1 / population.support or strength <= first * math.sqrt(size):
+            return Outlook(np.ones(count), first, size)
+        held *= 1 - part_missed(signals_of(block.population, first), size, population.support, held)
+        held = max(held, self._by_ties(held))
+        known = max(count, round(held * population.support))
+        noise = joined(first, self._scaled(known))
+        sines = on_support(block.population, noise, 1 - held)
+        return within(Outlook(sines, noise, known), population, limit_of(self._plan))
+
+    def _scaled(self, columns: int) -> float:
+        """Return the noise between the components and the rest after the scaled release: sqrt(2) s q a b."""
+        population, count = self._population, self._population.components
+        along = float(population.leading.sum())
+        rest = max((columns - count) * population.usual, 0.02 * along)
+        squares = 0.25 / count + 0.25 / max(1, columns - count)
+        quantile = length_quantile(_kept(self._plan, population, columns), 1.0, squares)
+        noise = planned_noise(self._steps["scaled release"], population)
+        return math.sqrt(2) * noise * quantile * math.sqrt(along * rest)
+
+    def _by_ties(self, held: float) -> float:
+        """Return the part that is held once providers chose columns whose signs go with the components."""
+        event, population = self._event("tied columns"), self._population
+        if event is None:
+            return held
+        shared = float(population.leading[-1]) / population.support
+        correlation = math.sqrt(held * shared / (population.components * shared + population.usual))
+        return min(1.0, held + event.picks / population.support) if self._clear(event, correlation, 1) else held
+
+    def _event(self, name: str) -> ChoiceEvent | None:
+        """Return the event of a choice, if the plan has it."""
+        event = self._steps[name].event if name in self._steps else None
+        return event if isinstance(event, ChoiceEvent) else None
+
+    def _clear(self, event: ChoiceEvent, correlation: float, power: int) -> bool:
+        """Tell whether a score of this correlation stands out among d columns, or d^2/2 pairs of them."""
+        choices = self._population.dimension**power / power
+        score = self._population.rows / self._population.providers * 2 / math.pi * math.asin(min(1.0, correlation))
+        return score > event.scale * math.log(choices)
+
+
+class _Stages(_WideStages):
+    """The stages that begin with part of the budget on the whole matrix."""
+
+    def __init__(self, plan: Plan, population: Population, steps: dict[str, Step]) -> None:
+        super().__init__(plan, population, steps)
+        self._whole = _Release.of(plan, population, steps["norms"], steps["whole matrix"])
+        self._dense = over_all(self._whole.population, self._whole.noise)
+
+    def outlook(self) -> Outlook:
+        """Take the path that the method would take."""
+        held = self._found()
+        candidates = self._candidates(held)
+        components, size = self._population.components, self._population.dimension
+        if not components <= candidates <= size // SPARSE_FRACTION or self._falls_short(held):
+            return self._of_dense()
+        return self._of_block(held, candidates, self._whole)
+
+    def _candidates(self, held: float) -> int:
+        """Return how many columns are candidates: those of the support that were found, and some by mistake."""
+        return round(held * self._population.support + float(norm.sf(OUTLYING)) * self._population.dimension)
+
+    def _found(self) -> float:
+        """Return which part of the components' energy the candidates hold, after each source of candidates."""
+        population, whole = self._population, self._whole
+        signals = signals_of(whole.population, whole.noise)
+        held = max(self._by_diagonal(), self._by_energy(), self._by_pairs())
+        if population.support <= population.dimension // SPARSE_FRACTION and (self._dense < 1).any():
+            held = max(held, 1 - part_missed(signals, population.dimension, population.support))
+        for _ in range(2):
+            edge = 2 * whole.noise * math.sqrt(max(self._candidates(held), 1))
+            if population.rows * float(whole.population.leading[-1]) * held > edge:
+                held = max(held, 1 - part_missed(signals, population.dimension, population.support, held))
+        return held
+
+    def _by_energy(self) -> float:
+        """Return which part of the energy is in rows of the matrix that are outstandingly long."""
+        population, noise = self._population, self._whole.noise
+        size = population.dimension
+        level = math.sqrt(2 * math.log(size)) * math.sqrt(2 * size) * noise**2
+        typical = float(np.square(population.rows * self._whole.population.leading).sum()) / population.support
+        return self._above(level / typical)
+
+    def _by_pairs(self) -> float:
+        """Return which part of the energy is in pairs of columns that the providers choose, where they choose any."""
+        event, population = self._event("pairs of columns"), self._population
+        if event is None:
+            return 0.0
+        shared = float(population.leading.sum()) / population.support
+        clear = self._clear(event, shared / (shared + population.usual), 2)
+        return min(1.0, _PAIRED * event.picks / population.support) if clear else 0.0
+
+    def _falls_short(self, held: float) -> bool:
+        """Tell whether the whole matrix shows more than the candidates hold (``staged_release._decide``)."""
+        population, noise, count = self._population, self._whole.noise, self._population.components
+        shown = population.rows * float((self._whole.population.leading * (self._dense < 1)).sum())
+        tolerance = 3 * noise * math.sqrt(2 * count) + 0.02 * shown + count * population.dimension * population.usual
+        return shown * (1 - held) > tolerance
+
+    def _of_dense(self) -> Outlook:
+        """Average three releases of the whole matrix."""
+        noise = self._whole.noise
+        for norms, name in (("norms on candidates", "candidates"), ("norms along components", "scaled release")):
+            again = _Release.of(self._plan, self._population, self._steps[norms], self._steps[name])
+            noise = joined(noise, again.noise)
+        return of_whole(self._whole.population, noise, limit_of(self._plan), prunes=True)
