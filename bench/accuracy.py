@@ -2,6 +2,7 @@
 
     python bench/accuracy.py [--designs P,D,...] [--seeds 8] [--owners 1] [--epsilon 1] [--quick]
                              [--out accuracy.csv] [--picture accuracy.png] [--json]
+    python bench/accuracy.py --designs P --epsilon .1,.3,1,3,10 --methods "auto;dps-pca;dps-pca, as published" [...]
     python bench/accuracy.py --tables [...]
 
 Designs: rows are drawn from a population whose leading directions are known. The error is ||sin Theta||_F between them
@@ -35,16 +36,28 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaWarning
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Scalar, Schema
+from dpspca.common.spec import Accounting, Budget, JobSpec, Scalar, Schema
 
 DELTA: Final = 1e-6
-METHODS: Final[dict[str, tuple[str, dict[str, Scalar]]]] = {
-    "auto": ("auto", {}),
-    "analyze-gauss": ("analyze-gauss", {}),
-    "analyze-gauss, sparsity auto": ("analyze-gauss", {"sparsity": "auto"}),
-    "dps-pca": ("dps-pca", {"sparsity": 50}),
+EXACT, PUBLISHED = Accounting.EXACT, Accounting.PUBLISHED
+AS_PUBLISHED: Final = "dps-pca, as published"
+METHODS: Final[dict[str, tuple[str, Accounting, dict[str, Scalar]]]] = {
+    "auto": ("auto", EXACT, {}),
+    "analyze-gauss": ("analyze-gauss", EXACT, {}),
+    "analyze-gauss, sparsity auto": ("analyze-gauss", EXACT, {"sparsity": "auto"}),
+    "dps-pca": ("dps-pca", EXACT, {"sparsity": 50}),
+    AS_PUBLISHED: ("dps-pca", PUBLISHED, {"sparsity": 50, "rounds": 10, "start": "published"}),
 }
 ORACLE: Final = "oracle"
+LOOKS: Final = (
+    ("#000000", ""),
+    ("#0072B2", "o"),
+    ("#009E73", "D"),
+    ("#D55E00", "s"),
+    ("#E69F00", "v"),
+    ("#CC79A7", "x"),
+)
+"""A colour that colour-blind readers can tell from others, and a mark, for the oracle and each method."""
 EPSILONS: Final = (0.1, 0.5, 1.0, 2.0, 4.0)
 
 
@@ -115,7 +128,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tables", action="store_true", help="measure on tables instead")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--owners", type=int, default=1, help="providers, each with noise of its own")
-    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--epsilon", default="1", help="budgets of designs, with commas between them")
     parser.add_argument("--quick", action="store_true", help="two small designs, or two tables, and two seeds")
     parser.add_argument("--out", type=Path, help="append each figure to this file, and compute none twice")
     parser.add_argument("--picture", type=Path, help="draw the figures of designs")
@@ -123,7 +136,8 @@ def parsed() -> argparse.Namespace:
     options = parser.parse_args()
     if options.quick:
         options.seeds = 2
-    options.methods = options.methods.split(";") if options.methods else [*METHODS]
+    options.methods = options.methods.split(";") if options.methods else [m for m in METHODS if m != AS_PUBLISHED]
+    options.epsilons = [float(each) for each in options.epsilon.split(",")]
     return options
 
 
@@ -139,15 +153,16 @@ def on_designs(options: argparse.Namespace, store: Store) -> Iterator[Figure]:
 
 
 def on_design(name: str, design: Design, seed: int, options: argparse.Namespace, store: Store) -> Iterator[Figure]:
-    """Measure every method on one sample. A sample is drawn only if a figure of it is missing."""
+    """Measure every method at every budget on one sample. It is drawn only if a figure is missing."""
     sample: Sample | None = None
-    for method in [ORACLE, *options.methods]:
-        stem = (name, method, design.components, options.epsilon, options.owners, seed)
-        if not store.has(*stem):
-            sample = sample or design.draw(np.random.default_rng([seed, sum(map(ord, name))]))
-            components = oracle(sample) if method == ORACLE else fitted(method, sample, options, seed)
-            store.add(Figure(*stem, figure=subspace_distance(sample.truth, components.T)))  # type: ignore[arg-type]
-        yield store.figures[tuple(str(value) for value in stem)]
+    for epsilon in options.epsilons:
+        for method in [ORACLE, *options.methods]:
+            stem = (name, method, design.components, epsilon, options.owners, seed)
+            if not store.has(*stem):
+                sample = sample or design.draw(np.random.default_rng([seed, sum(map(ord, name))]))
+                found = oracle(sample) if method == ORACLE else fitted(method, sample, epsilon, options.owners, seed)
+                store.add(Figure(*stem, figure=subspace_distance(sample.truth, found.T)))
+            yield store.figures[tuple(str(value) for value in stem)]
 
 
 def oracle(sample: Sample) -> FloatArray:
@@ -159,17 +174,16 @@ def oracle(sample: Sample) -> FloatArray:
     return found
 
 
-def fitted(method: str, sample: Sample, options: argparse.Namespace, seed: int) -> FloatArray:
+def fitted(method: str, sample: Sample, epsilon: float, owners: int, seed: int) -> FloatArray:
     count = sample.truth.shape[1]
-    shards = np.array_split(sample.rows, options.owners)
-    return components_of(method, shards, sample.norm_bound, count, options.epsilon, seed)
+    return components_of(method, np.array_split(sample.rows, owners), sample.norm_bound, count, epsilon, seed)
 
 
 def components_of(  # noqa: PLR0913, PLR0917  # what a run is
     method: str, shards: list[FloatArray], norm_bound: float, count: int, epsilon: float, seed: int
 ) -> FloatArray:
     """Run one job."""
-    name, settings = METHODS[method]
+    name, accounting, settings = METHODS[method]
     dimension = shards[0].shape[1]
     if isinstance(limit := settings.get("sparsity"), int):
         settings = settings | {"sparsity": min(limit, dimension)}
@@ -180,6 +194,7 @@ def components_of(  # noqa: PLR0913, PLR0917  # what a run is
         norm_bound=norm_bound,
         components=count,
         method=name,
+        accounting=accounting,
         explained_variance=name != "dps-pca",  # there it costs a share of the budget, elsewhere nothing
         seed=seed,
         options=settings,
@@ -190,10 +205,10 @@ def components_of(  # noqa: PLR0913, PLR0917  # what a run is
 
 
 def medians(figures: list[Figure], known: Mapping[str, Design]) -> list[dict[str, Any]]:
-    """Summarise each design: the median error of each method over the seeds."""
+    """Summarise each design and budget: the median error of each method over the seeds."""
     rows = []
-    for name in dict.fromkeys(figure.data for figure in figures):
-        here = [figure for figure in figures if figure.data == name]
+    for name, epsilon in dict.fromkeys((figure.data, figure.epsilon) for figure in figures):
+        here = [figure for figure in figures if (figure.data, figure.epsilon) == (name, epsilon)]
         errors = {method: [f.figure for f in here if f.method == method] for method in _methods(here)}
         rows.append(
             {
@@ -202,7 +217,7 @@ def medians(figures: list[Figure], known: Mapping[str, Design]) -> list[dict[str
                 "goal": known[name].goal,
                 "seeds": max(map(len, errors.values())),
                 "owners": here[0].owners,
-                "epsilon": here[0].epsilon,
+                "epsilon": epsilon,
                 "median_errors": {method: statistics.median(values) for method, values in errors.items()},
             }
         )
@@ -277,27 +292,28 @@ def text(summary: list[dict[str, Any]]) -> str:
 
 
 def draw(figures: list[Figure], path: Path) -> None:
-    """Draw every error on a logarithmic axis: a row for each design, a colour for each method."""
+    """Draw the median error of each method against epsilon: a panel for each design."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  # an extra
     from matplotlib.figure import Figure as Sheet  # noqa: PLC0415
 
     names, methods = list(dict.fromkeys(f.data for f in figures)), _methods(figures)
-    sheet = Sheet(figsize=(8.0, 1.2 + 0.55 * len(names)), layout="constrained")
+    sheet = Sheet(figsize=(6.4 * len(names), 4.2), layout="constrained")
     FigureCanvasAgg(sheet)
-    axes = sheet.subplots()
-    marks = dict(zip(methods, ("|", "o", "s", "v", "D"), strict=False))
-    colours = dict(zip(methods, ("#000000", "#0072B2", "#D55E00", "#E69F00", "#009E73"), strict=False))
-    for method in methods:
-        at = [
-            (f.figure, names.index(f.data) + 0.14 * (methods.index(method) - 2)) for f in figures if f.method == method
-        ]
-        across, down = zip(*at, strict=True)
-        axes.scatter(across, down, s=22, marker=marks[method], color=colours[method], label=method, alpha=0.7)
-    axes.set(xscale="log", xlabel=r"error $\|\sin\Theta\|_F$", yticks=range(len(names)), yticklabels=names)
-    axes.invert_yaxis()
-    axes.grid(visible=True, axis="x", alpha=0.3)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.15), ncols=3, frameon=False, fontsize=8)
-    sheet.savefig(path, dpi=130)
+    looks = dict(zip(methods, LOOKS, strict=False))
+    for axes, name in zip(sheet.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        for method in methods:
+            errors: dict[float, list[float]] = {}
+            for figure in figures:
+                if (figure.data, figure.method) == (name, method):
+                    errors.setdefault(figure.epsilon, []).append(figure.figure)
+            colour, marker = looks[method]
+            middle = [statistics.median(values) for values in errors.values()]
+            axes.plot([*errors], middle, color=colour, marker=marker, label=method, lw=1.8)
+        axes.set(xscale="log", yscale="log", title=name, xlabel="epsilon (delta = 1e-6)")
+        axes.set_ylabel(r"error $\|\sin\Theta\|_F$")
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend(frameon=False)
+    sheet.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":
