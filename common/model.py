@@ -7,7 +7,7 @@ anything.
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 from typing import Any, Final, Self
 
@@ -20,6 +20,7 @@ from .checks import check, is_real
 from .decision import Decision
 from .errors import CorruptModelError, InvalidDataError, InvalidParameterError
 from .privacy import PrivacyUnit
+from .rotation import varimax
 from .spec import Accounting, Centering
 from .statement import NOT_FOR_RELEASE, PrivacyStatement
 
@@ -88,6 +89,28 @@ class Model:
             low, high = self.explained_variance - spread, self.explained_variance + spread
             ends["explained_variance"] = np.maximum(low, 0.0) if self.statement.unit.is_row else low, high
         return ends
+
+    def varimax(self) -> Self:
+        """Return the model with its components turned by varimax, so that each has few large loadings.
+
+        They span what they spanned and stay orthonormal. Their variances are those along the turned directions, largest
+        first. How far noise moves single loadings is then not known.
+        """
+        rotation = varimax(self.components)
+        parts = np.square(rotation.T)
+        variances = None if self.explained_variance is None else parts @ self.explained_variance
+        order = np.arange(len(rotation)) if variances is None else np.argsort(-np.abs(variances), kind="stable")
+
+        def turned(values: FloatArray | None) -> FloatArray | None:
+            return None if values is None else (parts @ values)[order]
+
+        return replace(
+            self,
+            components=fix_signs((rotation.T @ self.components)[order]),
+            explained_variance=turned(self.explained_variance),
+            explained_variance_ratio=turned(self.explained_variance_ratio),
+            loading_std=None,
+        )
 
     def transform(self, rows: Any, *, by_position: bool = False) -> FloatArray:  # noqa: ANN401  # dense or sparse
         """Project rows (dense or sparse) onto the components. The scores are those rows' own, without protection.

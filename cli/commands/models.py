@@ -103,6 +103,22 @@ def _transform(  # noqa: PLR0913  # a command's flags are its parameters
     typer.echo(SCORES_WARNING, err=True)
 
 
+@model.command("rotate", epilog=EXIT_CODES)
+def _rotate(
+    stored: Stored,
+    *,
+    out: Annotated[Path, typer.Option(help="File to write the turned model to.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Turn the components by varimax, so that each has few large loadings. They explain together what they explained.
+
+    This costs no privacy, because it is computed from the model alone.
+    """
+    turned = _read(stored).varimax()
+    write_file(out, turned.to_bytes())
+    print_output({"file": str(out)} | report.to_dict(turned), str(out), as_json=as_json)
+
+
 @model.command("export", epilog=EXIT_CODES)
 def _export(
     stored: Stored,
