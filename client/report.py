@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 Destination: TypeAlias = str | PathLike[str]
+Ends: TypeAlias = tuple[FloatArray, FloatArray]
 
 TOP: Final = 6
 """How many features of each component a report names by default."""
+
+LEVEL: Final = 0.95
+"""The level of confidence intervals."""
 
 SHARES: Final = "\n(above each bar: its share of the total)"
 
@@ -72,7 +76,7 @@ def remarks(facts: dict[str, Any]) -> list[str]:
 def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
     """Return every number of the summary as plain values, ready for JSON."""
     check_whole("the number of features to name", top, least=1, most=2**31)
-    statement = model.statement
+    statement, intervals = model.statement, model.intervals(LEVEL)
     return {
         "promise": statement.headline,  # first; it also says if the model is not for release
         "features": model.components.shape[1],
@@ -80,7 +84,8 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
         "support": model.support.tolist(),
         "decision": model.decision and model.decision.to_dict() | {"text": decision_of(model)},
         "norm_bound_may_be_small": bound_may_be_small(model),
-        "components": [_component(model, index, top) for index in range(len(model.components))],
+        "interval_level": LEVEL,
+        "components": [_component(model, index, top, intervals) for index in range(len(model.components))],
         "price": {
             "epsilon": statement.epsilon,
             "delta": statement.delta,
@@ -94,12 +99,13 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
     }
 
 
-def _component(model: Model, index: int, top: int) -> dict[str, Any]:
+def _component(model: Model, index: int, top: int, intervals: dict[str, Ends]) -> dict[str, Any]:
     loadings = model.components[index]
     return {
         "number": index + 1,
         "explained_variance": _entry(model.explained_variance, index),
         "explained_variance_std": model.explained_variance_std,
+        "explained_variance_interval": _ends(intervals.get("explained_variance"), index),
         "explained_variance_ratio": _entry(model.explained_variance_ratio, index),
         "within_noise": bool(within_noise(model)[index]),
         "support_size": int(np.count_nonzero(loadings)),
@@ -108,6 +114,7 @@ def _component(model: Model, index: int, top: int) -> dict[str, Any]:
             | {
                 "loading": float(loadings[place]),
                 "loading_std": None if model.loading_std is None else float(model.loading_std[index, place]),
+                "loading_interval": _ends(intervals.get("loadings"), (index, int(place))),
             }
             for place in _top(loadings, top)
         ],
@@ -118,6 +125,10 @@ def _entry(values: FloatArray | None, index: int) -> float | None:
     return None if values is None else float(values[index])
 
 
+def _ends(ends: Ends | None, place: int | tuple[int, int]) -> list[float] | None:
+    return None if ends is None else [float(end[place]) for end in ends]
+
+
 def _top(loadings: FloatArray, top: int) -> Any:  # noqa: ANN401  # indices
     """Return the features with the largest absolute loadings; ties in order of index, and none with a zero loading."""
     order = np.argsort(-np.abs(loadings), kind="stable")
@@ -125,16 +136,7 @@ def _top(loadings: FloatArray, top: int) -> Any:  # noqa: ANN401  # indices
 
 
 def _feature(model: Model, index: int) -> dict[str, Any]:
-    return {"index": index, "name": _name(model, index)}
-
-
-def _name(model: Model, index: int) -> str:
-    """Return a feature's name, with unprintable characters replaced: a stored name must not control the terminal."""
-    if model.feature_names is None:
-        return f"feature {index}"
-    return "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in model.feature_names[index]
-    )
+    return {"index": index, "name": model.name_of(index)}
 
 
 def _measure(unit: PrivacyUnit) -> str:
@@ -160,6 +162,11 @@ def _explained_text(component: dict[str, Any], measure: str) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def rounded(value: float, noise: float | None) -> str:
+    """Format a number to two significant digits of its standard deviation, as ``with_noise`` does."""
+    return with_noise(value, noise).partition(" ±")[0]
 
 
 def with_noise(value: float, noise: float | None) -> str:
@@ -322,5 +329,5 @@ def _thinned(count: int, room: int) -> Any:  # noqa: ANN401  # indices
 
 def _label(model: Model, index: int) -> str:
     """Return a feature's name or index, shortened to fit an axis label."""
-    name = str(index) if model.feature_names is None else _name(model, index)
+    name = str(index) if model.feature_names is None else model.name_of(index)
     return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…"

@@ -19,10 +19,12 @@ from .arrays import MATRIX, FloatArray, column_names
 from .checks import check, is_real
 from .decision import Decision
 from .errors import CorruptModelError, InvalidDataError, InvalidParameterError
+from .notebook import fragment
 from .privacy import PrivacyUnit
 from .rotation import varimax
 from .spec import Accounting, Centering
 from .statement import NOT_FOR_RELEASE, PrivacyStatement
+from .text import visible
 
 FORMAT: Final = "dpspca-model-2"
 BEFORE: Final = "dpspca-model-1"
@@ -70,6 +72,10 @@ class Model:
     def support(self) -> NDArray[np.intp]:
         """Indices of the features that take part in any component."""
         return np.flatnonzero(self.components.any(axis=0))
+
+    def name_of(self, feature: int) -> str:
+        """Return a feature's name to show to people: a stored name must not control a terminal or a page."""
+        return f"feature {feature}" if self.feature_names is None else visible(self.feature_names[feature])
 
     def intervals(self, level: float = 0.95) -> dict[str, tuple[FloatArray, FloatArray]]:
         """Return confidence intervals from the known noise: lower and upper ends of loadings and explained variances.
@@ -152,6 +158,9 @@ class Model:
         k, d = self.components.shape
         whole = f"Model: {k} components over {d} features, {len(self.support)} in the support"
         return f"<{whole}>" if self.statement.releasable else f"<{NOT_FOR_RELEASE}. {whole}>"
+
+    def _repr_html_(self) -> str:
+        return fragment(self)
 
     def to_bytes(self) -> bytes:
         """Write the model in its own form."""

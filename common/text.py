@@ -42,3 +42,8 @@ def unescape(text: str) -> str:
 def printable(text: str) -> str:
     """Return untrusted text on one line, with control characters escaped."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
+
+
+def visible(text: str) -> str:
+    """Return untrusted text with every unprintable character replaced, so that it has as many characters as before."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

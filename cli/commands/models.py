@@ -13,6 +13,7 @@ from dpspca.cli.arguments import EXIT_CODES, AsJson
 from dpspca.cli.render import PLOTS, Folder, print_output, print_text, to_json, write_file
 from dpspca.client import report
 from dpspca.client.files import load_model
+from dpspca.client.html_report import page
 from dpspca.client.input_files import reading
 from dpspca.common.checks import check
 from dpspca.common.model import Model
@@ -20,7 +21,7 @@ from dpspca.common.storage import ProviderConfig, Reading, read_config
 from dpspca.common.text import to_csv
 from dpspca.provider.data import read_rows
 
-model = typer.Typer(name="model", no_args_is_help=True, help="Show, plot, apply or export a stored model.")
+model = typer.Typer(name="model", no_args_is_help=True, help="Show, plot, report, apply or export a stored model.")
 
 Stored = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 
@@ -37,7 +38,7 @@ def _show(
     as_json: AsJson = False,
 ) -> None:
     """Print a stored model and its privacy statement."""
-    check(top > 0, f"--top is {top}; it must be at least 1.", "Give 1 or more.")
+    _check_top(top)
     with reading(stored, "a model"):
         read = load_model(stored)
         text = to_json(report.to_dict(read, top=top)) if as_json else report.summary(read, top=top)
@@ -58,6 +59,27 @@ def _plot(
     read = _read(stored)
     files = Folder(out, PLOTS).draw(read)
     print_output({"files": files}, *files.values(), as_json=as_json)
+
+
+@model.command("report", epilog=EXIT_CODES)
+def _report(
+    stored: Stored,
+    *,
+    top: Annotated[int, typer.Option(help="How many features of each component to name, at least 1.")] = report.TOP,
+    out: Annotated[Path, typer.Option(help="File to write the report to: .html.")] = Path("report.html"),
+    as_json: AsJson = False,
+) -> None:
+    """Write a report of a stored model for readers: one HTML file, without scripts, that loads nothing.
+
+    Every number in it is also in `dpspca model show --json` with the same --top.
+    """
+    _check_top(top)
+    _check_ending(out, ".html", ".htm")
+    read = _read(stored)
+    with reading(stored, "a model"):
+        text = page(read, top=top)
+    write_file(out, text)
+    print_output({"file": str(out)}, str(out), as_json=as_json)
 
 
 @model.command("transform", epilog=EXIT_CODES)
@@ -144,6 +166,10 @@ def _read(stored: Path) -> Model:
     if not read.statement.releasable:
         typer.echo(read.statement.headline, err=True)
     return read
+
+
+def _check_top(top: int) -> None:
+    check(top > 0, f"--top is {top}; it must be at least 1.", "Give 1 or more.")
 
 
 def _declared(config: Path | None, data_set: str | None) -> Reading:

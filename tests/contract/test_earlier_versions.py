@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import Ended, commands_in
+from html_pages import of_tag
 from ledgers import Place
 
 from dpspca import load_model
@@ -88,11 +89,22 @@ def test_a_journal_has_its_jobs_with_their_models_and_sums(folder: Path) -> None
 def test_a_model_says_what_it_said(run: Callable[..., Ended], folder: Path) -> None:
     before, now = said(folder, "said-model.json"), run("model", "show", "model.dpspca", "--json").facts
     for component in now["components"]:
+        component.pop("explained_variance_interval")  # which it did not say
         for feature in component["top_features"]:
-            assert feature.pop("loading_std") is None  # which it did not know
+            assert feature.pop("loading_std") is feature.pop("loading_interval") is None  # which it did not know
     for fact in ("features", "support_size", "support", "components"):
         assert now[fact] == before[fact]
     for fact in ("epsilon", "delta", "unit", "parties", "releasable"):
         assert now["statement"][fact] == before["statement"][fact]
     exported = said(folder, "components.json")
     assert np.array_equal(load_model(folder / "model.dpspca").components, np.array(exported["components"]))
+
+
+def test_a_model_has_a_report(run: Callable[..., Ended], folder: Path) -> None:
+    before = said(folder, "said-model.json")
+    assert run("model", "report", "model.dpspca").code == 0
+    shown = of_tag((folder / "report.html").read_text(encoding="utf-8"), "data")
+    values = {float(each.attributes["value"]) for each in shown}
+    for component in before["components"]:
+        assert component["explained_variance"] in values
+        assert {feature["loading"] for feature in component["top_features"]} <= values

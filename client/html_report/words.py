@@ -1,0 +1,115 @@
+"""The fixed words of a report: its terms, and the paragraph for a methods section."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dpspca.common.markup import Markup, element, joined, number
+from dpspca.common.privacy import PrivacyUnit
+from dpspca.common.spec import PRIVATE_BOUND, Centering
+from dpspca.common.statement import format_up
+
+TERMS: Final = {
+    "Component": "A direction in the space of the features, along which the rows vary much.",
+    "Loading": "The weight of one feature in a component, between −1 and 1.",
+    "Support": "The features whose loadings are not zero.",
+    "Explained variance": "The variance of the rows along a component, estimated from noisy answers.",
+    "Eigenvalue": "The factor by which the matrix stretches a component, estimated from noisy answers.",
+    "Noise": "Random numbers that were added to every answer, so that it says little about any one privacy unit.",
+    "Confidence interval": "A range that holds the number without noise as often as its percentage says, and that does "
+    "not say what other rows would have given.",
+    "Within the noise": "Said of a number that noise alone might have made.",
+    "Provider": "An organisation that holds rows, or a share of a matrix, and answers queries about them with noise.",
+    "Privacy unit": "What the promise hides: it says in what two neighbouring data sets differ.",
+    "Epsilon (ε)": "The limit on how much likelier one privacy unit can make any conclusion, as an exponent: less is "
+    "more private.",
+    "Delta (δ)": "A small probability by which the limit of epsilon may be exceeded.",
+    "Mu (μ)": "The price of all answers in Gaussian differential privacy, by which the prices of jobs are added up.",
+    "Norm bound": "The length to which longer rows were shortened, or the size of a change of a matrix that is hidden.",
+}
+"""Each term with one sentence."""
+
+REFERENCES: Final = (
+    (
+        "Dwork, C., McSherry, F., Nissim, K., Smith, A. (2006). Calibrating noise to sensitivity in private data "
+        "analysis. Theory of Cryptography Conference, 265–284."
+    ),
+    (
+        "Dong, J., Roth, A., Su, W. J. (2022). Gaussian differential privacy. Journal of the Royal Statistical "
+        "Society, Series B, 84(1), 3–37."
+    ),
+)
+
+
+def terms(unit: PrivacyUnit) -> Markup:
+    """Return the terms that a report about such data uses."""
+    unused = "Eigenvalue" if unit.is_row else "Explained variance"
+    kept = ((term, sentence) for term, sentence in TERMS.items() if term != unused)
+    return element("dl", *(part for term, sentence in kept for part in (element("dt", term), element("dd", sentence))))
+
+
+def methods_paragraph(facts: dict[str, Any]) -> Markup:
+    """Return how the components were found and what is promised, for a methods section."""
+    return element("blockquote", element("p", joined(_sentences(facts))))
+
+
+def _sentences(facts: dict[str, Any]) -> Iterator[str]:
+    statement, unit = facts["statement"], PrivacyUnit(facts["statement"]["unit"])
+    yield counted(len(facts["components"]), "principal component")
+    yield " of "
+    yield counted(facts["features"], "feature")
+    yield " were" if len(facts["components"]) != 1 else " was"
+    yield " estimated with differential privacy (Dwork et al., 2006) from the data of "
+    yield counted(statement["parties"], "provider")
+    yield ", with the software dpspca. "
+    yield from _clipping(statement, unit)
+    yield "The result is (ε, δ)-differentially private with ε = "
+    yield rounded_up(statement["epsilon"])
+    yield " and δ = "
+    yield rounded_up(statement["delta"])
+    yield f"; the privacy unit is {unit}. {unit.neighbours} "
+    yield counted(statement["answers"], "answer")
+    yield " of each provider" if statement["parties"] > 1 else " of the provider"
+    yield " with random noise together cost "
+    if statement["gaussian"]:
+        yield "μ = "
+        yield rounded_up(statement["mu"])
+        yield " in Gaussian differential privacy (Dong, Roth & Su, 2022)."
+    else:
+        yield "ε = "
+        yield rounded_up(statement["exact_epsilon"])
+        yield " at this δ."
+    if any(component["explained_variance_interval"] for component in facts["components"]):
+        yield " Confidence intervals cover this noise, and not the sampling of rows."
+    if statement["caveat"]:
+        yield f" {statement['caveat']}"
+
+
+def _clipping(statement: dict[str, Any], unit: PrivacyUnit) -> Iterator[str]:
+    if not unit.is_row:
+        yield "The promise covers changes of the matrix of at most "
+        yield exact(statement["norm_bound"])
+        yield ". "
+        return
+    yield "Rows were "
+    if statement["centering"] != Centering.NONE:
+        yield "centred and then "
+    yield "clipped to Euclidean length "
+    yield from (
+        ["which was found privately"] if statement["norm_bound"] == PRIVATE_BOUND else [exact(statement["norm_bound"])]
+    )
+    yield ". "
+
+
+def counted(count: int, noun: str) -> Markup:
+    """Return a count with its noun, in the plural if need be."""
+    return joined([exact(count), f" {noun}{'' if count == 1 else 's'}"])
+
+
+def exact(value: float) -> Markup:
+    """Return a count, or a number that somebody chose, as it is."""
+    return number(value, f"{value:,}" if isinstance(value, int) else f"{value:.10g}")
+
+
+def rounded_up(value: float) -> Markup:
+    """Return a privacy parameter, rounded up."""
+    return number(value, format_up(value))
