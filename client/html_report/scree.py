@@ -16,6 +16,7 @@ _WIDEST: Final = 640
 _WIDEST_STEP: Final = 64.0
 _NARROWEST_LABEL: Final = 26.0
 _TICKS: Final = 5
+_ROOM_FOR_WHITE: Final = 5.0
 
 
 def scree(components: Sequence[dict[str, Any]], measure: str) -> Markup:
@@ -67,7 +68,7 @@ def _reach(component: dict[str, Any]) -> tuple[float, float]:
 def _axis(low: float, high: float, width: float, height_of: Callable[[float], float]) -> Iterator[Markup]:
     for tick in ticks(low, high):
         yield _line(_LEFT, height_of(tick), width, height_of(tick), stroke=LINE if tick else INK)
-        yield _text(f"{tick:.6g}", _LEFT - 8, height_of(tick) + 4, anchor="end")
+        yield _text(f"{tick:.6g}".replace("-", "\N{MINUS SIGN}"), _LEFT - 8, height_of(tick) + 4, anchor="end")
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -90,11 +91,12 @@ def _bar(middle: float, step: float, end: float, zero: float) -> Markup:
 
 
 def _whisker(middle: float, half: float, least: float, most: float) -> Markup:
-    """Draw an interval in black on white, so that it shows within the bar too."""
+    """Draw an interval in black, and on white where there is room, so that it shows within the bar too."""
     ends = f"M{middle - half:.1f} {most:.1f}h{2 * half:.1f}M{middle - half:.1f} {least:.1f}h{2 * half:.1f}"
     path = f"{ends}M{middle:.1f} {most:.1f}V{least:.1f}"
-    halo = element("path", d=path, stroke=WHITE, stroke_width=4, fill="none")
-    return element("g", halo, element("path", d=path, stroke=INK, stroke_width=1.5, fill="none"))
+    room = half >= _ROOM_FOR_WHITE
+    behind = [element("path", d=path, stroke=WHITE, stroke_width=4, fill="none")] if room else []
+    return element("g", *behind, element("path", d=path, stroke=INK, stroke_width=1.5, fill="none"))
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, *, stroke: str) -> Markup:

@@ -9,20 +9,20 @@ from dpspca.common.spec import PRIVATE_BOUND, Centering
 from dpspca.common.statement import format_up
 
 TERMS: Final = {
-    "Component": "A direction in the space of the features, along which the rows vary much.",
+    "Component": "A direction in the space of the features: it gives each of them a loading.",
     "Loading": "The weight of one feature in a component, between −1 and 1.",
     "Support": "The features whose loadings are not zero.",
     "Explained variance": "The variance of the rows along a component, estimated from noisy answers.",
     "Eigenvalue": "The factor by which the matrix stretches a component, estimated from noisy answers.",
-    "Noise": "Random numbers that were added to every answer, so that it says little about any one privacy unit.",
-    "Confidence interval": "A range that holds the number without noise as often as its percentage says, and that does "
-    "not say what other rows would have given.",
+    "Noise": "Random numbers that providers put into answers, so that these say little about any one privacy unit.",
+    "Confidence interval": "A range that holds the number without noise about as often as its percentage says; it "
+    "does not say what other rows would have given.",
     "Within the noise": "Said of a number that noise alone might have made.",
     "Provider": "An organisation that holds rows, or a share of a matrix, and answers queries about them with noise.",
     "Privacy unit": "What the promise hides: it says in what two neighbouring data sets differ.",
     "Epsilon (ε)": "The limit on how much likelier one privacy unit can make any conclusion, as an exponent: less is "
     "more private.",
-    "Delta (δ)": "A small probability by which the limit of epsilon may be exceeded.",
+    "Delta (δ)": "A small probability that is added to the limit of epsilon.",
     "Mu (μ)": "The price of all answers in Gaussian differential privacy, by which the prices of jobs are added up.",
     "Norm bound": "The length to which longer rows were shortened, or the size of a change of a matrix that is hidden.",
 }
