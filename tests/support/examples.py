@@ -11,7 +11,7 @@ from typing import Any
 from town import spec
 
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ EXAMPLES: dict[str, Examples] = {
             "nothing explained": auto(explained_variance=False),
             "noisy count": auto(unit=PrivacyUnit.ROW_ADD_REMOVE),
             "private mean": auto(centering=Centering.PRIVATE, mean_bound=9.0),
+            "private bound": auto(norm_bound=PRIVATE_BOUND, options={"fewer": True}),
             "in stages": auto(schema=Schema(120), budget=Budget(40.0, 1e-3)),
         }
     ),
