@@ -271,8 +271,8 @@ class PrivacyStatement:
         }[self.centering]
         if self.norm_bound == PRIVATE_BOUND:
             return (
-                f"Bounds: every row{centred} was clipped to a length that was found privately. Finding it is part of "
-                f"the price.{mean}"
+                f"Bounds: wherever rows{centred} were added up, each was clipped to a length that was found privately. "
+                f"Finding it is part of the price.{mean}"
             )
         return (
             f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}: longer rows were shortened "

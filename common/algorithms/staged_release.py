@@ -74,7 +74,7 @@ WIDE_TIED: Final = 0.10
 WIDE_COLUMNS: Final = 1000
 """Columns of a released block where there are too many for a matrix of all."""
 IMPLAUSIBLE: Final = 0.25
-"""Columns without a part that stay among those that providers chose, where the whole matrix can tell."""
+"""Share of wrong choices that stay where the whole matrix can tell; of several providers' choices, so much less."""
 MOST_CANDIDATES: Final = 200
 """Columns that one source of candidates may name."""
 
@@ -151,11 +151,14 @@ def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Columns]:
     return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
 
 
-def _tied(facts: ReleasedFacts, known: KnownBlock) -> Generator[RowQuery, Aggregate, Columns]:
+def _tied(facts: ReleasedFacts, known: KnownBlock, whole: Released | None) -> Generator[RowQuery, Aggregate, Columns]:
     """Have each provider choose further columns that go together with the components that were found."""
     view = View(facts.dimension, known.columns, axes=known.axes[:, : facts.components])
-    votes = (yield TiedColumns(view, facts.center)).values
-    return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
+    votes = yield TiedColumns(view, facts.center)
+    chosen = strongest(votes.values, min(MOST_CANDIDATES, int(np.count_nonzero(votes.values))))
+    if whole is None or facts.dimension > MANY_COLUMNS:
+        return chosen
+    return _plausible(facts, known, whole, chosen, IMPLAUSIBLE / votes.parties)
 
 
 def in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
@@ -277,10 +280,7 @@ def _sparse(
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
     own = Released(block.block(kept), block.off_std, facts.rows, block.parties)
     known = KnownBlock.of(candidates[kept], own, components)
-    tied = yield from _tied(facts, known)
-    if whole is not None and facts.dimension <= MANY_COLUMNS:
-        tied = _plausible(facts, known, whole, tied)
-    known = known.widened(tied, whole, diagonal)
+    known = known.widened((yield from _tied(facts, known, whole)), whole, diagonal)
     scaled = yield from ask_scaled(facts, known, diagonal[known.columns])
     found = _limited(scaled.components, scaled.values, facts.sparsity)
     return Found(
@@ -295,13 +295,13 @@ def _sparse(
     )
 
 
-def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: Released, tied: Columns) -> Columns:
-    """Drop three fourths of the columns that were chosen by mistake: those that the whole matrix ties to nothing."""
+def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: Released, tied: Columns, level: float) -> Columns:
+    """Drop all but a share of the columns that were chosen by mistake: those that the whole matrix ties to nothing."""
     vectors = known.axes[:, : facts.components]
     products = whole.matrix[np.ix_(tied, known.columns)] @ vectors
     sampling = whole.diagonal[tied][:, None] * np.maximum(known.values, 0.0)[None] / facts.rows
     scores = (np.square(products) / (whole.off_std**2 + sampling)).sum(axis=1)
-    kept: Columns = tied[scores > chi2.isf(IMPLAUSIBLE, facts.components)]
+    kept: Columns = tied[scores > chi2.isf(level, facts.components)]
     return kept
 
 

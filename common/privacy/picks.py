@@ -4,16 +4,18 @@ A choice of whole score u is made with probability proportional to exp(u / scale
 level: first a level is drawn, by weights that are integers, and then one of its members, each as likely as the next.
 
 Why each choice is within ``PICK_SLACK`` = 2^-180 of the exponential mechanism in total variation. Weights are
-exp((u - m) / scale) for the largest score m that is left, in units of 2^-240, each within 2 units
-(``alias_tables.scaled_exp``). What is below one unit counts as 0. At most 2^27 choices are wrong by 3 units each, and
-the whole is at least 2^240 units: 2^29 / 2^240. The draw is floor(U total / 2^512) for 512 uniform bits U, which
+exp((u - m) / scale) for the largest score m that is left, in units of 2^-240, each a product of two that are within 2
+units (``alias_tables.scaled_exp``). What is below one unit counts as 0. At most 2^27 choices are wrong by 6 units each,
+and the whole is at least 2^240 units: 2^30 / 2^240. The draw is floor(U total / 2^512) for 512 uniform bits U, which
 favours an outcome by at most total / 2^512 < 2^(267 - 512). No random number is drawn again, so the time of a draw does
 not depend on the weights.
 """
 
-from collections.abc import Callable
+from bisect import bisect_right
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
+from itertools import accumulate
+from operator import mul
 from typing import Final
 
 import numpy as np
@@ -21,74 +23,85 @@ from numpy.typing import NDArray
 
 from .alias_tables import scaled_exp
 from .keystream import WordSource
+from .lattice import MAX_ROWS
 
 PICK_SLACK: Final = 2.0**-180
 _UNIT_BITS: Final = 240
 _DRAW_WORDS: Final = 16
 _NEGLIGIBLE: Final = 170
 """exp(-170) is below 2^-240."""
+_STEP: Final = 256
 
 
 Scores = NDArray[np.int32]
 
 
-def pick_pairs(scores: Scores, picks: int, scale: float, words: WordSource) -> list[tuple[int, int]]:
+def pick_pairs(
+    scores: Scores, picks: int, scale: float, words: WordSource, *, largest: int = MAX_ROWS
+) -> list[tuple[int, int]]:
     """Choose pairs i < j of columns, each choice among the pairs that add a column to those chosen before.
 
     ``scores`` is symmetric and not negative. Fewer pairs are chosen if no more columns are left.
+    ``largest`` is a bound on scores that shows nothing of them; the work follows from it and from the scale.
     """
     left = np.where(np.tri(len(scores), dtype=bool), np.int32(-1), scores)
     levels = np.bincount(left[left >= 0], minlength=1)
-    weight = _weights(1 / Fraction(scale))
+    weights = _weights(scale, largest)
     chosen: list[tuple[int, int]] = []
     columns: set[int] = set()
     for _ in range(picks):
         if not levels.any():
             break
-        chosen.append(divmod(_pick(left.reshape(-1), levels, weight, words), len(left)))
+        chosen.append(divmod(_pick(left.reshape(-1), levels, weights, words), len(left)))
         for column in set(chosen[-1]) - columns:
             columns.add(column)
             _take_out(left, levels, column, columns)
     return chosen
 
 
-def pick_columns(scores: Scores, picks: int, scale: float, words: WordSource) -> list[int]:
+def pick_columns(scores: Scores, picks: int, scale: float, words: WordSource, *, largest: int = MAX_ROWS) -> list[int]:
     """Choose columns, each choice among those not chosen before. A negative score takes a column out of the choice."""
     left = scores.copy()
-    levels, weight = np.bincount(left[left >= 0], minlength=1), _weights(1 / Fraction(scale))
+    levels, weights = np.bincount(left[left >= 0], minlength=1), _weights(scale, largest)
     chosen: list[int] = []
     for _ in range(picks):
         if not levels.any():
             break
-        chosen.append(_pick(left, levels, weight, words))
+        chosen.append(_pick(left, levels, weights, words))
         levels[left[chosen[-1]]] -= 1
         left[chosen[-1]] = -1
     return chosen
 
 
-def _pick(left: Scores, levels: NDArray[np.int64], weight: Callable[[int], int], words: WordSource) -> int:
-    """Draw a level, and a member of it."""
-    used = np.flatnonzero(levels)[::-1].tolist()
-    weights = [weight(used[0] - score) for score in used]
-    totals = [int(levels[score]) * each for score, each in zip(used, weights, strict=True)]
-    place = _below(sum(totals), words)
-    for score, each, total in zip(used, weights, totals, strict=True):
-        if place < total:
-            return int(np.flatnonzero(left == score)[place // each])
-        place -= total
-    raise AssertionError  # the place is below the sum of all totals
+def _pick(left: Scores, levels: NDArray[np.int64], weights: list[int], words: WordSource) -> int:
+    """Draw a level, and a member of it. The work follows from the number of weights, not from what the scores are."""
+    top = int(np.flatnonzero(levels)[-1])
+    counts = np.zeros(len(weights), dtype=np.int64)
+    seen = levels[max(0, top + 1 - len(weights)) : top + 1][::-1]
+    counts[: len(seen)] = seen
+    sums = list(accumulate(map(mul, counts.tolist(), weights)))
+    place = _below(sums[-1], words)
+    level = bisect_right(sums, place)
+    within = (place - (sums[level - 1] if level else 0)) // weights[level]
+    return int(np.flatnonzero(left == top - level)[within])
 
 
-def _weights(rate: Fraction) -> Callable[[int], int]:
-    """Return the weight of a level by its distance from the highest; each is computed once."""
+def _weights(scale: float, largest: int) -> list[int]:
+    """List the weights of levels by their distance from the highest: as far as any is not 0, or as scores can be."""
+    rate = 1 / Fraction(scale)
+    return _listed(rate, min(int(_NEGLIGIBLE / rate) + 1, largest + 1))
 
-    @cache
-    def weight(distance: int) -> int:
-        if not distance:
-            return 1 << _UNIT_BITS
-        return 0 if rate * distance > _NEGLIGIBLE else scaled_exp(-rate * distance)
 
-    return weight
+@lru_cache(8)
+def _listed(rate: Fraction, count: int) -> list[int]:
+    """Multiply two short lists, because an exponential takes a hundred times as long as a product."""
+    fine = [_weight(rate, distance) for distance in range(min(count, _STEP))]
+    coarse = [_weight(rate, distance) for distance in range(0, count, _STEP)]
+    return [one * other >> _UNIT_BITS for one in coarse for other in fine][:count]
+
+
+def _weight(rate: Fraction, distance: int) -> int:
+    return scaled_exp(-rate * distance) if distance else 1 << _UNIT_BITS
 
 
 def _below(total: int, words: WordSource) -> int:

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from dpspca.common.arrays import refuse
 from dpspca.common.privacy import PrivacyUnit
 
 from .base import Announcement, Content, Extent, check_unit
@@ -75,6 +76,11 @@ class TiedColumns(ViewQuery):
     than one of them. The plan's event (``ChoiceEvent``) says how many choices there are and with which scale, and what
     they cost. Who is trusted: the provider, and its source of random words.
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.view.factors != (1.0, 1.0):
+            refuse("The view of a choice of columns has a factor.", "Send factors of 1: only signs count.")
 
     kind = "tied-columns"
     is_private: ClassVar[bool] = True

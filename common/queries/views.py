@@ -42,7 +42,8 @@ RANGES: Final = 41
 LARGEST_RANGE: Final = 2.0**68
 """Norms from here on are in the first range, and norms below 2^-88 in the last."""
 MAX_AXES: Final = 256
-"""Axes of a view: up to here every product of a row with them is exact in float64."""
+MAX_TURNED: Final = 2**13
+"""Axes of a view, and columns of one that has axes: up to here every product of a row with them is exact in float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,13 @@ class View:
             )
         if not (np.abs(axes) <= 1).all():  # which NaN is not
             refuse("An entry of a view's axes is not between -1 and 1.", "Send orthonormal axes.")
+        if axes.shape[1] and len(columns) > MAX_TURNED:
+            refuse(
+                f"A view of {len(columns)} columns has axes.", f"Name at most {MAX_TURNED} columns, or send no axes."
+            )
+        if not axes.shape[1] and self.along not in {None, self.scale}:
+            refuse("A view without axes has two factors.", "Send the same factor twice.")
+        axes += 0.0  # of the two zeros, one form
         axes.setflags(write=False)
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "axes", axes)

@@ -181,11 +181,11 @@ class Shard:
         if isinstance(query, SignPairs) and isinstance(event, ChoiceEvent):
             pieces = self._rows.pieces or (slice(None),)
             scores = sum(sign_scores(self._integers(_TINY, query.center, piece)) for piece in pieces)
-            return release_pairs(np.asarray(scores), event, words)
+            return release_pairs(np.asarray(scores), event, words, self._rows.count)
         if isinstance(query, TiedColumns) and isinstance(event, ChoiceEvent):
             pieces = self._rows.pieces or (slice(None),)
             totals = sum(tied_scores(self._integers(_TINY, query.center, piece), query.view) for piece in pieces)
-            return release_columns(np.asarray(totals), query.view, event, words)
+            return release_columns(np.asarray(totals), query.view, event, words, self._rows.count)
         raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
     def start_sketch(self, spec: JobSpec, slot: int) -> SketchAnswers:
@@ -203,18 +203,21 @@ class Shard:
 
     def _columns(self, query: ViewQuery, part: slice) -> DenseRows | SparseRows:
         """Clip rows to the bound, keep the columns of a view, and make integers of them."""
-        matrix, columns = self._matrix(part), query.view.columns
+        (matrix, center), columns = self._centred(part, query.center), query.view.columns
         bounds = self._norm_bound, self._norm_bound / query.lift
         if isinstance(matrix, np.ndarray):
-            return DenseRows(integer_columns(matrix, columns, bounds, query.center))
-        if query.center is not None:
-            raise _dense_when_centred()
+            return DenseRows(integer_columns(matrix, columns, bounds, center))
         return SparseRows(integer_csr_columns(matrix, columns, bounds))
 
-    def _matrix(self, part: slice) -> Any:  # noqa: ANN401  # dense or sparse
-        """Give some of the rows; of none, a row of zeros, which adds nothing to any sum."""
+    def _centred(self, part: slice, center: FloatArray | None) -> tuple[Any, FloatArray | None]:
+        """Give some of the rows, and what to take off them.
+
+        Of no rows, give a row of zeros and nothing to take off: it adds nothing to any sum, which a centred row would.
+        """
         matrix = self._rows.part(part)
-        return matrix if matrix.shape[0] else zero_row(matrix)
+        if center is not None and not isinstance(matrix, np.ndarray):
+            raise _dense_when_centred()
+        return (matrix, center) if matrix.shape[0] else (zero_row(matrix), None)
 
     def _block_product(self, basis: RowSparse, block: int, blocks: int, center: FloatArray | None) -> Integers:
         """Multiply by the rows of one block alone. Rows are in a block by position, whatever other rows contain.
@@ -253,11 +256,9 @@ class Shard:
     def _integers(
         self, bound: float, center: FloatArray | None = None, part: slice = slice(None)
     ) -> DenseRows | SparseRows:
-        matrix = self._matrix(part)
+        matrix, center = self._centred(part, center)
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center))
-        if center is not None:
-            raise _dense_when_centred()
         return SparseRows(integer_csr(matrix, bound))
 
     def _column_sums(self) -> Integers:

@@ -52,8 +52,8 @@ class ViewedRows:
 
     @property
     def is_scaled_only(self) -> bool:
-        """Tell whether all parts of a row have the same factor."""
-        return self._factors[0] == self._factors[1]
+        """Tell whether all parts of a row have the same factor, as they have without axes."""
+        return not self._axes.shape[1] or self._factors[0] == self._factors[1]
 
     def stored(self) -> Iterator[scipy.sparse.csr_array]:
         """Give the rows of a view that is only scaled as sparse ones, some at a time, before they are clipped."""
@@ -72,8 +72,8 @@ class ViewedRows:
         """Give rows of the view before they are clipped.
 
         Exact: a row x has norm 2^17 at most and an axis entries of 2^20 at most, so a product of x with an axis is
-        below 2^37 sqrt(d), which is below 2^49. It is rounded to a multiple of 2^20; then a product of at most 2^29
-        with 2^20, summed over 256 axes, has no more than 53 bits before and after it is rounded by rows.
+        below 2^37 sqrt(p), which is below 2^44 for p = 2^13 columns at most. It is rounded to a multiple of 2^20. Then
+        products of at most 2^23.5 with 2^20, summed over 256 axes, are below 2^52.
         """
         block = self._rows.block(start, stop)
         if scipy.sparse.issparse(block):
@@ -178,7 +178,7 @@ def ranges_of(norms: FloatArray) -> Integers:
 def sign_scores(rows: DenseRows | SparseRows) -> NDArray[np.float32]:
     """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^24 rows of 1 stay whole in float32."""
     total = np.zeros((rows.dimension, rows.dimension), dtype=np.float32)
-    for block in _some(rows):
+    for block in _some(rows, _dense_step(rows)):
         signs = _signs(block if isinstance(block, np.ndarray) else block.toarray())
         total += np.dot(signs.T, signs)
     return total
@@ -190,9 +190,13 @@ def _signs(block: Any) -> Any:  # noqa: ANN401  # dense or sparse
     return scipy.sparse.csr_array((np.sign(block.data).astype(np.float32), block.indices, block.indptr), block.shape)
 
 
-def _some(rows: DenseRows | SparseRows) -> Iterator[Any]:
-    """Give all rows, some at a time."""
-    step = min(EXACT_ROWS, max(1, _SOME_ENTRIES // rows.dimension))
+def _dense_step(rows: DenseRows | SparseRows) -> int:
+    """Say how many rows to take at a time where they are made dense."""
+    return min(EXACT_ROWS, max(1, _SOME_ENTRIES // rows.dimension))
+
+
+def _some(rows: DenseRows | SparseRows, step: int) -> Iterator[Any]:
+    """Give all rows, so many at a time."""
     for start in range(0, rows.count, step):
         yield rows.block(start, min(start + step, rows.count))
 
@@ -204,21 +208,28 @@ def tied_scores(rows: DenseRows | SparseRows, view: View) -> NDArray[np.float32]
     """
     axes = np.rint(view.axes_matrix * 2.0**BASIS_BITS)
     total = np.zeros((axes.shape[1], rows.dimension), dtype=np.float32)
-    for block in _some(rows):
+    for block in _some(rows, EXACT_ROWS if isinstance(rows, SparseRows) else _dense_step(rows)):
         along = np.sign(np.asarray(block[:, view.columns] @ axes)).astype(np.float32)
         total += (_signs(block).T @ along).T
     return total
 
 
-def release_columns(totals: NDArray[np.float32], view: View, event: ChoiceEvent, words: WordSource) -> Integers:
-    """Choose columns outside a view by their scores, and mark them."""
+def release_columns(
+    totals: NDArray[np.float32], view: View, event: ChoiceEvent, words: WordSource, rows: int
+) -> Integers:
+    """Choose columns outside a view by their scores, of so many rows, and mark them."""
     scores = np.abs(totals).max(axis=0, initial=0).astype(np.int32)
     scores[view.columns] = -1
-    chosen = pick_columns(scores, event.picks, event.scale, words)
+    chosen = pick_columns(scores, event.picks, event.scale, words, largest=_at_most(rows))
     return np.bincount(np.array(chosen, dtype=np.intp), minlength=len(scores)).astype(np.int64)
 
 
-def release_pairs(scores: NDArray[np.float32], event: ChoiceEvent, words: WordSource) -> Integers:
-    """Choose pairs of columns by their scores, and count how often each column was chosen."""
-    chosen = pick_pairs(np.abs(scores).astype(np.int32), event.picks, event.scale, words)
+def release_pairs(scores: NDArray[np.float32], event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
+    """Choose pairs of columns by their scores, of so many rows, and count how often each column was chosen."""
+    chosen = pick_pairs(np.abs(scores).astype(np.int32), event.picks, event.scale, words, largest=_at_most(rows))
     return np.bincount(np.array(chosen, dtype=np.intp).reshape(-1), minlength=len(scores)).astype(np.int64)
+
+
+def _at_most(rows: int) -> int:
+    """Bound all scores by a power of two, so that one row more or less hardly ever changes how long a choice takes."""
+    return int(1 << rows.bit_length())

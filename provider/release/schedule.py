@@ -25,7 +25,7 @@ from secrets import SystemRandom
 from typing import Final, TypeAlias, TypeVar
 
 from dpspca.common.plan import Step
-from dpspca.common.queries import SecondMomentQuery, SubspaceQuery
+from dpspca.common.queries import SecondMomentQuery, SignPairs, SubspaceQuery
 
 Coin: TypeAlias = Callable[[], float]
 """Draws a number uniformly from [0, 1)."""
@@ -103,5 +103,6 @@ def _first_of_moments(plan: Sequence[Step]) -> int | None:
 def _entries(step: Step) -> int:
     """Count the numbers in one row's contribution to an answer. A subspace may cost eigenvectors for each column."""
     dimension, columns = step.extent.dimension, max(1, step.extent.columns)
+    columns = dimension if issubclass(step.query, SignPairs) else columns  # a score for each pair of columns
     made = max(math.prod(step.shape), dimension * columns)
     return dimension * made if issubclass(step.query, SubspaceQuery) else made

@@ -1,6 +1,7 @@
 """No neighbour may beat a declared sensitivity; where a constant is called tight, one is shown that reaches it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -184,3 +185,20 @@ def test_a_basis_that_is_not_orthonormal_would_move_further() -> None:
     row = np.eye(4)[0]
     equal_columns = np.repeat(row[:, None], 4, axis=1)
     assert np.linalg.norm(np.outer(row, row @ equal_columns)) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_row_against_none_moves_no_further_around_a_centre(kind: str) -> None:
+    """Of no rows there is nothing to take a centre off: an empty provider answers with zeros."""
+    rng = np.random.default_rng(4)
+    query = make_query(kind, rng, 4)
+    if not hasattr(query, "center"):
+        return
+    given = {"given": query.kept} if hasattr(query, "kept") else {}
+    query = replace(query, center=np.array([9.0, -9.0, 9.0, 9.0]), **given)
+    empty, one = (
+        Shard(check_rows(rows, least=0), BOUND, mean_bound=BOUND) for rows in (np.zeros((0, 4)), np.ones((1, 4)))
+    )
+    assert not empty.evaluate(query).any()
+    moved = np.linalg.norm((one.evaluate(query) - empty.evaluate(query)).astype(float))
+    assert moved <= query.lattice_sensitivity(PrivacyUnit.ROW_ADD_REMOVE, query.extent)

@@ -11,11 +11,12 @@ from scipy.stats import chi2
 
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy.accountant import compose
+from dpspca.common.privacy.alias_tables import scaled_exp
 from dpspca.common.privacy.calibration import choice_mu, choice_range, pure_mu
 from dpspca.common.privacy.costs import UNIT, cost_units, slack_units
 from dpspca.common.privacy.events import ChoiceEvent, GaussianEvent
 from dpspca.common.privacy.keystream import KeyStream
-from dpspca.common.privacy.picks import pick_columns, pick_pairs
+from dpspca.common.privacy.picks import _weights, pick_columns, pick_pairs
 
 SCORES = np.array([[9, 4, 4, 0], [4, 9, 2, 7], [4, 2, 9, 1], [0, 7, 1, 9]], dtype=np.int32)
 PAIRS = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
@@ -57,6 +58,18 @@ def test_a_column_is_as_likely_as_the_exponential_mechanism_says() -> None:
     expected = draws * weights / weights.sum()
     assert set(seen) == set(there)
     assert sum((seen[at] - each) ** 2 / each for at, each in zip(there, expected, strict=True)) < chi2.isf(1e-9, 3)
+
+
+def test_a_draw_looks_at_as_many_levels_whatever_the_scores_are() -> None:
+    """Their number is bounded by the scale and by the largest score that there can be."""
+    assert len(_weights(3.0, 2**24)) == 511
+    assert len(_weights(3.0, 100)) == len(_weights(1e9, 100)) == 101
+    rate = 1 / Fraction(300.0)
+    listed = _weights(300.0, 5000)
+    for distance in (0, 1, 255, 256, 257, 4999):
+        exact = math.exp(-distance / 300) * 2.0**240
+        assert listed[distance] == pytest.approx(exact, rel=1e-14)
+        assert abs(listed[distance] - (scaled_exp(-rate * distance) if distance else 1 << 240)) <= 6
 
 
 def test_each_column_is_chosen_once_until_none_is_left() -> None:

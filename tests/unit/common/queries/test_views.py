@@ -10,6 +10,7 @@ from dpspca.common.plan import Step
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent
+from dpspca.common.queries.picks import TiedColumns
 from dpspca.common.queries.views import (
     BINS,
     MAX_AXES,
@@ -84,6 +85,17 @@ def test_the_shape_of_an_answer_follows_from_the_view() -> None:
     assert ViewCovariance.answer_shape(extent) == (3, 3)
     assert ViewSquares.answer_shape(extent) == (3,)
     assert NormHistogram.answer_shape(extent) == (BINS,)
+
+
+def test_a_view_has_one_form() -> None:
+    with pytest.raises(InvalidQueryError, match="two factors"):
+        View(5, [1], 2.0, None, 3.0)
+    with pytest.raises(InvalidQueryError, match="8193 columns has axes"):
+        View(9000, np.arange(8193), axes=np.zeros((8193, 1)))
+    zeros = View(2, [0, 1], axes=np.array([[-0.0], [1.0]])), View(2, [0, 1], axes=np.array([[0.0], [1.0]]))
+    assert zeros[0].content() == zeros[1].content()
+    with pytest.raises(InvalidQueryError, match="has a factor"):
+        TiedColumns(View(5, [1], 2.0))
 
 
 def test_a_range_of_norms_counts_rows() -> None:
