@@ -55,6 +55,8 @@ class Method:
     gaussian: bool = True
     finds_bound: bool = False
     """Whether it can find a bound on the length of rows privately, if the job gives none (``PRIVATE_BOUND``)."""
+    measures_loadings: bool = False
+    """Whether its model has the noise of each loading, which is as large as the components."""
     rows: Callable[[JobSpec], int | None] = lambda _: None
     """How many rows of each provider, from its first, a job is about; None if it is about all that there are."""
 
@@ -71,6 +73,7 @@ CATALOGUE: Final = MappingProxyType(
             "decides from public facts and released numbers: whole matrix or staged release, dense or sparse",
             options=declared(automatic.AutoOptions),
             finds_bound=True,
+            measures_loadings=True,
         ),
         "dps-pca": Method(
             dps_pca.steps_of,
@@ -84,6 +87,7 @@ CATALOGUE: Final = MappingProxyType(
             analyze_gauss.run,
             "the whole covariance matrix at once, with Gaussian noise (Dwork et al. 2014)",
             options=declared(MatrixOptions),
+            measures_loadings=True,
             accounting=BOTH,
         ),
         "mod-sulq": Method(
@@ -91,6 +95,7 @@ CATALOGUE: Final = MappingProxyType(
             mod_sulq.run,
             "the covariance matrix at once, with symmetric noise (Chaudhuri, Sarwate & Sinha 2012)",
             options=declared(MatrixOptions),
+            measures_loadings=True,
             accounting=BOTH,
         ),
         "sulq": Method(
@@ -98,6 +103,7 @@ CATALOGUE: Final = MappingProxyType(
             sulq.run,
             "the covariance matrix at once, with noise on every entry that is not symmetric (Blum et al. 2005)",
             options=declared(MatrixOptions),
+            measures_loadings=True,
             accounting=BOTH,
         ),
         "streaming-power": Method(

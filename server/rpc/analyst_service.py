@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.log_context import about
 from dpspca.common.names import PartyName
@@ -381,7 +382,8 @@ def _receipts(journal: Journal) -> dict[str, pb.Receipt]:
 
 def _require_storable(spec: JobSpec, most: int) -> None:
     """Refuse a job whose components, their noise and a mean exceed the limit on results, before it costs privacy."""
-    least = 8 * (2 * spec.components + 1) * spec.schema.dimension
+    rows = spec.components * (2 if catalogue.find(spec.method).measures_loadings else 1)
+    least = 8 * (rows + 1) * spec.schema.dimension
     if least > most:
         raise RefusedError(
             f"The model of this job takes {least} bytes; the coordinator keeps at most {most} bytes of results.",

@@ -79,7 +79,7 @@ def test_one_analyst_s_results_do_not_displace_another_s(town: Town) -> None:
 def test_a_job_whose_model_cannot_be_kept_is_refused_at_no_cost(town: Town) -> None:
     async def scenario() -> None:
         async with federation(town, shards=shards(), result_bytes=ROOM) as running:
-            with pytest.raises(FederationError, match="takes 176000 bytes; the coordinator keeps at most 80000"):
+            with pytest.raises(FederationError, match="takes 96000 bytes; the coordinator keeps at most 80000"):
                 await running.analyst.submit(wide(components=5), "cohort")
             assert await running.analyst.jobs() == []
 

@@ -91,6 +91,7 @@ def test_every_method_fits_with_default_parameters(method: str) -> None:
     unit = entry.units[0].removeprefix("row-")
     made = DPSPCA(n_components=2, method=method, norm_bound=12.0, unit=unit, epsilon=8.0, random_state=0, **needed)
     fitted = made.fit(ROWS)
+    assert (fitted.model_.loading_std is not None) == entry.measures_loadings
     assert fitted.components_ @ fitted.components_.T == pytest.approx(np.eye(2))
     assert fitted.rounds_ >= 1
     assert fitted.rounds_ <= fitted.privacy_.answers
