@@ -77,8 +77,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         includes the fits of a cross-validation.
     norm_bound : float, "private" or None
         Bound on the Euclidean length of a row after centring. It must be public knowledge: never read it off the data.
-        "private" lets the method find one, for a fiftieth of the budget. None does so if the method can, which "auto"
-        does; other methods need a number.
+        "private" lets the method find one, for a few hundredths of the budget. None does so if the method can, which
+        "auto" does; other methods need a number.
         With the units "entry" and "spectral" it bounds the change of the matrix that is hidden.
     unit : {"replace-one", "add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"}
         Privacy unit: in what two neighbouring data sets differ. The units that begin with "person" protect a person

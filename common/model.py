@@ -52,7 +52,7 @@ class Model:
     decision: Decision | None = None
     """What the method decided, if it is one that decides."""
     loading_std: FloatArray | None = None
-    """Standard deviation of the noise of each loading, where components were read off a released matrix."""
+    """Standard deviation of the noise of each loading, where the noise of a released matrix tells it."""
 
     def __post_init__(self) -> None:
         rows, columns = _two(self.components.shape)

@@ -16,7 +16,7 @@ from dpspca.common.queries import Covariance, CovarianceTriangle
 from dpspca.common.spec import Accounting, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .released_matrix import ask_matrix, components_of, model_of, planned
+from .released_matrix import ask_matrix, components_of, model_of, planned, with_known_noise
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
@@ -30,7 +30,9 @@ def run(plan: Plan) -> Algorithm:
     opened, released = yield from ask_matrix(spec, _query(spec))
     components = components_of(spec, opened, released)
     statement = PrivacyStatement.of(plan, parties=released.parties)
-    return model_of(spec, statement, opened, released, components)
+    model = model_of(spec, statement, opened, released, components)
+    exact = spec.accounting is Accounting.EXACT
+    return with_known_noise(spec, model, opened, released, components) if exact else model
 
 
 def _query(spec: JobSpec) -> type[Covariance | CovarianceTriangle]:

@@ -95,7 +95,6 @@ CATALOGUE: Final = MappingProxyType(
             mod_sulq.run,
             "the covariance matrix at once, with symmetric noise (Chaudhuri, Sarwate & Sinha 2012)",
             options=declared(MatrixOptions),
-            measures_loadings=True,
             accounting=BOTH,
         ),
         "sulq": Method(
@@ -103,7 +102,6 @@ CATALOGUE: Final = MappingProxyType(
             sulq.run,
             "the covariance matrix at once, with noise on every entry that is not symmetric (Blum et al. 2005)",
             options=declared(MatrixOptions),
-            measures_loadings=True,
             accounting=BOTH,
         ),
         "streaming-power": Method(

@@ -127,22 +127,34 @@ def matrix_of(released: Aggregate, dimension: int) -> FloatArray:
 def model_of(
     spec: JobSpec, statement: PrivacyStatement, opened: RowTotals, released: Aggregate, components: FloatArray
 ) -> Model:
-    """Say what the components explain of the released matrix, and how reliable they are; its trace is noisy as well."""
+    """Say what the components explain of the released matrix; its trace is noisy as well."""
     known = _known(spec, opened, released)
-    sure = matrix_noise(known, components.T)
-    model = Model(
-        fix_signs(components),
-        statement,
-        mean=opened.center,
-        feature_names=spec.schema.names,
-        loading_std=np.ascontiguousarray(sure.loading_std.T),
-    )
+    model = Model(fix_signs(components), statement, mean=opened.center, feature_names=spec.schema.names)
     if not spec.explained_variance or opened.rows is None or opened.rows.parties != released.parties:
         return model
-    variances, count = sure.values, at_least_one(opened.rows)
+    variances = np.einsum("kd,de,ke->k", components, known.matrix, components)
+    count = at_least_one(opened.rows)
     widest = 1.0 if released.values.ndim > 1 else math.sqrt(2)
     return with_variances(
         model, variances / count, float(np.trace(known.matrix)) / count, widest * released.noise_std / count
+    )
+
+
+def with_known_noise(
+    spec: JobSpec, model: Model, opened: RowTotals, released: Aggregate, components: FloatArray
+) -> Model:
+    """Add how reliable eigenvectors of a square are, and take off their variances the rise that noise brings.
+
+    It needs the noise of the Gaussian orthogonal ensemble, so a triangle gets neither.
+    """
+    known = _known(spec, opened, released)
+    sure = matrix_noise(known, components.T)
+    model = replace(model, loading_std=np.ascontiguousarray(sure.loading_std.T))
+    if model.explained_variance is None or model.explained_variance_std is None:
+        return model
+    count = at_least_one(opened.rows)
+    return with_variances(
+        model, sure.values / count, float(np.trace(known.matrix)) / count, model.explained_variance_std
     )
 
 
