@@ -11,83 +11,16 @@ from typing import ClassVar, Self
 from dpspca.common.arrays import refuse
 from dpspca.common.privacy import PrivacyUnit
 
-from .base import Announcement, Content, Extent, check_unit
+from .base import Announcement, Content, Extent, RowQuery, check_unit
 from .content import read_center
 from .rows import ColumnsQuery
 from .views import ViewQuery
 
 
-@dataclass(frozen=True, eq=False)
-class SignPairs(ColumnsQuery):
-    """How often each column was chosen, where a provider chooses pairs of columns whose signs go together.
+class ColumnChoice(RowQuery):
+    """A query that is answered with columns that a provider chose: a number for each column, and no noise."""
 
-    A pair's score is |sum over the rows of sign(x_i) sign(x_j)|, around a public centre if there is one. An entry below
-    2^-18 of its row's length counts as zero. Each choice is among the pairs that add a column. The score needs no bound
-    on the columns and no scale.
-
-    A row adds -1, 0 or 1 to the sum: removing it moves a score by at most 1, and replacing it by at most 2; the rows of
-    one person, m at most, by m times as much. The plan's event (``ChoiceEvent``) says how many choices there are and
-    with which scale, and what they cost.
-    Counting choices is post-processing. Who is trusted: the provider, and its source of random words.
-    """
-
-    kind = "sign-pairs"
     is_private: ClassVar[bool] = True
-    mechanism: ClassVar[str] = (
-        "each provider chooses pairs of columns at random. A pair is likelier the more often its columns are above or "
-        "below zero together. The answer is how often each column was chosen."
-    )
-
-    @classmethod
-    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
-        return cls(announced.extent.dimension, read_center(announced, content))
-
-    @classmethod
-    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
-        return (extent.dimension,)
-
-    @classmethod
-    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        """Return no bound, because an answer can move from anywhere to anywhere. Its price is its event's."""
-        check_unit(cls, unit)
-        return math.inf
-
-    @classmethod
-    def unit_value(cls, norm_bound: float) -> float:
-        return 1.0
-
-    @staticmethod
-    def score_movement(unit: PrivacyUnit, rows_per_person: int) -> int:
-        """Bound how far a pair's score moves between neighbours."""
-        return (1 if unit.is_add_remove else 2) * rows_per_person
-
-
-@dataclass(frozen=True, eq=False)
-class TiedColumns(ViewQuery):
-    """Columns outside a view that a provider chooses because they go together with the axes of the view.
-
-    The answer is 1 for each column that was chosen. A column's score is the largest, over the axes q, of
-    |sum over the rows of sign(x_j) sign(q . x_S)|, where x_S are the columns of the view. Its factors play no part.
-    Each choice is among the columns outside the view that were not chosen before. The score needs no bound on a column
-    and no scale.
-
-    A row adds -1, 0 or 1 to each sum, whatever the axes are. So removing it moves a score by at most 1, and replacing
-    it by at most 2; the rows of one person, m at most, by m times as much. The largest of several sums moves no further
-    than one of them. The plan's event (``ChoiceEvent``) says how many choices there are and with which scale, and what
-    they cost. Who is trusted: the provider, and its source of random words.
-    """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.view.factors != (1.0, 1.0):
-            refuse("The view of a choice of columns has a factor.", "Send factors of 1: only signs count.")
-
-    kind = "tied-columns"
-    is_private: ClassVar[bool] = True
-    mechanism: ClassVar[str] = (
-        "each provider chooses columns at random. A column is likelier the more often it is above zero where a "
-        "component that was found is, and below zero where that is. The answer is which columns were chosen."
-    )
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -107,4 +40,59 @@ class TiedColumns(ViewQuery):
     def unit_value(cls, norm_bound: float) -> float:
         return 1.0
 
-    score_movement = SignPairs.score_movement
+    @staticmethod
+    def score_movement(unit: PrivacyUnit, rows_per_person: int) -> int:
+        """Bound how far a score moves between neighbours."""
+        return (1 if unit.is_add_remove else 2) * rows_per_person
+
+
+@dataclass(frozen=True, eq=False)
+class SignPairs(ColumnChoice, ColumnsQuery):
+    """How often each column was chosen, where a provider chooses pairs of columns whose signs go together.
+
+    A pair's score is |sum over the rows of sign(x_i) sign(x_j)|, around a public centre if there is one. An entry below
+    2^-18 of its row's length counts as zero. Each choice is among the pairs that add a column. The score needs no bound
+    on the columns and no scale.
+
+    A row adds -1, 0 or 1 to the sum: removing it moves a score by at most 1, and replacing it by at most 2; the rows of
+    one person, m at most, by m times as much. The plan's event (``ChoiceEvent``) says how many choices there are and
+    with which scale, and what they cost.
+    Counting choices is post-processing. Who is trusted: the provider, and its source of random words.
+    """
+
+    kind = "sign-pairs"
+    mechanism: ClassVar[str] = (
+        "each provider chooses pairs of columns at random. A pair is likelier the more often its columns are above or "
+        "below zero together. The answer is how often each column was chosen."
+    )
+
+    @classmethod
+    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
+        return cls(announced.extent.dimension, read_center(announced, content))
+
+
+@dataclass(frozen=True, eq=False)
+class TiedColumns(ColumnChoice, ViewQuery):
+    """Columns outside a view that a provider chooses because they go together with the axes of the view.
+
+    The answer is 1 for each column that was chosen. A column's score is the largest, over the axes q, of
+    |sum over the rows of sign(x_j) sign(q . x_S)|, where x_S are the columns of the view. Its factors play no part.
+    Each choice is among the columns outside the view that were not chosen before. The score needs no bound on a column
+    and no scale.
+
+    A row adds -1, 0 or 1 to each sum, whatever the axes are. So removing it moves a score by at most 1, and replacing
+    it by at most 2; the rows of one person, m at most, by m times as much. The largest of several sums moves no further
+    than one of them. The plan's event (``ChoiceEvent``) says how many choices there are and with which scale, and what
+    they cost. Who is trusted: the provider, and its source of random words.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.view.factors != (1.0, 1.0):
+            refuse("The view of a choice of columns has a factor.", "Send factors of 1: only signs count.")
+
+    kind = "tied-columns"
+    mechanism: ClassVar[str] = (
+        "each provider chooses columns at random. A column is likelier the more often it is above zero where a "
+        "component that was found is, and below zero where that is. The answer is which columns were chosen."
+    )
