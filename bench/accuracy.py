@@ -4,6 +4,7 @@
                              [--out accuracy.csv] [--picture accuracy.png] [--json]
     python bench/accuracy.py --designs P --epsilon .1,.3,1,3,10 --methods "auto;dps-pca;dps-pca, as published" [...]
     python bench/accuracy.py --tables [...]
+    python bench/accuracy.py --tables --peers build/peers/bin/python --methods "auto;diffprivlib;opendp" [--limit 60]
 
 Designs: rows are drawn from a population whose leading directions are known. The error is ||sin Theta||_F between them
 and the components, at most sqrt(k). "oracle" knows the columns that take part, and has no privacy. Every seed draws new
@@ -13,6 +14,9 @@ Tables: six tables that packages ship, k = 2 and 5, and budgets from .1 to 4. Th
 components capture of what PCA without privacy captures. Columns are scaled to their range and centred, as if both were
 public. The norm bound is the 95 % quantile of the rows' lengths, the best case for methods that cannot find it.
 
+Peers: PCA by two other libraries, on tables, in an environment of their own (``peers.py``). A run that takes longer
+than ``--limit`` seconds is ended, and its cell shows "-".
+
 All runs go through the same code as a federation in one process, integer noise included, with the unit replace-one and
 exact accounting. With ``--out`` every figure is appended to a file at once, and what is there is not computed again, so
 a run that broke off goes on.
@@ -21,7 +25,10 @@ a run that broke off goes on.
 import argparse
 import csv
 import json
+import math
 import statistics
+import subprocess
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -48,6 +55,7 @@ METHODS: Final[dict[str, tuple[str, Accounting, dict[str, Scalar]]]] = {
     "dps-pca": ("dps-pca", EXACT, {"sparsity": 50}),
     AS_PUBLISHED: ("dps-pca", PUBLISHED, {"sparsity": 50, "rounds": 10, "start": "published"}),
 }
+PEERS: Final = ("diffprivlib", "opendp")
 ORACLE: Final = "oracle"
 LOOKS: Final = (
     ("#000000", ""),
@@ -105,6 +113,11 @@ class Store:
     def has(self, *key: object) -> bool:
         return tuple(str(value) for value in key) in self.figures
 
+    def ended(self, *stem: object) -> bool:
+        """Tell whether a run that differs by its seed alone took too long."""
+        start = tuple(str(value) for value in stem)
+        return any(key[:-1] == start and math.isnan(each.figure) for key, each in self.figures.items())
+
 
 def _figure(raw: dict[str, str]) -> Figure:
     whole = {name: int(raw[name]) for name in ("components", "owners", "seed")}
@@ -129,6 +142,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--owners", type=int, default=1, help="providers, each with noise of its own")
     parser.add_argument("--epsilon", default="1", help="budgets of designs, with commas between them")
+    parser.add_argument("--peers", type=Path, help="the Python of the environment that has the other libraries")
+    parser.add_argument("--limit", type=int, default=60, help="seconds that a run of another library may take")
     parser.add_argument("--quick", action="store_true", help="two small designs, or two tables, and two seeds")
     parser.add_argument("--out", type=Path, help="append each figure to this file, and compute none twice")
     parser.add_argument("--picture", type=Path, help="draw the figures of designs")
@@ -136,7 +151,10 @@ def parsed() -> argparse.Namespace:
     options = parser.parse_args()
     if options.quick:
         options.seeds = 2
-    options.methods = options.methods.split(";") if options.methods else [m for m in METHODS if m != AS_PUBLISHED]
+    named = options.methods.split(";") if options.methods else []
+    if not options.peers and set(named) & set(PEERS):
+        parser.error("Other libraries need --peers, the Python that has them: make build/peers/.ready")
+    options.methods = named or [m for m in METHODS if m != AS_PUBLISHED]
     options.epsilons = [float(each) for each in options.epsilon.split(",")]
     return options
 
@@ -239,17 +257,41 @@ def on_tables(options: argparse.Namespace, store: Store) -> Iterator[Figure]:
             for epsilon in EPSILONS[1::2] if options.quick else EPSILONS:
                 for method in options.methods:
                     for seed in range(options.seeds):
-                        yield on_table(name, loaded[name], (method, count, epsilon, options.owners, seed), store)
+                        run = (method, count, epsilon, options.owners, seed)
+                        yield on_table(name, loaded[name], run, options, store)
 
 
-def on_table(name: str, table: FloatArray, run: tuple[str, int, float, int, int], store: Store) -> Figure:
+def on_table(
+    name: str, table: FloatArray, run: tuple[str, int, float, int, int], options: argparse.Namespace, store: Store
+) -> Figure:
     method, count, epsilon, owners, seed = run
     if not store.has(name, *run):
         bound = float(np.quantile(np.linalg.norm(table, axis=1), 0.95))
         order = np.random.default_rng(seed).permutation(len(table))
-        found = components_of(method, np.array_split(table[order], owners), bound, count, epsilon, seed)
-        store.add(Figure(name, *run, figure=_captured(table, found)))
+        if method in PEERS and store.ended(name, *run[:-1]):
+            found = None
+        elif method in PEERS:
+            found = by_another_library(method, table[order], (count, epsilon, bound, seed), options)
+        else:
+            found = components_of(method, np.array_split(table[order], owners), bound, count, epsilon, seed)
+        store.add(Figure(name, *run, figure=math.nan if found is None else _captured(table, found)))
     return store.figures[tuple(str(value) for value in (name, *run))]
+
+
+def by_another_library(
+    library: str, rows: FloatArray, settings: tuple[int, float, float, int], options: argparse.Namespace
+) -> FloatArray | None:
+    """Run another library in a process of its own; return None if it takes too long."""
+    script = Path(__file__).with_name("peers.py")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "rows.npy")
+        np.save(path, rows)
+        command = [options.peers, script, path, library, *map(str, settings)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=options.limit)  # noqa: S603  # our own
+        except subprocess.TimeoutExpired:
+            return None
+    return np.array(json.loads(done.stdout))
 
 
 def _captured(table: FloatArray, components: FloatArray) -> float:
@@ -263,9 +305,11 @@ def captured(figures: list[Figure]) -> list[dict[str, Any]]:
     rows = []
     for name, count, epsilon in dict.fromkeys((f.data, f.components, f.epsilon) for f in figures):
         here = [f for f in figures if (f.data, f.components, f.epsilon) == (name, count, epsilon)]
-        parts = {m: statistics.median(f.figure for f in here if f.method == m) for m in _methods(here)}
-        others = [part for method, part in parts.items() if method != "auto"]
-        behind = max(0.0, max(others, default=0.0) - parts["auto"]) if "auto" in parts else None
+        runs = {m: [f.figure for f in here if f.method == m] for m in _methods(here)}
+        parts = {m: None if any(map(math.isnan, each)) else statistics.median(each) for m, each in runs.items()}
+        others = [part for method, part in parts.items() if method != "auto" and part is not None]
+        ours = parts.get("auto")
+        behind = None if ours is None else max(0.0, max(others, default=0.0) - ours)
         rows.append(
             {"data": name, "components": count, "epsilon": epsilon, "median_captured": parts, "auto_is_behind": behind}
         )
@@ -282,13 +326,20 @@ def text(summary: list[dict[str, Any]]) -> str:
     lines = ["| data | " + " | ".join(methods) + " |", "|---|" + "--:|" * len(methods)]
     for row in summary:
         name = f"{row['data']}: {row['what']}" if "what" in row else f"{row['data']}, k = {row['components']}"
-        cells = [f"{row[key][method]:.4f}" if method in row[key] else "" for method in methods]
+        cells = [cell(row[key], method) for method in methods]
         lines.append(f"| {name}, epsilon {row['epsilon']:g} | " + " | ".join(cells) + " |")
     if key == "median_captured":
         behind = [row["auto_is_behind"] for row in summary if row["auto_is_behind"] is not None]
         within = sum(each <= 0.01 for each in behind)
         lines += ["", f"auto is within .01 of the best of the others, or ahead, in {within} of {len(behind)} cells."]
     return "\n".join(lines)
+
+
+def cell(figures: Mapping[str, float | None], method: str) -> str:
+    figure = figures.get(method)
+    if figure is None:
+        return "-" if method in figures else ""
+    return f"{figure:.4f}"
 
 
 def draw(figures: list[Figure], path: Path) -> None:
