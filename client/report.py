@@ -94,6 +94,7 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
             "answers": statement.answers,
             "providers": statement.parties,
         },
+        "scores": model.scores and model.scores.to_dict(),
         "warnings": list(dict.fromkeys([*of_model(model), *statement.warnings])),
         "statement": statement.to_dict(),
     }
@@ -246,13 +247,19 @@ def new_canvas(*, width: float, height: float) -> "tuple[FigureCanvasAgg, Axes]"
 
 
 def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, path: Destination) -> None:
-    """Add the title, the axis label and the footer that both plots have, and write the file."""
+    """Finish a plot whose horizontal axis has the components."""
+    finish(canvas, axes, title, model, path, f"component{f' (*: {WITHIN_NOISE})' if within_noise(model).any() else ''}")
+
+
+def finish(  # noqa: PLR0913, PLR0917  # a plot, and what to write on it
+    canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, path: Destination, label: str
+) -> None:
+    """Add the title, the label of the horizontal axis and the footer that all plots have, and write the file."""
     axes.set_title(title, loc="left", fontsize=12, color=_INK, pad=10)
     axes.tick_params(length=0, labelsize=8, labelcolor=_INK)
     for side in axes.spines.values():
         side.set_visible(False)
-    starred = f" (*: {WITHIN_NOISE})" if within_noise(model).any() else ""
-    axes.set_xlabel(f"component{starred}", fontsize=10, color=_INK)
+    axes.set_xlabel(label, fontsize=10, color=_INK)
     colour = _FAINT if model.statement.releasable else _WARNING
     canvas.figure.supxlabel(_footer(model), x=0.01, ha="left", fontsize=7.5, color=colour)
     canvas.figure.savefig(path, format="png")

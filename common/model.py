@@ -22,6 +22,7 @@ from .errors import CorruptModelError, InvalidDataError, InvalidParameterError
 from .notebook import fragment
 from .privacy import PrivacyUnit
 from .rotation import varimax
+from .score_map import ScoreMap
 from .spec import Accounting, Centering
 from .statement import NOT_FOR_RELEASE, PrivacyStatement
 from .text import visible
@@ -53,6 +54,8 @@ class Model:
     """What the method decided, if it is one that decides."""
     loading_std: FloatArray | None = None
     """Standard deviation of the noise of each loading, where the noise of a released matrix tells it."""
+    scores: ScoreMap | None = None
+    """How many rows have their scores on the first two components in each cell, where the job asked for a picture."""
 
     def __post_init__(self) -> None:
         rows, columns = _two(self.components.shape)
@@ -100,7 +103,7 @@ class Model:
         """Return the model with its components turned by varimax, so that each has few large loadings.
 
         They span what they spanned and stay orthonormal. Their variances are those along the turned directions, largest
-        first. How far noise moves single loadings is then not known.
+        first. How far noise moves single loadings is then not known, and a picture of scores on other axes is left out.
         """
         rotation = varimax(self.components)
         parts = np.square(rotation.T)
@@ -116,6 +119,7 @@ class Model:
             explained_variance=turned(self.explained_variance),
             explained_variance_ratio=turned(self.explained_variance_ratio),
             loading_std=None,
+            scores=None,
         )
 
     def transform(self, rows: Any, *, by_position: bool = False) -> FloatArray:  # noqa: ANN401  # dense or sparse
@@ -172,6 +176,7 @@ class Model:
             "explained_variance_std": self.explained_variance_std,
             "feature_names": self.feature_names,
             "decision": None if self.decision is None else self.decision.to_dict(),
+            "scores": None if self.scores is None else self.scores.to_dict(),
         }
         body = b"".join(np.ascontiguousarray(array, dtype="<f8").tobytes() for array in arrays.values())
         return json.dumps(header).encode() + b"\n" + body
@@ -185,18 +190,19 @@ class Model:
             if header["format"] not in {FORMAT, BEFORE}:
                 raise _corrupt(f"The format is {header['format']!r}, not {FORMAT!r}.")
             stated = header["statement"] if header["format"] == FORMAT else _in_two_words(header["statement"])
-            names, decided = header["feature_names"], header.get("decision")
+            names, decided, scores = header["feature_names"], header.get("decision"), header.get("scores")
             return cls(
                 statement=_statement(stated),
                 explained_variance_std=header["explained_variance_std"],
                 feature_names=None if names is None else tuple(names),
                 decision=None if decided is None else Decision.from_dict(decided),
+                scores=None if scores is None else ScoreMap.from_dict(scores),
                 **_arrays(header["shapes"], body),
             )
         except CorruptModelError:
             raise
         except (
-            *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError),
+            *(ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError),
             InvalidParameterError,
         ):
             raise _corrupt("The bytes do not hold a model.") from None

@@ -24,6 +24,7 @@ from dpspca.client.findings import WITHIN_NOISE
 from dpspca.client.job_standing import JobProgress
 from dpspca.client.prices import MECHANISM
 from dpspca.client.report import remarks, with_noise
+from dpspca.client.score_plot import score_contours
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
 from dpspca.common.privacy import PrivacyUnit
@@ -37,7 +38,7 @@ PLAIN_WIDTH: Final = 100
 MAX_WIDTH: Final = 1000
 """The widest that a table is measured, in characters."""
 
-PLOTS: Final = ("scree.png", "loadings.png")
+PLOTS: Final = ("scree.png", "loadings.png", "scores.png")
 NOISE_FITS_NOTE: Final = (
     "The noise of some queries depends on the exact query, at the same price. The table shows the most that it can be."
 )
@@ -65,19 +66,22 @@ class Folder:
                 raise _unwritable(file, "it exists and is not a file that may be changed")
 
     def write_plots(self, model: Model) -> tuple[dict[str, str], list[str]]:
-        """Draw both plots. Return their paths, and why there are none if matplotlib is missing."""
+        """Draw the plots. Return their paths, and why there are none if matplotlib is missing."""
         try:
             return self.draw(model), []
         except MissingExtraError as problem:
             return {}, [str(problem)]
 
     def draw(self, model: Model) -> dict[str, str]:
-        """Draw the plots and return their paths. A model without explained variance gets no scree plot."""
-        scree, loadings = PLOTS
+        """Draw the plots and return their paths. A model without explained variance or scores gets no plot of these."""
+        scree, loadings, scores = PLOTS
         files = {}
         if model.explained_variance is not None:
             files["scree"] = self.write(scree, lambda path: report.scree(model, path))
-        return files | {"loadings": self.write(loadings, lambda path: report.loadings(model, path))}
+        files["loadings"] = self.write(loadings, lambda path: report.loadings(model, path))
+        if model.scores is not None:
+            files["scores"] = self.write(scores, lambda path: score_contours(model, path))
+        return files
 
     def write(self, name: str, save: Callable[[Path], object], remedy: str = ANOTHER_FOLDER) -> str:
         """Let ``save`` write a file of that name, and return its path."""

@@ -26,20 +26,22 @@ With too many columns for any matrix of d^2 numbers, candidates come from the di
 Not from a paper. "Analyze Gauss" (Dwork, Talwar, Thakurta & Zhang 2014) is what it does with few columns.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 import numpy as np
 
+from dpspca.common.checks import check
 from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.errors import InvalidTypeError
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.names import shortened
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
-from dpspca.common.queries import MAX_AXES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
-from dpspca.common.spec import PRIVATE_BOUND, JobSpec
+from dpspca.common.queries import MAX_AXES, SCORES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
+from dpspca.common.score_map import ScoreMap
+from dpspca.common.spec import PRIVATE_BOUND, JobSpec, Scalar
 from dpspca.common.statement import PrivacyStatement
 
 from .free_structure import sparse_or_dense
@@ -57,9 +59,11 @@ from .row_steps import (
     shares,
     with_variances,
 )
+from .score_picture import PICTURE, ask_picture, planned_picture
 from .staged_release import (
     NORMS,
     SPARSE_FRACTION,
+    WIDE_COLUMNS,
     Found,
     found_in,
     in_stages,
@@ -93,6 +97,14 @@ class AutoOptions:
         ),
     )
 
+    picture: bool = field(
+        default=False,
+        metadata=described(
+            "Whether to count, for a tenth of the budget, how many rows have their scores on the first two components "
+            "in each cell of a plane, for a picture."
+        ),
+    )
+
     @property
     def most(self) -> int | None:
         """The largest number of columns, or None if there is no limit."""
@@ -101,20 +113,34 @@ class AutoOptions:
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
         """Read and check the spec's options."""
-        fewer = known_options(spec, ("sparsity", "fewer")).get("fewer", False)
-        if not isinstance(fewer, bool):
-            raise InvalidTypeError(f"fewer is {shortened(fewer)}, neither true nor false.", "Give one of these.")
-        return cls(given_sparsity(spec) or AUTO, fewer)
+        given = known_options(spec, ("sparsity", "fewer", "picture"))
+        made = cls(given_sparsity(spec) or AUTO, *(_yes_or_no(given, name) for name in ("fewer", "picture")))
+        check(
+            not made.picture or spec.components >= SCORES,
+            "A picture of scores needs two components, and the job asks for one.",
+            "Ask for two components, or leave picture out.",
+        )
+        return made
+
+
+def _yes_or_no(given: Mapping[str, Scalar], name: str) -> bool:
+    value = given.get(name, False)
+    if not isinstance(value, bool):
+        raise InvalidTypeError(f"{name} is {shortened(value)}, neither true nor false.", "Give one of these.")
+    return value
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List every question. Their order and prices are fixed; what they are about may follow from earlier answers."""
-    AutoOptions.of(spec)
+    options = AutoOptions.of(spec)
     dimension = spec.schema.dimension
     counted = replace(spec, explained_variance=True)  # the number of rows is needed; what is explained is free
     divided = shares(counted)
     free = divided["rest"] + divided["explained variance"]
-    ranges = []
+    ranges, picture = [], []
+    if options.picture:
+        columns = WIDE_COLUMNS if dimension > MAX_DIMENSION else dimension
+        picture, free = [planned_picture(dimension, columns, PICTURE * free)], (1 - PICTURE) * free
     if spec.norm_bound == PRIVATE_BOUND:
         ranges, free = [PlannedQuery("range of norms", NormRange, Extent(dimension), NORMS * free)], (1 - NORMS) * free
     whole = Extent(dimension, 0, dimension)
@@ -127,7 +153,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
         ]
     else:
         stages = planned_stages(spec, free)
-    return price(spec, [*opening(counted), *ranges, *stages])
+    return price(spec, [*opening(counted), *ranges, *stages, *picture])
 
 
 def _at_once(spec: JobSpec) -> bool:
@@ -150,8 +176,12 @@ def run(plan: Plan) -> Algorithm:
     facts = ReleasedFacts(spec, opened.center, rows, AutoOptions.of(spec).most, gain)
     find = in_wide_stages if facts.dimension > MAX_DIMENSION else _few_columns if _at_once(spec) else in_stages
     found = yield from find(facts)
+    found = _in_order(found)
+    scores = None
+    if AutoOptions.of(spec).picture:
+        scores = yield from ask_picture(facts, found.components, found.explained, found.total)
     statement = PrivacyStatement.of(plan, parties=found.parties)
-    return _model(facts, opened, statement, found)
+    return _model(facts, opened, statement, found, scores)
 
 
 def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
@@ -163,24 +193,37 @@ def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     return replace(found, decision=replace(found.decision, visible=found.shown))
 
 
-def _model(facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: Found) -> Model:
-    order, decision = np.argsort(-found.explained, kind="stable"), found.decision
+def _in_order(found: Found) -> Found:
+    """Put the components that explain most first, and fix their signs."""
+    order = np.argsort(-found.explained, kind="stable")
+    return replace(
+        found,
+        components=fix_signs(np.ascontiguousarray(found.components[:, order].T)).T,
+        explained=found.explained[order],
+        loading_std=found.loading_std[:, order],
+    )
+
+
+def _model(
+    facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: Found, scores: ScoreMap | None
+) -> Model:
+    kept, decision = facts.components, found.decision
     if AutoOptions.of(facts.spec).fewer:
         above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
         useful = min(found.shown, above)
-        order, decision = order[: max(useful, 1)], replace(decision, asked=facts.components, useful=useful)
-    components = fix_signs(np.ascontiguousarray(found.components[:, order].T))
+        kept, decision = max(useful, 1), replace(decision, asked=facts.components, useful=useful)
     model = Model(
-        components,
+        np.ascontiguousarray(found.components[:, :kept].T),
         statement,
         mean=opened.center,
         feature_names=facts.spec.schema.names,
         decision=decision,
-        loading_std=np.ascontiguousarray(found.loading_std[:, order].T),
+        loading_std=np.ascontiguousarray(found.loading_std[:, :kept].T),
+        scores=scores if kept >= SCORES else None,
     )
     if not facts.spec.explained_variance:
         return model
     if opened.rows is None or opened.rows.parties != found.parties:
         return model
     scale = facts.rows * facts.gain**2
-    return with_variances(model, found.explained[order] / scale, found.total / scale, found.noise_std / scale)
+    return with_variances(model, found.explained[:kept] / scale, found.total / scale, found.noise_std / scale)

@@ -41,6 +41,9 @@ RANGES: Final = 41
 """Bins of a range of norms, each a factor of 16 wide."""
 LARGEST_RANGE: Final = 2.0**68
 """Norms from here on are in the first range, and norms below 2^-88 in the last."""
+SIDE: Final = 32
+"""Cells of a histogram of scores in each direction."""
+SCORES: Final = 2
 MAX_AXES: Final = 256
 MAX_TURNED: Final = 2**13
 """Axes of a view, and columns of one that has axes: up to here every product of a row with them is exact in float64."""
@@ -253,6 +256,42 @@ class NormHistogram(ViewQuery):
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
         return 1.0 if unit.is_add_remove else round_up(math.sqrt(2))
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return cls.sensitivity_of(unit, extent)
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreHistogram(ViewQuery):
+    """How many rows have their two scores in each of ``SIDE`` times ``SIDE`` cells of equal size.
+
+    The view has two axes, and a row's score on an axis q is along (q . x) / C: from -1 to 1 it falls into a cell, and
+    beyond that into the cell at the edge. Rows are clipped to C / ``scale`` before, if the factors are above 1. The
+    first number of a cell is the place of the first score.
+
+    Each row is in one cell: the sensitivity is 1 for add/remove and sqrt(2) for replace-one, as for ``NormHistogram``,
+    whatever the axes and factors are.
+    """
+
+    kind = "score-histogram"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.extent.columns != SCORES:
+            refuse(f"A histogram of scores has {self.extent.columns} axes.", f"Send {SCORES}.")
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (SIDE, SIDE)
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return NormHistogram.sensitivity_of(unit, extent)
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:

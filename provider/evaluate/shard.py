@@ -24,6 +24,7 @@ from dpspca.common.queries import (
     NormRange,
     RowQuery,
     RowSparse,
+    ScoreHistogram,
     SignPairs,
     SquaredColumns,
     SubspaceQuery,
@@ -197,8 +198,8 @@ class Shard:
         total: Any = 0
         for piece in self._rows.pieces or (slice(None),):
             total = total + answer_view(query, self._columns(query, piece), self._threads)
-        if isinstance(query, NormHistogram):
-            total[-1] -= self._rows.count == 0  # the row of zeros that stands for no rows is not counted
+        if isinstance(query, NormHistogram | ScoreHistogram):
+            total *= self._rows.count > 0  # the row of zeros that stands for no rows is not counted
         return floor_view(query, total)
 
     def _columns(self, query: ViewQuery, part: slice) -> DenseRows | SparseRows:

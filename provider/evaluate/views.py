@@ -19,7 +19,9 @@ from dpspca.common.queries import (
     BINS,
     LARGEST_RANGE,
     RANGES,
+    SIDE,
     NormHistogram,
+    ScoreHistogram,
     View,
     ViewCovariance,
     ViewQuery,
@@ -96,6 +98,8 @@ def answer_view(query: ViewQuery, rows: DenseRows | SparseRows, threads: int | N
 
     ``rows`` have the columns of the view alone. They were multiplied by the query's lift, clipped and rounded.
     """
+    if isinstance(query, ScoreHistogram):
+        return _score_cells(query, rows)
     viewed = ViewedRows(rows, query.view, query.lift)
     if isinstance(rows, SparseRows) and viewed.is_scaled_only and not isinstance(query, ViewCovariance):
         return _answer_sparse(query, viewed)
@@ -108,6 +112,22 @@ def answer_view(query: ViewQuery, rows: DenseRows | SparseRows, threads: int | N
             return np.asarray(sum(_bins(block, power) for block in viewed.blocks()))
         case _:
             raise InvalidQueryError(f"A view cannot answer '{query.kind}'.", "Report this as a bug.")
+
+
+def _score_cells(query: ScoreHistogram, rows: DenseRows | SparseRows) -> Integers:
+    """Count rows by the cell that their scores fall into.
+
+    Each cell follows from its own row alone: the product with an axis is exact (``ViewedRows.unclipped`` says why), and
+    the rest is done entry by entry. Whatever is not a number between -1 and 1 is put at an edge.
+    """
+    axes = np.rint(query.view.axes_matrix * 2.0**BASIS_BITS)
+    factor = query.view.factors[1] / query.lift * 2.0 ** -(BASIS_BITS + ROW_BITS)
+    total = np.zeros(SIDE * SIDE, dtype=np.int64)
+    for block in _some(rows, EXACT_ROWS if isinstance(rows, SparseRows) else _dense_step(rows)):
+        scores = np.clip(np.asarray(block @ axes) * factor, -1.0, 1.0)
+        places = np.minimum(np.floor((scores + 1) * (SIDE / 2)).astype(np.int64), SIDE - 1)
+        total += np.bincount(places[:, 0] * SIDE + places[:, 1], minlength=SIDE * SIDE)
+    return total.reshape(SIDE, SIDE)
 
 
 def floor_view(query: ViewQuery, total: Integers) -> Integers:

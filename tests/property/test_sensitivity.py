@@ -20,7 +20,7 @@ from dpspca.common.queries.rows import (
     CovarianceTriangle,
     SquaredColumns,
 )
-from dpspca.common.queries.views import NormHistogram, View, ViewCovariance, ViewSquares
+from dpspca.common.queries.views import NormHistogram, ScoreHistogram, View, ViewCovariance, ViewSquares
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.shard import Shard
@@ -95,6 +95,7 @@ def test_two_orthonormal_rows_in_the_span_reach_the_replace_one_constant(columns
         (ViewCovariance(View.whole(2, 5.0)), [1.0, 0.0], [0.0, 0.3]),
         (ViewSquares(View.whole(2, 5.0)), [1.0, 0.0], [0.0, 0.3]),
         (NormHistogram(View.whole(2)), [1.0, 0.0], [0.0, 0.3]),
+        (ScoreHistogram(View(2, [0, 1], axes=np.eye(2), along=1.0)), [1.0, 0.0], [0.0, 0.3]),
     ],
 )
 def test_every_replace_one_constant_is_reached(query: RowQuery, first: list[float], second: list[float]) -> None:

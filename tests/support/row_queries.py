@@ -18,8 +18,10 @@ from dpspca.common.queries.views import (
     BINS,
     LARGEST_RANGE,
     RANGES,
+    SIDE,
     NormHistogram,
     NormRange,
+    ScoreHistogram,
     View,
     ViewCovariance,
     ViewSquares,
@@ -28,13 +30,14 @@ from dpspca.common.queries.views import (
 BOUND = 3.0
 
 KINDS = ["product", "product-1", "compressed", "covariance", "triangle", "squares", "sums", "count", "above"]
-KINDS += ["view", "view-axes", "view-squares", "norms", "norms-of-squares", "norms-in-ranges"]
+KINDS += ["view", "view-axes", "view-squares", "norms", "norms-of-squares", "norms-in-ranges", "scores"]
 
 
 def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
     columns = 1 if kind == "product-1" else min(3, dimension)
     basis, _ = thin_qr(rng.standard_normal((dimension, columns)))
     wide = View(dimension, np.arange(dimension), 3.0, basis, 0.25)
+    plane = View(dimension, np.arange(dimension), 1.5, basis[:, [0, -1]] if dimension > 1 else [[1.0, 0.5]], 2.5)
     narrow = View(dimension, np.flatnonzero(np.arange(dimension) % 2 == 0), 2.0)
     return {
         "view": lambda: ViewCovariance(narrow),
@@ -42,6 +45,7 @@ def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
         "view-squares": lambda: ViewSquares(narrow),
         "norms": lambda: NormHistogram(wide),
         "norms-of-squares": lambda: NormHistogram(narrow, power=2),
+        "scores": lambda: ScoreHistogram(plane),
         "norms-in-ranges": lambda: NormRange(dimension),
         "product": lambda: CovarianceProduct(basis),
         "product-1": lambda: CovarianceProduct(basis),
@@ -62,7 +66,7 @@ def viewed(view: View, row: np.ndarray) -> np.ndarray:
     return view.factors[0] * (seen - part) + view.factors[1] * part
 
 
-def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901  # a case for each query
+def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901, PLR0912  # a case for each query
     """Return the exact answer for one row of norm at most one, in real arithmetic: an independent implementation."""
     match query:
         case CovarianceProduct(basis=basis):
@@ -90,6 +94,14 @@ def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901 
             norm = float(np.linalg.norm(viewed(view, row) ** power))
             halvings = -2 * np.log2(max(norm, 1e-30) / (1 - 2.0**-10))
             return np.eye(BINS)[int(np.clip(np.ceil(halvings - 1e-9), 0, BINS - 1))]
+        case ScoreHistogram(view=view):
+            shortened = row / max(1.0, query.lift * float(np.linalg.norm(row)))
+            places = np.clip(
+                np.floor((view.factors[1] * shortened[view.columns] @ view.axes + 1) * SIDE / 2), 0, SIDE - 1
+            )
+            cells = np.zeros((SIDE, SIDE))
+            cells[tuple(places.astype(int))] = 1
+            return cells
         case NormRange():
             edges = LARGEST_RANGE * 16.0 ** -np.arange(RANGES - 1)
             norm = BOUND * float(np.linalg.norm(row))

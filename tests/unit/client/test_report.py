@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.client import report
+from dpspca.client.score_plot import score_contours
 from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.score_map import ScoreMap
 from dpspca.common.spec import Budget, JobSpec, Schema
 
 
@@ -392,3 +394,16 @@ def test_pure_noise_is_marked_for_any_number_of_components(components: int) -> N
         )
         beyond += not report.to_dict(noisy)["components"][0]["within_noise"]
     assert beyond <= 4
+
+
+def test_a_picture_of_scores_shows_contours_where_they_are_sure(tmp_path: Path) -> None:
+    counts = np.zeros((32, 32))
+    counts[20:26, 8:12] = 400.0
+    for name, shown in {"clear": counts, "noise": np.zeros((32, 32))}.items():
+        model = replace(MODEL, scores=ScoreMap(shown, np.array([3.0, 2.0]), 5.0))
+        score_contours(model, tmp_path / f"{name}.png")
+    dark = {name: (picture(tmp_path / f"{name}.png").min(axis=2) < 0.5).mean() for name in ("clear", "noise")}
+    assert dark["clear"] > 3 * dark["noise"]
+    assert report.to_dict(model)["scores"]["noise_std"] == 5.0
+    with pytest.raises(InvalidParameterError, match="no counts of scores"):
+        score_contours(MODEL, tmp_path / "none.png")

@@ -18,6 +18,7 @@ from dpspca.common.queries.views import (
     RANGES,
     NormHistogram,
     NormRange,
+    ScoreHistogram,
     View,
     ViewCovariance,
     ViewSquares,
@@ -48,6 +49,12 @@ def test_axes_of_another_shape_or_size_are_refused(axes: Any) -> None:
 def test_a_power_other_than_one_or_two_is_refused() -> None:
     with pytest.raises(InvalidQueryError, match="power"):
         NormHistogram(View.whole(3), power=3)
+
+
+@pytest.mark.parametrize("axes", [None, np.eye(3)[:, :1], np.eye(3)])
+def test_a_histogram_of_scores_on_other_than_two_axes_is_refused(axes: Any) -> None:
+    with pytest.raises(InvalidQueryError, match="axes"):
+        ScoreHistogram(View(3, [0, 1, 2], axes=axes))
 
 
 def test_a_smaller_view_than_planned_has_a_smaller_answer_and_the_same_noise() -> None:

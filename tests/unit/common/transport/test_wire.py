@@ -29,7 +29,14 @@ from dpspca.common.queries.rows import (
 )
 from dpspca.common.queries.sketch import SKETCH_QUERIES
 from dpspca.common.queries.subspace import SUBSPACE_QUERIES
-from dpspca.common.queries.views import NormHistogram, NormRange, View, ViewCovariance, ViewSquares
+from dpspca.common.queries.views import (
+    NormHistogram,
+    NormRange,
+    ScoreHistogram,
+    View,
+    ViewCovariance,
+    ViewSquares,
+)
 from dpspca.common.transport import wire
 
 LARGEST = 2**56 - 1
@@ -74,6 +81,7 @@ QUERIES: list[RowQuery] = [
     ViewCovariance(View(40, np.array([3, 7, 39]), 0.5, np.eye(3)[:, :2], 4.0), np.linspace(-1, 1, 40)),
     NormRange(4, np.arange(4.0)),
     ViewSquares(View(40, np.array([3, 7, 39]), 0.5)),
+    ScoreHistogram(View(40, np.array([3, 39]), 1.5, np.eye(2), 3.0), np.linspace(-1, 1, 40)),
     NormHistogram(View(40, np.array([0, 39]), 3.0), np.zeros(40), 2),
     SignPairs(4, np.arange(4.0)),
     TiedColumns(View(4, [0, 2], axes=np.eye(2)), np.arange(4.0)),

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.linalg import thin_qr
-from dpspca.common.queries.views import BINS, NormHistogram, View, ViewCovariance, ViewQuery, ViewSquares
+from dpspca.common.queries.views import (
+    BINS,
+    SIDE,
+    NormHistogram,
+    ScoreHistogram,
+    View,
+    ViewCovariance,
+    ViewQuery,
+    ViewSquares,
+)
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.evaluate.views import ViewedRows
@@ -72,6 +81,53 @@ def test_sparse_rows_and_more_threads_give_the_same_bits(query: type[ViewQuery],
         np.testing.assert_array_equal(other.evaluate(asked), first)
 
 
+PLANE = View(12, [1, 4, 5, 8, 11], 1.0, AXES, 3.0)
+
+
+def cells(scores: np.ndarray) -> np.ndarray:
+    """Count scores, in which 1 is the edge, by another way than the one under test."""
+    return np.histogram2d(*np.clip(scores, -1, 1 - 1e-12).T, bins=SIDE, range=[[-1, 1], [-1, 1]])[0]
+
+
+def test_scores_are_counted_once_each_in_their_own_cell() -> None:
+    clipped = ROWS / np.maximum(np.linalg.norm(ROWS, axis=1), BOUND)[:, None]
+    expected = cells(3.0 * clipped[:, PLANE.columns] @ AXES)
+    answer = shard().evaluate(ScoreHistogram(PLANE))
+    assert answer.sum() == len(ROWS)
+    assert np.abs(answer - expected).sum() <= 4  # two rows within rounding of an edge
+
+
+@pytest.mark.parametrize("center", [None, np.linspace(-0.5, 0.5, 12)])
+def test_scores_of_sparse_rows_and_on_more_threads_have_the_same_cells(center: np.ndarray | None) -> None:
+    asked = ScoreHistogram(PLANE, center)
+    first = shard().evaluate(asked)
+    others = [shard(threads=3), shard(ROWS[::-1].copy()), *([shard(sparse=True)] if center is None else [])]
+    for other in others:
+        np.testing.assert_array_equal(other.evaluate(asked), first)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_scores_beyond_the_edge_are_in_the_cells_at_the_edge(*, sparse: bool) -> None:
+    view = View(2, [0, 1], 1.0, np.eye(2), 1e30)
+    rows = np.array([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, -1.0]])
+    answer = shard(rows, sparse=sparse).evaluate(ScoreHistogram(view))
+    assert answer[SIDE - 1, SIDE - 1] == answer[0, SIDE - 1] == answer[SIDE - 1, 0] == 1
+    assert answer[0, 0] == 2
+    assert answer.sum() == 5
+
+
+@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0, 2.0**200), along=st.floats(0, 2.0**200))
+def test_each_row_is_in_one_cell_whatever_the_requester_sends(seed: int, scale: float, along: float) -> None:
+    rng = np.random.default_rng(seed)
+    view = View(6, [0, 2, 3, 5], scale, rng.uniform(-1, 1, (4, 2)), along)
+    rows = rng.standard_normal((20, 6)) * 10.0 ** rng.integers(-60, 28)
+    answer = shard(rows).evaluate(ScoreHistogram(view))
+    twice = sum(shard(rows[[place, place]]).evaluate(ScoreHistogram(view)) for place in range(20))
+    np.testing.assert_array_equal(twice, 2 * answer)
+    assert answer.sum() == 20
+    assert answer.min() == 0
+
+
 def seen(rows: np.ndarray, view: View, start: int, stop: int) -> np.ndarray:
     """Make integer rows of a view as an answer does."""
     query = ViewCovariance(view)
@@ -107,7 +163,7 @@ def test_rows_far_below_the_bound_stay_precise(*, sparse: bool, power: int) -> N
         np.testing.assert_allclose(answers[0], answers[1], rtol=2.0**-8, atol=2.0**24)
 
 
-@pytest.mark.parametrize("query", [ViewCovariance, ViewSquares, NormHistogram])
+@pytest.mark.parametrize("query", [ViewCovariance, ViewSquares, NormHistogram, ScoreHistogram])
 def test_no_rows_at_all_are_counted_nowhere(query: type[ViewQuery]) -> None:
     empty = Shard(check_rows(np.zeros((0, 12)), least=0), BOUND)
-    assert not empty.evaluate(query(View.whole(12))).any()
+    assert not empty.evaluate(query(PLANE)).any()
