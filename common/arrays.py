@@ -1,4 +1,4 @@
-"""Checks that turn an array sent by somebody else into one that can be relied upon, or refuse it with the reason."""
+"""Checks of arrays that another party sent: they return a frozen copy, or refuse the array with a reason."""
 
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -9,13 +9,13 @@ from .errors import InvalidQueryError
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
-"""Numbers on a public lattice, in units of its spacing: what answers and their sums are made of."""
+"""Values on the public lattice, in units of its spacing. Answers and their sums consist of these."""
 
 MATRIX: Final = 2
 
 
 def finite_matrix(values: ArrayLike) -> FloatArray:
-    """Freeze a copy of a finite two-dimensional array."""
+    """Return a read-only copy of a finite two-dimensional array."""
     matrix = _real(values)
     if matrix.ndim != MATRIX or 0 in matrix.shape:
         refuse(f"The array has shape {matrix.shape}; a matrix was expected.", "Send rows x columns, neither zero.")
@@ -25,7 +25,7 @@ def finite_matrix(values: ArrayLike) -> FloatArray:
 
 
 def optional_vector(values: ArrayLike | None, length: int) -> FloatArray | None:
-    """Freeze a copy of a finite vector of the given length; None stays None."""
+    """Return a read-only copy of a finite vector of the given length, or None for None."""
     if values is None:
         return None
     vector = _real(values)
@@ -37,12 +37,12 @@ def optional_vector(values: ArrayLike | None, length: int) -> FloatArray | None:
 
 
 def refuse(what: str, remedy: str) -> NoReturn:
-    """Refuse a query."""
+    """Raise the error that refuses a query."""
     raise InvalidQueryError(what, remedy)
 
 
 def _real(values: ArrayLike) -> FloatArray:
-    """Copy into float64; complex numbers, text and objects are no real numbers."""
+    """Copy into float64. Refuse complex numbers, text and objects."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiu":
         refuse(f"The array has type {array.dtype}; real numbers were expected.", "Send an array of float64.")
@@ -52,6 +52,6 @@ def _real(values: ArrayLike) -> FloatArray:
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # a data frame, or anything else
-    """Give a data frame's column names, if it has names that are text."""
+    """Return the column names of a data frame, or None if it has none or if one is not text."""
     names = tuple(getattr(table, "columns", ()))
     return names if names and all(isinstance(name, str) for name in names) else None

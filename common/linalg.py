@@ -1,13 +1,13 @@
-"""The linear algebra that every algorithm here rests on: a thin QR, a row threshold, subspace errors, coherences.
+"""Linear algebra that all algorithms use: thin QR, row threshold, distances between subspaces, coherences.
 
-Pure functions of their arguments. They promise:
+All functions are pure:
 
-- what is asked of an input (shape, finite entries, orthonormal columns) is checked, and `InvalidParameterError` says
-  what was wrong without quoting a value;
-- every choice that mathematics leaves open (the signs of a QR, ties of a threshold, the order of angles) is fixed and
-  documented, so that equal inputs give equal outputs, whatever their memory layout. Equal to the last bit holds for one
-  build of BLAS with one number of threads on one kind of processor;
-- results are accurate to rounding: no squaring that would lose half the digits, or overflow, is left unguarded.
+- They check their input (shape, finite entries, orthonormal columns). `InvalidParameterError` says what is wrong and
+  quotes no value.
+- Choices that mathematics leaves open (signs of a QR, ties of a threshold, order of angles) are fixed and documented.
+  Equal inputs give equal outputs, whatever their memory layout. They are equal to the last bit for one build of BLAS,
+  one number of threads and one kind of processor.
+- Results are accurate to rounding. Squares are never formed where they could overflow or lose half the digits.
 
 Papers: Hardt & Roth 2012 (Beating Randomized Response on Incoherent Matrices), Hardt & Roth 2013 (Beyond Worst-Case
 Analysis in Private Singular Vector Computation), Hardt & Price (The Noisy Power Method), Ge, Wang, Wang & Liu 2018
@@ -33,11 +33,11 @@ SparseMatrix = (
 
 MATRIX_DIMENSIONS = 2
 UNIT_ROUNDOFF = float(np.finfo(np.float64).eps) / 2
-BLOCK_ROWS = 1024  # of ten columns: they fit a second-level cache
-LARGEST_NORM = 1e304  # beyond, the difference of an entry and a norm inside Householder QR could overflow unseen
-SAFE_SQUARES = (1e-200, 1e200)  # column norms squared that neither over- nor underflow, nor do their parts that matter
-WELL_CONDITIONED = 4  # the norms of a triangle and its inverse, multiplied: never below one for every column
-ORTHONORMAL_WITHIN = 1e-6  # a basis stored in single precision passes, a forgotten normalisation does not
+BLOCK_ROWS = 1024  # with ten columns, a block fits into the second-level cache
+LARGEST_NORM = 1e304  # above this, Householder QR could overflow unnoticed when it subtracts a norm from an entry
+SAFE_SQUARES = (1e-200, 1e200)  # squared norms in this range do not over- or underflow, and neither do relevant parts
+WELL_CONDITIONED = 4  # largest accepted ||R|| ||R^-1|| per column; it is never below 1
+ORTHONORMAL_WITHIN = 1e-6  # accepts a basis stored in single precision, refuses one that was never normalised
 
 _FACTORED = "The matrix to factor"
 
@@ -45,16 +45,16 @@ _FACTORED = "The matrix to factor"
 
 
 def thin_qr(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray, FloatArray]:
-    """Return (Q, R) with matrix = Q R, Q of orthonormal columns and R upper triangular, its diagonal never negative.
+    """Return (Q, R) with matrix = Q R. Q has orthonormal columns; R is upper triangular with a nonnegative diagonal.
 
-    That sign convention makes the factors of a full-rank matrix unique. Q^T Q = I to rounding for every finite input
-    whose column norms stay below 1e304: any scale, any condition number, any rank. Where column j lies in the span of
-    the columns before it, R[j, j] is 0 up to rounding (exactly 0 for a column of zeros) and column j of Q is some unit
-    vector orthogonal to the others: a deterministic completion without meaning.
+    This sign convention makes the factors of a full-rank matrix unique. Q^T Q = I to rounding for every finite input
+    whose column norms are below 1e304, at any scale, condition number and rank. If column j lies in the span of the
+    columns before it, R[j, j] is 0 up to rounding (exactly 0 for a column of zeros), and column j of Q is an arbitrary
+    but deterministic unit vector orthogonal to the others.
 
-    Tall matrices whose Gram matrix shows them well enough conditioned (`_cholesky_suffices`) are factored by Cholesky
-    QR applied twice, several times faster; all others by Householder reflections. With `overwrite` Q may take the
-    matrix's own memory: who needs the matrix no more spares as much again. The factors are the same.
+    Tall matrices that are well enough conditioned (`_cholesky_suffices`) are factored by Cholesky QR applied twice,
+    which is several times faster. All others are factored by Householder reflections. With `overwrite`, Q may reuse
+    the memory of the matrix, which saves as much memory again. The factors are the same.
     """
     values = np.asarray(matrix, dtype=np.float64, order="C")
     _refuse_shape(values.shape, _FACTORED)
@@ -72,9 +72,9 @@ def thin_qr(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray,
 
 
 def _factors(matrix: FloatArray, place: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Choose the method; the signs are still free. An entry that is not finite shows in the Gram matrix.
+    """Factor by the faster method that is accurate enough. The signs are not fixed yet.
 
-    Q goes to its place, which may be the matrix itself.
+    An entry that is not finite shows in the Gram matrix. Q is written to ``place``, which may be the matrix itself.
     """
     if len(_row_blocks(matrix)) == 1:
         return _householder(matrix)
@@ -88,14 +88,14 @@ def _factors(matrix: FloatArray, place: FloatArray | None) -> tuple[FloatArray, 
 
 
 def _cholesky_suffices(gram: FloatArray, longest_sum: int) -> bool:
-    """Whether Cholesky QR applied twice to the matrix behind this Gram matrix is orthonormal to rounding.
+    """Return whether Cholesky QR, applied twice to a matrix with this Gram matrix, is orthonormal to rounding.
 
-    Yamamoto, Nakatsukasa, Yanagisawa & Fukaya (2015, ETNA 44) prove it for m x n matrices of condition number
-    kappa with 8 kappa sqrt(m n u + n (n + 1) u) <= 1, u the unit roundoff. The m there counts the additions that an
-    entry of the Gram matrix went through in sequence, here `longest_sum`. The columns are first brought to unit norm:
-    Cholesky QR does not feel their scale, so neither should its test. kappa^2 is read off the eigenvalues of that
-    small matrix, whose own rounding error is at most a sixty-fourth of the smallest eigenvalue accepted. For a million
-    rows of ten columns kappa may reach about 7e4. The often quoted 1e7 usually still works; this much is proved.
+    Yamamoto, Nakatsukasa, Yanagisawa & Fukaya (2015, ETNA 44) prove it for m x n matrices of condition number kappa
+    with 8 kappa sqrt(m n u + n (n + 1) u) <= 1, where u is the unit roundoff. Their m counts the sequential additions
+    behind an entry of the Gram matrix, here `longest_sum`. The columns are scaled to unit norm first, because the
+    accuracy of Cholesky QR does not depend on their scale. kappa^2 comes from the eigenvalues of the scaled Gram
+    matrix, whose rounding error is at most a sixty-fourth of the smallest eigenvalue accepted. For a million rows of
+    ten columns, kappa may reach about 7e4. The often quoted 1e7 usually works too, but is not proved.
     """
     squares = np.diag(gram)
     smallest, largest = SAFE_SQUARES
@@ -107,11 +107,11 @@ def _cholesky_suffices(gram: FloatArray, longest_sum: int) -> bool:
 
 
 def _cholesky_qr(matrix: FloatArray, gram: FloatArray, place: FloatArray) -> FloatArray:
-    """One step: R from the Gram matrix, and Q in its place, from Q R = matrix.
+    """Do one step: take R from the Gram matrix, write Q = matrix R^-1 to ``place``, and return R.
 
-    Solving row by row is backward stable, whatever R is. Multiplying by R^-1 takes half the time, and each row is off
-    by a few roundings times |R| |R^-1| more: taken only where that is of the order of one, as it always is in the
-    second step. Neither method feels how the columns are scaled, so neither does the choice.
+    Solving row by row is backward stable for every R. Multiplying by R^-1 takes half the time, but adds an error of a
+    few roundings times |R| |R^-1| to each row. It is used only if that factor is of the order of one, which it always
+    is in the second step. The scale of the columns affects neither method, so it does not affect the choice.
     """
     norms = np.sqrt(np.diag(gram))
     unit = cholesky(_unit_diagonal(gram))
@@ -127,20 +127,20 @@ def _cholesky_qr(matrix: FloatArray, gram: FloatArray, place: FloatArray) -> Flo
 
 
 def _multiply(matrix: FloatArray, small: FloatArray, place: FloatArray) -> None:
-    """Multiply block by block, so that matrix and place may be the same; np.dot lets other threads run meanwhile."""
+    """Multiply block by block, so that matrix and place may be the same. np.dot releases the interpreter lock."""
     for block, target in zip(_row_blocks(matrix), _row_blocks(place), strict=True):
         target[...] = np.dot(block, small)
 
 
 def _householder(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     _refuse_not_finite(matrix, _FACTORED)
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow shows in R
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller finds an overflow in R
         q, r = np.linalg.qr(matrix)
     return q, r
 
 
 def _gram(matrix: FloatArray) -> FloatArray:
-    """matrix^T matrix, summed in blocks of rows: the shorter the sums, the smaller their rounding error."""
+    """Return matrix^T matrix, summed in blocks of rows. Shorter sums have smaller rounding errors."""
     n = matrix.shape[1]
     total = np.zeros((n, n))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -150,13 +150,13 @@ def _gram(matrix: FloatArray) -> FloatArray:
 
 
 def _longest_sum(matrix: FloatArray) -> int:
-    """Count the most additions in sequence on the way to one entry of `_gram`: within a block, then over the blocks."""
+    """Return the number of sequential additions behind one entry of `_gram`: within a block, then over the blocks."""
     blocks = _row_blocks(matrix)
     return len(blocks[-1]) + len(blocks)
 
 
 def _row_blocks(matrix: FloatArray) -> list[FloatArray]:
-    """Cut into consecutive rows, blocks much taller than wide; the last takes the remainder and is the longest."""
+    """Divide into blocks of consecutive rows, much taller than wide. The last also takes the remainder."""
     rows, columns = matrix.shape
     height = max(BLOCK_ROWS, 8 * columns)
     return np.split(matrix, range(height, rows - height + 1, height))
@@ -171,9 +171,9 @@ def _unit_diagonal(gram: FloatArray) -> FloatArray:
 
 
 def hard_threshold(matrix: FloatArray, kept_rows: int) -> FloatArray:
-    """Return a copy in which all rows but the `kept_rows` of largest Euclidean norm are zero (see `largest_rows`).
+    """Return a copy in which all rows are zero except the `kept_rows` of largest Euclidean norm (see `largest_rows`).
 
-    A `kept_rows` of at least the number of rows returns a plain copy. This is Threshold of Ge et al. 2018.
+    If `kept_rows` is at least the number of rows, the copy is unchanged. This is Threshold of Ge et al. 2018.
     """
     values = _finite_matrix(matrix, "The matrix to threshold")
     kept = largest_rows(values, kept_rows)
@@ -183,11 +183,11 @@ def hard_threshold(matrix: FloatArray, kept_rows: int) -> FloatArray:
 
 
 def largest_rows(matrix: FloatArray, count: int) -> IndexArray:
-    """Return, ascending, the indices of the `count` rows of largest Euclidean norm; of equal rows the lower index wins.
+    """Return, ascending, the indices of the `count` rows of largest Euclidean norm. Of equal rows the first wins.
 
-    "Equal" is equality of the computed norms, which scaling by powers of two keeps exact wherever the squares are
-    (so rows (3, 4) and (5, 0) tie). All indices are returned when there are no more than `count` rows. Time is linear
-    in the size of the matrix.
+    Rows are equal if their computed norms are. Scaling is by powers of two, so norms of exact squares stay exact: rows
+    (3, 4) and (5, 0) tie. If there are no more than `count` rows, all indices are returned. The time is linear in the
+    size of the matrix.
     """
     values = _finite_matrix(matrix, "The matrix to rank by rows")
     if count < 1:
@@ -211,10 +211,10 @@ def _nth_largest(norms: FloatArray, count: int) -> float:
 
 
 def _plain_row_norms(matrix: FloatArray) -> FloatArray:
-    """Row norms without scaling: where no square that matters leaves the range of doubles, the same up to one factor.
+    """Return row norms without scaling. The caller checks that no relevant square leaves the range of doubles.
 
-    Scaling by powers of two is exact, so these order and tie the rows as `_relative_row_norms` does. Squares that
-    underflow are too small to change a norm that is in range, and no row out of range passes for one in range.
+    In that range they order and tie the rows as `_relative_row_norms` does, because scaling by powers of two is exact.
+    Squares that underflow are too small to change a norm in range, and no row out of range looks like one in range.
     """
     with np.errstate(over="ignore"):
         norms: FloatArray = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
@@ -222,10 +222,10 @@ def _plain_row_norms(matrix: FloatArray) -> FloatArray:
 
 
 def _relative_row_norms(matrix: FloatArray) -> FloatArray:
-    """Row norms, all divided by one power of two near the largest: nothing overflows.
+    """Return row norms, all divided by one power of two near the largest, so that nothing overflows.
 
-    Each row is scaled by its own power of two before it is squared, so the order of rows is right until two of them
-    are more than 300 orders of magnitude apart.
+    Each row is scaled by its own power of two before it is squared. So the order of two rows is right unless they are
+    more than 300 orders of magnitude apart.
     """
     _, exponents = np.frexp(np.abs(matrix).max(axis=1))
     scales = np.ldexp(1.0, exponents - 1)
@@ -241,9 +241,9 @@ def _relative_row_norms(matrix: FloatArray) -> FloatArray:
 def subspace_distance(U: FloatArray, V: FloatArray) -> float:
     """Return ||U^T V_perp||_F = ||sin Theta||_F, the error measure D[U, V] of Ge et al. 2018.
 
-    U and V are d x k with orthonormal columns, V_perp completes V to a basis. Symmetric in U and V, unchanged by
-    rotations of either basis, between 0 and sqrt(min(k, d - k)). Computed as ||(I - U U^T) V||_F, in which a tiny angle
-    is a tiny difference; sqrt(k - ||U^T V||^2) would turn every angle below 1e-8 into noise.
+    U and V are d x k with orthonormal columns; V_perp completes V to a basis. The distance is symmetric in U and V, is
+    not changed by rotating either basis, and lies between 0 and sqrt(min(k, d - k)). It is computed as
+    ||(I - U U^T) V||_F, which is accurate for tiny angles; sqrt(k - ||U^T V||^2) is not below 1e-8.
     """
     u, v = _two_bases(U, V)
     return float(np.linalg.norm(v - u @ (u.T @ v)))
@@ -252,9 +252,9 @@ def subspace_distance(U: FloatArray, V: FloatArray) -> float:
 def principal_angles(U: FloatArray, V: FloatArray) -> FloatArray:
     """Return the k principal angles between the column spaces of U and V (both d x k, orthonormal), ascending.
 
-    The cosines are the singular values of U^T V, the sines those of (I - U U^T) V. Each angle is taken as
-    arctan2(sine, cosine): where the angle is small the sine decides, near pi/2 the cosine does, so the absolute error
-    stays at rounding over all of [0, pi/2] without choosing a formula per angle.
+    The cosines are the singular values of U^T V, the sines those of (I - U U^T) V. Each angle is
+    arctan2(sine, cosine). Small angles follow from the sine and angles near pi/2 from the cosine, so the absolute error
+    is of the order of rounding over all of [0, pi/2].
     """
     u, v = _two_bases(U, V)
     overlap = u.T @ v
@@ -274,7 +274,7 @@ def _two_bases(U: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _orthonormal(basis: FloatArray, name: str) -> FloatArray:
-    """Refuse a basis that is not orthonormal; polish one that is, so that its rounding does not pass for an angle."""
+    """Refuse a basis that is not orthonormal. Otherwise orthonormalise it again, to remove its rounding error."""
     values = _finite_matrix(basis, name)
     if values.shape[0] < values.shape[1] or not _is_orthonormal(values):
         raise InvalidParameterError(
@@ -294,9 +294,9 @@ def _is_orthonormal(values: FloatArray) -> bool:
 def row_coherence(matrix: FloatArray | SparseMatrix) -> float:
     """Return the C-coherence of Hardt & Roth 2012, Definition 5.1: sqrt(m) max_i ||A_(i)|| / ||A||_F for m rows.
 
-    The smallest C such that no row has a norm above C ||A||_F / sqrt(m), C times the typical row norm. Between 1 (all
-    rows equally long) and sqrt(m) (one row holds everything). By their Lemma 5.13 C <= sqrt(r mu_0) for rank r and the
-    mu_0 of `basis_coherence`, taken of the left singular vectors. Sparse input stays sparse.
+    It is the smallest C such that no row is longer than C times the typical row norm, ||A||_F / sqrt(m). It lies
+    between 1 (all rows equally long) and sqrt(m) (only one row is not zero). By their Lemma 5.13, C <= sqrt(r mu_0) for
+    rank r, where mu_0 is the `basis_coherence` of the left singular vectors. Sparse input stays sparse.
     """
     norms = (
         _relative_sparse_row_norms(matrix)
@@ -312,8 +312,9 @@ def row_coherence(matrix: FloatArray | SparseMatrix) -> float:
 def basis_coherence(U: FloatArray) -> float:
     """Return mu_0(U) = (m / r) max_j ||U_(j)||^2 of an m x r matrix with orthonormal columns.
 
-    Hardt & Roth 2012, Definition 5.5; Hardt & Roth 2013, Definition 5.2. A property of the subspace: ||U_(j)|| is the
-    length of the j-th coordinate axis projected on it. Between 1 and m / r, the latter when it contains an axis.
+    Hardt & Roth 2012, Definition 5.5; Hardt & Roth 2013, Definition 5.2. It depends on the subspace only: ||U_(j)|| is
+    the length of the projection of the j-th coordinate axis. It lies between 1 and m / r, and is m / r if the subspace
+    contains a coordinate axis.
     """
     basis = _orthonormal(U, "U")
     rows, rank = basis.shape
@@ -321,13 +322,13 @@ def basis_coherence(U: FloatArray) -> float:
 
 
 def entry_coherence(matrix: FloatArray) -> float:
-    """Return mu(A) = max(m ||U||_inf^2, n ||V||_inf^2), ||.||_inf the largest absolute entry, of an m x n matrix.
+    """Return mu(A) = max(m ||U||_inf^2, n ||V||_inf^2) of an m x n matrix, with ||.||_inf the largest absolute entry.
 
-    Hardt & Price, Definition 4.8; Hardt & Roth 2013, Definition 2.7. U and V are the singular vectors of the singular
-    values that are not zero to rounding. Between 1 (all their entries equal in size) and max(m, n) (one of them is a
-    coordinate axis); at least the mu_0 of either basis. Singular vectors are not unique when singular values repeat,
-    and the value then depends on the decomposition that LAPACK finds: the identity gives n from the coordinate axes,
-    where a Hadamard basis, as good a decomposition, would give 1.
+    Hardt & Price, Definition 4.8; Hardt & Roth 2013, Definition 2.7. U and V are the singular vectors whose singular
+    values are not zero up to rounding. The result lies between 1 (all their entries are equal in size) and max(m, n)
+    (one of them is a coordinate axis), and is at least the mu_0 of either basis. If singular values repeat, singular
+    vectors are not unique, and the result depends on the decomposition that LAPACK finds: for the identity it is n,
+    from the coordinate axes, although a Hadamard basis would give 1.
     """
     values = _finite_matrix(matrix, "The matrix")
     m, n = values.shape
@@ -340,8 +341,8 @@ def entry_coherence(matrix: FloatArray) -> float:
 
 
 def _relative_sparse_row_norms(matrix: SparseMatrix) -> FloatArray:
-    """Row norms divided by the largest absolute entry."""
-    rows = sparse.csr_array(matrix).astype(np.float64)  # a copy, also of float64
+    """Return row norms divided by the largest absolute entry."""
+    rows = sparse.csr_array(matrix).astype(np.float64)  # a copy, even if it was float64
     rows.sum_duplicates()
     _refuse_unusable(matrix.shape, rows.data, "The matrix")
     rows.data /= np.abs(rows.data).max(initial=0.0) or 1.0
@@ -350,7 +351,7 @@ def _relative_sparse_row_norms(matrix: SparseMatrix) -> FloatArray:
 
 
 def _finite_matrix(matrix: FloatArray, what: str) -> FloatArray:
-    """Return the matrix in row-major float64: one layout, hence one order of summation, for equal values."""
+    """Return the matrix in row-major float64, so that equal values are always summed in the same order."""
     values = np.asarray(matrix, dtype=np.float64, order="C")
     _refuse_unusable(values.shape, values, what)
     return values

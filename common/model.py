@@ -1,7 +1,6 @@
-"""The result: components, what they explain, where they are non-zero, and the privacy statement that goes with them.
+"""The result of a job: components, explained variance, support and the privacy statement.
 
-A model is stored as bytes of its own simple form (one line of JSON, then raw float64), read back without executing
-anything.
+A model is stored as one line of JSON followed by raw float64. Reading it back executes no stored code.
 """
 
 import json
@@ -29,18 +28,19 @@ from .text import visible
 
 FORMAT: Final = "dpspca-model-2"
 BEFORE: Final = "dpspca-model-1"
-"""What version 0.1.0 wrote: journals hold such models. It said in one word whether a result may be released."""
+"""The format of version 0.1.0, which journals may hold. One flag said whether the result may be released."""
 MOST_NAMED: Final = 5
-"""Columns that an error names."""
+"""Largest number of columns that an error names."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Model:
-    """k components as rows over d features; rows of ``components`` are orthonormal and their signs fixed.
+    """k components over d features. The rows of ``components`` are orthonormal, and their signs are fixed.
 
-    ``explained_variance`` and its ratio are None where the job did not ask for them. They carry noise: neither need
-    sum to one, and ``explained_variance_std`` says how much noise each has. Of a symmetric matrix, which the unit of
-    the statement tells, the numbers are eigenvalues, signed and largest in size first, and there is no ratio.
+    ``explained_variance`` and its ratio are None if the job did not ask for them. Both are noisy, and the ratios need
+    not sum to one; ``explained_variance_std`` is the standard deviation of the noise in each variance. If the privacy
+    unit of the statement is that of a symmetric matrix, the numbers are signed eigenvalues, largest absolute value
+    first, and there is no ratio.
     """
 
     components: FloatArray
@@ -51,9 +51,9 @@ class Model:
     explained_variance_std: float | None = None
     feature_names: tuple[str, ...] | None = None
     decision: Decision | None = None
-    """What the method decided, if it is one that decides."""
+    """What the method decided about the structure, if it decides anything."""
     loading_std: FloatArray | None = None
-    """Standard deviation of the noise of each loading, where the noise of a released matrix tells it."""
+    """Standard deviation of the noise of each loading, if it follows from the noise of a released matrix."""
     scores: ScoreMap | None = None
     """How many rows have their scores on the first two components in each cell, where the job asked for a picture."""
 
@@ -73,19 +73,20 @@ class Model:
 
     @property
     def support(self) -> NDArray[np.intp]:
-        """Indices of the features that take part in any component."""
+        """The indices of the features with a nonzero loading in any component."""
         return np.flatnonzero(self.components.any(axis=0))
 
     def name_of(self, feature: int) -> str:
-        """Return a feature's name to show to people: a stored name must not control a terminal or a page."""
+        """Return a feature's name for display. Control characters are escaped, because a model may be a stranger's."""
         return f"feature {feature}" if self.feature_names is None else visible(self.feature_names[feature])
 
     def intervals(self, level: float = 0.95) -> dict[str, tuple[FloatArray, FloatArray]]:
-        """Return confidence intervals from the known noise: lower and upper ends of loadings and explained variances.
+        """Return confidence intervals that follow from the known noise: lower and upper ends by name.
 
-        They say how far the components may be from those that the same rows have without noise, as they were clipped.
-        They do not cover what other rows would have given. An interval is about one number: of many, a share of
-        1 - ``level`` misses. What is not known is left out. A loading of 0 was left out, and its interval is 0.
+        The names are ``loadings`` and ``explained_variance``; one whose noise is not known is left out. An interval
+        covers what the same clipped rows would have given without noise. It does not cover what other rows would have
+        given. Each interval is about a single number, so a share of 1 - ``level`` of them misses. The interval of a
+        column outside the support is [0, 0].
         """
         check(is_real(level) and 0 < level < 1, f"level is {level!r:.60}.", "Give a number between 0 and 1.")
         reach = NormalDist().inv_cdf((1 + level) / 2)
@@ -100,10 +101,11 @@ class Model:
         return ends
 
     def varimax(self) -> Self:
-        """Return the model with its components turned by varimax, so that each has few large loadings.
+        """Return the model with its components rotated by varimax, so that each has few large loadings.
 
-        They span what they spanned and stay orthonormal. Their variances are those along the turned directions, largest
-        first. How far noise moves single loadings is then not known, and a picture of scores on other axes is left out.
+        The components span the same space and stay orthonormal. The variances are those along the rotated components,
+        largest first. ``loading_std`` is None, because the noise of rotated loadings is not known,
+        and a picture of scores on other axes is left out.
         """
         rotation = varimax(self.components)
         parts = np.square(rotation.T)
@@ -123,10 +125,10 @@ class Model:
         )
 
     def transform(self, rows: Any, *, by_position: bool = False) -> FloatArray:  # noqa: ANN401  # dense or sparse
-        """Project rows (dense or sparse) onto the components. The scores are those rows' own, without protection.
+        """Project rows (dense or sparse) onto the components. The scores are exact: privacy does not protect them.
 
-        The columns of a data frame are matched to the features by name. An array has no names: its columns are taken
-        in the order of the features. ``by_position`` does so whatever the columns are called.
+        The columns of a data frame are matched to the features by name. The columns of an array have no names, and must
+        be in the order of the features. ``by_position`` takes a data frame's columns in their order, too.
         """
         order = None if by_position else self.order_of(column_names(rows))
         rows = _numbers(rows)
@@ -136,9 +138,10 @@ class Model:
         return dense if self.mean is None else dense - self.mean @ self.components.T
 
     def order_of(self, names: Sequence[str] | None) -> NDArray[np.intp] | None:
-        """Say at which place each feature stands among columns of these names; None: they stand in their order.
+        """Return the position of each feature among columns of these names, or None if they are in order already.
 
-        Columns without names are taken as they stand. Each feature needs one column, and each column a feature.
+        Columns without names (None) are taken in their order. Each feature needs exactly one column, and no column may
+        be left over.
         """
         if names is None:
             return None
@@ -152,7 +155,7 @@ class Model:
         return order_of(names, self.feature_names)
 
     def inverse_transform(self, scores: FloatArray) -> FloatArray:
-        """Map scores back to rows of features."""
+        """Map scores back to rows over the features."""
         scores = _numbers(scores)
         self._check_width(scores.shape[1], self.components.shape[0], "components")
         rows = np.asarray(scores @ self.components)
@@ -167,7 +170,7 @@ class Model:
         return fragment(self)
 
     def to_bytes(self) -> bytes:
-        """Write the model in its own form."""
+        """Return the model as bytes: a line of JSON, then the arrays."""
         arrays = {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), np.ndarray)}
         header = {
             "format": FORMAT,
@@ -183,7 +186,7 @@ class Model:
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Self:
-        """Read a stored model; anything unexpected is refused."""
+        """Read a stored model. Anything unexpected is refused."""
         line, _, body = stored.partition(b"\n")
         try:
             header = json.loads(line)
@@ -216,14 +219,17 @@ class Model:
 
 
 def fix_signs(components: FloatArray) -> FloatArray:
-    """Make the largest entry of every row positive; among equals the first decides."""
+    """Choose the sign of each row so that its largest entry is positive. Of equal entries the first decides."""
     largest = np.argmax(np.abs(components), axis=1)
     signs = np.sign(components[np.arange(len(components)), largest])
     return components * np.where(signs == 0, 1.0, signs)[:, None] + 0.0  # no negative zeros
 
 
 def _in_two_words(before: dict[str, Any]) -> dict[str, Any]:
-    """Read a statement of version 0.1.0. Only a Markov chain's caveat began with words that it is not for release."""
+    """Read a statement of version 0.1.0.
+
+    Its caveat began with NOT_FOR_RELEASE only for a Markov chain, whose privacy is not proven.
+    """
     kept = {name: value for name, value in before.items() if name != "releasable"}
     return kept | {
         "fresh_noise": before["releasable"],
@@ -248,7 +254,7 @@ def _statement(raw: dict[str, Any]) -> PrivacyStatement:
 
 
 def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
-    """Take finite numbers in two dimensions, dense or sparse."""
+    """Check that this is a two-dimensional table of finite numbers, dense or sparse."""
     table: Any = rows if scipy.sparse.issparse(rows) else np.asarray(rows)
     values: Any = getattr(table, "data", table) if scipy.sparse.issparse(table) else table
     if table.ndim != MATRIX or table.dtype.kind not in "fiub" or not np.isfinite(values).all():
@@ -257,7 +263,7 @@ def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
 
 
 def order_of(columns: Sequence[str], features: Sequence[str]) -> NDArray[np.intp] | None:
-    """Say at which place among the columns each feature stands; None where they stand in the same order."""
+    """Return the position of each feature among the columns, or None if they are in the same order."""
     places = {name: place for place, name in enumerate(columns)}
     times = Counter(columns)
     wrong = {
@@ -276,7 +282,7 @@ def order_of(columns: Sequence[str], features: Sequence[str]) -> NDArray[np.intp
 
 
 def _few(names: Sequence[str]) -> str:
-    """Name the first of many."""
+    """List the first few names."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(f"{name!r:.60}" for name in names[:MOST_NAMED]) + more
 
@@ -293,7 +299,7 @@ def _check_shape(name: str, array: FloatArray | None, shape: tuple[int, ...]) ->
 
 
 def _arrays(shapes: dict[str, list[int]], body: bytes) -> dict[str, FloatArray]:
-    """Cut the body into the arrays that the header announces, no byte more or less."""
+    """Split the body into the arrays that the header announces. Their total length must match exactly."""
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
     if min(sizes, default=0) < 0 or 8 * sum(sizes) != len(body):
         raise _corrupt("The length does not fit the arrays it announces.")

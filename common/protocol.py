@@ -1,7 +1,7 @@
-"""How an algorithm speaks: it yields a query, receives the noisy sum over all providers, and returns a model.
+"""The interface of an algorithm: it yields a query, receives the noisy sum over all providers, and returns a model.
 
-An algorithm is a pure generator. It never knows who carries its queries; whoever drives it never needs to know what
-they are for. The same generator runs in one process, over a network, and again from a journal after a crash.
+An algorithm is a pure generator. It does not know who carries its queries, and the caller need not know what they are
+for. The same generator runs in one process, over a network, and again from the journal after a crash.
 """
 
 from collections.abc import Callable, Generator
@@ -19,7 +19,7 @@ from .queries import RowQuery
 class Aggregate:
     """The sum of all providers' answers, in the units of the data, and the standard deviation of its noise.
 
-    That is a bound in places where providers have left their noise out, because others alone had something to say.
+    ``noise_std`` is an upper bound for entries to which some providers added no noise because they contribute nothing.
     """
 
     values: NDArray[np.float64]
@@ -32,9 +32,9 @@ Ask: TypeAlias = Callable[[RowQuery], Aggregate]
 
 
 def drive(algorithm: Algorithm, ask: Ask) -> Model:
-    """Run an algorithm to its end, carrying each query to ``ask`` and the answer back.
+    """Run an algorithm to its end: pass each query to ``ask`` and send the answer back.
 
-    When ``ask`` raises, the algorithm is closed and the error passes on.
+    If ``ask`` raises, the algorithm is closed and the error is raised again.
     """
     try:
         query = next(algorithm)

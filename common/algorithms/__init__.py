@@ -1,4 +1,4 @@
-"""One coroutine a file: it yields a query, receives the noisy aggregate and returns a model."""
+"""One coroutine per method. It yields queries, receives noisy aggregates and returns a model."""
 
 from . import catalogue
 from .catalogue import CATALOGUE, Method, choices

@@ -1,11 +1,13 @@
 """Analyze Gauss (Dwork, Talwar, Thakurta & Zhang, STOC 2014): the covariance matrix, released once with Gaussian noise.
 
-A baseline of Ge et al. (2018). Where it departs from the paper:
+A baseline of Ge et al. (2018). Departures from the paper:
 
-- With exact accounting the whole square is released, every entry with noise of its own, and made symmetric. Its noise
-  is that of the Gaussian orthogonal ensemble: the same in every direction of Frobenius norm, in which the sensitivity
-  is stated, and off the diagonal sqrt(2) less than noise of equal width on the upper triangle, at the same price.
-- With published accounting it is the paper's: the upper triangle, with standard deviation sqrt(2 ln(1.25/delta))/eps.
+- With exact accounting, the whole square is released with independent noise on every entry, and then made symmetric.
+  The noise is that of the Gaussian orthogonal ensemble: equal in all directions of the Frobenius norm, in which the
+  sensitivity is stated. Off the diagonal it is sqrt(2) smaller than that of equal noise on the upper triangle, at the
+  same price.
+- With published accounting, the upper triangle is released with the paper's standard deviation,
+  sqrt(2 ln(1.25/delta))/eps.
 """
 
 import math
@@ -20,12 +22,12 @@ from .released_matrix import ask_matrix, components_of, model_of, planned, with_
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
-    """List every query: what the opening needs, and the matrix."""
+    """List all queries: the opening ones (count, mean), and the matrix."""
     return price(spec, planned(spec, _query(spec)), _published)
 
 
 def run(plan: Plan) -> Algorithm:
-    """Ask for the matrix, and take its leading eigenvectors."""
+    """Ask for the matrix, and return its leading eigenvectors."""
     spec = plan.spec
     opened, released = yield from ask_matrix(spec, _query(spec))
     components = components_of(spec, opened, released)
@@ -40,9 +42,9 @@ def _query(spec: JobSpec) -> type[Covariance | CovarianceTriangle]:
 
 
 def _published(spec: JobSpec, planned: PlannedQuery) -> float:
-    """Give the standard deviation of the paper's Algorithm 1, for this planned's share of (eps, delta).
+    """Return the standard deviation of the paper's Algorithm 1, for this query's share of (eps, delta).
 
-    The paper's neighbours differ in one row that is there or not; for others the sensitivity is put in its place.
+    In the paper, neighbours differ by adding or removing a row. For other units, the sensitivity is replaced by theirs.
     """
     epsilon, delta = spec.budget.epsilon * planned.share, spec.budget.delta * planned.share
     return planned.query.sensitivity_of(spec.unit, planned.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon

@@ -1,29 +1,29 @@
-"""The default method: decide from public facts and released numbers how to spend the budget.
+"""The default method: it decides how to spend the budget from public facts and released numbers.
 
-With few columns, the whole matrix is released once, and structure is read off it for free. With more, the release goes
-in stages, so that later questions can be about the columns that earlier answers found:
+With few columns, the whole matrix is released once, and its structure is found by free post-processing. With more
+columns, the release has stages, so that later queries can be about the columns that earlier answers found:
 
-1. the diagonal, and part of the budget on the whole matrix, name candidate columns; with many columns, providers also
-   choose pairs of columns whose signs go together;
-2. a block of these, clipped at a bound of its own, is released, and pruned; providers choose further columns that go
-   together with what was found;
-3. a scaled release: the block is turned to the axes that were found, and the part along them and the rest are divided
-   by their own lengths, so that the entries between the two parts carry noise of the size of their product.
+1. The diagonal, and the whole matrix for a part of the budget, give candidate columns. With many columns, providers
+   also choose pairs of columns whose signs agree.
+2. The block of the candidates, clipped at its own bound, is released and pruned. Providers choose further columns that
+   correlate with the components found so far.
+3. The scaled release: the block is rotated to the axes found so far. The part along them and the rest are each divided
+   by their own length, so that the noise of an entry is proportional to the lengths of its two parts.
 
-Where the whole matrix shows more than the candidates hold, the components are dense. Then stages 2 and 3 are about all
-columns instead, and all releases are averaged.
+If the whole matrix explains more than the candidates do, the components are dense. Then stages 2 and 3 are about all
+columns, and all releases are averaged.
 
-Each stage also asks for a histogram of norms, for a share of a hundredth, and clips at a quantile that depends on the
-numbers of columns and rows and on the budget. So ``norm_bound`` may be far too large without doing harm. Where it is
-private, a rough histogram comes first, of lengths in ranges of a factor of 16.
+Each stage also asks for a histogram of norms, for a hundredth of the budget, and clips at a quantile that depends on
+the numbers of columns and rows and on the budget. So a ``norm_bound`` that is far too large does no harm. If the norm
+bound is private, a coarse histogram comes first, whose bins cover a factor of 16 each.
 
-Privacy: the questions depend on released numbers, but their prices do not. Every step has the noise that the plan fixed
-for its share of mu^2; what a question may be about is a ``View``, any of which has the same sensitivity
-(``dpspca.common.queries.views``). So the filter's sum of mu^2 holds under adaptivity (Smith & Thakurta 2022).
+Privacy: the queries depend on released numbers, but their prices do not. Every step has the noise that the plan fixed
+for its share of mu^2. Queries differ only in their ``View``, and all views have the same sensitivity
+(``dpspca.common.queries.views``). So the sum of mu^2 holds although the queries are adaptive (Smith & Thakurta 2022).
 
-With too many columns for any matrix of d^2 numbers, candidates come from the diagonal alone.
+If there are too many columns for any matrix of d^2 numbers, candidates come from the diagonal alone.
 
-Not from a paper. "Analyze Gauss" (Dwork, Talwar, Thakurta & Zhang 2014) is what it does with few columns.
+This method is not from a paper. With few columns it is "Analyze Gauss" (Dwork, Talwar, Thakurta & Zhang 2014).
 """
 
 from collections.abc import Generator, Mapping
@@ -74,18 +74,18 @@ from .staged_release import (
 from .view_steps import ReleasedFacts, ask_covariance, ask_gain, ask_reach
 
 FEW_COLUMNS: Final = 100
-"""Up to here the whole matrix is released with everything: stages would cost more than they bring."""
+"""With at most this many columns, the whole budget goes to the whole matrix. Stages would cost more than they gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoOptions:
-    """What may be set. Everything else is decided."""
+    """The options of this method. It decides everything else."""
 
     sparsity: int | Auto = field(
         default=AUTO,
         metadata=described(
-            "Largest number of columns that may take part, for all components together, or auto: decided from what is "
-            "released, at no cost."
+            "Largest number of columns that may take part, for all components together, or auto: decided from released "
+            "numbers, at no cost."
         ),
     )
 
@@ -131,10 +131,10 @@ def _yes_or_no(given: Mapping[str, Scalar], name: str) -> bool:
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
-    """List every question. Their order and prices are fixed; what they are about may follow from earlier answers."""
+    """List all queries. Their order and prices are fixed; their content may follow from earlier answers."""
     options = AutoOptions.of(spec)
     dimension = spec.schema.dimension
-    counted = replace(spec, explained_variance=True)  # the number of rows is needed; what is explained is free
+    counted = replace(spec, explained_variance=True)  # the number of rows is needed; explained variance is then free
     divided = shares(counted)
     free = divided["rest"] + divided["explained variance"]
     ranges, picture = [], []
@@ -157,9 +157,9 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
 
 
 def _at_once(spec: JobSpec) -> bool:
-    """Tell whether stages can bring nothing: columns are few, or so many components are asked for that most take part.
+    """Return whether stages would gain nothing: there are few columns, or so many components that most columns count.
 
-    A view has at most ``MAX_AXES`` axes, so stages cannot look for more components than that.
+    A view has at most ``MAX_AXES`` axes, so stages cannot find more components than that.
     """
     dimension, components = spec.schema.dimension, spec.components
     if dimension > MAX_DIMENSION:
@@ -168,7 +168,7 @@ def _at_once(spec: JobSpec) -> bool:
 
 
 def run(plan: Plan) -> Algorithm:
-    """Ask stage by stage, and make a model of all that was released."""
+    """Ask the queries stage by stage, and make a model of all releases."""
     spec = plan.spec
     opened = yield from ask_opening(replace(spec, explained_variance=True))
     rows = at_least_one(opened.rows)

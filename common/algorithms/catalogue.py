@@ -1,4 +1,4 @@
-"""Every algorithm by name: the one list that the gate, the coordinator and the clients consult."""
+"""All methods by name: the one list that providers, the coordinator and clients use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,16 +32,16 @@ from .released_matrix import MatrixOptions
 
 BOTH: Final = (Accounting.EXACT, Accounting.PUBLISHED)
 LONGEST_NAME: Final = 80
-"""Letters of a name that are compared with those there are: it may be a stranger's."""
+"""Letters of an unknown name that are compared with the known names. A stranger may have sent a long one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """``steps_of`` lists what a job asks and at what price; ``run`` asks it.
+    """A method: ``steps_of`` lists the queries of a job and their prices, ``run`` asks them.
 
-    The rest helps to choose a method: its options, the units that it protects, and how its noise may follow from the
-    budget. ``gaussian`` says whether all noise is Gaussian for every job. Descriptions of policies use it, and so does
-    the count for a job that a ledger may have lost. No price depends on it; ``steps_of`` refuses what is not so.
+    The other fields describe the method: its options, the privacy units it protects, and its kinds of accounting.
+    ``gaussian`` says whether all noise is Gaussian in every job. Policy descriptions use it, and so does the price
+    counted for a job that a ledger may have lost. No job's price depends on it.
     """
 
     steps_of: Callable[[JobSpec], tuple[Step, ...]]
@@ -51,17 +51,17 @@ class Method:
     units: tuple[PrivacyUnit, ...] = tuple(unit for unit in PrivacyUnit if unit.is_row)
     accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
     published: tuple[PrivacyUnit, ...] = tuple(PrivacyUnit)
-    """Units that the paper's own noise is for, where accounting may be published."""
+    """Units for which the paper has a noise formula, if ``accounting`` includes ``PUBLISHED``."""
     gaussian: bool = True
     finds_bound: bool = False
-    """Whether it can find a bound on the length of rows privately, if the job gives none (``PRIVATE_BOUND``)."""
+    """Whether it can find the norm bound privately if the job does not give one (``PRIVATE_BOUND``)."""
     measures_loadings: bool = False
-    """Whether its model has the noise of each loading, which is as large as the components."""
+    """Whether its model holds the noise of each loading: an array as large as the components."""
     rows: Callable[[JobSpec], int | None] = lambda _: None
-    """How many rows of each provider, from its first, a job is about; None if it is about all that there are."""
+    """Return how many rows of each provider a job is about, counted from the first; None if it is about all rows."""
 
     def option(self, name: str) -> Option | None:
-        """Give the option of this name, if the algorithm has it."""
+        """Return the option of this name, or None if the method does not have it."""
         return next((each for each in self.options if each.name == name), None)
 
 
@@ -134,7 +134,7 @@ CATALOGUE: Final = MappingProxyType(
         "range-projection": Method(
             range_projection.steps_of,
             range_projection.run,
-            "random directions that nobody chose, then one projection on what they span (Hardt & Roth 2012)",
+            "random directions that no party can choose, then one projection onto their span (Hardt & Roth 2012)",
             options=declared(range_projection.RangeProjectionOptions),
             units=(PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.PERSON_REPLACE_ONE),
         ),
@@ -159,32 +159,32 @@ CATALOGUE: Final = MappingProxyType(
 
 
 def find(name: str) -> Method:
-    """Look an algorithm up."""
+    """Return the method of this name, or refuse the name."""
     if name not in CATALOGUE:
         raise InvalidParameterError(f"There is no method {name!r}.", choices(name))
     return CATALOGUE[name]
 
 
 def choices(name: str) -> str:
-    """Say which algorithms there are to somebody who asked for another, the one that was probably meant first."""
+    """Return the hint for an unknown method: the name that was probably meant, then all names."""
     meant = get_close_matches(name[:LONGEST_NAME], CATALOGUE, n=1)
     return f"{f'Is {meant[0]} meant? ' if meant else ''}Choose one of: {', '.join(CATALOGUE)}."
 
 
 def plan(spec: JobSpec) -> Plan:
-    """Plan a job by its method's own rule. A few are remembered, for those who are shown the same job again."""
+    """Return the plan of a job. Recent plans are cached, because the same job is often planned several times."""
     return _planned(spec.to_json())
 
 
 def run(plan: Plan) -> Algorithm:
-    """Run a planned job by its method."""
+    """Start the coroutine of a planned job."""
     return find(plan.spec.method).run(plan)
 
 
 def rows_of(spec: JobSpec) -> int | None:
-    """Say how many rows of each provider, from its first, a job is about; None if it is about all that there are.
+    """Return how many rows of each provider a job is about, counted from the first; None if it is about all rows.
 
-    Rows beyond these have no part in any answer: which they are follows from their position and the spec alone.
+    Later rows do not influence any answer. Which rows these are follows from their position and the spec alone.
     """
     return find(spec.method).rows(spec)
 
@@ -193,16 +193,16 @@ def rows_of(spec: JobSpec) -> int | None:
 def _planned(spec: str) -> Plan:
     read = JobSpec.from_json(spec)
     entry = find(read.method)
-    # Which of rows' units an algorithm lacks, it says itself, with the reason.
+    # A method that lacks some of the units of rows refuses them itself, with the reason.
     check(
         any(read.unit.is_row == unit.is_row for unit in entry.units),
-        f"{read.method} protects {' or '.join(entry.units)}, and not {read.unit}.",
-        f"Choose a unit that it has, or one of: {_protecting(read.unit)}.",
+        f"The method {read.method} protects {' or '.join(entry.units)}, not {read.unit}.",
+        f"Choose a unit that it protects, or a method that protects {read.unit}: {_protecting(read.unit)}.",
     )
     check(
         entry.finds_bound or read.norm_bound != PRIVATE_BOUND,
-        f"norm_bound is private, but {read.method} cannot find a bound on the length of rows.",
-        f"Give a number from public knowledge, or choose a method that can: {_finding_bounds()}.",
+        f"norm_bound is 'private', but the method {read.method} cannot find a norm bound.",
+        f"Give a number from public knowledge, or choose a method that can find one: {_finding_bounds()}.",
     )
     return Plan(read, entry.steps_of(read))
 

@@ -1,17 +1,17 @@
 """DPS-PCA: the truncated noisy power loop of Ge, Wang, Wang & Liu (AISTATS 2018), Algorithm 1.
 
-Each round sends the basis Q, receives K = A Q + noise, and keeps V = thin QR of K, cut to its ``sparsity`` rows of
-largest norm and made orthonormal again.
+Each round sends the basis Q, receives K = A Q + noise, orthonormalises K by thin QR, keeps its ``sparsity`` rows of
+largest norm and orthonormalises again.
 
-Where it departs from the paper (``start="published"`` with published accounting is the paper's own):
+Departures from the paper (``start="published"`` with published accounting is the paper's own way):
 
-- The start is dense and is first cut after the first product. A random start cut to ``sparsity`` rows usually misses
-  the support, and a power loop hardly ever finds a row of the support from a basis that is zero there.
+- The start is dense; rows are first dropped after the first product. A random start with only ``sparsity`` rows usually
+  misses the support, and a power loop hardly ever finds a row of the support if the basis is zero there.
 - Noise is calibrated by exact Gaussian accounting with the sharp sensitivity of A Q, not by T-fold basic composition.
-- Every provider draws noise of its own; the paper's listing draws one matrix outside the loop over providers.
+- Every provider draws its own noise. The paper's listing draws one matrix outside the loop over providers.
 - The number of rounds follows from the budget unless it is given.
-- One more answer at the end, V^T A V and the rest of the trace, turns the basis to the principal axes and says what
-  they explain.
+- One more answer at the end, V^T A V and the rest of the trace, serves to rotate the basis to the principal axes and to
+  compute the explained variance.
 """
 
 import math
@@ -45,7 +45,7 @@ class Start(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DpsPcaOptions:
-    """What only this algorithm knows. ``rounds=None`` lets the budget decide."""
+    """The options of this method. With ``rounds=None`` the number of rounds follows from the budget."""
 
     sparsity: int = field(
         metadata=described(
@@ -77,13 +77,13 @@ class DpsPcaOptions:
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
-    """List every query this job will ask, its noise and its price."""
+    """List all queries of a job, with their noise and prices."""
     options = DpsPcaOptions.of(spec)
     return price(spec, [*opening(spec), *_rounds(spec, options), *closing(spec, options.sparsity)], theorem_4_1)
 
 
 def run(plan: Plan) -> Algorithm:
-    """Ask for the mean if it is wanted, turn the power loop, ask what was explained."""
+    """Ask for the mean if needed, run the power loop, and ask for the explained variance."""
     spec = plan.spec
     options = DpsPcaOptions.of(spec)
     opened = yield from ask_opening(spec)
@@ -101,9 +101,9 @@ def run(plan: Plan) -> Algorithm:
 def rounds_of(spec: JobSpec) -> int:
     """Choose the number of rounds from the budget alone, never from the data.
 
-    A further round shrinks what the start left behind, by the ratio of the eigenvalues, and divides the budget by one
-    more. ``bench/rounds.py`` shows the trade: at small budgets five rounds are near the best, larger ones afford
-    more. Data whose leading eigenvalues hardly stand out need more rounds than this; then set them.
+    A further round reduces the error of the start by the ratio of the eigenvalues, but leaves less budget for each
+    round. ``bench/rounds.py`` shows the trade-off: five rounds are near the best for small budgets, and more are better
+    for larger ones. Data with a small gap between eigenvalues need more rounds; then set ``rounds``.
     """
     given = DpsPcaOptions.of(spec).rounds
     if given is not None:
@@ -127,7 +127,7 @@ def _rounds(spec: JobSpec, options: DpsPcaOptions) -> PlannedQueries:
 
 
 def _start(spec: JobSpec, options: DpsPcaOptions) -> RowSparse:
-    """Draw the start from the spec's seed: public, and the same for whoever replays the job."""
+    """Draw the start from the public seed of the spec, so that a replay gives the same start."""
     generator = np.random.Generator(np.random.Philox(key=spec.seed))
     dense = generator.standard_normal((spec.schema.dimension, spec.components))
     if options.start is Start.DENSE:
@@ -136,15 +136,15 @@ def _start(spec: JobSpec, options: DpsPcaOptions) -> RowSparse:
 
 
 def _orthonormal(product: FloatArray, sparsity: int) -> RowSparse:
-    """Take one step of the power loop: orthonormalise, then keep the largest rows of the result."""
+    """Do one step of the power loop: orthonormalise, then keep the largest rows of the result."""
     direction, _ = thin_qr(product, overwrite=True)
     return RowSparse.of(direction) if sparsity >= len(direction) else _truncated(direction, sparsity)
 
 
 def _truncated(matrix: FloatArray, sparsity: int) -> RowSparse:
-    """Orthonormalise what is left of a matrix when only its largest rows are kept.
+    """Keep only the largest rows of a matrix, and orthonormalise it.
 
-    The factorisation sees the kept rows alone, so that rounding cannot make the others other than zero.
+    Only the kept rows are factored, so that the others stay exactly zero.
     """
     kept = largest_rows(matrix, sparsity)
     return RowSparse(len(matrix), kept, thin_qr(matrix[kept])[0]).without_zeros()

@@ -1,15 +1,15 @@
-"""How far noise of known size moves the eigenvalues and eigenvectors that were read off a released matrix.
+"""How much noise of known size changes the eigenvalues and eigenvectors of a released matrix.
 
-To first order in symmetric noise E (Kato 1966; for matrices with noise, Nadler 2008), with eigenvalues l and
-eigenvectors v of the matrix without noise:
+To first order in symmetric noise E (Kato 1966; for noisy matrices, Nadler 2008), with eigenvalues l and eigenvectors v
+of the matrix without noise:
 
-- an eigenvalue moves by v_j' E v_j, and rises by the sum over m of s^2 / (l_j - l_m);
-- an eigenvector moves by the sum over m of v_m (v_m' E v_j) / (l_j - l_m),
+- an eigenvalue changes by v_j' E v_j, and increases by the sum over m of s^2 / (l_j - l_m);
+- an eigenvector changes by the sum over m of v_m (v_m' E v_j) / (l_j - l_m),
 
 where s is the standard deviation of the noise between the directions m and j. The noise of the Gaussian orthogonal
-ensemble is the same in all directions. Directions beyond the leading ones are taken together, at their mean eigenvalue.
-An eigenvalue below the edge of noise, 2 s sqrt(p) above the rest, tells nothing of a direction.
-All of it follows from released numbers and the plan, so it costs nothing.
+ensemble is the same in all directions. All directions other than the leading ones are treated as one group, with their
+mean eigenvalue. If an eigenvalue is below the edge of the noise, 2 s sqrt(p) above the rest, its eigenvector says
+nothing about the data. Everything here follows from released numbers and the plan, so it costs nothing.
 """
 
 from dataclasses import dataclass
@@ -20,22 +20,25 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 
 _LEAST: Final = 1e-140
-"""Smaller gaps and noises count as this, so that their squares do not underflow."""
+"""Smaller gaps and standard deviations are raised to this, so that their squares do not underflow."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class EigenNoise:
-    """Eigenvalues without the rise that noise brings, and the standard deviation of each loading (columns first)."""
+    """Eigenvalues corrected for the increase that noise causes, and the standard deviation of each loading.
+
+    ``loading_std`` has a row for each column of the data.
+    """
 
     values: FloatArray
     loading_std: FloatArray
 
 
 def eigen_noise(values: FloatArray, vectors: FloatArray, trace: float, noise: tuple[float, float]) -> EigenNoise:
-    """Tell how reliable eigenvalues and eigenvectors (as columns) are.
+    """Estimate the noise in eigenvalues and in eigenvectors (as columns).
 
-    ``noise`` is the standard deviation of the noise between two leading directions, and between a leading one and the
-    rest. A loading that noise alone could have made has a standard deviation of 1 at most, as has any loading.
+    ``noise`` is a pair: the standard deviation of the noise between two leading directions, and between a leading
+    direction and the rest. No standard deviation of a loading exceeds 1.
     """
     size, count = vectors.shape
     inner, outer = noise[0] ** 2, noise[1] ** 2
@@ -56,7 +59,7 @@ def eigen_noise(values: FloatArray, vectors: FloatArray, trace: float, noise: tu
 
 
 def _product(noise: float, shares: FloatArray, apart: FloatArray) -> FloatArray:
-    """Multiply, where 0 times infinity is 0: no noise moves nothing, and what has no share has no part."""
+    """Return noise * (shares @ apart) with 0 times infinity taken as 0: without noise or share there is no change."""
     most = 1 / max(noise, _LEAST)
     finite: FloatArray = noise * (shares @ np.minimum(apart, 1e12 * most))
     return finite

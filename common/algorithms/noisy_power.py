@@ -1,30 +1,31 @@
 """The private power method (Hardt & Price, "The Noisy Power Method", NIPS 2014, Figures 1 and 3), of rows or a matrix.
 
-Each of L rounds sends an orthonormal basis X of p >= k columns, receives Y = A X + G, and goes on with X = thin QR of
-Y. The unit of privacy says what A is: for rows A = X^T X; for ``entry`` and ``spectral`` a symmetric matrix of which
-every provider holds an additive share.
+Each of L rounds sends an orthonormal basis X of p >= k columns and receives Y = A X + G. The thin QR of Y is the next
+X. The privacy unit says what A is: X^T X for rows, or for ``entry`` and ``spectral`` a symmetric matrix of which every
+provider holds an additive share.
 
-Privacy. Every round is a release whose noise follows from the sensitivity of its query (``CovarianceProduct``,
-``SymmetricProduct``, ``SpectralProduct``) and its share of the budget. For the unit ``entry`` noise is fitted to the
-basis that is asked about: with a basis without large entries the same price buys far less noise, which is what makes
-the error on incoherent matrices free of the dimension (Theorem 1.4). X was released, so using it costs nothing.
-``noise="laplace"`` promises (epsilon, 0): delta then pays for nothing but the distance of the sampler's noise from the
-ideal, 2^-160 a draw, and may be as small as 1e-30; a smaller one than that needs is refused.
+Privacy. Every round is a release. Its noise follows from the sensitivity of its query (``CovarianceProduct``,
+``SymmetricProduct``, ``SpectralProduct``) and from its share of the budget. For the unit ``entry``, the noise follows
+the basis: if the basis has no large entries, there is far less noise at the same price. This makes the error on
+incoherent matrices independent of the dimension (Theorem 1.4). X was computed from released numbers, so using it costs
+nothing. ``noise="laplace"`` promises (epsilon, 0). Delta then pays only for the difference between the sampler's noise
+and the ideal, 2^-160 per draw, and may be as small as 1e-30. Less than needed is refused.
 
-Where it departs from the paper:
+Departures from the paper:
 
-- Exact accounting, with the sharp sensitivity: the two largest rows of the basis, not sqrt(2p) times its largest entry.
-  With ``accounting="published"`` noise is the paper's: sigma = sqrt(4 p L ln(1/delta)) / epsilon, times the largest
-  entry for the unit ``entry`` and times nothing for ``spectral``; Laplace noise, stated for ``spectral`` alone, has the
-  scale 10 p L sqrt(d) / epsilon, where exact accounting has p L sqrt(d) / epsilon. Rows have none.
-- The paper returns p columns, of which k are a model's. They span the leading left singular vectors of the last
-  product Y: what one more step would turn the basis X to. A Rayleigh-Ritz step with Y X^T, which is A wherever X is,
-  turns them to their axes and says their eigenvalues, signed, with the noise of a single entry. All that is free.
-- ``low_rank`` asks for one more product of the last basis X (section 4.1), of which B = X (A X + G)^T is the paper's
-  approximation. The model holds its symmetric part on the span of X: components c_i and eigenvalues l_i by a
-  Rayleigh-Ritz step, which is free, so that sum l_i c_i c_i^T is the best approximation of rank k within it.
-- Over rows, the mean and what the components explain are asked as ``dps-pca`` does, and ``low_rank`` is refused.
-- The number of rounds follows from the budget unless it is given; the paper's depends on the eigenvalues.
+- Exact accounting uses the sharp sensitivity: the two longest rows of the basis, not sqrt(2p) times its largest entry.
+  With ``accounting="published"`` the noise is the paper's: sigma = sqrt(4 p L ln(1/delta)) / epsilon for ``spectral``,
+  and that times the largest entry of the basis for ``entry``. Laplace noise, which the paper has for ``spectral`` only,
+  has the scale 10 p L sqrt(d) / epsilon; with exact accounting it is p L sqrt(d) / epsilon. Rows have no published
+  noise.
+- The paper returns p columns; a model has k. They are the leading left singular vectors of the last product Y, to which
+  one more step would rotate the basis X. A Rayleigh-Ritz step with Y X^T, which equals A on the span of X, rotates them
+  to their axes and gives their signed eigenvalues, with the noise of a single entry. All of this is free.
+- ``low_rank`` asks for one more product with the last basis X (section 4.1); B = X (A X + G)^T is the paper's
+  approximation. The model holds its symmetric part on the span of X: components c_i and eigenvalues l_i from a
+  Rayleigh-Ritz step, which is free. So the sum of l_i c_i c_i^T is the best approximation of rank k in that span.
+- For rows, the mean and the explained variance are asked as in ``dps-pca``, and ``low_rank`` is refused.
+- The number of rounds follows from the budget unless it is given. In the paper it depends on the eigenvalues.
 """
 
 import math
@@ -60,17 +61,17 @@ from .row_steps import ask_closing, closing, given_columns, given_rounds, known_
 
 @dataclass(frozen=True, slots=True)
 class NoisyPowerOptions:
-    """What only this algorithm knows, as it was given; ``columns_of`` and ``rounds_of`` decide what was left out."""
+    """The options of this method as given. ``columns_of`` and ``rounds_of`` choose those that are missing."""
 
     columns: int | None = field(
         default=None, metadata=described("Number of columns of the basis. Default: twice the number of components.")
     )
     rounds: int | None = field(default=None, metadata=described("Number of rounds. Default: by the budget."))
     noise: Noise = field(
-        default=Noise.GAUSSIAN, metadata=described("Law of the noise. Laplace noise promises (epsilon, 0).")
+        default=Noise.GAUSSIAN, metadata=described("Distribution of the noise. Laplace noise promises (epsilon, 0).")
     )
     low_rank: bool = field(
-        default=False, metadata=described("Query one more product, for a low-rank approximation of a matrix.")
+        default=False, metadata=described("Ask for one more product, for a low-rank approximation of a matrix.")
     )
 
     @classmethod
@@ -79,24 +80,24 @@ class NoisyPowerOptions:
         given = known_options(spec, [each.name for each in fields(cls)])
         columns, rounds = given_columns(spec), given_rounds(spec)
         low_rank = given.get("low_rank", False)
-        check(isinstance(low_rank, bool), f"low_rank is {low_rank!r}, neither true nor false.", "Give one of these.")
+        check(isinstance(low_rank, bool), f"low_rank is {low_rank!r}.", "Give true or false.")
         check(
             not (low_rank and spec.unit.is_row),
-            "low_rank approximates a symmetric matrix; this job is over rows.",
-            "Leave it out, and ask for the explained variance.",
+            f"low_rank approximates a symmetric matrix, but the unit {spec.unit} is for rows.",
+            "Leave low_rank out, and ask for the explained variance.",
         )
         return cls(columns, rounds, choice(Noise, "the noise", given.get("noise", Noise.GAUSSIAN)), bool(low_rank))
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
-    """List every query this job will ask, its noise and its price."""
+    """List all queries of a job, with their noise and prices."""
     noise = NoisyPowerOptions.of(spec).noise
     last = closing(spec, spec.schema.dimension, noise) if spec.unit.is_row else []
     return price(spec, [*open_rows(spec, noise), _products(spec), *last], _published_for(spec))
 
 
 def run(plan: Plan) -> Algorithm:
-    """Turn the power loop, and make a model of its last product."""
+    """Run the power loop, and make a model of its last product."""
     spec = plan.spec
     options = NoisyPowerOptions.of(spec)
     opened = yield from ask_open(spec)
@@ -122,7 +123,7 @@ def run(plan: Plan) -> Algorithm:
 
 
 def columns_of(spec: JobSpec) -> int:
-    """Choose how many columns a basis has: of twice the components, the paper's bound has its better constant."""
+    """Choose the number of columns of a basis. With twice the components, the paper's bound has its better constant."""
     given = NoisyPowerOptions.of(spec).columns
     columns = min(2 * spec.components, spec.schema.dimension) if given is None else given
     check_data(spec, columns)
@@ -154,7 +155,7 @@ def _products(spec: JobSpec) -> QuerySeries:
 
 
 def _published_for(spec: JobSpec) -> PublishedNoise | None:
-    """Give the paper's formula, where it has one for the job's unit and noise."""
+    """Return the paper's formula, or None if it has none for the job's unit and noise."""
     laplace = NoisyPowerOptions.of(spec).noise is Noise.LAPLACE
     if spec.unit.is_row or (laplace and spec.unit is not PrivacyUnit.SPECTRAL):
         return None
@@ -162,29 +163,29 @@ def _published_for(spec: JobSpec) -> PublishedNoise | None:
 
 
 def _published_std(spec: JobSpec, planned: PlannedQuery) -> float:
-    """Give sigma of Figure 3, for a basis whose largest entry is 1; a query with smaller ones takes noise in."""
+    """Return sigma of Figure 3 for a basis whose largest entry is 1. Queries with smaller entries scale it down."""
     columns, rounds = planned.extent.columns, planned.times
     return math.sqrt(4 * columns * rounds * math.log(1 / spec.budget.delta)) / spec.budget.epsilon
 
 
 def _published_scale(spec: JobSpec, planned: PlannedQuery) -> float:
-    """Give the scale of Lemma 4.5."""
+    """Return the scale of Lemma 4.5."""
     extent = planned.extent
     return 10 * extent.columns * planned.times * math.sqrt(extent.dimension) / spec.budget.epsilon
 
 
 def _largest(spec: JobSpec, basis: FloatArray) -> float | None:
-    """Bound the basis's entries where the published noise follows them."""
+    """Return a bound on the entries of the basis if the published noise depends on it, or None."""
     if spec.unit is PrivacyUnit.ENTRY and spec.accounting is Accounting.PUBLISHED:
         return min(1.0, float(np.abs(basis).max()))
     return None
 
 
 def _turned(basis: FloatArray, product: FloatArray, components: int) -> tuple[FloatArray, FloatArray]:
-    """Take the leading left singular vectors U of Y, as rows, turned to the axes of what Y X^T does to them.
+    """Return the leading left singular vectors U of Y, as rows, rotated by a Rayleigh-Ritz step with Y X^T.
 
-    Where X holds the eigenvectors Y X^T is A on them, and its part on U a Rayleigh-Ritz step. Of eigenvalues of one
-    size and two signs, as a dilation has, singular vectors alone are any mixture.
+    If X spans the eigenvectors, Y X^T equals A on them. Singular vectors alone are not enough: for eigenvalues of equal
+    size and opposite signs, as those of a dilation, they are arbitrary mixtures.
     """
     vectors, _, _ = np.linalg.svd(product, full_matrices=False)
     leading = vectors[:, :components]
@@ -192,7 +193,7 @@ def _turned(basis: FloatArray, product: FloatArray, components: int) -> tuple[Fl
 
 
 def _ritz(span: FloatArray, square: FloatArray, components: int) -> tuple[FloatArray, FloatArray]:
-    """Diagonalise the symmetric part of a square, and keep the eigenvalues that are largest in size."""
+    """Diagonalise the symmetric part of ``square``, and keep the eigenvalues of largest absolute value."""
     values, axes = np.linalg.eigh((square + square.T) / 2)
     order = np.argsort(-np.abs(values), kind="stable")[:components]
     return (span @ axes[:, order]).T, values[order]

@@ -1,8 +1,8 @@
-"""The options of a method beyond the job's own keys, as its ``Options`` dataclass declares them.
+"""The options that only one method has, read from its ``Options`` dataclass.
 
-The dataclass is the one place: the method reads a spec by its fields, and the command line, the estimator and the
-documentation list the same fields. A field with a default may be left out. A field whose type is an enumeration takes
-its values. The metadata (``described``) says what a field is for.
+The method reads a spec by the fields of that dataclass, and the command line, the estimator and the documentation list
+the same fields. A field with a default is optional. A field whose type is an enumeration accepts the enumeration's
+values. The metadata (``described``) is the help text.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. Without a default (None) that is not ``required``, the algorithm decides, as ``help`` says."""
+    """One option. If its default is None and it is not ``required``, the method chooses the value (see ``help``)."""
 
     name: str
     kind: Kind
@@ -39,12 +39,12 @@ class Option:
 
 
 def described(what: str) -> Mapping[str, str]:
-    """Make a field's metadata of one line that says what the option is for."""
+    """Return the metadata of a field: one line that says what the option is for."""
     return {_DESCRIPTION: what}
 
 
 def declared(of: type) -> tuple[Option, ...]:
-    """List the options that the fields of an ``Options`` dataclass are."""
+    """Return the fields of an ``Options`` dataclass as options."""
     kinds = get_type_hints(of)
     return tuple(_option(each, kinds[each.name]) for each in fields(of))
 
@@ -63,7 +63,7 @@ def _option(field: Field[Any], hint: Any) -> Option:  # noqa: ANN401  # whatever
 
 
 def _kind(of: type) -> Kind:
-    """Find the kind; true and false are whole numbers too, and come first."""
+    """Return the kind of a type. ``bool`` comes first because it is a subclass of ``int``."""
     kinds = {bool: Kind.SWITCH, int: Kind.WHOLE, float: Kind.NUMBER, str: Kind.TEXT}
     return next(kind for known, kind in kinds.items() if issubclass(of, known))
 

@@ -1,28 +1,30 @@
 """Output perturbation with smooth sensitivity (Gonen & Gilad-Bachrach 2017): eigenvectors with noise, once.
 
 *Smooth Sensitivity Based Approach for Differentially Private Principal Component Analysis*, Algorithm 1. Each provider
-finds the leading eigenvectors of its own X^T X, turns them at random, and adds noise as wide as a smooth bound
-on their sensitivity asks: little where the eigenvalues have a gap, much where they have none (then the answer is noise
-and says so by nothing; it is private all the same). How wide the noise was is data, and is not told.
+computes the leading eigenvectors of its own X^T X, rotates them at random, and adds noise in proportion to a smooth
+bound on their sensitivity: little if the eigenvalues have a gap, much if they have none. Without a gap the answer is
+only noise, and nothing in it shows this; it is private all the same. The scale of the noise depends on the data and is
+never released.
 
-The promise is by ``privacy.smooth``, epsilon alone unless ``privacy="approximate"`` asks for (epsilon, delta). It
-covers how the computer rounds, by ``privacy.dither``, for which the job's delta pays. Where it departs from the paper:
+``privacy.smooth`` proves the promise: epsilon alone, or (epsilon, delta) with ``privacy="approximate"``.
+``privacy.dither`` extends it to floating-point rounding, for a part of the job's delta. Departures from the paper:
 
-- Pure is the default: every policy has room for it, and with noise of our own constants it is the better of the two
-  where the gap is small or the rows are few (figure ``paper-004`` of ``bench/papers``).
-- The printed turn is d x d, on the left, and would erase the subspace: it has to be k x k, on the right.
-- The paper's sensitivity, C/(n GAP), has a constant without a name. Here the constant is explicit: at most
-  arcsin(1/r)/sqrt(2), half of arcsin(1/r) for one component, with r the gap of the SUM matrix over 1 (a row added or
-  removed, as in the paper) or over 2 (a row replaced); proof in ``privacy.smooth``. Any number of components.
-- The paper caps the distance in L1 at 2; two unit vectors can be sqrt(d) apart and more. The cap is sqrt(2 k d) at
-  most.
-- Exact accounting has noise constants of its own: for Gaussian noise from the exact curve of a shift and a tail bound
-  of chi-square, for pure noise a spherical Student law in place of the paper's Cauchy, with the same scale per entry
-  and tails that are nearly normal: its error grows with sqrt(d k), not with d k.
-- Published accounting has the paper's noise and smoothness, 5 U sqrt(2 ln(2/delta))/epsilon and Cauchy 6 U/epsilon, at
-  the event's own epsilon and delta, around the bound U from here. The former is refused where it does not keep its
-  promise (the lemma behind it composes two halves of delta as if they added up to one, and is silent on large
-  epsilon); the latter is dearer than need be, costing a third of epsilon.
+- Pure is the default. Every policy has room for it, and with our noise constants it is the more accurate of the two if
+  the gap is small or rows are few (figure ``paper-004`` of ``bench/papers``).
+- The printed rotation is d x d, on the left, and would erase the subspace. It has to be k x k, on the right.
+- The paper's sensitivity, C/(n GAP), has an unnamed constant. Here the constant is explicit: at most
+  arcsin(1/r)/sqrt(2), or arcsin(1/r)/2 for one component, where r is the gap of the SUM matrix divided by 1 (a row
+  added or removed, as in the paper) or by 2 (a row replaced). It holds for any number of components; the proof is in
+  ``privacy.smooth``.
+- The paper caps the distance in L1 at 2, but two unit vectors can be sqrt(d) apart and more. The cap here is at most
+  sqrt(2 k d).
+- Exact accounting has its own noise constants. For Gaussian noise they follow from the exact privacy curve of a shift
+  and a tail bound of chi-square. Pure noise follows a spherical Student distribution instead of the paper's Cauchy
+  distribution, with the same scale per entry and nearly normal tails: its error grows with sqrt(d k), not with d k.
+- Published accounting uses the paper's noise and smoothness, 5 U sqrt(2 ln(2/delta))/epsilon and Cauchy 6 U/epsilon, at
+  the event's epsilon and delta, with our bound U. The former is refused if it does not keep its promise: the lemma
+  behind it composes two halves of delta as if they added up to one, and does not cover large epsilon. The latter has
+  more noise than needed: it costs a third of epsilon.
 """
 
 from dataclasses import dataclass, field, fields
@@ -59,12 +61,12 @@ class Privacy(StrEnum):
     APPROXIMATE = "approximate"
     """(epsilon, delta): Gaussian noise."""
     PURE = "pure"
-    """epsilon alone: Student noise, or as published Cauchy noise."""
+    """epsilon alone: Student noise, or Cauchy noise with published accounting."""
 
 
 @dataclass(frozen=True)
 class OutputPerturbationOptions:
-    """What only this algorithm knows."""
+    """The options of this method."""
 
     privacy: Privacy = field(
         default=Privacy.PURE,
@@ -82,13 +84,13 @@ class OutputPerturbationOptions:
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
-    """List every query: what the opening needs, the subspace, and what it explains."""
+    """List all queries: the opening ones (count, mean), the subspace, and the explained variance."""
     options = OutputPerturbationOptions.of(spec)
     return plan_subspace(spec, _query(spec), _event(spec, options))
 
 
 def run(plan: Plan) -> Algorithm:
-    """Ask for the subspaces, and combine them."""
+    """Ask for the providers' subspaces, and combine them."""
     return run_subspace(plan, _query(plan.spec))
 
 
@@ -102,7 +104,8 @@ def _event(spec: JobSpec, options: OutputPerturbationOptions) -> PureEvent | App
         constants, left = published_gaussian_constants(entries, event.epsilon, event.delta), mechanism_event(event)
         check(
             keeps_promise(constants, entries, left.epsilon, left.delta),
-            "The published noise was not shown to be private for this epsilon, this delta and so many numbers.",
+            f"The paper does not prove its noise private for epsilon {left.epsilon:.3g}, delta {left.delta:.3g} and "
+            f"{entries} numbers.",
             "Use exact accounting, or a smaller epsilon.",
         )
     return event

@@ -1,36 +1,37 @@
 """Private power iteration with deflation, over rows or a symmetric matrix (Hardt & Roth, STOC 2013).
 
-The paper is "Beyond worst-case analysis in private singular vector computation", the algorithms its Figures 2 and 3.
-For one component after the other: a random unit vector x, and T times x <- A x + G, normalised; then one more product
-says sigma = x^T (A x + G), and sigma x x^T is taken off A. What was taken off is public: the coordinator subtracts it
-from later products, and providers know nothing of it. B = sum sigma_i v_i v_i^T approximates A with rank k.
+The paper is "Beyond worst-case analysis in private singular vector computation"; the algorithms are its Figures 2 and
+3. Components are found one after the other: start from a random unit vector x, and repeat x <- A x + G, normalised, T
+times. One more product gives sigma = x^T (A x + G), and sigma x x^T is subtracted from A (deflation). What is
+subtracted is public: the coordinator subtracts it from later products, and providers do not take part. B = sum sigma_i
+v_i v_i^T approximates A with rank k.
 
-Privacy. Every product is a release with its share of the budget; noise for the unit ``entry`` is fitted to the entries
-of x, which was released (``SymmetricProduct``). So noise shrinks with coherence by itself, at the same price, and there
-is nothing to fail: exact accounting needs neither a bound C nor a search for one.
+Privacy. Every product is a release with its share of the budget. For the unit ``entry``, the noise follows the entries
+of x, which are public (``SymmetricProduct``). So lower coherence means less noise at the same price, and no job can
+fail: exact accounting needs neither a bound C nor a search for one.
 
-Where it departs from the paper:
+Departures from the paper:
 
-- Exact accounting, with the sharp sensitivity. With ``accounting="published"`` (for the unit ``entry``) noise is the
-  paper's: sigma sqrt(C/n) with sigma = (2/epsilon) sqrt(4 T ln(1/delta)), and the job fails where an iterate has an
-  entry above sqrt(C/n). Several components share the budget as in Figure 3: epsilon / sqrt(4 k ln(1/delta)) and
-  delta / k each. The product that says sigma counts as one of T + 1.
-- ``coherence`` is C, for either accounting. Published accounting without it tries C = 1, 2, 4, ... as Remark 4.5 has
-  it, each try from a new start, with epsilon and delta divided by their greatest number: the plan is that of the worst
-  case, for it is fixed beforehand. It reproduces the paper's loss, of which exact accounting has none.
-- ``private_rounds`` takes T = 4 ln of a noisy sum of all entries' absolute values, in units of C (Remark 4.5); entries
-  come in pairs that mirror each other, so two units of sensitivity where the remark has one. The plan pays for the
-  most rounds there may be, 64, and what is not asked is not given back: state a number, if one is known.
-- The start is drawn from the job's seed and has norm one; the paper's has it nearly.
-- sigma is signed and takes part in a product's noise, one entry of it; the paper releases the norm of A x, with Laplace
-  noise of its own. For an eigenvalue below zero a norm would deflate away from it. Without explained variance the last
-  sigma is not asked; nor is it over rows, where the closing query of ``dps-pca`` is.
-- A provider may leave. Products after that are deflated by all that lies along the components before, whose sigma is
-  of a larger A; and where no one matrix has them, eigenvalues are left out.
-- Figure 3 prints A_k as its result, where its analysis has B_k. A model has orthonormal components, each with its own
-  eigenvalue, and the v_i are neither orthogonal nor, after so few rounds, eigenvectors. So a Rayleigh-Ritz step on
-  their span ends it: the products A v_i that said sigma_i are all it needs, and it is free. Where these were not all
-  asked, the v_i are made orthonormal in their order.
+- Exact accounting uses the sharp sensitivity. With ``accounting="published"`` (for the unit ``entry``) the noise is the
+  paper's: sigma sqrt(C/n) with sigma = (2/epsilon) sqrt(4 T ln(1/delta)), and the job fails if an iterate has an entry
+  above sqrt(C/n). Several components share the budget as in Figure 3: epsilon / sqrt(4 k ln(1/delta)) and delta / k
+  each. The product that gives sigma counts as one of T + 1.
+- ``coherence`` is C, for either accounting. Without it, published accounting tries C = 1, 2, 4, ... as in Remark 4.5.
+  Each try has a new start, and epsilon and delta are divided by the largest possible number of tries: the plan is
+  fixed beforehand, so it covers the worst case. This reproduces the paper's loss, which exact accounting does not have.
+- ``private_rounds`` takes T = 4 ln of a noisy sum of all entries' absolute values, in units of C (Remark 4.5). Entries
+  come in symmetric pairs, so the sensitivity is two units instead of one. The plan pays for the largest possible number
+  of rounds, 64, and unused rounds are not refunded: if you know a good number of rounds, give it.
+- The start is drawn from the job's seed and has norm exactly one; in the paper it has nearly norm one.
+- sigma is signed, and its noise is that of one entry of a product. The paper releases the norm of A x with separate
+  Laplace noise; for a negative eigenvalue, deflating by a norm would go in the wrong direction. Without explained
+  variance the last sigma is not asked. For rows it is never asked, because the closing query of ``dps-pca`` is.
+- A provider may leave. Its share of the earlier sigmas is then unknown, so later products are made orthogonal to the
+  earlier components. Eigenvalues are left out, because they would be those of different matrices.
+- Figure 3 returns A_k, but its analysis is about B_k. The components of a model are orthonormal, each with its own
+  eigenvalue, but the v_i are not orthogonal, and after few rounds they are not eigenvectors. So the last step is a
+  Rayleigh-Ritz step on their span, which needs only the products A v_i that gave sigma_i, and is free. If these were
+  not all asked, the v_i are orthonormalised in order.
 """
 
 import math
@@ -66,19 +67,19 @@ from .product_steps import (
 from .row_steps import RowTotals, ask_closing, closing, given_rounds, known_options
 
 MOST_PRIVATE_ROUNDS: Final = 64
-"""Enough for a sum of nine million changes."""
+"""Enough for a sum of nine million units of C."""
 TOTAL_SHARE: Final = 0.02
 
 
 class IncoherenceError(DpspcaError):
-    """An iterate has an entry that is larger than the job's coherence allows; what was asked is paid for."""
+    """An iterate has an entry that is larger than the job's coherence allows. The answers so far stay charged."""
 
     code = "not-incoherent"
 
 
 @dataclass(frozen=True, slots=True)
 class PowerIterationOptions:
-    """What only this algorithm knows. ``rounds=None`` lets the budget decide; ``coherence`` is the paper's C."""
+    """The options of this method. ``rounds=None`` means by the budget; ``coherence`` is the paper's C."""
 
     rounds: int | None = field(
         default=None, metadata=described("Number of rounds for each component. Default: by the budget.")
@@ -86,16 +87,18 @@ class PowerIterationOptions:
     coherence: float | None = field(
         default=None,
         metadata=described(
-            "The paper's C, for the unit entry: from 1 (all entries of an iterate have one size) to the number of "
-            "columns (an iterate is a single entry). Noise grows with its root. An iterate beyond it ends the job, "
-            "and what was answered stays paid for. A random start has about 2 ln(columns), so smaller values mostly "
-            "fail; 4 ln(columns) leaves room if no column stands out. Default: noise that fits every iterate, so "
-            "that nothing fails; with published accounting, 1, 2, 4, ... are tried."
+            "The paper's C, for the unit entry: from 1 (all entries of an iterate have equal size) to the number of "
+            "columns (an iterate has a single entry). Noise grows with its square root. An iterate that exceeds it "
+            "ends the job, and the answers so far stay charged. A random start has about 2 ln(columns), so smaller "
+            "values mostly fail; 4 ln(columns) leaves room if no column stands out. Default: the noise follows each "
+            "iterate, and no job fails; with published accounting, 1, 2, 4, ... are tried."
         ),
     )
     private_rounds: bool = field(
         default=False,
-        metadata=described("Choose the rounds by a noisy sum of a matrix's entries. The job pays for 64 rounds."),
+        metadata=described(
+            "Choose the number of rounds from a noisy sum of the matrix's entries. The job pays for 64 rounds."
+        ),
     )
 
     @classmethod
@@ -112,7 +115,7 @@ class PowerIterationOptions:
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
-    """List every query this job may ask, its noise and its price."""
+    """List all queries that a job may ask, with their noise and prices."""
     check_data(spec, spec.components)
     last = closing(spec, spec.schema.dimension) if spec.unit.is_row else []
     published = _published if spec.unit is PrivacyUnit.ENTRY else None
@@ -120,7 +123,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
 
 
 def run(plan: Plan) -> Algorithm:
-    """Find one component after the other in what those before leave of A."""
+    """Find one component after the other; each is subtracted from A before the next."""
     spec = plan.spec
     opened = yield from ask_open(spec)
     options = PowerIterationOptions.of(spec)
@@ -139,7 +142,7 @@ def run(plan: Plan) -> Algorithm:
 
 
 def rounds_of(spec: JobSpec) -> int:
-    """Say how many rounds a component has, or may have where a private number decides."""
+    """Return the number of rounds of a component; with ``private_rounds``, the largest possible number."""
     options = PowerIterationOptions.of(spec)
     if options.private_rounds:
         return MOST_PRIVATE_ROUNDS
@@ -147,7 +150,7 @@ def rounds_of(spec: JobSpec) -> int:
 
 
 def tries_of(spec: JobSpec) -> int:
-    """Say how many bounds on coherence a component may try: the powers of two from 1 to the dimension or above."""
+    """Return how many coherence bounds a component may try: the powers of two from 1 to at least the dimension."""
     return math.ceil(math.log2(spec.schema.dimension)) + 1 if _searches(spec) else 1
 
 
@@ -156,7 +159,7 @@ def _searches(spec: JobSpec) -> bool:
 
 
 class _Loop:
-    """The components found so far. Its generators ask; nothing else in it lasts."""
+    """The components found so far, and the generators that find the next one."""
 
     def __init__(self, spec: JobSpec, opened: RowTotals, rounds: int) -> None:
         self._spec = spec
@@ -167,23 +170,23 @@ class _Loop:
         self.products: list[FloatArray] = []
         self.values: list[float] = []
         self.counted: list[int] = []
-        """Of how many providers each eigenvalue is."""
+        """For each eigenvalue, the number of providers that it sums over."""
         self.noise_std = 0.0
         self.parties = 1
 
     def find_another(self) -> Generator[RowQuery, Aggregate, None]:
-        """Find a component and, where it is asked for, its eigenvalue."""
+        """Find a component and, if needed, its eigenvalue."""
         for largest in _bounds(self._spec):
             found = yield from self._iterate(largest)
             if found is not None:
                 break
         else:
             raise IncoherenceError(
-                "An iterate has an entry above the bound that the job's coherence sets.",
-                "Sign a job with a larger coherence, or with exact accounting and none.",
+                "An iterate has an entry above the bound that follows from the job's coherence.",
+                "Submit a job with a larger coherence, or with exact accounting and without coherence.",
             )
         if len(self.vectors) < _eigenvalues(self._spec):
-            answer = yield from self._ask(found, _still(largest, found))
+            answer = yield from self._ask(found, _bound_for_last(largest, found))
             self.values.append(float(found @ self._deflated(answer, found)))
             self.counted.append(answer.parties)
             self.products.append(answer.values[:, 0])
@@ -191,7 +194,7 @@ class _Loop:
         self.vectors.append(found)
 
     def _iterate(self, largest: float | None) -> Generator[RowQuery, Aggregate, FloatArray | None]:
-        """Turn the loop; None where an iterate breaks the bound, as anybody can see who has the answers."""
+        """Run the loop for one component. Return None if an iterate exceeds the bound; that is public."""
         vector = _normalised(self._generator.standard_normal(self._spec.schema.dimension))
         for _ in range(self._rounds):
             if not _within(vector, largest):
@@ -207,10 +210,11 @@ class _Loop:
         return answer
 
     def _deflated(self, answer: Aggregate, vector: FloatArray) -> FloatArray:
-        """Take off A x what the components before stand for; its noise stays what it is.
+        """Subtract the parts of the earlier components from A x. The noise does not change.
 
-        A provider that left took its share of their eigenvalues along. To take off as much as before would leave them
-        in the product with another sign, and find them again: then all that lies along them is taken off.
+        If a provider has left, its share of the earlier eigenvalues is unknown. Subtracting the old values would leave
+        these components in the product with the opposite sign, and they would be found again. So the product is then
+        made orthogonal to them.
         """
         product = answer.values[:, 0].copy()
         for value, parties, known in zip(self.values, self.counted, self.vectors, strict=True):
@@ -220,9 +224,9 @@ class _Loop:
 
 
 def _ritz(loop: _Loop) -> tuple[FloatArray, FloatArray, float]:
-    """Diagonalise the symmetric part of Q^T A Q for V = Q R, where A V was released; the largest in size come first.
+    """Diagonalise the symmetric part of Q^T A Q, where V = Q R and A V was released. Largest absolute values first.
 
-    The less the v_i are at right angles, the longer R^-1 makes the noise.
+    The noise is multiplied by R^-1, which is large if the v_i are far from orthogonal.
     """
     basis, triangle = thin_qr(np.stack(loop.vectors, axis=1))
     inverse = np.linalg.inv(triangle)
@@ -233,7 +237,7 @@ def _ritz(loop: _Loop) -> tuple[FloatArray, FloatArray, float]:
 
 
 def _private_rounds(spec: JobSpec) -> Generator[RowQuery, Aggregate, int]:
-    """Take T = 4 ln sigma_1, for which the sum of all entries' absolute values is a bound."""
+    """Return T = 4 ln sigma_1, with the noisy sum of all entries' absolute values as the bound on sigma_1."""
     total = yield EntryTotal(spec.schema.dimension)
     changes = max(math.e, float(total.values[0]) / spec.norm_bound)
     return min(MOST_PRIVATE_ROUNDS, math.ceil(4 * math.log(changes)))
@@ -246,13 +250,13 @@ def _total(spec: JobSpec) -> list[PlannedQuery]:
 
 
 def _products(spec: JobSpec) -> QuerySeries:
-    """Plan as many products as may be asked. Where that is not known beforehand, any stands for any other."""
+    """Plan as many products as may be asked. All have the same query and extent."""
     options, dimension = PowerIterationOptions.of(spec), spec.schema.dimension
     most = spec.components * rounds_of(spec) * tries_of(spec) + _eigenvalues(spec)
     query = product_query(spec, capped=options.coherence is not None or _searches(spec))
     share = share_of_products(spec) - (TOTAL_SHARE if options.private_rounds else 0.0)
     planned = PlannedQuery("product", query, Extent(dimension, 1, dimension), share, most)
-    return QuerySeries(planned, most, _namer(spec, most), _lower(spec))
+    return QuerySeries(planned, most, _namer(spec, most), _advice(spec))
 
 
 def _namer(spec: JobSpec, most: int) -> Callable[[int], str]:
@@ -268,8 +272,8 @@ def _namer(spec: JobSpec, most: int) -> Callable[[int], str]:
     return named
 
 
-def _lower(spec: JobSpec) -> str:
-    """Say which numbers the queries are a product of."""
+def _advice(spec: JobSpec) -> str:
+    """Return advice on how to lower the number of queries."""
     tries = tries_of(spec)
     search = f", or set coherence, so that not {tries} bounds on it are tried for each" if tries > 1 else ""
     rounds = "set rounds in place of private_rounds" if PowerIterationOptions.of(spec).private_rounds else "rounds"
@@ -277,12 +281,12 @@ def _lower(spec: JobSpec) -> str:
 
 
 def _eigenvalues(spec: JobSpec) -> int:
-    """Say how many eigenvalues are asked: of the last component none is needed to go on."""
+    """Return the number of eigenvalues that are asked. That of the last component is not needed for deflation."""
     return spec.components - (spec.unit.is_row or not spec.explained_variance)
 
 
 def _published(spec: JobSpec, _intent: PlannedQuery) -> float:
-    """Give the noise of Figures 2 and 3 for vectors with an entry of size one; with smaller ones it is taken in."""
+    """Return the noise of Figures 2 and 3 for vectors whose largest entry is 1. Queries with smaller ones scale it."""
     epsilon, delta, components = spec.budget.epsilon, spec.budget.delta, spec.components
     if components > 1:
         epsilon, delta = epsilon / math.sqrt(4 * components * math.log(1 / delta)), delta / components
@@ -292,7 +296,7 @@ def _published(spec: JobSpec, _intent: PlannedQuery) -> float:
 
 
 def _bounds(spec: JobSpec) -> list[float | None]:
-    """List the bounds sqrt(C/n) on a vector's entries that are tried in turn; none, where noise fits every vector."""
+    """List the bounds sqrt(C/n) on a vector's entries to try in turn. None means that the noise fits every vector."""
     options, dimension = PowerIterationOptions.of(spec), spec.schema.dimension
     if _searches(spec):
         return [min(1.0, math.sqrt(2.0**power / dimension)) for power in range(tries_of(spec))]
@@ -303,13 +307,13 @@ def _within(vector: FloatArray, largest: float | None) -> bool:
     return largest is None or float(np.abs(vector).max()) <= largest
 
 
-def _still(largest: float | None, vector: FloatArray) -> float | None:
-    """Let the bound of the last product be what its vector needs: there is nothing left to fail for."""
+def _bound_for_last(largest: float | None, vector: FloatArray) -> float | None:
+    """Return the bound for the last product, large enough for its vector, so that the job cannot fail here."""
     return None if largest is None else min(1.0, max(largest, float(np.abs(vector).max())))
 
 
 def _normalised(vector: FloatArray) -> FloatArray:
-    """Make it a unit vector; noise keeps a product from being zero, and what is zero nevertheless stays an axis."""
+    """Scale to a unit vector. For a zero vector, which noise makes very unlikely, return the first axis."""
     length = float(np.linalg.norm(vector))
     return vector / length if length else np.eye(len(vector), 1)[:, 0]
 
@@ -323,20 +327,24 @@ def _coherence(spec: JobSpec, given: Scalar) -> float | None:
 
 
 def _switch(name: str, given: Scalar) -> bool:
-    check(isinstance(given, bool), f"{name} is {given!r}, neither true nor false.", "Give one of these.")
+    check(isinstance(given, bool), f"{name} is {given!r}.", "Give true or false.")
     return bool(given)
 
 
 def _check_together(spec: JobSpec, options: PowerIterationOptions) -> None:
-    """Refuse options that contradict each other, or that the job's data have no meaning for."""
+    """Refuse options that contradict each other or do not fit the job's unit."""
     published, entries = spec.accounting is Accounting.PUBLISHED, spec.unit is PrivacyUnit.ENTRY
     for name, given in (
         ("coherence", options.coherence is not None),
         ("private_rounds", options.private_rounds),
     ):
-        check(entries or not given, f"{name} is set, which says nothing for the unit {spec.unit}.", "Leave it out.")
+        check(
+            entries or not given,
+            f"{name} is only for the unit {PrivacyUnit.ENTRY}, but the unit is {spec.unit}.",
+            f"Leave {name} out.",
+        )
     check(
         not (options.private_rounds and (published or options.rounds is not None)),
-        "private_rounds goes neither with a number of rounds nor with the published accounting.",
-        "Leave it out.",
+        "private_rounds cannot be combined with a number of rounds, nor with published accounting.",
+        "Leave private_rounds out.",
     )

@@ -1,21 +1,21 @@
 """PPCA (Chaudhuri, Sarwate & Sinha, NIPS 2012): each provider draws its subspace by the exponential mechanism, once.
 
-A frame V is drawn with density proportional to exp(c tr(V^T S V)), S = X^T X over rows of norm at most one: a matrix
-Bingham distribution. Purely private: see ``exponent`` in ``dpspca.provider.evaluate.mechanisms`` for c and its proof.
-The promise covers how the computer rounds, by ``privacy.dither``, for which the job's delta pays. Where it departs from
-the paper:
+An orthonormal V is drawn with density proportional to exp(c tr(V^T S V)), where S = X^T X over rows of norm at most
+one: a matrix Bingham distribution. This is purely private; ``exponent`` in ``dpspca.provider.evaluate.mechanisms`` has
+c and the proof. ``privacy.dither`` extends the promise to floating-point rounding, for a part of the job's delta.
+Departures from the paper:
 
-- The paper samples by a Gibbs chain (Hoff 2009) and assumes that it converged. Nobody knows when it has, and where it
-  has not there is NO GUARANTEE: what is released then follows some other law than the one that is private. So the
-  default, ``sampler="exact"``, draws one axis at a time, exactly, by rejection (Kent, Ganeiban & Mardia 2013), each
-  within what the axes before it leave of the space and for an equal share of epsilon. For one component this is the
-  paper's mechanism; for k of them each is drawn with a k-th of the paper's exponent.
-- ``sampler="gibbs"`` is the paper's: all axes with the whole exponent, from a chain that is stopped after a fixed
-  number of sweeps. It reproduces figures. It is priced as the mechanism that it approaches, so its privacy statement
-  is only as true as the chain has converged: do not release what it gives.
-- The paper's neighbours differ in a row that is replaced, for which its exponent, epsilon/2 (n times that on the mean),
-  is the largest there is. A row added or removed allows epsilon. Published accounting keeps the paper's exponent: then
-  it costs half of epsilon under add/remove, and that is what it is charged.
+- The paper samples with a Gibbs chain (Hoff 2009) and assumes that it converged. Convergence cannot be checked, and
+  without it there is NO GUARANTEE: the release then follows some other distribution than the private one. So the
+  default, ``sampler="exact"``, draws one axis at a time, exactly, by rejection (Kent, Ganeiban & Mardia 2013). Each
+  axis is drawn from the orthogonal complement of the axes before it, for an equal share of epsilon. For one component
+  this is the paper's mechanism. For k components, each is drawn with 1/k of the paper's exponent.
+- ``sampler="gibbs"`` is the paper's way: all axes are drawn with the whole exponent, from a chain that stops after a
+  fixed number of sweeps. It serves to reproduce figures. It is priced as the mechanism that it approximates, so its
+  privacy statement holds only if the chain has converged: do not release its results.
+- The paper's neighbours differ by replacing a row, for which its exponent, epsilon/2 (n times that on the mean), is the
+  largest possible. Adding or removing a row allows epsilon. Published accounting keeps the paper's exponent, which
+  costs only half of epsilon under add/remove, and is charged that.
 """
 
 from dataclasses import dataclass, field, fields
@@ -44,14 +44,14 @@ class Sampler(StrEnum):
     """How a subspace is drawn."""
 
     EXACT = "exact"
-    """Axis by axis, exactly."""
+    """Axis by axis, from the exact distribution."""
     GIBBS = "gibbs"
-    """All at once, as near as a Markov chain comes to it: without a guarantee."""
+    """All axes at once, by a Markov chain that need not have converged: without a guarantee."""
 
 
 @dataclass(frozen=True)
 class PpcaOptions:
-    """What only this algorithm knows."""
+    """The options of this method."""
 
     sampler: Sampler = field(
         default=Sampler.EXACT,
@@ -66,17 +66,17 @@ class PpcaOptions:
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
-    """List every query: what the opening needs, the subspace, and what it explains."""
+    """List all queries: the opening ones (count, mean), the subspace, and the explained variance."""
     return plan_subspace(spec, _query(spec, PpcaOptions.of(spec)), PureEvent(_epsilon(spec)))
 
 
 def run(plan: Plan) -> Algorithm:
-    """Ask for the subspaces, and combine them."""
+    """Ask for the providers' subspaces, and combine them."""
     return run_subspace(plan, _query(plan.spec, PpcaOptions.of(plan.spec)))
 
 
 def _epsilon(spec: JobSpec) -> float:
-    """Give what the draw costs. The paper's exponent is worth half as much where rows are added or removed."""
+    """Return the price of the draw. The paper's exponent costs half as much under add/remove."""
     halved = spec.accounting is Accounting.PUBLISHED and spec.unit.is_add_remove
     return epsilon_left(spec) / (2 if halved else 1)
 

@@ -1,7 +1,7 @@
-"""Power loops over whatever can be multiplied: rows, of which A = X^T X, or shares of a symmetric matrix.
+"""What power loops have in common, both over rows (A = X^T X) and over providers' shares of a symmetric matrix A.
 
-What the unit of a job protects says which of the two its data are, and so which query a step of a loop is. Over a
-matrix there is no mean, no number of rows, and nothing but products to be asked.
+The privacy unit of the job says which of the two its data are, and so which query multiplies A by a basis. For a matrix
+there is no mean and no number of rows: all queries are products.
 """
 
 import math
@@ -27,7 +27,7 @@ MOST_ROUNDS: Final = 40
 
 
 def product_query(spec: JobSpec, *, capped: bool = False) -> type[RowQuery]:
-    """Choose the query of a step; ``capped`` where noise is to follow a bound on the basis's entries."""
+    """Choose the query of a round. ``capped`` scales the noise by a bound on the entries of the basis."""
     if spec.unit.is_row:
         return CovarianceProduct
     if spec.unit is PrivacyUnit.SPECTRAL:
@@ -38,7 +38,7 @@ def product_query(spec: JobSpec, *, capped: bool = False) -> type[RowQuery]:
 def ask_product(
     spec: JobSpec, basis: FloatArray, opened: RowTotals, largest: float | None = None
 ) -> Generator[RowQuery, Aggregate, Aggregate]:
-    """Ask for A times a basis."""
+    """Ask for A times a basis. ``largest`` bounds the entries of the basis, if the noise depends on it."""
     if spec.unit.is_row:
         return (yield CovarianceProduct(basis, opened.center))
     if spec.unit is PrivacyUnit.SPECTRAL:
@@ -47,40 +47,41 @@ def ask_product(
 
 
 def check_data(spec: JobSpec, columns: int) -> None:
-    """Refuse what a matrix does not have, and answers that are too large."""
+    """Refuse centring for a matrix, and answers that are too large."""
     check(
         spec.unit.is_row or spec.centering is Centering.NONE,
-        f"A job with the unit {spec.unit} is over a matrix, which has no rows to take a mean off.",
-        "Leave centring out.",
+        f"The unit {spec.unit} is for a symmetric matrix, which cannot be centred, but centering is {spec.centering}.",
+        f"Use the centering {Centering.NONE}.",
     )
     check(
         columns * spec.schema.dimension <= MAX_COMPONENT_ENTRIES,
-        f"{columns} columns of {spec.schema.dimension} numbers are more than {MAX_COMPONENT_ENTRIES} numbers.",
-        "Take fewer columns.",
+        f"A basis of {columns} columns of {spec.schema.dimension} numbers has more than {MAX_COMPONENT_ENTRIES} "
+        "numbers.",
+        "Ask for fewer columns or components.",
     )
 
 
 def open_rows(spec: JobSpec, noise: Noise = Noise.GAUSSIAN) -> list[PlannedQuery]:
-    """Plan what has to be known of rows; of a matrix, nothing."""
+    """Plan the opening queries about rows. A matrix has none."""
     return opening(spec, noise) if spec.unit.is_row else []
 
 
 def ask_open(spec: JobSpec) -> Generator[RowQuery, Aggregate, RowTotals]:
-    """Ask what ``open_rows`` planned."""
+    """Ask the queries that ``open_rows`` planned."""
     if spec.unit.is_row:
         return (yield from ask_opening(spec))
     return RowTotals(None, None)
 
 
 def share_of_products(spec: JobSpec) -> float:
-    """Say what part of the budget products may cost, all together."""
+    """Return the share of the budget that all products together may cost."""
     return shares(spec)["rest"] if spec.unit.is_row else 1.0
 
 
 def usual_rounds(spec: JobSpec, noise: Noise = Noise.GAUSSIAN) -> int:
     """Choose the number of rounds from the budget alone, as ``dps_pca.rounds_of`` does.
 
-    Laplace noise grows with the number of rounds itself, not with its root: so fewer are better.
+    Laplace noise grows in proportion to the number of rounds, not to its square root, so fewer rounds are better.
     """
     if noise is Noise.LAPLACE:
         return round(min(10.0, max(3.0, 2 * math.sqrt(spec.budget.epsilon))))
@@ -91,7 +92,7 @@ def usual_rounds(spec: JobSpec, noise: Noise = Noise.GAUSSIAN) -> int:
 def matrix_model(
     spec: JobSpec, statement: PrivacyStatement, components: FloatArray, eigenvalues: FloatArray, noise_std: float
 ) -> Model:
-    """Make a model of eigenvectors, as rows, and eigenvalues; these say by what a matrix stretches, not a variance."""
+    """Return the model of a symmetric matrix: eigenvectors, as rows, with eigenvalues in place of variances."""
     model = Model(fix_signs(components), statement, feature_names=spec.schema.names)
     if not spec.explained_variance:
         return model

@@ -1,50 +1,55 @@
-"""Range finder, pruning, projection: PFP of Hardt & Roth (STOC 2012), Section 6, made of their Figures 1 to 3.
+"""Range finder, pruning, projection: PFP of Hardt & Roth (STOC 2012), Section 6, from their Figures 1 to 3.
 
 The paper is "Beating Randomized Response on Incoherent Matrices".
 
 M has a row for every person. The range finder draws directions Omega (d x p, standard normal, p = components +
-oversampling), and W is an orthonormal basis of M Omega + noise. Pruning sets entries of W above ``cut`` to zero. The
-projection releases B = W^T M with noise, whose row l is as wide as alpha_l, the largest entry of column l of W: the
-smaller W's entries are, the less noise, and that is what low coherence buys. Components are the leading right singular
-vectors of B, which are those of W B.
+oversampling); W is an orthonormal basis of M Omega + noise. Pruning sets entries of W above ``cut`` to zero. The
+projection releases B = W^T M with noise. The noise in row l is proportional to alpha_l, the largest entry of column l
+of W, so low coherence means little noise. Components are the leading right singular vectors of B, which are those of
+W B.
 
-Here rows belong to providers. Each keeps its part of the sketch, Y_i = M_i Omega + noise, at home; the sum of the
-Y_i^T Y_i says how to make W of Y without ever seeing it, and only B is summed. The rounds: commit and reveal, by which
-all make the same Omega that none could choose; sketch; peaks, twice; projection; then what the components explain.
+Here rows belong to providers. Each keeps its part of the sketch, Y_i = M_i Omega + noise, to itself. The sum of the
+Y_i^T Y_i is enough to compute W from Y, although nobody sees the whole of Y, and only B is summed. The rounds are:
+commit and reveal, which give all parties the same Omega although none can choose it; sketch; peaks, twice; projection;
+and the explained variance.
 
-Privacy, for replacing a row (x by y, v = x - y, ||v|| <= 2C), by the rows of one provider, who trusts nobody else:
+Privacy, if a row x is replaced by y (v = x - y, ||v|| <= 2C). It rests on the provider that holds the row; no other
+party is trusted:
 
-- Sketch: Gaussian noise for ||v^T Omega||, which is at most 2C sqrt(t) but for a probability of 2^-100, with t from
-  Chernoff's bound for chi-square (``privacy/directions.py``). It needs v to be fixed before Omega is, against every
-  coordinator: that is what committing and revealing are for (``provider/evaluate/sketches.py``). The probability is
-  charged to delta when the nonce is revealed, and not with the sketch: who broke off until chance failed would pay each
+- Sketch: Gaussian noise hides v^T Omega. Its norm is at most 2C sqrt(t) except with probability 2^-100, with t from
+  Chernoff's bound for chi-square (``privacy/directions.py``). For this, v must be fixed before Omega, even if the
+  coordinator is malicious; commit and reveal ensure it (``provider/evaluate/sketches.py``). The probability is charged
+  to delta when the nonce is revealed, not with the sketch, so that a coordinator that aborts and tries again pays each
   time.
-- What follows from Y is free, W and its peaks included.
-- Projection: given Y, a replaced row moves M^T U by v U_j^T, so by 2C times the longest row of U, U being W with its
-  columns over alpha. The provider cuts entries and rows of its U itself, whatever it is sent.
+- What follows from Y is free, including W and its peaks.
+- Projection: given Y, replacing a row changes M^T U by v U_j^T, and so by at most 2C times the longest row of U, where
+  U is W with each column divided by its alpha. The provider itself limits the entries and rows of its U, whatever it
+  receives.
 
-A provider that leaves between commitment and projection ends the job, with the reason, which costs what was answered:
-without its nonce there is no Omega, and without its rows W is not orthonormal. So does a provider that restarts.
+If a provider leaves or restarts between commitment and projection, the job ends with that reason, and the answers
+given so far stay charged: without its nonce there is no Omega, and without its rows W is not orthonormal.
 
-Where it departs from the paper:
+Departures from the paper:
 
-- Noise is calibrated by exact Gaussian accounting, half of mu^2 for each release, and the tail of ||v^T Omega|| is that
-  of chi-square, where the paper bounds each of the p numbers by itself. The paper's own formulas are not reproduced.
-- The paper's neighbours differ by a row of norm one, however long rows are; here by any row within the bound.
-- Omega's entries are discrete Gaussian integers, the same at every provider; the tail's bound holds for these as they
-  are. Y is kept on a grid.
-- W comes from the eigenvectors of Y^T Y instead of Gram-Schmidt: the same span; directions without length are left out.
-- Entries are measured after pruning, and the longest row of U as well: it is never above the sqrt(p) that the paper
-  pays for. Without ``cut`` nothing is pruned, as in the paper's Theorem 6.3.
-- The paper returns W B, whose rows belong to people; a model has the k leading directions of its row space.
-- Sums of squares of B are larger than those of M's components by the noise in it: one more answer, V^T A V, says what
-  components explain and turns them to their axes.
+- Noise is calibrated by exact Gaussian accounting, with half of mu^2 for each release. The tail of ||v^T Omega|| is
+  that of chi-square; the paper bounds each of the p numbers separately. The paper's own formulas are not reproduced.
+- In the paper, neighbours differ by a row of norm one, however long rows are. Here they differ by any row within the
+  norm bound.
+- Omega's entries are discrete Gaussian integers, the same at every provider, and the tail bound holds for these. Y is
+  kept on a grid.
+- W comes from the eigenvectors of Y^T Y instead of Gram-Schmidt. The span is the same; directions of length zero are
+  left out.
+- Entries are measured after pruning, and so is the longest row of U, which never exceeds the sqrt(p) that the paper
+  assumes. Without ``cut`` nothing is pruned, as in the paper's Theorem 6.3.
+- The paper returns W B, whose rows belong to persons. A model has the k leading directions of its row space.
+- Noise makes sums of squares of B larger than those of M's components. One more answer, V^T A V, gives the explained
+  variance and rotates the components to their axes.
 
-What to expect: a row of M Omega is never longer than the noise on it, for the change that noise has to hide is up to
-twice as long as any row. What is found is found from many rows, and others here find it from fewer: docs/papers.md
-shows both, under paper 001, and names the command that draws it.
+What to expect: a row of M Omega is never longer than the noise on it, because the noise has to hide a change that is up
+to twice as long as a row. So the method needs many rows. Other methods need fewer: docs/papers.md compares them under
+paper 001, and names the command that draws the figure.
 
-Published accounting is refused. Rows are taken as they are, not centred: a mean would make sparse rows dense.
+Published accounting is refused. Rows cannot be centred, because subtracting a mean would make sparse rows dense.
 """
 
 import math
@@ -90,23 +95,23 @@ from .options import described
 from .row_steps import PartiesChangedError, ask_closing, ask_opening, closing, known_options, opening, shares
 
 SKETCH_PART: Final = 0.5
-"""Of mu squared: noise of both releases multiplies in the error, so halves are best."""
+"""Share of mu squared. The error is proportional to the product of both noises, so equal shares are best."""
 OVERSAMPLING: Final = 16
-"""A choice, and no optimum: docs/papers.md shows, under paper 001, that all directions there are help little more."""
+"""A reasonable choice, not an optimum: using all directions helps little more (docs/papers.md, paper 001)."""
 NO_LENGTH: Final = 2.0**-40
-"""A direction of Y whose square is below this part of the largest is rounding, and none."""
+"""Directions of Y whose squared length is below this part of the largest are rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeProjectionOptions:
-    """What only this algorithm knows; ``columns_of`` decides what was left out."""
+    """The options of this method as given. ``columns_of`` chooses the oversampling if it is missing."""
 
     oversampling: int | None = field(
         default=None,
-        metadata=described("Columns of the sketch beyond the components. Default: 16, or as many as there are."),
+        metadata=described("Columns of the sketch in addition to the components. Default: 16, or as many as possible."),
     )
     cut: float = field(
-        default=1.0, metadata=described("Entries of the orthonormal sketch above this are pruned. At 1, none is.")
+        default=1.0, metadata=described("Entries of the orthonormal sketch above this are pruned. At 1, none are.")
     )
 
     @classmethod
@@ -120,20 +125,20 @@ class RangeProjectionOptions:
         check(
             isinstance(cut, int | float) and not isinstance(cut, bool) and 2.0**-WEIGHT_BITS <= cut <= 1,
             f"cut is {cut!r}; it must be a number between 2^-20 and 1.",
-            "Give the largest entry to be left in an orthonormal column, or 1 to prune nothing.",
+            "Give the largest entry that may stay in an orthonormal column, or 1 to prune nothing.",
         )
         return cls(oversampling, float(cut))  # type: ignore[arg-type]  # checked above
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
-    """List every query this job will ask, its noise and its price."""
+    """List all queries of a job, with their noise and prices."""
     RangeProjectionOptions.of(spec)
     _check_fits(spec)
     return price(spec, [*opening(spec), *_rounds(spec), *closing(spec, spec.schema.dimension)])
 
 
 def run(plan: Plan) -> Algorithm:
-    """Agree on directions, sketch, look how large the sketch's entries are, project, ask what was explained."""
+    """Agree on directions, sketch, measure the sketch's entries, project, and ask for the explained variance."""
     spec = plan.spec
     opened = yield from ask_opening(spec)
     dimension, columns, cut = spec.schema.dimension, columns_of(spec), RangeProjectionOptions.of(spec).cut
@@ -154,14 +159,14 @@ def run(plan: Plan) -> Algorithm:
 
 
 def columns_of(spec: JobSpec) -> int:
-    """Choose how many columns the sketch has, never from the data."""
+    """Choose the number of columns of the sketch. It never depends on the data."""
     given = RangeProjectionOptions.of(spec).oversampling
     wanted = spec.components + (OVERSAMPLING if given is None else given)
     return min(wanted, spec.schema.dimension, max(spec.components, MAX_COLUMNS))
 
 
 def whitening(gram: FloatArray) -> FloatArray:
-    """Give S such that Y S is orthonormal, from Y^T Y; a column is zero for each direction in which Y has no length."""
+    """Return S such that Y S is orthonormal, from Y^T Y. Columns for directions in which Y is zero are zero."""
     squares, axes = np.linalg.eigh((gram + gram.T) / 2)
     long = squares > NO_LENGTH * max(squares[-1], 0.0)
     roots = np.sqrt(np.where(long, squares, 1.0))
@@ -172,19 +177,21 @@ def whitening(gram: FloatArray) -> FloatArray:
 def _check_fits(spec: JobSpec) -> None:
     check(
         spec.unit.is_replace_one,
-        f"{spec.method} is priced for units that leave the number of rows public: a provider draws noise for each.",
-        f"Choose {PrivacyUnit.ROW_REPLACE_ONE}, or {PrivacyUnit.PERSON_REPLACE_ONE} with one row of each person.",
+        f"{spec.method} draws noise for each row, so the number of rows must be public. It is not for the unit "
+        f"{spec.unit}.",
+        f"Choose {PrivacyUnit.ROW_REPLACE_ONE}, or {PrivacyUnit.PERSON_REPLACE_ONE} with one row per person.",
     )
     check(
         spec.centering is Centering.NONE,
-        f"{spec.method} takes rows as they are: it does not centre them.",
-        "Leave centring out, or centre the rows beforehand by a mean that is not from them.",
+        f"{spec.method} cannot centre rows, but centering is {spec.centering}.",
+        f"Use the centering {Centering.NONE}, or subtract a mean that is not computed from the rows beforehand.",
     )
     columns = columns_of(spec)
     check(
         columns <= MAX_COLUMNS and columns * spec.schema.dimension <= MAX_COMPONENT_ENTRIES,
-        f"A sketch of {columns} columns in {spec.schema.dimension} dimensions is too large.",
-        f"Ask for at most {MAX_COLUMNS} columns, components and oversampling, and {MAX_COMPONENT_ENTRIES} numbers.",
+        f"A sketch of {columns} columns over {spec.schema.dimension} columns of data is too large.",
+        f"Ask for fewer components or less oversampling: together at most {MAX_COLUMNS} columns, and at most "
+        f"{MAX_COMPONENT_ENTRIES} numbers.",
     )
 
 
@@ -204,36 +211,36 @@ def _rounds(spec: JobSpec) -> list[PlannedQuery]:
 
 
 def unlucky(spec: JobSpec) -> float:
-    """Bound the probability that Omega stretches a change further than was paid for, its sampler included."""
+    """Bound the probability that Omega stretches a change by more than the noise covers, including the sampler's."""
     return STRETCH_TAIL + spec.schema.dimension * columns_of(spec) * DRAW_SLACK
 
 
 def _sketched(spec: JobSpec, share: float) -> GaussianEvent:
-    """Price the sketch itself, which has a row for each of a provider's: slack is for as many as there may be."""
+    """Return the price of the sketch. It has a row per row of data, so slack covers the largest possible number."""
     extent = Extent(spec.schema.dimension, columns_of(spec))
     sensitivity = Sketch.lattice_sensitivity(spec.unit, extent)
     std = calibrated_std(sensitivity, usable_mu(spec.budget.epsilon, spec.budget.delta) * math.sqrt(share))
     check(
         std <= MAX_STD,
-        "The budget leaves so little for the sketch that its noise would leave the lattice.",
-        "Raise epsilon or delta.",
+        "The budget leaves too little for the sketch: its noise would be larger than the lattice.",
+        "Use a larger epsilon or delta.",
     )
     return GaussianEvent(sensitivity, std, MAX_ROWS * extent.columns * DRAW_SLACK)
 
 
 def _ask(query: RowQuery, everybody: int) -> Generator[RowQuery, Aggregate, Aggregate]:
-    """Ask, and go on only if those who committed are all there."""
+    """Ask, and continue only if all providers that committed have answered."""
     answer: Aggregate = yield query
     if answer.parties != everybody:
         raise PartiesChangedError(
-            "A provider left between its commitment and the projection, and what was sketched with it cannot be used.",
+            "A provider left between commitment and projection, so the sketch cannot be used.",
             "Submit a new job.",
         )
     return answer
 
 
 def _largest(peaks: FloatArray, cut: float) -> FloatArray:
-    """Give each column's largest entry after pruning, with a unit more for what is rounded; zero if there is none."""
+    """Return each column's largest entry after pruning, plus one unit for rounding, or zero if it has no entry."""
     most = peaks.max(axis=0)
     return np.where(most > 0, np.minimum(most + 2.0**-WEIGHT_BITS, 1.0) * cut, 0.0)
 
@@ -243,7 +250,7 @@ def _reach(lengths: FloatArray, columns: int) -> float:
 
 
 def _leading(rows: FloatArray, components: int) -> FloatArray:
-    """Give the leading left singular vectors, as rows."""
+    """Return the leading left singular vectors, as rows."""
     left, _, _ = np.linalg.svd(rows, full_matrices=False)
     leading: FloatArray = np.ascontiguousarray(left[:, :components].T)
     return leading

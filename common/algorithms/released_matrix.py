@@ -1,7 +1,7 @@
-"""Components of a covariance matrix that was released whole, once: what the one-shot baselines share.
+"""What methods have in common that release the whole covariance matrix once.
 
-Everything after the release is free. The matrix comes as the whole square, of which both halves carry noise of their
-own and their mean is taken, or as its upper triangle, as the papers have it.
+Everything after the release is post-processing and free. The matrix is released as the whole square, whose two halves
+have independent noise and are averaged, or as its upper triangle, as in the papers.
 """
 
 import math
@@ -36,12 +36,12 @@ from .row_steps import (
 )
 
 MAX_DIMENSION: Final = 2**13
-"""An answer of half a gigabyte; beyond, ask for products instead."""
+"""The answer then has half a gigabyte. With more columns, ask for products instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixOptions:
-    """What may be read off a released matrix besides its leading eigenvectors, at no cost."""
+    """The options of methods that release a whole matrix. They change only the free post-processing."""
 
     sparsity: int | Auto | None = field(
         default=None,
@@ -59,26 +59,26 @@ class MatrixOptions:
 
 
 def planned(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> list[PlannedQuery]:
-    """Plan what the opening needs, and the one release."""
+    """Plan the opening queries (count, mean), and the one release."""
     return [*opening(_counted(spec)), release(_counted(spec), query)]
 
 
 def ask_matrix(
     spec: JobSpec, query: type[Covariance | CovarianceTriangle]
 ) -> Generator[RowQuery, Aggregate, tuple[RowTotals, Aggregate]]:
-    """Ask what ``planned`` planned."""
+    """Ask the queries that ``planned`` planned."""
     opened = yield from ask_opening(_counted(spec))
     released = yield query(spec.schema.dimension, opened.center)
     return opened, released
 
 
 def _counted(spec: JobSpec) -> JobSpec:
-    """Tell columns from noise by the number of rows, which is asked for like that of the explained variance."""
+    """Ask for the number of rows if ``sparsity`` is set, because it helps to tell columns from noise."""
     return spec if MatrixOptions.of(spec).sparsity is None else replace(spec, explained_variance=True)
 
 
 def components_of(spec: JobSpec, opened: RowTotals, released: Aggregate) -> FloatArray:
-    """Give the leading eigenvectors as rows, over the columns that ``sparsity`` leaves."""
+    """Return the leading eigenvectors as rows, restricted to the columns that ``sparsity`` keeps."""
     sparsity = MatrixOptions.of(spec).sparsity
     if sparsity is None:
         return leading(matrix_of(released, spec.schema.dimension), spec.components)
@@ -87,36 +87,36 @@ def components_of(spec: JobSpec, opened: RowTotals, released: Aggregate) -> Floa
 
 
 def _known(spec: JobSpec, opened: RowTotals, released: Aggregate) -> Released:
-    """Give the symmetric matrix with its noise off the diagonal, which averaging two halves makes smaller."""
+    """Return the symmetric matrix with its noise off the diagonal. Averaging the two halves reduces the noise."""
     averaged = math.sqrt(2) if released.values.ndim > 1 else 1.0
     matrix = matrix_of(released, spec.schema.dimension)
     return Released(matrix, released.noise_std / averaged, at_least_one(opened.rows), released.parties)
 
 
 def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> PlannedQuery:
-    """Plan the one release, for all that the opening leaves of the budget."""
+    """Plan the one release, for all of the budget that the opening leaves."""
     dimension = spec.schema.dimension
     check(
         dimension <= MAX_DIMENSION,
         f"{spec.method} releases a matrix of {dimension} by {dimension} numbers at once.",
-        f"Use it up to {MAX_DIMENSION} columns; beyond, an algorithm that asks for products.",
+        f"Use it for at most {MAX_DIMENSION} columns. For more, use auto, dps-pca or noisy-power.",
     )
     taken = shares(spec)
     return PlannedQuery("covariance", query, Extent(dimension), taken["rest"] + taken["explained variance"])
 
 
 def classical_std(spec: JobSpec, planned: PlannedQuery) -> float:
-    """Give the classical Gaussian mechanism's standard deviation, for this planned's share of (epsilon, delta).
+    """Return the standard deviation of the classical Gaussian mechanism, for this query's share of (epsilon, delta).
 
-    It is D sqrt(2 ln(1.25/delta))/eps for a sensitivity of D, by Dwork & Roth (2014), Theorem A.1, proved for epsilon
-    up to one. Published accounting takes it for queries that a paper has no formula for.
+    It is D sqrt(2 ln(1.25/delta))/eps for sensitivity D, by Dwork & Roth (2014), Theorem A.1, which is proved for
+    epsilon up to one. Published accounting uses it for queries that the paper has no formula for.
     """
     epsilon, delta = spec.budget.epsilon * planned.share, spec.budget.delta * planned.share
     return planned.query.sensitivity_of(spec.unit, planned.extent) * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 def matrix_of(released: Aggregate, dimension: int) -> FloatArray:
-    """Make a symmetric matrix of what was released."""
+    """Return the released numbers as a symmetric matrix."""
     if released.values.ndim > 1:
         return (released.values + released.values.T) / 2
     matrix = np.zeros((dimension, dimension))
@@ -127,7 +127,10 @@ def matrix_of(released: Aggregate, dimension: int) -> FloatArray:
 def model_of(
     spec: JobSpec, statement: PrivacyStatement, opened: RowTotals, released: Aggregate, components: FloatArray
 ) -> Model:
-    """Say what the components explain of the released matrix; its trace is noisy as well."""
+    """Return the model, with the variance that each component explains in the released matrix.
+
+    The total is the trace of that matrix, which is noisy as well.
+    """
     known = _known(spec, opened, released)
     model = Model(fix_signs(components), statement, mean=opened.center, feature_names=spec.schema.names)
     if not spec.explained_variance or opened.rows is None or opened.rows.parties != released.parties:
@@ -143,9 +146,9 @@ def model_of(
 def with_known_noise(
     spec: JobSpec, model: Model, opened: RowTotals, released: Aggregate, components: FloatArray
 ) -> Model:
-    """Add how reliable eigenvectors of a square are, and take off their variances the rise that noise brings.
+    """Add the noise of each loading, and correct the variances for the increase that noise causes.
 
-    It needs the noise of the Gaussian orthogonal ensemble, so a triangle gets neither.
+    Both formulas hold for the noise of the Gaussian orthogonal ensemble, so this is for squares, not for triangles.
     """
     known = _known(spec, opened, released)
     sure = matrix_noise(known, components.T)
@@ -159,6 +162,6 @@ def with_known_noise(
 
 
 def leading(matrix: FloatArray, components: int) -> FloatArray:
-    """Give the eigenvectors of the largest eigenvalues, as rows, the largest first."""
+    """Return the eigenvectors of the largest eigenvalues as rows, the largest first."""
     _, vectors = np.linalg.eigh(matrix)
     return vectors[:, : -components - 1 : -1].T

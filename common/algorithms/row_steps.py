@@ -1,7 +1,7 @@
-"""What algorithms over rows have in common: the number of rows, their mean, and what the components explain.
+"""What algorithms over rows have in common: the number of rows, their mean, and the explained variance.
 
-Each algorithm divides its budget by ``shares``, opens with ``opening``, ends with ``closing``, and asks about the rest
-itself. What is not asked for is left to the algorithm's own queries.
+Each algorithm divides its budget with ``shares``, begins with ``opening``, ends with ``closing``, and has its own
+queries in between. The budget of common queries that a job does not need goes to the algorithm's own.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -23,48 +23,48 @@ from dpspca.common.spec import Centering, JobSpec, Scalar
 
 Auto: TypeAlias = Literal["auto"]
 AUTO: Final[Auto] = "auto"
-"""In place of a number: decide it from what is released."""
+"""In place of a number: decide the number from released numbers."""
 COUNT_SHARE: Final = 0.01
 MEAN_SHARE: Final = 0.10
 VARIANCE_SHARE: Final = 0.05
 MOST_ROUNDS: Final = 1000
-"""Of one loop; a loop for each component multiplies, so that a plan as a whole is counted too (``plan.price``)."""
+"""Largest number of rounds of one loop. ``plan.price`` also limits the number of queries of a whole plan."""
 
 
 class PartiesChangedError(DpspcaError):
-    """Two answers that belong together are not of the same providers."""
+    """Two answers that must come from the same providers do not."""
 
     code = "parties-changed"
 
 
 @dataclass(frozen=True, slots=True)
 class RowTotals:
-    """What an algorithm knows before its own first query."""
+    """The answers to the opening queries, which an algorithm has before its own first query."""
 
     rows: Aggregate | None
     center: FloatArray | None
 
 
 def known_options(spec: JobSpec, names: Iterable[str]) -> Mapping[str, Scalar]:
-    """Give the spec's options, or refuse those that the algorithm does not have."""
+    """Return the spec's options. Refuse those that the algorithm does not have."""
     known = tuple(names)
     unknown = sorted(set(spec.options) - set(known))
     check(
         not unknown,
-        f"{spec.method} has no options {', '.join(unknown)}.",
-        f"It has: {', '.join(known)}." if known else "It has none.",
+        f"The method {spec.method} has no option {', '.join(unknown)}.",
+        f"It has: {', '.join(known)}." if known else "It has no options.",
     )
     return spec.options
 
 
 def given_rounds(spec: JobSpec) -> int | None:
-    """Read the option of how many rounds there are, if it is given."""
+    """Read the option ``rounds``. None if it is not given."""
     rounds = spec.options.get("rounds")
     return None if rounds is None else check_whole("the number of rounds", rounds, least=1, most=MOST_ROUNDS)
 
 
 def given_sparsity(spec: JobSpec) -> int | Auto | None:
-    """Read the option of how many columns may take part: a number, ``AUTO``, or None if it is not given."""
+    """Read the option ``sparsity``: a number of columns, ``AUTO``, or None if it is not given."""
     given = spec.options.get("sparsity")
     if given is None or given == AUTO:
         return given
@@ -74,7 +74,7 @@ def given_sparsity(spec: JobSpec) -> int | Auto | None:
 
 
 def given_columns(spec: JobSpec) -> int | None:
-    """Read the option of how many columns a basis has, if it is given."""
+    """Read the option ``columns``, the number of columns of a basis. None if it is not given."""
     columns = spec.options.get("columns")
     if columns is None:
         return None
@@ -83,7 +83,7 @@ def given_columns(spec: JobSpec) -> int | None:
 
 
 def shares(spec: JobSpec) -> dict[str, float]:
-    """Divide the budget; the rest is the algorithm's own."""
+    """Return each common query's share of the budget. "rest" is for the algorithm's own queries."""
     private = Count.person_factor(spec.unit, spec.rows_per_person) * Count.sensitivity_of(spec.unit, Extent(0)) > 0
     taken = {
         "count": COUNT_SHARE if needs_count(spec) and private else 0.0,
@@ -94,12 +94,12 @@ def shares(spec: JobSpec) -> dict[str, float]:
 
 
 def needs_count(spec: JobSpec) -> bool:
-    """Tell whether the number of rows is asked for."""
+    """Return whether the job asks for the number of rows."""
     return spec.explained_variance or spec.centering is Centering.PRIVATE
 
 
 def opening(spec: JobSpec, noise: Noise = Noise.GAUSSIAN) -> list[PlannedQuery]:
-    """Plan the count and the mean, where they are needed."""
+    """Plan the count and the mean, if they are needed."""
     divided, planned_queries = shares(spec), []
     if needs_count(spec):
         planned_queries.append(PlannedQuery("count", Count, Extent(0), divided["count"], noise=noise))
@@ -110,7 +110,7 @@ def opening(spec: JobSpec, noise: Noise = Noise.GAUSSIAN) -> list[PlannedQuery]:
 
 
 def closing(spec: JobSpec, nonzero_rows: int, noise: Noise = Noise.GAUSSIAN) -> list[PlannedQuery]:
-    """Plan the query about what is explained by components over so many features, if it is wanted."""
+    """Plan the query for the explained variance, if the job wants it. ``nonzero_rows`` is the size of the support."""
     if not spec.explained_variance:
         return []
     extent = Extent(spec.schema.dimension, spec.components, nonzero_rows)
@@ -119,7 +119,7 @@ def closing(spec: JobSpec, nonzero_rows: int, noise: Noise = Noise.GAUSSIAN) -> 
 
 
 def ask_opening(spec: JobSpec) -> Generator[RowQuery, Aggregate, RowTotals]:
-    """Ask what ``opening`` planned."""
+    """Ask the queries that ``opening`` planned."""
     rows = (yield Count()) if needs_count(spec) else None
     if spec.centering is Centering.PUBLIC:
         return RowTotals(rows, np.array(spec.public_mean))
@@ -137,7 +137,7 @@ def ask_opening(spec: JobSpec) -> Generator[RowQuery, Aggregate, RowTotals]:
 def ask_closing(
     spec: JobSpec, basis: RowSparse, opened: RowTotals, model: Model
 ) -> Generator[RowQuery, Aggregate, Model]:
-    """Ask what ``closing`` planned, turn the components to their axes, and say what each explains."""
+    """Ask the query that ``closing`` planned, rotate the components to their axes, and add the explained variance."""
     if not spec.explained_variance:
         return replace(model, components=fix_signs(model.components))
     compressed = yield CompressedCovariance(basis, opened.center)
@@ -145,16 +145,16 @@ def ask_closing(
 
 
 def random_start(spec: JobSpec, columns: int) -> FloatArray:
-    """Draw an orthonormal start from the spec's seed: public, and the same for whoever replays the job."""
+    """Draw an orthonormal start from the public seed of the spec, so that a replay gives the same start."""
     generator = np.random.Generator(np.random.Philox(key=spec.seed))
     return thin_qr(generator.standard_normal((spec.schema.dimension, columns)))[0]
 
 
 def _explained(model: Model, compressed: Aggregate, rows: Aggregate | None) -> Model:
-    """Turn the basis to the axes of V^T A V. All of it is computed from what was already released.
+    """Rotate the basis to the axes of V^T A V. This is post-processing.
 
-    What the axes explain is left out where a provider left after the rows were counted: a sum over fewer rows than
-    the count says would look like a smaller variance.
+    If a provider left after the rows were counted, there is no explained variance: a sum over fewer rows than were
+    counted would look like a smaller variance.
     """
     columns = len(model.components)
     square = compressed.values[:-1].reshape(columns, columns)
@@ -169,15 +169,15 @@ def _explained(model: Model, compressed: Aggregate, rows: Aggregate | None) -> M
 
 
 def with_variances(model: Model, variances: FloatArray, total: float, noise_std: float) -> Model:
-    """Say what components explain of rows, and which share of the total, cut to what can be.
+    """Add the explained variance and its share of the total to a model, limited to possible values.
 
-    Rows are shortened to the norm bound C after any mean is taken off them, so the mean squared length of a row is at
-    most C^2, and orthonormal components can explain no more of it together. What noise puts beyond is not to be
-    believed, and cutting it is free: the numbers were released, and C is public.
+    Rows are clipped to the norm bound C after the mean is subtracted. So the mean squared length of a row is at most
+    C^2, and orthonormal components together cannot explain more. Larger values are noise. Limiting them is
+    post-processing: the numbers were released, and C is public.
     """
     most = model.statement.norm_bound**2
     explained = nearest_possible(variances, most)
-    # Where noise swamps the rest of the trace, the parts must still not exceed the whole.
+    # Noise can make the trace smaller than the sum of the components, but ratios must not add up to more than 1.
     whole = max(float(explained.sum()), min(total, most))
     return replace(
         model,
@@ -188,10 +188,10 @@ def with_variances(model: Model, variances: FloatArray, total: float, noise_std:
 
 
 def nearest_possible(variances: FloatArray, most: float) -> FloatArray:
-    """Give the nearest numbers that are not negative and whose sum is at most ``most``.
+    """Return the nearest numbers that are not negative and whose sum is at most ``most``.
 
-    Such numbers are a convex set with the truth in it, so the nearest of them is no further from the truth than what
-    was given. It takes the same off each, and leaves zero where that is too much (Duchi et al. 2008).
+    These numbers form a convex set that contains the true ones, so the result is never further from the truth than the
+    input. The projection subtracts the same amount from each number, down to zero at least (Duchi et al. 2008).
     """
     cut: FloatArray = np.maximum(variances, 0.0)
     if cut.sum() <= most:
@@ -203,5 +203,5 @@ def nearest_possible(variances: FloatArray, most: float) -> FloatArray:
 
 
 def at_least_one(rows: Aggregate | None) -> float:
-    """Divide by a count that noise may have driven to nothing."""
+    """Return the number of rows for use as a divisor. Noise may have made it zero or negative."""
     return max(float(rows.values[0]), 1.0) if rows else 1.0

@@ -1,4 +1,4 @@
-"""The scaled release: a block's second moments once more, at the scale of the components that were found in it."""
+"""The scaled release: the second moments of a block again, at the scale of the components found in it."""
 
 import math
 from collections.abc import Generator
@@ -18,16 +18,17 @@ from .free_structure import FALSE_ROWS, Columns, Released, leading
 from .view_steps import ReleasedFacts, ask_reach
 
 SHORTEST_PART: Final = 2.0**-18
-"""Least length of a part of the rows in the scaled release, as a multiple of the bound: the lattice shows no less."""
+"""Least length of a part of the rows in the scaled release, as a multiple of the norm bound (lattice resolution)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KnownBlock:
-    """What is known of some columns before their scaled release.
+    """What is known about a block of columns before its scaled release.
 
-    ``matrix`` are their released second moments. ``axes`` is an orthogonal matrix, of which the first columns are the
-    components that were found, of eigenvalues ``values``. ``stds`` is the noise of each entry of the matrix in these
-    axes. ``levels`` says with which probability a column is kept if it has no part in the components.
+    ``matrix`` holds the released second moments. ``axes`` is an orthogonal matrix; its first columns are the components
+    that were found, with eigenvalues ``values``. ``stds`` is the standard deviation of the noise in each entry of the
+    matrix in these axes. ``levels`` is, for each column, the probability of keeping it if it has no part in the
+    components.
     """
 
     columns: Columns
@@ -40,14 +41,14 @@ class KnownBlock:
 
     @classmethod
     def of(cls, columns: Columns, block: Released, components: int) -> Self:
-        """Take the components of a block that was released with one noise."""
+        """Start from the components of a block whose entries all have the same noise."""
         vectors, values = leading(block.matrix, components)
         size = len(columns)
         stds, levels = np.full((size, size), block.off_std), np.full(size, FALSE_ROWS / size)
         return cls(columns, block.matrix, _completed(vectors), values, stds, levels, block.parties)
 
     def widened(self, added: Columns, whole: Released | None, diagonal: FloatArray) -> Self:
-        """Add columns of which only the whole matrix tells something, or only the diagonal; as further axes."""
+        """Add columns, known only from the whole matrix or from the diagonal, as further axes."""
         columns = np.union1d(self.columns, added)
         if columns.size == self.columns.size:
             return self
@@ -65,7 +66,7 @@ class KnownBlock:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScaledBlock:
-    """What came of a scaled release: components over the block's columns, and how reliable they are."""
+    """The result of a scaled release: components over the block's columns, and their noise."""
 
     components: FloatArray
     values: FloatArray
@@ -77,13 +78,13 @@ class ScaledBlock:
 def ask_scaled(
     facts: ReleasedFacts, known: KnownBlock, diagonal: FloatArray
 ) -> Generator[RowQuery, Aggregate, ScaledBlock]:
-    """Ask for the block once more, with the part along the components and the rest each divided by its own length.
+    """Ask for the block again. The part along the components and the rest are each divided by their own length.
 
-    Noise is the same in every direction of Frobenius norm, so after undoing the scale the entry between parts of
-    lengths a and b carries noise in proportion to a b. The two releases are averaged entry by entry in these axes.
+    Noise is the same in all directions of the Frobenius norm. So after the scaling is undone, entries between parts of
+    lengths a and b carry noise in proportion to a b. The two releases are averaged entry by entry in these axes.
     """
     size, count = len(known.columns), facts.components
-    unit = facts.spec.norm_bound / 4  # each part of a typical row becomes as long as this, far from where rows end
+    unit = facts.spec.norm_bound / 4  # length of each part of a typical row after scaling, far below the norm bound
     shortest = (unit * SHORTEST_PART) ** 2
     there = max(float(known.values.sum()) / facts.rows, shortest)
     along = math.sqrt(there)
@@ -120,7 +121,7 @@ def _without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong togeth
     off_std: float,
     diagonal: FloatArray,
 ) -> FloatArray:
-    """Set the rows of the components to zero that noise and sampling explain."""
+    """Set those rows of the components to zero that noise and sampling alone explain."""
     count = vectors.shape[1]
     rest = np.maximum(diagonal - np.square(vectors) @ values, 0.2 * np.median(np.maximum(diagonal, 0)))
     most = np.maximum(values, off_std)[None]

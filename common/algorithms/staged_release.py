@@ -1,8 +1,8 @@
-"""The staged release: later questions are about the columns, and at the scale, that earlier answers showed to matter.
+"""The staged release: later queries use the columns and the scale that earlier answers found.
 
-``automatic`` says when it is used, and why its prices hold. Stages: the diagonal and part of the budget on the whole
-matrix; a block of candidate columns; a choice of further columns that go together with what was found; the block at the
-scale of the components. With many columns, providers first choose pairs of columns, too.
+``automatic`` says when it is used, and why its prices hold. The stages are: the diagonal and, for a part of the budget,
+the whole matrix; a block of candidate columns; a choice of further columns that correlate with the components found so
+far; the block at the scale of the components. With many columns, providers first choose pairs of columns.
 """
 
 import math
@@ -61,29 +61,30 @@ BLOCK: Final = 0.18
 PAIRS: Final = 0.30
 TIED: Final = 0.08
 MANY_WHOLE: Final = 0.15
-"""Share of the whole matrix where there are many columns."""
+"""Share for the whole matrix if there are many columns."""
 MANY_COLUMNS: Final = 1500
-"""Beyond this, the noise of d^2 numbers hides what a choice of pairs can still find. Below, sums find as much."""
+"""With more columns, a choice of pairs still finds what the noise of d^2 numbers hides. With fewer, sums do too."""
 PICKS: Final = 20
 """Pairs that each provider chooses."""
 TIES: Final = 10
-"""Columns that each provider chooses once components were found."""
+"""Further columns that each provider chooses after components were found."""
 WIDE_DIAGONAL: Final = 0.12
 WIDE_BLOCK: Final = 0.30
 WIDE_TIED: Final = 0.10
 WIDE_COLUMNS: Final = 1000
-"""Columns of a released block where there are too many for a matrix of all."""
+"""Columns of the released block if there are too many columns for a whole matrix."""
 IMPLAUSIBLE: Final = 0.25
-"""Share of wrong choices that stay where the whole matrix can tell; of several providers' choices, so much less."""
+"""Share of wrong choices that are kept after a check against the whole matrix, divided by the number of providers."""
 MOST_CANDIDATES: Final = 200
 """Columns that one source of candidates may name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Components as columns, the noise of each loading, what they explain in all rows, and all columns' sum of squares.
+    """Components as columns, with their noise and the variance they explain.
 
-    ``shown`` is how many of them showed above the noise of the last matrix that they were looked for in.
+    ``explained`` and ``total`` are sums over all rows: for each component, and for all columns. ``shown`` is the number
+    of components above the noise of the last released matrix.
     """
 
     components: FloatArray
@@ -97,7 +98,7 @@ class Found:
 
 
 def found_in(released: Released, components: FloatArray, decision: Decision) -> Found:
-    """Say what components explain of a released matrix."""
+    """Return what components explain of a released matrix, with their noise."""
     sure = matrix_noise(released, components)
     return Found(
         components,
@@ -112,7 +113,7 @@ def found_in(released: Released, components: FloatArray, decision: Decision) -> 
 
 
 def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
-    """Plan all stages, for this share of the budget."""
+    """Plan all stages, for the share ``free`` of the budget."""
     whole = Extent(spec.schema.dimension, 0, spec.schema.dimension)
     scaled = Extent(spec.schema.dimension, spec.components, spec.schema.dimension)
     many = spec.schema.dimension > MANY_COLUMNS
@@ -133,7 +134,7 @@ def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
 
 
 def _pairs(spec: JobSpec, share: float) -> PlannedQuery:
-    """Plan the choice of pairs of columns: its event is that of so many choices of this share together."""
+    """Plan the choice of pairs of columns. Its event covers all ``PICKS`` choices together."""
     return PlannedQuery(
         "pairs of columns", SignPairs, Extent(spec.schema.dimension), share, event=_choices(spec, share, PICKS)
     )
@@ -146,13 +147,13 @@ def _choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
 
 
 def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Columns]:
-    """Have each provider choose pairs of columns; of many providers' choices keep the most frequent."""
+    """Have each provider choose pairs of columns. Keep the most frequent columns of all choices."""
     votes = (yield SignPairs(facts.dimension, facts.center)).values
     return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
 
 
 def _tied(facts: ReleasedFacts, known: KnownBlock, whole: Released | None) -> Generator[RowQuery, Aggregate, Columns]:
-    """Have each provider choose further columns that go together with the components that were found."""
+    """Have each provider choose further columns that correlate with the components found so far."""
     view = View(facts.dimension, known.columns, axes=known.axes[:, : facts.components])
     votes = yield TiedColumns(view, facts.center)
     chosen = strongest(votes.values, min(MOST_CANDIDATES, int(np.count_nonzero(votes.values))))
@@ -162,7 +163,7 @@ def _tied(facts: ReleasedFacts, known: KnownBlock, whole: Released | None) -> Ge
 
 
 def in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
-    """Ask what ``planned_stages`` planned."""
+    """Ask the queries that ``planned_stages`` planned."""
     diagonal = yield from ask_diagonal(facts)
     chosen = (yield from _chosen(facts)) if facts.dimension > MANY_COLUMNS else np.arange(0)
     everything = facts.view()
@@ -182,13 +183,13 @@ def _outliers(values: FloatArray, sigmas: float) -> Columns:
 
 
 def _usual(values: FloatArray, sigmas: float) -> float:
-    """Give the value that most columns are below, by the median and the median absolute deviation."""
+    """Return an upper limit for ordinary columns: the median plus ``sigmas`` median absolute deviations."""
     median = np.median(values)
     return float(median + sigmas * 1.4826 * np.median(np.abs(values - median)))
 
 
 def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: Released, chosen: Columns) -> Columns:
-    """Name the columns that the diagonal or the whole matrix lets stand out, then those that are tied to these."""
+    """Return the columns that stand out in the diagonal or the whole matrix, and those that correlate with them."""
     components, size = facts.components, facts.dimension
     variances = np.maximum(diagonal, 0.0)
     energy = np.square(whole.matrix).sum(axis=1) - np.square(np.diagonal(whole.matrix))
@@ -206,7 +207,7 @@ def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: Released, cho
 
 
 def _decide(facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal: FloatArray) -> Decision:
-    """Choose the dense path if the whole matrix shows more than the candidates hold, beyond what noise explains."""
+    """Choose the dense path if the whole matrix explains more than the candidates do, beyond noise."""
     outstanding = int(candidates.size)
     components, size, median = facts.components, facts.dimension, max(0.0, float(np.median(diagonal)))
     signals = signals_of(whole, components, median)
@@ -226,10 +227,10 @@ def _decide(facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal
 
 
 def _by_chance(whole: Released, value: float, outstanding: int, diagonal: FloatArray) -> bool:
-    """Tell whether noise alone may have named the candidates, where all columns together show nothing.
+    """Return whether noise alone may explain the candidates, if the whole matrix shows no component.
 
-    Of all blocks of s columns of d, noise gives one an eigenvalue of about 2 std sqrt(2 s (1 + ln(d / s))). Sums of
-    squares have noise of their own, and so do the pairs that providers choose of many columns.
+    Among all blocks of s of d columns, noise gives the largest eigenvalue of about 2 std sqrt(2 s (1 + ln(d / s))). The
+    diagonal has noise of its own, and so have the pairs that providers choose if there are many columns.
     """
     size = len(diagonal)
     largest = 2 * whole.off_std * math.sqrt(2 * outstanding * (1 + math.log(size / outstanding)))
@@ -238,23 +239,26 @@ def _by_chance(whole: Released, value: float, outstanding: int, diagonal: FloatA
 
 
 def signals_of(whole: Released, components: int, usual: float) -> FloatArray:
-    """Estimate by how much the leading eigenvalues exceed a usual column's sum of squares; 0 if noise explains one."""
+    """Estimate by how much the leading eigenvalues exceed ``usual``, a typical column's sum of squares.
+
+    The result is 0 for an eigenvalue that noise explains.
+    """
     return debiased(leading(whole.matrix, components)[1] - usual, whole.off_std, len(whole.matrix))
 
 
 def visible_in(signals: FloatArray) -> int:
-    """Count the components that showed above the noise."""
+    """Count the components above the noise."""
     return int(np.count_nonzero(signals > 0))
 
 
 def _dense(
     facts: ReleasedFacts, everything: View, whole: Released, decided: Decision
 ) -> Generator[RowQuery, Aggregate, Found]:
-    """Release the whole matrix twice more, and average."""
+    """Release the whole matrix twice more, and average all three."""
     reach = yield from ask_reach(facts, everything)
     whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
     vectors, _ = leading(whole.matrix, facts.components)
-    first = np.arange(facts.components)  # planned, so it has to be asked; where all columns take part, it adds none
+    first = np.arange(facts.components)  # the plan has this query, so ask it; its answer is not used here
     yield TiedColumns(View(facts.dimension, first, axes=np.eye(facts.components)), facts.center)
     plain = replace(everything, axes=vectors)
     reach = yield from ask_reach(facts, plain)
@@ -266,7 +270,7 @@ def _dense(
 def _sparse(
     facts: ReleasedFacts, diagonal: FloatArray, whole: Released | None, candidates: Columns, decided: Decision
 ) -> Generator[RowQuery, Aggregate, Found]:
-    """Release the candidates' block, prune it, and release it once more at the scale of what was found."""
+    """Release the candidates' block, prune it, and release it again at the scale of the components found in it."""
     components = facts.components
     view = facts.view(candidates)
     reach = yield from ask_reach(facts, view)
@@ -296,7 +300,10 @@ def _sparse(
 
 
 def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: Released, tied: Columns, level: float) -> Columns:
-    """Drop all but a share of the columns that were chosen by mistake: those that the whole matrix ties to nothing."""
+    """Drop chosen columns that do not correlate with the components in the whole matrix.
+
+    A share ``level`` of the columns that were chosen by mistake is kept.
+    """
     vectors = known.axes[:, : facts.components]
     products = whole.matrix[np.ix_(tied, known.columns)] @ vectors
     sampling = whole.diagonal[tied][:, None] * np.maximum(known.values, 0.0)[None] / facts.rows
@@ -306,7 +313,7 @@ def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: Released, tied: C
 
 
 def _limited(vectors: FloatArray, explained: FloatArray, most: int | None) -> FloatArray:
-    """Keep at most so many rows of the components: those in which they explain the most."""
+    """Keep at most ``most`` rows of the components: those in which they explain the most."""
     kept = largest_rows(vectors, explained, most)
     if kept.size == len(vectors):
         return vectors
@@ -319,12 +326,12 @@ def _limited(vectors: FloatArray, explained: FloatArray, most: int | None) -> Fl
 
 
 def planned_wide(spec: JobSpec, free: float) -> list[PlannedQuery]:
-    """Plan the stages that need no matrix of all columns."""
+    """Plan the stages that do not need the matrix of all columns."""
     dimension, components = spec.schema.dimension, spec.components
     most = WIDE_COLUMNS - MOST_CANDIDATES
     check(
         components <= MAX_AXES,
-        f"The method auto finds at most {MAX_AXES} components of {dimension} columns, not {components}.",
+        f"With {dimension} columns, the method auto finds at most {MAX_AXES} components, not {components}.",
         "Ask for fewer components, or use dps-pca.",
     )
     whole, block = Extent(dimension, 0, dimension), Extent(dimension, 0, most)
@@ -343,7 +350,7 @@ def planned_wide(spec: JobSpec, free: float) -> list[PlannedQuery]:
 
 
 def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
-    """Ask what ``planned_wide`` planned: about the columns of the largest variances, and those tied to them."""
+    """Ask the queries that ``planned_wide`` planned: about the columns of largest variance and those that correlate."""
     diagonal = yield from ask_diagonal(facts)
     most = WIDE_COLUMNS - MOST_CANDIDATES
     outstanding = np.count_nonzero(diagonal > _usual(diagonal, 2.5))

@@ -1,35 +1,35 @@
 """The streaming power method (Hardt & Price, NIPS 2014, Figure 2; Mitliagkas, Caramanis & Jain 2013), made private.
 
-Every provider's rows are divided into as many consecutive blocks as there are rounds. Round l sends a basis X of p
-columns and receives A_l X + noise, with A_l of block l's rows alone; X becomes its thin QR. Answers, and all that the
-coordinator holds, are of d p numbers; each row is looked at once, but for the mean and the explained variance where
+Each provider's rows are divided into consecutive blocks, one per round. Round l sends a basis X of p columns and
+receives A_l X + noise, where A_l is X^T X over the rows of block l alone. The thin QR of the sum is the next X. Answers
+and the coordinator's state have d p numbers. Each row is read once, except for the mean and the explained variance if
 these are asked for.
 
-Privacy. Noise is Gaussian, by the sharp sensitivity of A_l X (``CovarianceProduct``). A row is in one block, so the
-rounds compose in parallel (``ParallelEvent``) and each of them has the whole budget: with L rounds noise does not grow
-with sqrt(L), as in a power loop over all rows, but each sum is of n/L rows. This needs an assignment of rows to blocks
-in which other rows' content has no part. Here it is by position, and the unit must be replace-one: the neighbour has
-its other row in the same place. A provider must therefore not have sorted its rows by what they say: the order is that
-of arrival, or of a number that was given without looking at them. Adding or removing a row would move others from
-block to block, and is refused.
+Privacy. Noise is Gaussian, by the sharp sensitivity of A_l X (``CovarianceProduct``). A row is in one block only, so
+the rounds compose in parallel (``ParallelEvent``), and each of them has the whole budget. With L rounds, noise does not
+grow with sqrt(L) as in a power loop over all rows, but each sum is over n/L rows. For this, the block of a row must not
+depend on the content of other rows. Here it depends on the row's position, and the unit must be replace-one: the
+neighbouring data set has the other row in the same position. So a provider must not sort its rows by their content. The
+order must be that of arrival, or of a number that was assigned without looking at the content. Adding or removing a row
+would move others from block to block, so these units are refused.
 
 With ``block_rows`` = B, round l of L is about the rows at positions (l-1) B to l B of each provider, counted from its
-first, and the job about the first L B rows and no others. So rows may still arrive while the job runs: a round waits
-for its own, and later ones need not be there. All of the above holds, and rests on the same: a row is in one block or
-in none, by its position alone. A provider must therefore fix a row's position once, when the row comes, and in a way in
-which no row's content has a part; the neighbour has its other row in the same place, at the same time. (What comes
-later may depend on what was answered before: answers are all that it can depend on beyond what neighbours share, and
-what follows from a private answer is as private.) A provider that has fewer rows refuses, or waits for more. The mean
-may then not be asked, for it is asked before the rows are there; what is explained is asked last. How many rows there
-are is the job's own choice, and is told without looking at any.
+first, and the job is about the first L B rows and no others. So rows may still arrive while the job runs: each round
+waits for its own rows. The argument above still holds, because a row is in one block or in none, by its position alone.
+So a provider must fix the position of a row once, when it arrives, independently of the content of all rows; the
+neighbouring data set has the other row in the same position at the same time. (Later rows may depend on earlier
+answers: beyond what neighbouring data sets share, they can depend on nothing else, and that is post-processing of
+private answers.) A provider that has fewer rows refuses the query, or waits for more. A private mean is refused,
+because it would be asked before the rows arrive; the explained variance is asked last. The number of rows is the job's
+own choice, so it is known without looking at any.
 
-Where it departs from the paper:
+Departures from the paper:
 
-- The paper's algorithm has no noise but that of sampling, and so no published accounting.
-- Sums instead of means, which changes no basis.
-- The paper returns p columns, whose span holds the k leading directions nearly; a model has k. They are the leading
-  left singular vectors of the last product, which cost nothing.
-- The number of rounds follows from the budget unless it is given; the paper's depends on the eigenvalues.
+- The paper's algorithm adds no noise, so there is no published accounting.
+- Sums replace means, which changes no basis.
+- The paper returns p columns, whose span nearly contains the k leading directions. A model has k components: the
+  leading left singular vectors of the last product, which cost nothing.
+- The number of rounds follows from the budget unless it is given. In the paper it depends on the eigenvalues.
 """
 
 import math
@@ -65,7 +65,7 @@ from .row_steps import (
 
 @dataclass(frozen=True, slots=True)
 class StreamingPowerOptions:
-    """What only this algorithm knows, as it was given; ``columns_of`` and ``rounds_of`` decide what was left out."""
+    """The options of this method as given. ``columns_of`` and ``rounds_of`` choose those that are missing."""
 
     columns: int | None = field(
         default=None, metadata=described("Number of columns of the basis. Default: twice the number of components.")
@@ -88,13 +88,13 @@ class StreamingPowerOptions:
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
-    """List every query this job will ask, its noise and its price."""
-    rows_of(spec)  # refused if no provider could have them
+    """List all queries of a job, with their noise and prices."""
+    rows_of(spec)  # refuses more rows than a provider may have
     return price(spec, [*opening(spec), *_rounds(spec), *closing(spec, spec.schema.dimension)])
 
 
 def run(plan: Plan) -> Algorithm:
-    """Ask for the mean if it is wanted, turn the power loop through the blocks, ask what was explained."""
+    """Ask for the mean if needed, run the power loop over the blocks, and ask for the explained variance."""
     spec = plan.spec
     opened = yield from ask_opening(spec)
     product, rounds, parties = random_start(spec, columns_of(spec)), rounds_of(spec), 1
@@ -109,13 +109,13 @@ def run(plan: Plan) -> Algorithm:
 
 
 def columns_of(spec: JobSpec) -> int:
-    """Choose how many columns a basis has: of twice the components, the paper's bound has its better constant."""
+    """Choose the number of columns of a basis. With twice the components, the paper's bound has its better constant."""
     given, dimension = StreamingPowerOptions.of(spec).columns, spec.schema.dimension
     columns = min(2 * spec.components, dimension) if given is None else given
     check(
         columns * dimension <= MAX_COMPONENT_ENTRIES,
-        f"{columns} columns of {dimension} numbers are more than {MAX_COMPONENT_ENTRIES} numbers.",
-        "Take fewer columns.",
+        f"A basis of {columns} columns of {dimension} numbers has more than {MAX_COMPONENT_ENTRIES} numbers.",
+        "Ask for fewer columns or components.",
     )
     return columns
 
@@ -123,10 +123,10 @@ def columns_of(spec: JobSpec) -> int:
 def rounds_of(spec: JobSpec) -> int:
     """Choose the number of rounds from the budget alone, never from the data.
 
-    A further round shrinks what the start left behind, by the ratio of the eigenvalues, and leaves fewer rows to each:
-    against noise of one width the signal falls like 1/L, where a loop over all rows loses sqrt(L). So there are
-    fewer rounds than ``dps-pca`` takes, and few more where the budget is large. Three and the square root of mu are a
-    choice, and no optimum. Eigenvalues that hardly stand out need more rounds; then set them.
+    A further round reduces the error of the start by the ratio of the eigenvalues, but leaves fewer rows to each round.
+    With L rounds the signal-to-noise ratio falls like 1/L, and only like 1/sqrt(L) in a loop over all rows. So there
+    are fewer rounds than in ``dps-pca``, and only a few more for a large budget. Three plus the square root of mu is a
+    reasonable choice, not an optimum. Data with a small gap between eigenvalues need more rounds; then set ``rounds``.
     """
     given = StreamingPowerOptions.of(spec).rounds
     if given is not None:
@@ -135,15 +135,15 @@ def rounds_of(spec: JobSpec) -> int:
 
 
 def rows_of(spec: JobSpec) -> int | None:
-    """Say how many rows of each provider, from its first, a job is about; None if it is about all that there are."""
+    """Return how many rows of each provider a job is about, counted from the first; None if it is about all rows."""
     block_rows = StreamingPowerOptions.of(spec).block_rows
     if block_rows is None:
         return None
     rows = rounds_of(spec) * block_rows
     check(
         rows <= MAX_ROWS,
-        f"{rounds_of(spec)} blocks of {block_rows} rows are more than {MAX_ROWS} rows, and their sums could overflow.",
-        "Take fewer rounds, or a smaller block_rows.",
+        f"{rounds_of(spec)} blocks of {block_rows} rows are more than {MAX_ROWS} rows; their sums could overflow.",
+        "Choose fewer rounds, or a smaller block_rows.",
     )
     return rows
 
@@ -154,14 +154,14 @@ def _given_block_rows(spec: JobSpec) -> int | None:
         return None
     check(
         spec.centering is not Centering.PRIVATE,
-        "With block_rows the mean cannot be asked: it comes before the rows, which may still arrive.",
-        "Centre around a public mean, or not at all; or leave block_rows out.",
+        "block_rows excludes a private mean: the mean would be asked before all rows have arrived.",
+        "Use a public mean or no centering, or leave block_rows out.",
     )
     return check_whole("block_rows", given, least=1, most=MAX_ROWS)
 
 
 def _rounds(spec: JobSpec) -> list[PlannedQuery]:
-    """Plan a query about each block. Each takes all that is left of the budget, for no row is in two of them."""
+    """Plan one query per block. Each may cost all of the remaining budget, because no row is in two blocks."""
     dimension, columns, rounds, share = spec.schema.dimension, columns_of(spec), rounds_of(spec), shares(spec)["rest"]
     return [
         PlannedQuery(
@@ -175,6 +175,6 @@ def _rounds(spec: JobSpec) -> list[PlannedQuery]:
 
 
 def _leading(product: FloatArray, components: int) -> FloatArray:
-    """Choose the leading left singular vectors, as columns."""
+    """Return the leading left singular vectors, as columns."""
     vectors, _, _ = np.linalg.svd(product, full_matrices=False)
     return np.ascontiguousarray(vectors[:, :components])

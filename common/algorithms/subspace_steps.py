@@ -1,15 +1,17 @@
-"""What one-shot algorithms share whose providers each release a subspace: the query, its share, and the sum.
+"""What methods have in common in which each provider releases a subspace once.
 
-Each provider answers once, by a private mechanism over its own rows, with the projection on a subspace (see
-``subspace_queries``). The coordinator adds the projections up, n_i U_i U_i^T under replace-one, U_i U_i^T under
-add/remove, and takes the leading eigenvectors of the sum: post-processing. Before and after go the usual queries,
-a count or a mean where one is needed and what the components explain, with Laplace noise, each for its share of
-epsilon. Where the mechanism is purely private its delta pays for the distance of what is implemented from its ideal
-alone: 2^-160 a draw of noise, and ``dither.slack`` for the mechanism. It may be as small as 1e-30; a job with less than
-these need is refused. A private mean has a sensitivity of sqrt(d) times as much in L1 as in L2, and needs many rows.
+Each provider answers once, with a private mechanism over its own rows, and returns the projection onto a subspace (see
+``queries.subspace``). The coordinator adds the projections (n_i U_i U_i^T under replace-one, U_i U_i^T under
+add/remove) and computes the leading eigenvectors of the sum, which is post-processing. The usual queries come before
+and after: a count or a mean if needed, and the explained variance. They have Laplace noise, each for its share of
+epsilon.
 
-Of a single provider all eigenvalues of the sum are equal: without ``explained_variance`` the components are then any
-basis of the subspace. With it they are turned to the axes along which the rows vary most.
+If the mechanism is purely private, delta pays only for the difference between implementation and ideal: 2^-160 per draw
+of noise, and ``dither.slack`` for the mechanism. Delta may be as small as 1e-30. Less than needed is refused.
+The sensitivity of a private mean is sqrt(d) times larger in L1 than in L2, so it needs many rows.
+
+With a single provider, all eigenvalues of the sum are equal. Without ``explained_variance`` the components are then an
+arbitrary basis of the subspace. With it, they are rotated to the axes along which the rows vary most.
 """
 
 import math
@@ -31,11 +33,11 @@ from .row_steps import ask_closing, ask_opening, closing, opening, shares
 
 _LEAST_DELTA: Final = 1e-150
 _MARGIN: Final = Fraction(1, 2**40)
-"""What the events give away, so that together they fit their budget whatever is rounded."""
+"""Share of epsilon left unspent, so that rounding cannot make the events exceed the budget."""
 
 
 def plan_subspace(spec: JobSpec, query: type[SubspaceQuery], event: PureEvent | ApproximateEvent) -> tuple[Step, ...]:
-    """Plan the one release, and what goes before and after it."""
+    """Plan the one release, and the queries before and after it."""
     _check_unit_and_width(spec)
     _check_epsilon(spec, event)
     event = replace(event, slack=dither.slack(spec.schema.dimension))
@@ -49,7 +51,7 @@ def plan_subspace(spec: JobSpec, query: type[SubspaceQuery], event: PureEvent | 
 
 
 def run_subspace(plan: Plan, query: type[SubspaceQuery]) -> Algorithm:
-    """Ask for the subspaces, and take the leading eigenvectors of their sum."""
+    """Ask for the subspaces, and compute the leading eigenvectors of their sum."""
     spec = plan.spec
     opened = yield from ask_opening(spec)
     released = yield query(spec.schema.dimension, opened.center, spec.components)
@@ -60,53 +62,53 @@ def run_subspace(plan: Plan, query: type[SubspaceQuery]) -> Algorithm:
 
 
 def _check_unit_and_width(spec: JobSpec) -> None:
-    """Refuse what no provider could answer, before it is asked."""
+    """Refuse a job that no provider could answer."""
     check(
         spec.unit.is_row,
-        f"{spec.method} protects rows, and the unit is {spec.unit}.",
+        f"The method {spec.method} protects rows or persons, but the unit is {spec.unit}.",
         "Choose a unit of rows or of persons.",
     )
     check(
         spec.schema.dimension <= MAX_DIMENSION,
         f"{spec.method} releases a matrix of {spec.schema.dimension} by {spec.schema.dimension} numbers at once.",
-        f"Use it up to {MAX_DIMENSION} columns; beyond, an algorithm that asks for products.",
+        f"Use it for at most {MAX_DIMENSION} columns. For more, use auto, dps-pca or noisy-power.",
     )
 
 
 def _check_epsilon(spec: JobSpec, event: PureEvent | ApproximateEvent) -> None:
-    """Refuse an epsilon for which the noise that hides rounding errors would hide the answer as well."""
+    """Refuse an epsilon so small that the noise that hides rounding errors would also hide the answer."""
     least = dither.least_epsilon(spec.schema.dimension, spec.components)
     check(
         event.epsilon >= least,
-        f"An epsilon of {spec.budget.epsilon:g} leaves {event.epsilon:.3g} for the subspace, too little to hide how "
-        "the computer rounds.",
-        f"Choose an epsilon that leaves at least {format_up(least, 3)}, fewer columns or fewer components.",
+        f"Of epsilon {spec.budget.epsilon:g}, {event.epsilon:.3g} is left for the subspace, too little to hide "
+        f"floating-point rounding: at least {format_up(least, 3)} is needed.",
+        "Choose a larger epsilon, fewer columns or fewer components.",
     )
 
 
 def epsilon_left(spec: JobSpec) -> float:
-    """Give what the release may cost: all of epsilon that no other query takes."""
+    """Return the epsilon that the release may cost: all that no other query takes."""
     return round_down(Fraction(spec.budget.epsilon) * Fraction(shares(spec)["rest"]) * (1 - _MARGIN))
 
 
 def delta_left(spec: JobSpec) -> float:
-    """Give the probability with which the mechanism may fail to be private.
+    """Return the probability with which the mechanism may fail to be private.
 
-    It counts as slack, which the accountant multiplies by 1 + e^epsilon; a thousandth of delta is left to the samplers.
+    It counts as slack, which the accountant multiplies by 1 + e^epsilon. A thousandth of delta is for the samplers.
     """
     allowed = spec.budget.delta * (1 - 2.0**-10) / (1 + math.exp(spec.budget.epsilon))
     check(
         allowed > _LEAST_DELTA,
-        f"A delta of {spec.budget.delta:g} leaves nothing for noise that is not purely private.",
-        "Choose a larger delta, or the pure variety.",
+        f"delta is {spec.budget.delta:g}, too little for Gaussian noise (privacy=approximate).",
+        "Choose a larger delta, or privacy=pure.",
     )
     return allowed
 
 
 def _usual_scale(spec: JobSpec, planned: PlannedQuery) -> float:
-    """Give the usual scale of Laplace noise, sensitivity over epsilon, for rows of norm one.
+    """Return the usual scale of Laplace noise, sensitivity over epsilon, for rows of norm one.
 
-    The papers ask nothing beside the release; published accounting takes this for what is asked here.
+    The papers have no queries other than the release. Published accounting uses this scale for the others.
     """
     entries = math.prod(planned.query.answer_shape(planned.extent))
     sensitivity = planned.query.sensitivity_of(spec.unit, planned.extent) * math.sqrt(entries)

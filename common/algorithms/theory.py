@@ -1,29 +1,29 @@
-"""What Theorem 4.3 of Ge, Wang, Wang & Liu (AISTATS 2018) says of DPS-PCA's error before any row is looked at.
+"""The bound of Theorem 4.3 of Ge, Wang, Wang & Liu (AISTATS 2018) on the error of DPS-PCA.
 
-Pure functions of numbers that are planned, or assumed of the population: nothing here comes from data, and nothing
-about privacy rests on it. The error is ||sin Theta||_F between the subspace after T rounds and the true one:
+Pure functions of planned numbers and of assumptions about the population. Nothing here comes from data, and privacy
+does not depend on it. The error is ||sin Theta||_F between the subspace after T rounds and the true one:
 
-    gamma = (3 l_{k+1} + l_k) / (3 l_k + l_{k+1})         the gap, below one where l_k > l_{k+1}
-    xi    = 2k (sqrt(s_hat) + sqrt(k) + tau) N nu / (n l_k)  noise against signal; nu on one provider's sum
-    rho   = gamma / (1 - xi)                              what a round leaves of the start, to the power 1/4
+    gamma = (3 l_{k+1} + l_k) / (3 l_k + l_{k+1})         the gap, below one if l_k > l_{k+1}
+    xi    = 2k (sqrt(s_hat) + sqrt(k) + tau) N nu / (n l_k)  noise-to-signal ratio; nu is the noise of one provider
+    rho   = gamma / (1 - xi)                              a round multiplies the error of the start by rho^(1/4)
 
     statistical = C1 sqrt(k) / (1 - rho^(1/4)) sqrt(l_1 l_{k+1}) / (l_k - l_{k+1}) sqrt(s* (k + ln d) / n)
     noise       = (1 + 2 sqrt(k s*/s_hat)) xi / (1 - xi) / (sqrt(3) (1 - rho^(1/4)))
     convergence = rho^((T-1)/4) / 4
 
-with probability at least 1 - 2T exp(-tau^2/2) - 4/(n-1) - 1/d - 6 ln(n)/n - 1/n. The paper's print is damaged in
-places, and its appendix lost; where this is a reading:
+with probability at least 1 - 2T exp(-tau^2/2) - 4/(n-1) - 1/d - 6 ln(n)/n - 1/n. Our copy of the paper is damaged in
+places and has no appendix, so the following are interpretations:
 
-- xi is the least that the paper's condition admits: a larger one makes every term larger.
-- The condition has N nu, as if the providers' noises were one. They are independent here, of which sqrt(N) nu would
-  do; the paper's is kept, which is larger.
-- Convergence has a constant that is the smaller of two, of which one is 1/4 and the other cannot be read. So 1/4 is
-  never too small.
-- C1 is some constant that the paper does not name; one is taken unless another is given.
+- xi is the least that the paper's condition admits. A larger xi makes every term larger.
+- The condition has N nu, as if all providers added the same noise. Here their noises are independent, so sqrt(N) nu
+  would be enough; we keep the paper's larger value.
+- The constant of the convergence term is the smaller of two. One is 1/4, and the other is illegible. So 1/4 is never
+  too small.
+- C1 is a constant that the paper does not specify. It is 1 unless another is given.
 
-The theorem assumes more than can be checked here: a ``sparsity`` large enough for s*, and a start that is near the
-truth. A random start is not. The first round or two bring it near, and are in none of the terms: after a single one
-the error can be above the bound.
+The theorem has assumptions that cannot be checked here: a ``sparsity`` large enough for s*, and a start near the true
+subspace. A random start is not near. The first one or two rounds bring it near, but the bound does not count them, so
+after a single round the error can exceed the bound.
 """
 
 import math
@@ -40,15 +40,15 @@ from .dps_pca import DpsPcaOptions
 
 NAME: Final = "dps-pca"
 MISSED: Final = 0.05
-"""Probability that noise may have to be larger than what the bound allows for, in any round."""
+"""Probability with which the noise of some round may exceed what the bound allows for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """What is assumed of the population that rows come from.
+    """Assumptions about the population that the rows are drawn from.
 
-    ``leading`` and ``following`` are the k-th and the next eigenvalue of a row's second moments, ``largest`` the first;
-    ``support`` is how many features the k leading eigenvectors live on.
+    ``largest``, ``leading`` and ``following`` are the first, the k-th and the next eigenvalue of a row's second
+    moments. ``support`` is the number of features in the support of the k leading eigenvectors.
     """
 
     leading: float
@@ -61,14 +61,14 @@ class Population:
             all(map(math.isfinite, (self.leading, self.following, self.largest)))
             and 0 <= self.following < self.leading <= self.largest,
             f"The eigenvalues are {self.largest:g} (largest), {self.leading:g} (k-th) and {self.following:g} (next).",
-            "Give finite numbers, largest >= leading > following >= 0: without a gap there is nothing to find.",
+            "Give finite numbers with largest >= leading > following >= 0. The theorem needs a gap.",
         )
         check_whole("s_star, the size of the true support,", self.support, least=1, most=2**31)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The bound's three terms, the rate that they hang on, and the probability with which their sum holds."""
+    """The three terms of the bound, the rate that they depend on, and the probability with which their sum holds."""
 
     statistical: float
     noise: float
@@ -80,7 +80,7 @@ class Terms:
 
     @property
     def total(self) -> float:
-        """The bound on the error; no error of k components is above sqrt(k), so beyond that it says nothing."""
+        """The bound on the error. No error of k components exceeds sqrt(k), so a larger bound says nothing."""
         return self.statistical + self.noise + self.convergence
 
 
@@ -97,10 +97,10 @@ def error_terms(  # noqa: PLR0913  # the theorem has as many
     tau: float,
     constant: float = 1.0,
 ) -> Terms:
-    """Work the terms out, or say which of the theorem's conditions fails.
+    """Compute the terms, or say which condition of the theorem fails.
 
-    ``rows`` are those of all ``parties`` together, ``noise_std`` is the noise on one provider's sum A Q in the units of
-    the data (nu C^2), and ``tau`` trades the size of xi for the probability.
+    ``rows`` counts the rows of all ``parties`` together. ``noise_std`` is the noise on one provider's sum A Q in the
+    units of the data (nu C^2). A larger ``tau`` makes xi larger and the bound more probable.
     """
     check_whole("the number of components", components, least=1, most=dimension)
     check_whole("s_hat, the sparsity,", sparsity, least=components, most=dimension)
@@ -140,12 +140,12 @@ def for_job(  # noqa: PLR0913  # what is assumed has as many parts
     tau: float | None = None,
     constant: float = 1.0,
 ) -> Terms:
-    """Take from a job's plan what it decides: rounds, sparsity and the noise of a round, exact or published.
+    """Compute the terms with the rounds, the sparsity and the noise (exact or published) of a job's plan.
 
-    Without ``tau`` it is the one for which noise is larger than allowed for in any round with probability ``MISSED``
-    at most. Rows are assumed to be within the job's bound: what clipping does to them is in none of the terms.
+    The default of ``tau`` is such that the noise of some round exceeds what the bound allows for with probability
+    ``MISSED`` at most. Rows are assumed to be within the norm bound: no term covers clipping.
     """
-    check(spec.method == NAME, f"The theorem is about {NAME}, not about {spec.method}.", f"Take {NAME}.")
+    check(spec.method == NAME, f"The theorem is about {NAME}, not about {spec.method}.", f"Use the method {NAME}.")
     steps = [step for step in catalogue.plan(spec) if step.query is CovarianceProduct]
     unit = CovarianceProduct.unit_value(spec.norm_bound)
     return error_terms(
@@ -163,21 +163,21 @@ def for_job(  # noqa: PLR0913  # what is assumed has as many parts
 
 
 def _probability(rounds: int, tau: float, rows: int, dimension: int) -> float:
-    """Give the probability with which the bound holds; zero where the paper's formula promises nothing."""
+    """Return the probability with which the bound holds, or 0 if the paper's formula is negative."""
     missed = 2 * rounds * math.exp(-(tau**2) / 2)
     other = 4 / (rows - 1) + 1 / dimension + 6 * math.log(rows) / rows + 1 / rows
     return max(0.0, 1 - missed - other)
 
 
 def _check_conditions(xi: float, gamma: float) -> None:
-    """Refuse what the theorem does not cover: xi < 1 and rho < 1, which both say that xi < 1 - gamma."""
+    """Check the conditions of the theorem, xi < 1 and rho < 1: together they say that xi < 1 - gamma."""
     if xi < 1 - gamma:
         return
     raise InvalidParameterError(
-        f"The theorem says nothing here: noise against signal, xi, is {xi:.3g}, where it has to be below "
+        f"The theorem does not apply: the noise-to-signal ratio xi is {xi:.3g}, but it must be below "
         f"1 - gamma = {1 - gamma:.3g} for the power loop to converge (rho < 1).",
-        f"It takes {1.01 * xi / (1 - gamma):.3g} times the rows, or as much less noise: a larger budget, fewer rounds, "
-        "fewer providers, a smaller norm bound or sparsity.",
+        f"Use {1.01 * xi / (1 - gamma):.3g} times the rows, or reduce the noise by that factor: a larger budget, fewer "
+        "rounds, fewer providers, a smaller norm bound or sparsity.",
     )
 
 

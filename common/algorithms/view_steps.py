@@ -1,4 +1,4 @@
-"""Questions about views: how long their rows are, and second moments, clipped at a bound that was found privately."""
+"""Queries about views: histograms of the lengths of rows, and second moments of rows clipped at a private bound."""
 
 import math
 from collections.abc import Generator
@@ -17,17 +17,17 @@ from .free_structure import Columns, Released
 
 @dataclass(frozen=True, slots=True)
 class ReleasedFacts:
-    """What every stage needs to know: public facts, and numbers that were released before it."""
+    """Public facts and released numbers that every stage needs."""
 
     spec: JobSpec
     center: FloatArray | None
     rows: float
     sparsity: int | None
     gain: float = 1.0
-    """What rows are multiplied by, so that they are not much shorter than the norm bound."""
+    """Factor that rows are multiplied by, so that they are not much shorter than the norm bound."""
 
     def view(self, columns: Columns | None = None) -> View:
-        """Look at some columns, or at all, of rows times the gain."""
+        """Return the view of some columns, or of all, scaled by the gain."""
         return View(self.dimension, np.arange(self.dimension) if columns is None else columns, self.gain)
 
     @property
@@ -40,16 +40,16 @@ class ReleasedFacts:
 
 
 def ask_reach(facts: ReleasedFacts, view: View, *, power: int = 1) -> Generator[RowQuery, Aggregate, float]:
-    """Ask how long rows of a view are, and choose where to clip them, as a multiple of the norm bound's power."""
+    """Ask for a histogram of the lengths of a view's rows. Return where to clip, as a multiple of norm_bound^power."""
     histogram = yield NormHistogram(view, facts.center, power)
     keep = kept_part(facts, len(view.columns)) if power == 1 else 0.95
     return quantile(histogram.values, histogram.noise_std, facts.rows, keep)
 
 
 def kept_part(facts: ReleasedFacts, columns: int) -> float:
-    """Choose which part of the rows is not clipped: a tighter bound costs a little signal and spares more noise.
+    """Choose the share of rows that is not clipped. A tighter bound loses some signal, but saves more noise.
 
-    The rule is by d^1.5 / (mu n) for d columns, which is how large noise is beside a typical row.
+    The rule depends on d^1.5 / (mu n) for d columns, the size of the noise relative to a typical row.
     """
     mu = usable_mu(facts.spec.budget.epsilon, facts.spec.budget.delta)
     strain = columns**1.5 / (mu * facts.rows)
@@ -57,10 +57,10 @@ def kept_part(facts: ReleasedFacts, columns: int) -> float:
 
 
 def quantile(counts: FloatArray, noise_std: float, rows: float, keep: float) -> float:
-    """Read off a histogram of norms the norm that a part ``keep`` of the rows does not exceed, as a multiple of C.
+    """Return the norm that a share ``keep`` of the rows does not exceed, from a histogram, as a multiple of C.
 
-    Bins are counted from the largest norm down, beginning with the first one that noise alone does not explain. Where
-    there is none, or rows go on beyond the bound, it is the bound itself.
+    Bins are summed from the largest norm down, beginning with the first bin that noise alone does not explain. If there
+    is none, or if rows exceed the norm bound, the result is the norm bound itself.
     """
     clear = np.flatnonzero(counts > 3 * noise_std)
     if not clear.size:
@@ -76,13 +76,13 @@ def quantile(counts: FloatArray, noise_std: float, rows: float, keep: float) -> 
 
 
 def ask_gain(spec: JobSpec, center: FloatArray | None, rows: float) -> Generator[RowQuery, Aggregate, float]:
-    """Where no bound is known, ask roughly how long rows are, and bring all but a fiftieth of them below the bound."""
+    """Ask for the range of lengths if no bound is known. Return the gain that brings 98 percent of rows below it."""
     answer = yield NormRange(spec.schema.dimension, center)
     return spec.norm_bound / longest(answer.values, answer.noise_std, rows)
 
 
 def longest(counts: FloatArray, noise_std: float, rows: float) -> float:
-    """Read off a range of norms a length that at most a fiftieth of the rows exceed, to a factor of 16."""
+    """Return a length that at most 2 percent of the rows exceed, from a range of norms, to a factor of 16."""
     clear = np.flatnonzero(counts > 3 * noise_std)
     first = int(clear[0]) if clear.size else int(np.argmax(counts))
     beyond = np.cumsum(np.maximum(counts[first:], 0.0))
@@ -91,7 +91,7 @@ def longest(counts: FloatArray, noise_std: float, rows: float) -> float:
 
 
 def ask_covariance(facts: ReleasedFacts, view: View, reach: float) -> Generator[RowQuery, Aggregate, Released]:
-    """Ask for the second moments of a view, clipped at ``reach`` times the bound; give them at the view's own scale."""
+    """Ask for the second moments of a view, clipped at ``reach`` times the norm bound. Return them unscaled."""
     asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
     answer = yield ViewCovariance(asked, facts.center)
     matrix = (answer.values + answer.values.T) * (reach**2 / 2)

@@ -156,7 +156,7 @@ def test_an_impossible_delta_is_refused(delta: Any) -> None:
     [
         ({}, "sparsity is not set"),
         ({"sparsity": 1}, "between 2"),
-        ({"sparsity": 4, "round": 3}, "no options round"),
+        ({"sparsity": 4, "round": 3}, "no option round"),
         ({"sparsity": 4, "rounds": 0}, "rounds"),
         ({"sparsity": 4, "start": "warm"}, "dense"),
     ],

@@ -201,7 +201,7 @@ def test_a_table_too_wide_for_a_matrix_is_planned_without_one() -> None:
         schema=Schema(MAX_DIMENSION + 1), norm_bound=30.0, components=2, budget=Budget(1, 1e-6), unit=REPLACE
     )
     assert all(math.prod(step.shape) <= 1000**2 for step in catalogue.plan(spec))
-    with pytest.raises(InvalidParameterError, match="at most 256 components of 8193 columns, not 257"):
+    with pytest.raises(InvalidParameterError, match="8193 columns, .* at most 256 components, not 257"):
         catalogue.plan(replace(spec, components=257))
 
 
@@ -288,7 +288,7 @@ def test_a_length_is_read_off_a_range_of_norms(counts: list[float], length: floa
 
 
 def test_only_a_method_that_finds_a_bound_goes_without() -> None:
-    with pytest.raises(InvalidParameterError, match=r"norm_bound is private, but analyze-gauss.*auto"):
+    with pytest.raises(InvalidParameterError, match=r"norm_bound is 'private', but the method analyze-gauss.*auto"):
         fit(np.ones((10, 5)), bound=PRIVATE_BOUND, method="analyze-gauss")
     text = json.dumps(json.loads(fit_spec().to_json()) | {"norm_bound": "private"})
     assert JobSpec.from_json(text) == replace(fit_spec(), norm_bound=PRIVATE_BOUND)

@@ -113,7 +113,7 @@ def test_more_rows_than_sums_have_room_for_are_refused_with_both_ways_out() -> N
 
 
 def test_the_mean_is_refused_because_it_comes_before_the_rows() -> None:
-    with pytest.raises(InvalidParameterError, match="mean cannot be asked"):
+    with pytest.raises(InvalidParameterError, match="block_rows excludes a private mean"):
         catalogue.plan(spec(centering=Centering.PRIVATE, mean_bound=9.0))
     catalogue.plan(spec(centering=Centering.PUBLIC, public_mean=(0.5,) * 6))
 

@@ -123,7 +123,7 @@ def test_the_published_noise_is_the_paper_s_formula_and_wider_than_the_exact_one
 def test_published_noise_that_does_not_keep_its_promise_is_refused() -> None:
     job = spec(schema=Schema(2), components=1, accounting=Accounting.PUBLISHED, budget=Budget(48.0, 0.5))
     assert not keeps_promise(published_gaussian_constants(2, 45.0, 1e-22), 2, 45.0, 1e-22)
-    with pytest.raises(InvalidParameterError, match="published noise"):
+    with pytest.raises(InvalidParameterError, match="Use exact accounting"):
         output_perturbation.steps_of(job)
 
 

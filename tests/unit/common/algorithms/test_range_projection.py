@@ -256,10 +256,10 @@ def test_a_list_that_does_not_add_up_ends_the_job() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"unit": "row-add-remove"}, "leave the number of rows public"),
-        ({"unit": "person-add-remove"}, "leave the number of rows public"),
+        ({"unit": "row-add-remove"}, "the number of rows must be public"),
+        ({"unit": "person-add-remove"}, "the number of rows must be public"),
         ({"unit": "person-replace-one", "rows_per_person": 2}, "rows_per_person is 2"),
-        ({"unit": "entry"}, "protects row-replace-one or person-replace-one, and not"),
+        ({"unit": "entry"}, "protects row-replace-one or person-replace-one, not"),
         ({"accounting": Accounting.PUBLISHED}, "published"),
         ({"centering": Centering.PRIVATE, "mean_bound": 1.0}, "not centre"),
         ({"centering": Centering.PUBLIC, "public_mean": (0.0,) * 40}, "not centre"),
@@ -272,7 +272,7 @@ def test_a_list_that_does_not_add_up_ends_the_job() -> None:
         ({"options": {"cut": "none"}}, "cut"),
         ({"options": {"cut": True}}, "cut"),
         ({"options": {"cut": None}}, "cut"),
-        ({"options": {"sparsity": 5}}, "no options sparsity"),
+        ({"options": {"sparsity": 5}}, "no option sparsity"),
         ({"schema": Schema(300), "components": 257}, "256 columns"),
         ({"schema": Schema(2**24), "options": {"oversampling": 3}}, "too large"),
         ({"budget": Budget(1e-7, 1e-15)}, "lattice"),
