@@ -16,7 +16,7 @@ from dpspca.common.model import Model
 from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec, Schema
 
-from .calls import PATIENCE
+from .calls import RETRY_SECONDS
 from .federation import AsyncFederation, AsyncJob, FederationError, settings
 from .findings import issue
 from .jobs import JobStatus, Offer
@@ -118,17 +118,17 @@ class Federation:
         where: str | PathLike[str],
         identity: str | PathLike[str] | None = None,
         *,
-        patience: float = PATIENCE,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> Self:
         """Connect with a settings file (see docs/federation.md), or to an address with the folder of an identity.
 
-        If the coordinator goes away, calls are retried for ``patience`` seconds.
+        If the coordinator goes away, calls are retried for ``retry_seconds``.
         """
         address, me = settings(where, identity)
         loop = Loop()
 
         async def connected() -> AsyncFederation:
-            return AsyncFederation(address, me, patience=patience)
+            return AsyncFederation(address, me, retry_seconds=retry_seconds)
 
         try:
             return cls(loop.run(connected()), loop)

@@ -25,7 +25,7 @@ from dpspca.common.transport import rpc
 from .bounds import Bound, Count, Sized, message_of
 from .errors import AwayError, FederationError
 
-PATIENCE: Final = 600.0
+RETRY_SECONDS: Final = 600.0
 """Seconds for which calls are retried when a coordinator goes away. Its machine may restart in that time."""
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 5.0
@@ -35,13 +35,13 @@ _TOO_MANY_CALLS: Final = "Concurrent RPC limit exceeded!"
 
 Reply = TypeVar("Reply")
 Message = TypeVar("Message", bound=Sized)
-Tell: TypeAlias = Callable[[str], None]
-"""Shows a sentence to a person."""
+Notify: TypeAlias = Callable[[str], None]
+"""Reports a change of the connection, as one sentence."""
 
-in_the_log: Final[Tell] = logging.getLogger(__name__).warning
+log_warning: Final[Notify] = logging.getLogger(__name__).warning
 
 
-class Line:
+class CoordinatorLink:
     """The state of the connection to one coordinator: whether it ever responded, and since when it has been away.
 
     That the coordinator is away, or back, is reported once for all calls together.
@@ -49,19 +49,19 @@ class Line:
 
     def __init__(
         self,
-        patience: float = PATIENCE,
-        tell: Tell = in_the_log,
-        ready: Callable[[], None] = lambda: None,
+        retry_seconds: float = RETRY_SECONDS,
+        notify: Notify = log_warning,
+        check_usable: Callable[[], None] = lambda: None,
     ) -> None:
         check(
-            0 <= patience < math.inf,
-            f"patience is {patience} seconds.",
+            0 <= retry_seconds < math.inf,
+            f"retry_seconds is {retry_seconds}.",
             "Give a finite number of seconds, or 0 for no retries.",
         )
-        self.patience = patience
-        self.ready = ready
+        self.retry_seconds = retry_seconds
+        self.check_usable = check_usable
         """Raises if another attempt would be useless."""
-        self._tell = tell
+        self._notify = notify
         self._has_responded = False
         self._away_since: float | None = None
         self._reported_away = False
@@ -77,10 +77,10 @@ class Line:
             self._note_response()
             return reply
 
-        return await self.persist(once)
+        return await self.retry(once)
 
-    async def hear(self, call: AsyncIterable[Message], most: Bound) -> AsyncIterator[Message]:
-        """Yield the replies to a call as they come, within a bound. The call is not retried.
+    async def stream(self, call: AsyncIterable[Message], most: Bound) -> AsyncIterator[Message]:
+        """Yield the replies to a call as they arrive, within a bound. The call is not retried.
 
         gRPC leaves its iterator open, which keeps the call open, which keeps the connection open. So the iterator is
         closed together with this generator, and the call is cancelled, so that the coordinator sends no more.
@@ -99,8 +99,8 @@ class Line:
                 call.cancel()
         self._note_response()
 
-    async def persist(self, work: Callable[[], Awaitable[Reply]]) -> Reply:
-        """Do work that may be repeated, and retry it while the coordinator is away."""
+    async def retry(self, work: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Do work that may be repeated. Retry it while the coordinator is away."""
         attempts = Attempts(self)
         while True:
             try:
@@ -113,25 +113,25 @@ class Line:
         """Whether the coordinator has not responded since a call failed to reach it."""
         return self._away_since is not None
 
-    def away(self) -> float:
-        """Note that the coordinator is away, and return for how many seconds more to retry: 0 means no retry."""
+    def seconds_left(self) -> float:
+        """Note that the coordinator is away. Return how many more seconds to retry; 0 means not at all."""
         if not self._has_responded:
             return 0.0
         if self._away_since is None:
             self._away_since = monotonic()
-        return max(0.0, self._away_since + self.patience - monotonic())
+        return max(0.0, self._away_since + self.retry_seconds - monotonic())
 
-    def tell_away(self) -> None:
+    def report_away(self) -> None:
         """Report that the coordinator is away, unless that was reported already."""
         if not self._reported_away:
             self._reported_away = True
-            self._tell(f"The coordinator does not respond. Retrying for up to {self.patience:g} seconds.")
+            self._notify(f"The coordinator does not respond. Retrying for up to {self.retry_seconds:g} seconds.")
 
     def _note_response(self) -> None:
         self._has_responded, self._away_since = True, None
         if self._reported_away:
             self._reported_away = False
-            self._tell("The coordinator responds again.")
+            self._notify("The coordinator responds again.")
 
     def _problem(self, problem: grpc.aio.AioRpcError) -> FederationError:
         """Return the error for a failed call. It quotes the coordinator's message, which is not trusted."""
@@ -173,8 +173,8 @@ def _is_temporary(problem: grpc.aio.AioRpcError) -> bool:
 class Attempts:
     """Repeated attempts at one piece of work, with growing, random pauses between them."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, link: CoordinatorLink) -> None:
+        self._link = link
         self._pause = FIRST_PAUSE
         self._begun = monotonic()
         self._failed = 0
@@ -185,16 +185,16 @@ class Attempts:
         A connection that was idle for long may turn out to be broken although the coordinator is running. Then the
         next attempt succeeds and nobody needs to know. So only the second failure in a row is reported.
         """
-        if not self._line.is_away:
+        if not self._link.is_away:
             self._failed = 0
             if monotonic() - self._begun > LONGEST_PAUSE:  # it lasted, so the coordinator is not crashing in a loop
                 self._pause = FIRST_PAUSE
-        left = self._line.away()
+        left = self._link.seconds_left()
         if not left:
             raise self._given_up(problem) from None
-        self._line.ready()
+        self._link.check_usable()
         if self._failed:
-            self._line.tell_away()
+            self._link.report_away()
         # All analysts lose a coordinator at the same moment. Random pauses keep them from returning at the same moment.
         await asyncio.sleep(min(left, self._pause * (0.5 + randbelow(1000) / 1000)))
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -205,6 +205,6 @@ class Attempts:
         if not self._failed:
             return problem
         return AwayError(
-            f"{problem.what} Calls were retried for {self._line.patience:g} seconds.",
+            f"{problem.what} Calls were retried for {self._link.retry_seconds:g} seconds.",
             "When it is back, list your jobs and continue the one that it has: a new job would cost its price again.",
         )

@@ -74,8 +74,8 @@ class Check:
     """The result of one check: its name, whether it passed (None: it was skipped), and details."""
 
     name: str
-    well: bool | None
-    said: str
+    passed: bool | None
+    details: str
 
 
 def require_fit(settings: AnyConfig, me: Identity) -> None:
@@ -88,23 +88,23 @@ def examine(path: Path) -> Iterator[Check]:
     try:
         settings = read_any_config(path)
     except DpspcaError as problem:
-        yield Check("settings", well=False, said=str(problem))
+        yield Check("settings", passed=False, details=str(problem))
         return
-    yield Check("settings", well=True, said=f"{path} is valid.")
+    yield Check("settings", passed=True, details=f"{path} is valid.")
     failed: set[str] = set()
     for name, needs, work in _Checks(settings, path).all():
         missing = [each for each in needs if each in failed]
         result = Check(name, None, f"It depends on: {', '.join(missing)}.") if missing else _run(name, work)
-        if not result.well:
+        if not result.passed:
             failed.add(name)
         yield result
 
 
 def _run(name: str, work: Work) -> Check:
     try:
-        return Check(name, well=True, said=work())
+        return Check(name, passed=True, details=work())
     except DpspcaError as problem:
-        return Check(name, well=False, said=str(problem))
+        return Check(name, passed=False, details=str(problem))
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ def _ledger(settings: ProviderConfig, file: Path) -> str:
 
 def _reach(address: Address) -> None:
     try:
-        socket.create_connection((address.host, address.port), probe.PATIENCE).close()
+        socket.create_connection((address.host, address.port), probe.TIMEOUT_SECONDS).close()
     except OSError as problem:
         raise InvalidDataError(
             f"{address} cannot be reached: {problem.strerror or problem}.",

@@ -12,40 +12,40 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import ProviderConfig, Reading
 from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows
 
-_NAMED: Final = 8
-"""How many columns a remark names."""
+_MOST_NAMED: Final = 8
+"""Largest number of columns that a remark names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What was found out about one data set."""
+    """The facts about one data set."""
 
     name: str | None
-    """Its name in the settings, or None for a file alone."""
+    """Its name in the settings, or None for a file that is not in the settings."""
     place: Path
     facts: DataSetFacts | None
     problem: str | None
     """Why the provider would refuse it."""
 
     @property
-    def well(self) -> bool:
-        """Tell whether the provider takes it, and no column spoils every row."""
-        return self.facts is not None and not any(_spoils_all(each, self.facts) for each in self.facts.columns)
+    def passed(self) -> bool:
+        """Whether the provider accepts it and no column makes every row unusable."""
+        return self.facts is not None and not any(_makes_all_unusable(each, self.facts) for each in self.facts.columns)
 
     @property
     def remarks(self) -> list[str]:
-        """Return what should be known or done, in sentences."""
+        """Return what the steward should know or do, as sentences."""
         return [] if self.facts is None else list(_remarks(self.facts))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         facts = None if self.facts is None else asdict(self.facts)
-        found = {"name": self.name, "place": str(self.place), "well": self.well, "problem": self.problem}
+        found = {"name": self.name, "place": str(self.place), "passed": self.passed, "problem": self.problem}
         return {**found, "remarks": self.remarks, "facts": facts}
 
 
 def examine_file(place: Path) -> Examined:
-    """Examine a file, folder or pattern about which nothing is declared."""
+    """Examine a file, folder or pattern that has no settings."""
     return _examined(None, place, Reading(), None)
 
 
@@ -66,13 +66,13 @@ def _examined(name: str | None, place: Path, reading: Reading, persons: Path | N
         return Examined(name, place, None, str(problem))
 
 
-def _spoils_all(column: ColumnFacts, facts: DataSetFacts) -> bool:
+def _makes_all_unusable(column: ColumnFacts, facts: DataSetFacts) -> bool:
     return facts.rows > 0 and column.spoils == facts.rows
 
 
 def _remarks(facts: DataSetFacts) -> Iterator[str]:
     columns = list(enumerate(facts.columns, start=1))
-    spoilers = [each for each in columns if _spoils_all(each[1], facts)]
+    spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]
     if spoilers:
         remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}."
         yield f"No row can be used because of {_named(spoilers)}. {remedy}"
@@ -94,10 +94,10 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
 
 
 def _named(columns: Sequence[tuple[int, ColumnFacts]]) -> str:
-    """Name columns, or their places if they have no names."""
+    """List columns by name, or by position if they have no names."""
     shown = [f"{column.name!r:.60}" if column.name is not None else f"column {place}" for place, column in columns]
-    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
-    return ", ".join(shown[:_NAMED]) + more
+    more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
+    return ", ".join(shown[:_MOST_NAMED]) + more
 
 
 def _leave_out(columns: Sequence[tuple[int, ColumnFacts]]) -> str:

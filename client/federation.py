@@ -31,24 +31,24 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from . import bounds
 from .bounds import ANSWER_SECONDS, LIST_SECONDS, WATCH_SECONDS
-from .calls import PATIENCE, Attempts, Line, Tell, in_the_log
+from .calls import RETRY_SECONDS, Attempts, CoordinatorLink, Notify, log_warning
 from .errors import AwayError, FederationError, TooMuchError
 from .findings import issue, with_warnings
-from .jobs import JobStatus, Listed, Offer, Offers
+from .jobs import JobList, JobStatus, Offer, OfferList
 
 __all__ = [
     "AsyncFederation",
     "AsyncJob",
     "FederationError",
     "JobFailedError",
-    "life_of",
     "require_done",
     "require_in_force",
     "settings",
+    "validity_of",
 ]
 
 NO_TRUST: Final = "Do not trust this coordinator, and tell its operator."
-LIFE: Final = timedelta(hours=12)
+VALIDITY: Final = timedelta(hours=12)
 """How long a signed job is valid, unless its answers may take longer."""
 
 
@@ -65,7 +65,7 @@ class AsyncJob:
     name: str
     plan: Plan
     stub: pb_grpc.AnalystServiceStub = field(repr=False)
-    line: Line = field(default_factory=Line, repr=False)
+    link: CoordinatorLink = field(default_factory=CoordinatorLink, repr=False)
     providers: frozenset[str] | None = None
 
     @property
@@ -79,13 +79,13 @@ class AsyncJob:
         Each status that is not newer than the last one is left out.
         """
         last: JobStatus | None = None
-        attempts = Attempts(self.line)
+        attempts = Attempts(self.link)
         most = bounds.states_of(self.plan, MAX_PARTIES if self.providers is None else len(self.providers))
         while last is None or not last.is_final:
             problem = AwayError("The coordinator ended the watch before the job was over.", "Watch the job again.")
             try:
                 call = self.stub.Watch(pb.JobName(job=self.name), timeout=WATCH_SECONDS)
-                async for message in self.line.hear(call, most):
+                async for message in self.link.stream(call, most):
                     status = self._checked(message)
                     if last is None or status.is_news_after(last):
                         last = status
@@ -98,12 +98,12 @@ class AsyncJob:
     async def status(self) -> JobStatus:
         """Return the job's status now."""
         name = pb.JobName(job=self.name)
-        return self._checked(await self.line.ask(lambda: self.stub.Get(name, timeout=ANSWER_SECONDS)))
+        return self._checked(await self.link.ask(lambda: self.stub.Get(name, timeout=ANSWER_SECONDS)))
 
     async def cancel(self) -> JobStatus:
         """Cancel the job and return its status. A job that is over stays as it is."""
         name = pb.JobName(job=self.name)
-        return self._checked(await self.line.ask(lambda: self.stub.Cancel(name, timeout=ANSWER_SECONDS)))
+        return self._checked(await self.link.ask(lambda: self.stub.Cancel(name, timeout=ANSWER_SECONDS)))
 
     async def result(self) -> Model:
         """Wait for the job to end, return its model, and issue the warnings of its privacy statement."""
@@ -121,7 +121,7 @@ class AsyncJob:
             last = each
         assert last
         require_done(last)
-        content = await self.line.persist(self._content)
+        content = await self.link.retry(self._content)
         model = await asyncio.to_thread(_model, self.spec, content)
         # A job may end before every planned query was sent. A provider took part if it answered all that were sent.
         parties = sum(each.answered == last.answered for each in last.participants)
@@ -132,7 +132,7 @@ class AsyncJob:
         most = bounds.model_of(self.spec)
         content = bytearray()
         call = self.stub.Result(pb.JobName(job=self.name), timeout=bounds.seconds_for(most.size))
-        async for frame in self.line.hear(call, most):
+        async for frame in self.link.stream(call, most):
             content += frame.content
         return content
 
@@ -148,7 +148,7 @@ class AsyncJob:
         return status
 
 
-def life_of(plan: Plan) -> timedelta:
+def validity_of(plan: Plan) -> timedelta:
     """Return how long a signed job is valid: as long as all its answers may take, but at most ``MAX_JOB_LIFE``.
 
     A job with a fixed number of rows may wait days for rows that still arrive. If it expired meanwhile, it would end
@@ -164,13 +164,13 @@ def life_of(plan: Plan) -> timedelta:
         f"({MAX_JOB_LIFE // 86_400} days).",
         f"Set answer_seconds to at most {MAX_JOB_LIFE // waits}, or use fewer rounds.",
     )
-    return max(LIFE, timedelta(seconds=min(waits * spec.answer_seconds, MAX_JOB_LIFE)))
+    return max(VALIDITY, timedelta(seconds=min(waits * spec.answer_seconds, MAX_JOB_LIFE)))
 
 
 class AsyncFederation:
-    """A connection to a coordinator. If the coordinator goes away, calls are retried for ``patience`` seconds.
+    """A connection to a coordinator. If the coordinator goes away, calls are retried for ``retry_seconds``.
 
-    ``tell`` is called with a sentence when the coordinator goes away and when it is back. By default both are logged.
+    ``notify`` is called with a sentence when the coordinator goes away and when it is back. By default both are logged.
     """
 
     def __init__(
@@ -179,13 +179,13 @@ class AsyncFederation:
         identity: Identity,
         clock: Callable[[], datetime] | None = None,
         *,
-        patience: float = PATIENCE,
-        tell: Tell = in_the_log,
+        retry_seconds: float = RETRY_SECONDS,
+        notify: Notify = log_warning,
     ) -> None:
         self._identity = identity
         self._clock = clock or (lambda: datetime.now(UTC))
         require_in_force(identity, self._clock())
-        self._line = Line(patience, tell, lambda: require_in_force(identity, self._clock()))
+        self._link = CoordinatorLink(retry_seconds, notify, lambda: require_in_force(identity, self._clock()))
         self._channel = rpc.dial(address, identity)
         self.stub = pb_grpc.AnalystServiceStub(bounds.Bounded(self._channel))
 
@@ -195,21 +195,21 @@ class AsyncFederation:
         where: str | PathLike[str],
         identity: str | PathLike[str] | None = None,
         *,
-        patience: float = PATIENCE,
-        tell: Tell = in_the_log,
+        retry_seconds: float = RETRY_SECONDS,
+        notify: Notify = log_warning,
     ) -> Self:
         """Connect with a settings file (see docs/federation.md), or to an address with the folder of an identity."""
-        return cls(*settings(where, identity), patience=patience, tell=tell)
+        return cls(*settings(where, identity), retry_seconds=retry_seconds, notify=notify)
 
     async def data_sets(self) -> list[Offer]:
         """List the data sets that the connected providers offer now."""
 
         async def listed() -> list[Offer]:
-            offers = Offers()
+            offers = OfferList()
             call = self.stub.DataSets(pb.DataSetsRequest(), timeout=LIST_SECONDS)
-            return [offers.read(each) async for each in self._line.hear(call, bounds.OFFERS)]
+            return [offers.read(each) async for each in self._link.stream(call, bounds.OFFERS)]
 
-        return await self._line.persist(listed)
+        return await self._link.retry(listed)
 
     async def only_data_set(self) -> str:
         """Return the name of the only data set on offer now. Raise if there is none, or more than one."""
@@ -268,17 +268,17 @@ class AsyncFederation:
         _require_fit(spec, data_set, names, asked)
         spec = spec.with_names({each.provider: each.schema.names for each in asked})
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
-        life = life_of(catalogue.plan(spec))
+        life = validity_of(catalogue.plan(spec))
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=life)
         return await self.submit_signed(sign(envelope, self._identity), spec)
 
     async def submit_signed(self, signed: SignedJob, spec: JobSpec) -> AsyncJob:
         """Submit a job that is already signed. Submitting the same bytes again does not create another job."""
         request = pb.SubmitRequest(signed_job=signed.to_bytes())
-        job = await self._line.ask(lambda: self.stub.Submit(request, timeout=ANSWER_SECONDS))
+        job = await self._link.ask(lambda: self.stub.Submit(request, timeout=ANSWER_SECONDS))
         if job.job != signed.job_id:
             raise RefusedError("The coordinator replied about another job than the one submitted.", NO_TRUST)
-        return AsyncJob(job.job, catalogue.plan(spec), self.stub, self._line, _contents(signed)[1])
+        return AsyncJob(job.job, catalogue.plan(spec), self.stub, self._link, _contents(signed)[1])
 
     async def fit(self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None) -> Model:
         """Submit a job and wait for its model."""
@@ -288,11 +288,11 @@ class AsyncFederation:
         """List this analyst's jobs, oldest first."""
 
         async def listed() -> list[JobStatus]:
-            known = Listed()
+            known = JobList()
             call = self.stub.List(pb.ListRequest(), timeout=LIST_SECONDS)
-            return [known.read(each) async for each in self._line.hear(call, bounds.JOBS)]
+            return [known.read(each) async for each in self._link.stream(call, bounds.JOBS)]
 
-        return sorted(await self._line.persist(listed), key=lambda job: job.submitted)
+        return sorted(await self._link.retry(listed), key=lambda job: job.submitted)
 
     async def job(self, name: str) -> AsyncJob:
         """Return a job that was submitted before, by its name or the first characters of it.
@@ -301,14 +301,14 @@ class AsyncFederation:
         could pass off another analyst's job, or one of its own making, could attach a false promise to a model.
         """
         _require_filled("the job", name)  # every name begins with the empty text
-        reply = await self._line.ask(lambda: self.stub.Get(pb.JobName(job=name), timeout=ANSWER_SECONDS))
+        reply = await self._link.ask(lambda: self.stub.Get(pb.JobName(job=name), timeout=ANSWER_SECONDS))
         signed = SignedJob.from_bytes(reply.signed_job)
         if signed.job_id != reply.job or not reply.job.startswith(name):
             raise RefusedError("The coordinator replied with another job than the one asked for.", NO_TRUST)
         if signer_of(signed, self._identity.authority_pem) != self._identity.name:
             raise RefusedError("The coordinator replied with a job that you did not sign.", NO_TRUST)
         spec, providers = _contents(signed)
-        return AsyncJob(reply.job, catalogue.plan(spec), self.stub, self._line, providers)
+        return AsyncJob(reply.job, catalogue.plan(spec), self.stub, self._link, providers)
 
     async def close(self) -> None:
         """Close the connection. Jobs continue."""

@@ -35,7 +35,7 @@ class Offer:
         }
 
 
-class Offers:
+class OfferList:
     """Reads the offers of one list. Equal schemas are kept only once."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class JobStatus:
         return asdict(self) | times
 
 
-class Listed:
+class JobList:
     """Reads the jobs of one list."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from dpspca.common.storage import Address, AnyConfig, CoordinatorConfig, Provide
 from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity
 
-PATIENCE: Final = 5.0
+TIMEOUT_SECONDS: Final = 5.0
 """Seconds."""
 
 _FIX_LISTEN: Final = "Set a fixed port there: with 0 the system picks a free port, and only the log says which."
@@ -41,7 +41,7 @@ async def ask(address: str, me: Identity, service: str) -> None:
     async with rpc.dial(address, me) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
-            reply = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=PATIENCE)
+            reply = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError as problem:
             raise _refused(address, problem) from None
     if reply.status != health_pb2.HealthCheckResponse.SERVING:

@@ -44,10 +44,10 @@ Plots = Annotated[
 ModelFile = Annotated[Path, typer.Option("--out", help="File to write the model to.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file if it exists.")]
 
-Patience = Annotated[
+RetrySeconds = Annotated[
     float,
     typer.Option(
-        "--patience",
+        "--retry-seconds",
         metavar="SECONDS",
         min=0,
         help="How long to retry if the coordinator cannot be reached. 0: do not retry.",

@@ -10,7 +10,7 @@ from dpspca.cli.arguments import AsJson, job_flags
 from dpspca.cli.render import print_output, show_count
 from dpspca.client.audit import Audit, daemons
 from dpspca.client.audit import answers as auditing
-from dpspca.client.demo import telling_why
+from dpspca.client.demo import log_on_failure
 from dpspca.common.privacy import Finding, Kind
 from dpspca.common.text import printable
 
@@ -36,7 +36,7 @@ def audit(
     No real data are read, and nobody's budget is spent.
     """
     job = job_flags.from_file(spec, job_flags.Flags()).spec if spec else auditing.default_job()
-    with telling_why(), daemons(job) as opening, show_count("jobs answered", quiet=as_json) as show_progress:
+    with log_on_failure(), daemons(job) as opening, show_count("jobs answered", quiet=as_json) as show_progress:
         found = auditing.audit(job, runs=runs, opening=opening, progress=show_progress, check_times=True)
     print_output(facts(found), *map(printable, lines(found)), as_json=as_json)
     if not found.passed:

@@ -12,7 +12,7 @@ import typer
 from dpspca.cli.arguments import DAEMON_CODES, DaemonSettings
 from dpspca.cli.render import logs
 from dpspca.client.clock import now
-from dpspca.client.demo import PARENT
+from dpspca.client.demo import PARENT_VARIABLE
 from dpspca.common.names import Role
 from dpspca.common.storage import CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
 from dpspca.common.transport import rpc
@@ -150,7 +150,7 @@ def _identity_and_revocations(
 
 async def _parent_ended() -> None:
     """Wait until the parent process named in the environment is gone. If none is named, wait for ever."""
-    parent = os.environ.get(PARENT)
+    parent = os.environ.get(PARENT_VARIABLE)
     while parent is None or str(os.getppid()) == parent:  # noqa: ASYNC110  # there is no event to wait for
         await asyncio.sleep(PARENT_CHECK_SECONDS)
 

@@ -49,13 +49,13 @@ def _check(
     check((rows is None) != (config is None), "Give either a file of rows or --config.", "See --help.")
     check(data_set is None or config is not None, "--data-set needs --config.", "Add --config FILE.")
     found = [examine_file(rows)] if rows is not None else _of_settings(config or Path(), data_set)
-    well = all(each.well for each in found)
+    passed = all(each.passed for each in found)
     if as_json:
-        typer.echo(to_json({"well": well, "data_sets": [each.to_dict() for each in found]}))
+        typer.echo(to_json({"passed": passed, "data_sets": [each.to_dict() for each in found]}))
     else:
         for each in found:
             _print(each)
-    if not well:
+    if not passed:
         raise typer.Exit(CHECK_FAILED)
 
 

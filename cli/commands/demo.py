@@ -17,10 +17,10 @@ from rich.filesize import decimal
 from dpspca.cli.arguments import AsJson
 from dpspca.cli.render import output, participants, show_job_progress
 from dpspca.client import report
-from dpspca.client.demo import DATA_SET, Loopback, MadeUp, Panel, federation, telling_why
+from dpspca.client.demo import DATA_SET, Loopback, MadeUp, Panel, federation, log_on_failure
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.files import save_model
-from dpspca.client.job_standing import JobProgress, standing_of
+from dpspca.client.job_progress import JobProgress, job_progress
 from dpspca.client.jobs import JobStatus
 from dpspca.common.checks import check
 from dpspca.common.model import Model
@@ -117,10 +117,10 @@ def run(about: Subject, *, quiet: bool) -> Outcome:
     standings: dict[int, JobProgress] = {}
 
     def note(status: JobStatus) -> None:
-        standings[status.answered] = standing_of(about.plan, status, monotonic() - begin)
+        standings[status.answered] = job_progress(about.plan, status, monotonic() - begin)
         show(status)
 
-    with telling_why(), show_job_progress(about.plan, quiet=quiet) as show:
+    with log_on_failure(), show_job_progress(about.plan, quiet=quiet) as show:
         shards = {f"site-{number}": rows for number, rows in enumerate(about.shards(), start=1)}
         with federation(shards, about.job) as there:
             status, model = asyncio.run(_run_job_while_watching(about, there, list(shards), note))
@@ -133,7 +133,7 @@ async def _run_job_while_watching(
 ) -> tuple[JobStatus, Model]:
     """Act as the analyst. Raise an error if a process of the federation ends meanwhile."""
     asking = asyncio.create_task(_run_job(about, there, providers, note))
-    watching = asyncio.create_task(there.watch_over())
+    watching = asyncio.create_task(there.require_alive())
     try:
         await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
         return await (watching if watching.done() else asking)

@@ -71,10 +71,10 @@ def _check(
     program, problems = _problems_in_settings(file)
     lines = problems or ["No errors. `dpspca doctor` also checks the files and addresses that the settings name."]
     remarks = [] if problems else _remarks(file)
-    facts = {"file": str(file), "program": program, "well": not problems, "problems": problems, "remarks": remarks}
+    facts = {"file": str(file), "program": program, "passed": not problems, "problems": problems, "remarks": remarks}
     heading = [f"{file}: settings of the {program}."] if program else []
     print_output(facts, *heading, *map(printable, (*lines, *remarks)), as_json=as_json)
-    _exit_unless(well=not problems)
+    _exit_unless(passed=not problems)
 
 
 class Sample(StrEnum):
@@ -144,10 +144,10 @@ def _identity_problems(file: Path) -> list[str]:
 def doctor(config: AnySettings, *, as_json: AsJson = False) -> None:
     """Check everything that a program needs, one thing after another, and report what is wrong."""
     checks = list(examine(config))
-    well = all(each.well for each in checks)
-    lines = [printable(f"{_MARKS[each.well]}  {each.name}: {each.said}") for each in checks]
-    print_output({"well": well, "checks": [asdict(each) for each in checks]}, *lines, as_json=as_json)
-    _exit_unless(well=well)
+    passed = all(each.passed for each in checks)
+    lines = [printable(f"{_MARKS[each.passed]}  {each.name}: {each.details}") for each in checks]
+    print_output({"passed": passed, "checks": [asdict(each) for each in checks]}, *lines, as_json=as_json)
+    _exit_unless(passed=passed)
 
 
 def health(config: AnySettings, *, as_json: AsJson = False) -> None:
@@ -156,10 +156,10 @@ def health(config: AnySettings, *, as_json: AsJson = False) -> None:
     A provider answers jobs if it is connected, its whole policy can be read, and its ledger is not in quarantine.
     """
     problems = _health_problems(config)
-    well = not problems
+    passed = not problems
     message = " ".join(problems) or _HEALTHY_MESSAGES[kind_of(read_toml(config))]
-    print_output({"well": well, "said": message}, printable(message), as_json=as_json)
-    _exit_unless(well=well)
+    print_output({"passed": passed, "details": message}, printable(message), as_json=as_json)
+    _exit_unless(passed=passed)
 
 
 def _health_problems(config: Path) -> list[str]:
@@ -189,6 +189,6 @@ def _require_connected(settings: AnyConfig) -> None:
     asyncio.run(probe.ask(probe.address_of(settings), me, probe.service_of(settings, me)))
 
 
-def _exit_unless(*, well: bool) -> None:
-    if not well:
+def _exit_unless(*, passed: bool) -> None:
+    if not passed:
         raise typer.Exit(CHECK_FAILED)

@@ -14,14 +14,14 @@ from dpspca.cli.arguments import (
     AsJson,
     Force,
     ModelFile,
-    Patience,
     Plots,
+    RetrySeconds,
     job_flags,
     with_job_flags,
 )
 from dpspca.cli.render import absent_providers, print_output, print_table, progress, to_json
 from dpspca.client import findings
-from dpspca.client.calls import PATIENCE
+from dpspca.client.calls import RETRY_SECONDS
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
 from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
@@ -73,7 +73,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     detach: Annotated[
         bool, typer.Option("--detach", help="Print the job's name and exit without waiting for it.")
     ] = False,
-    patience: Patience = PATIENCE,
+    retry_seconds: RetrySeconds = RETRY_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Sign a job, run it in the federation, and write its model."""
@@ -90,7 +90,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
             return {"job": submitted.name}
         return await _write_model(federation, submitted, result_files, config, quiet=as_json)
 
-    facts = _connected(config, work, patience)
+    facts = _connected(config, work, retry_seconds)
     if detach or as_json:
         print_output(facts, facts["job"], as_json=as_json)
     else:
@@ -158,14 +158,16 @@ def _show(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> Non
 
 
 @jobs.command("watch", epilog=EXIT_CODES)
-def _watch(job: Name, config: AnalystSettings, *, patience: Patience = PATIENCE, as_json: AsJson = False) -> None:
+def _watch(
+    job: Name, config: AnalystSettings, *, retry_seconds: RetrySeconds = RETRY_SECONDS, as_json: AsJson = False
+) -> None:
     """Follow a job to its end and show how it ended. Like `dpspca run`, exit with 2 unless it is done."""
 
     async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
         taken = await federation.job(job)
         return taken, await _follow(federation, taken, config, quiet=as_json)
 
-    watched, last = _connected(config, work, patience)
+    watched, last = _connected(config, work, retry_seconds)
     _print_status(watched, last, as_json=as_json, why=False)  # the next line reports a failure and its reason
     require_done(last)
 
@@ -189,7 +191,7 @@ def _result(  # noqa: PLR0913  # a command's flags are its parameters
     out: ModelFile = Path("model.dpspca"),
     force: Force = False,
     plots: Plots = None,
-    patience: Patience = PATIENCE,
+    retry_seconds: RetrySeconds = RETRY_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Wait until a job ends and write its model."""
@@ -198,20 +200,22 @@ def _result(  # noqa: PLR0913  # a command's flags are its parameters
     async def work(federation: AsyncFederation) -> dict[str, Any]:
         return await _write_model(federation, await federation.job(job), result_files, config, quiet=as_json)
 
-    facts = _connected(config, work, patience)
+    facts = _connected(config, work, retry_seconds)
     if as_json:
         typer.echo(to_json(facts))
     else:
         progress.print_result(facts)
 
 
-def _connected(config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]], patience: float = PATIENCE) -> Reply:
+def _connected(
+    config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]], retry_seconds: float = RETRY_SECONDS
+) -> Reply:
     """Connect to the federation as the settings say, do the work, and disconnect."""
     require_own(AnalystConfig, config)
 
     async def whole() -> Reply:
         async with AsyncFederation.connect(
-            config, patience=patience, tell=absent_providers.print_message
+            config, retry_seconds=retry_seconds, notify=absent_providers.print_message
         ) as federation:
             return await work(federation)
 

@@ -150,10 +150,10 @@ def _verify(config: DaemonSettings, *, as_json: AsJson = False) -> None:
         head = None
     with file_errors(head_path):
         problems = verify(path, head_path)
-    well = not problems
-    facts = {"file": str(path), "head_file": str(head_path), "well": well, "problems": problems, "head": head}
+    passed = not problems
+    facts = {"file": str(path), "head_file": str(head_path), "passed": passed, "problems": problems, "head": head}
     print_output(facts, *map(printable, problems or [_no_problems_line(head)]), as_json=as_json)
-    if not well:
+    if not passed:
         raise typer.Exit(CHECK_FAILED)
 
 

@@ -88,7 +88,7 @@ def _check(
     job_file = job_flags.from_file(job, job_flags.Flags()) if job else None
     job_check = check_job(read, job_file, data_set, analyst) if job_file and not problems else None
     shown = [] if problems else _shown(read, data_set, job_check)
-    facts = {"file": str(file), "well": not problems, "problems": problems, "data_sets": [*map(rules_facts, shown)]}
+    facts = {"file": str(file), "passed": not problems, "problems": problems, "data_sets": [*map(rules_facts, shown)]}
     if as_json:
         typer.echo(to_json(facts | {"job": job_check}))
     else:

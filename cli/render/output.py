@@ -21,7 +21,7 @@ from rich.text import Text
 
 from dpspca.client import report
 from dpspca.client.findings import WITHIN_NOISE
-from dpspca.client.job_standing import JobProgress
+from dpspca.client.job_progress import JobProgress
 from dpspca.client.prices import MECHANISM
 from dpspca.client.report import remarks, with_noise
 from dpspca.client.score_plot import score_contours

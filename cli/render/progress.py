@@ -13,7 +13,7 @@ import typer
 
 from dpspca.client import report
 from dpspca.client.files import save_model
-from dpspca.client.job_standing import JobProgress, standing_of
+from dpspca.client.job_progress import JobProgress, job_progress
 from dpspca.client.jobs import JobStatus
 from dpspca.common.checks import check
 from dpspca.common.model import Model
@@ -47,7 +47,7 @@ class Follower:
             if each.reason and survived and each.reason not in status.reason and self._is_new(each.name):
                 typer.echo(printable(f"{each.name} dropped out: {each.reason}"), err=True)
         if self._is_new(status.answered or status.state):
-            show(standing_of(self._plan, status, monotonic() - self._start))
+            show(job_progress(self._plan, status, monotonic() - self._start))
 
     def line(self, now: JobProgress) -> str:
         """Return a line that says who answered and how far the job is."""

@@ -23,16 +23,16 @@ from dpspca.client.demo import (
     ANALYST,
     COORDINATOR,
     LISTEN,
-    LOOK,
     POLICY,
+    POLL_SECONDS,
     REVOCATIONS,
     Parties,
     Party,
     PartyLostError,
-    founded,
+    new_federation,
     write_rows,
 )
-from dpspca.client.federation import life_of
+from dpspca.client.federation import validity_of
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import MAX_EPSILON
@@ -63,7 +63,7 @@ def daemons(
     ``pair`` has two data sets by name; by default, the audit's neighbours. ``interval`` is the ``answer_interval`` of
     the daemons' policy.
     """
-    with founded() as parties:
+    with new_federation() as parties:
         loop = Loop()
         try:
             hub = loop.run(_listening(parties))
@@ -138,14 +138,16 @@ class _Auditor:
         """Replace the running daemon."""
         self.parties.end()
         self._started += 1
-        party = self.parties.provide(f"audited-{self._started}", self._files, self.hub.address, POLICY, self._persons)
+        party = self.parties.start_provider(
+            f"audited-{self._started}", self._files, self.hub.address, POLICY, self._persons
+        )
         return _RunningDaemon(party, dict.fromkeys(self._files, self._room))
 
     def _signed(self, name: str, data_set: str) -> SignedJob:
         """Sign a job for this provider, and for as many absent providers as the job requires."""
         named = partial(PartyName, self.parties.authority.federation, Role.PROVIDER)
         audience = [named(name), *(named(f"absent-{n}") for n in range(1, self.spec.minimum_parties))]
-        content, life = self.spec.to_json().encode(), life_of(catalogue.plan(self.spec))
+        content, life = self.spec.to_json().encode(), validity_of(catalogue.plan(self.spec))
         return sign(JobEnvelope.draw(content, audience, data_set, now=now(), life=life), self._analyst.get())
 
 
@@ -196,7 +198,7 @@ class _Job:
                     link := self.hub.roster.find(self.party.name, self.data_set, self.spec.schema.dimension)
                 ) is None:
                     self.party.require_alive()
-                    await asyncio.sleep(LOOK)
+                    await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
             raise self._lost(f"did not connect within {STARTUP_SECONDS} seconds") from None
         return link

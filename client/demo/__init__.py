@@ -1,21 +1,21 @@
-"""A whole federation on this machine, on public or made-up rows."""
+"""A complete federation on this machine, with public or made-up rows."""
 
 from .loopback import (
     ANALYST,
     COORDINATOR,
     DATA_SET,
     LISTEN,
-    LOOK,
-    PARENT,
+    PARENT_VARIABLE,
     POLICY,
+    POLL_SECONDS,
     REVOCATIONS,
     Loopback,
     Parties,
     Party,
     PartyLostError,
     federation,
-    founded,
-    telling_why,
+    log_on_failure,
+    new_federation,
     write_rows,
 )
 from .made_up import MadeUp, check_sparsity
@@ -26,9 +26,9 @@ __all__ = [
     "COORDINATOR",
     "DATA_SET",
     "LISTEN",
-    "LOOK",
-    "PARENT",
+    "PARENT_VARIABLE",
     "POLICY",
+    "POLL_SECONDS",
     "REVOCATIONS",
     "Loopback",
     "MadeUp",
@@ -38,7 +38,7 @@ __all__ = [
     "PartyLostError",
     "check_sparsity",
     "federation",
-    "founded",
-    "telling_why",
+    "log_on_failure",
+    "new_federation",
     "write_rows",
 ]

@@ -1,7 +1,8 @@
-"""A federation on this machine for as long as it is needed: fresh certificates, shard files, and a process a party.
+"""A temporary federation on this machine: new certificates, files of rows, and one process for each party.
 
-However the block ends, its processes are ended and its folder, keys included, is removed; so it is when this process
-is told to stop, or its terminal goes away. Nothing listens on any address but this machine's own.
+When the block ends, for whatever reason, its processes are stopped and its folder is removed, including the keys. This
+also holds if this process gets a signal to stop, or if its terminal is closed. All parties listen on the loopback
+address only.
 """
 
 import asyncio
@@ -41,23 +42,23 @@ COORDINATOR: Final = "hub"
 ANALYST: Final = "analyst"
 POLICY: Final = "policy.toml"
 REVOCATIONS: Final = "revoked.pem"
-PARENT: Final = "DPSPCA_PARENT"
-"""In the environment of a daemon: the process that it was started for, and ends with."""
+PARENT_VARIABLE: Final = "DPSPCA_PARENT"
+"""Environment variable of a daemon: the id of its parent process. The daemon stops when that process is gone."""
 LISTEN: Final = "127.0.0.1:0"
-"""At whatever port is free; nobody else can reach it."""
+"""Any free port. Other machines cannot reach it."""
 PROGRAM: Final = (sys.executable, "-P", "-m", "dpspca")
-"""This very installation, whatever lies in the folder that it is called from."""
-GRACE: Final = 10.0
-"""Seconds that a process may take to end by itself."""
+"""The program of this installation. With -P, files in the current folder are not imported."""
+STOP_SECONDS: Final = 10.0
+"""How long a process may take to stop before it is killed."""
 
-LOOK: Final = 0.05
-"""Seconds between two looks at the processes."""
-TOLD: Final = 10
-"""Lines of its log that are told of a process that is gone."""
+POLL_SECONDS: Final = 0.05
+"""Time between two checks of the processes."""
+LOG_LINES: Final = 10
+"""Number of last lines of its log that are shown if a process failed."""
 
 
 class PartyLostError(DpspcaError):
-    """A process of the federation ended by itself; ``log`` is the end of what it said."""
+    """A process of the federation ended unexpectedly. ``log`` has the last lines of its log."""
 
     code = "party-lost"
 
@@ -68,53 +69,55 @@ class PartyLostError(DpspcaError):
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """A program that runs, and the file that it logs to."""
+    """A running process of a party, and its log file."""
 
     name: str
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def said(self) -> str:
-        """Give all that it has said so far."""
+    def log_text(self) -> str:
+        """Return its log so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def require_alive(self) -> None:
-        """Raise if it has ended, with the end of its log."""
+        """Raise if the process has ended, with the end of its log."""
         code = self.process.poll()
         if code is not None:
-            raise self.lost(f"The process of {self.name} ended by itself, with exit code {code}.")
+            raise self.lost(f"The process of {self.name} ended unexpectedly, with exit code {code}.")
 
     def lost(self, what: str) -> PartyLostError:
-        """Say what is wrong with it, with the end of its log."""
-        return PartyLostError(what, "See the end of its log, and start anew.", self.said().splitlines()[-TOLD:])
+        """Return the error for this party, with the end of its log."""
+        return PartyLostError(
+            what, "See the end of its log, then start again.", self.log_text().splitlines()[-LOG_LINES:]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Loopback:
-    """A federation that runs: where its coordinator listens, an identity that may ask it, and the processes."""
+    """A running federation: the coordinator's address, the folder of an analyst's identity, and the processes."""
 
     address: str
     analyst: Path
     parties: Sequence[Party]
 
-    async def watch_over(self) -> NoReturn:
-        """Raise as soon as one of the processes ends."""
+    async def require_alive(self) -> NoReturn:
+        """Wait until one of the processes ends, and raise."""
         while True:
             for party in self.parties:
                 party.require_alive()
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
 
 
 @dataclass(slots=True)
 class Parties:
-    """The processes, and the folder that they share."""
+    """The processes of a federation, and the folder that they share."""
 
     folder: Path
     authority: Authority
     running: list[Party] = field(default_factory=list)
 
     def enrol(self, role: Role, name: str) -> Path:
-        """Make a key and a certificate that the authority signed, in a folder of the party's own."""
+        """Create a key and a certificate signed by the authority, in a new folder of the party. Return the folder."""
         party = PartyName(self.authority.federation, role, name)
         request = identities.request(self.folder / name, party)
         certificate = self.authority.sign(request, expected=party, days=1)
@@ -122,23 +125,23 @@ class Parties:
         return self.folder / name
 
     def start(self, role: Role, name: str, settings: str) -> Party:
-        """Start a party's program as its operator would; what it says goes to a file."""
+        """Start a party's program as its operator would. Its output goes to a log file."""
         config = self.folder / f"{name}.toml"
         config.write_text(f'{settings}\nidentity = "{name}"\nrevocations = "{REVOCATIONS}"\n', encoding="utf-8")
         command = [*PROGRAM, role.value, "start", "--config", str(config)]
         with (self.folder / f"{name}.log").open("wb") as log:
-            # A group of its own: the keys that interrupt this process are not for it, it is ended below.
+            # A process group of its own, so that Ctrl-C does not reach it. It is stopped below instead.
             process = subprocess.Popen(  # noqa: S603  # our own program
                 command,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=0,
-                env=os.environ | {PARENT: str(os.getpid())},
+                env=os.environ | {PARENT_VARIABLE: str(os.getpid())},
             )
         self.running.append(Party(name, process, Path(log.name)))
         return self.running[-1]
 
-    def provide(  # who it is, what it offers, and to whom
+    def start_provider(  # who it is, what it offers, and to whom
         self,
         name: str,
         files: Mapping[str, Path],
@@ -146,9 +149,9 @@ class Parties:
         policy: str,
         persons: Mapping[str, Path] | None = None,
     ) -> Party:
-        """Enrol a provider, and start its daemon over files, each under the name of a data set.
+        """Enrol a provider, and start its daemon. ``files`` has a file of rows for each name of a data set.
 
-        ``persons`` are files that say whose the rows of data sets are.
+        ``persons`` has a persons file for each data set that needs one.
         """
         self.enrol(Role.PROVIDER, name)
         settings = {"coordinator": address, "policy": policy, "ledger": f"{name}-ledger/ledger.db"}
@@ -159,14 +162,14 @@ class Parties:
         return self.start(Role.PROVIDER, name, "\n".join(lines))
 
     def end(self) -> None:
-        """End every process that was started: politely, then surely."""
+        """Stop every process: first with a signal to stop, then by killing it."""
         processes = [party.process for party in self.running]
         self.running.clear()
         try:
             for process in processes:
                 process.terminate()
             for process in processes:
-                process.wait(GRACE)
+                process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             pass
         finally:
@@ -176,9 +179,9 @@ class Parties:
 
 
 @contextmanager
-def founded() -> Iterator[Parties]:
-    """Found a federation that ends with the block: its processes first, then its folder."""
-    with _told_to_stop(), tempfile.TemporaryDirectory(prefix="dpspca-") as place:
+def new_federation() -> Iterator[Parties]:
+    """Found a federation. At the end of the block, stop its processes and then remove its folder."""
+    with _stop_signals_interrupt(), tempfile.TemporaryDirectory(prefix="dpspca-") as place:
         folder = Path(place)
         parties = Parties(folder, Authority.init(folder / "authority", FEDERATION, lambda: datetime.now(UTC)))
         (folder / REVOCATIONS).write_bytes(parties.authority.revocation_list())
@@ -190,14 +193,14 @@ def founded() -> Iterator[Parties]:
 
 @contextmanager
 def federation(shards: Mapping[str, FloatArray], job: JobSpec) -> Iterator[Loopback]:
-    """Run a coordinator, and for every shard a provider that allows jobs like this one."""
-    with founded() as parties:
+    """Run a coordinator, and for every shard a provider whose policy allows jobs like this one."""
+    with new_federation() as parties:
         yield _begin(parties, shards, job)
 
 
 @contextmanager
-def telling_why() -> Iterator[None]:
-    """Print the end of the log of a process that is gone."""
+def log_on_failure() -> Iterator[None]:
+    """Print the end of a party's log if its process ended unexpectedly."""
     try:
         yield
     except PartyLostError as problem:
@@ -207,7 +210,7 @@ def telling_why() -> Iterator[None]:
 
 
 def _begin(parties: Parties, shards: Mapping[str, FloatArray], job: JobSpec) -> Loopback:
-    """Start all parties; the coordinator loads while the shards are written."""
+    """Start all parties. The coordinator starts while the files of rows are written."""
     parties.enrol(Role.COORDINATOR, COORDINATOR)
     coordinator = parties.start(Role.COORDINATOR, COORDINATOR, f'listen = "{LISTEN}"')
     files = {name: write_rows(parties.folder / name, rows, job.schema.names) for name, rows in shards.items()}
@@ -215,12 +218,12 @@ def _begin(parties: Parties, shards: Mapping[str, FloatArray], job: JobSpec) -> 
     (parties.folder / POLICY).write_text(suggest(catalogue.plan(job), DATA_SET, [ANALYST]), encoding="utf-8")
     address = _address(coordinator)
     for name, file in files.items():
-        parties.provide(name, {DATA_SET: file}, address, POLICY)
+        parties.start_provider(name, {DATA_SET: file}, address, POLICY)
     return Loopback(address, analyst, parties.running)
 
 
 def write_rows(stem: Path, rows: Any, columns: Sequence[str] | None) -> Path:  # noqa: ANN401  # dense or sparse
-    """Write a provider's rows: as text where the columns have names, which the other form cannot hold."""
+    """Write a provider's rows to a file: CSV if the columns have names, because NPY cannot hold names."""
     if isinstance(rows, scipy.sparse.csr_array):
         path = stem.with_suffix(".npz")
         scipy.sparse.save_npz(path, rows)
@@ -236,16 +239,16 @@ def write_rows(stem: Path, rows: Any, columns: Sequence[str] | None) -> Path:  #
 
 
 def _address(coordinator: Party) -> str:
-    """Wait until the coordinator listens; its log says where."""
-    while not (found := re.search(r"listening on (\S+)\n", coordinator.said())):
+    """Wait until the coordinator listens, and return its address from its log."""
+    while not (found := re.search(r"listening on (\S+)\n", coordinator.log_text())):
         coordinator.require_alive()
-        sleep(LOOK)
+        sleep(POLL_SECONDS)
     return found[1]
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[None]:
-    """Take a request to stop like an interrupt from the keyboard: by default it would end us before the others."""
+def _stop_signals_interrupt() -> Iterator[None]:
+    """Handle SIGTERM and SIGHUP like Ctrl-C. By default they would end this process before it stops the others."""
     asked = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
     for number in asked:
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))

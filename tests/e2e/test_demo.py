@@ -23,7 +23,7 @@ from dpspca.cli.commands.demo import run
 from dpspca.client.demo import made_up
 from dpspca.client.demo.loopback import PartyLostError, federation
 from dpspca.client.demo.made_up import MadeUp
-from dpspca.client.demo.panel import MEMBER, Panel, coded, genotypes, told_apart
+from dpspca.client.demo.panel import MEMBER, Panel, coded, genotypes, share_in_own_region
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 
@@ -156,7 +156,7 @@ def test_a_failed_demo_ends_its_processes(room: Path, monkeypatch: pytest.Monkey
 def test_a_demo_reports_a_coordinator_that_does_not_start(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(room))
     monkeypatch.setattr("dpspca.client.demo.loopback.LISTEN", "127.0.0.1:no-port")
-    ended = pytest.raises(PartyLostError, match="hub ended by itself, with exit code 2")
+    ended = pytest.raises(PartyLostError, match="hub ended unexpectedly, with exit code 2")
     with ended as output, federation({"north": np.eye(3)}, JOB):
         pass
     assert "is no address" in output.value.log[-1]
@@ -182,7 +182,7 @@ def test_a_provider_that_fails_to_start_ends_the_demo_with_its_log(
     monkeypatch.setattr("tempfile.tempdir", str(room))
     monkeypatch.setattr(made_up, "ANSWER_SECONDS", LONG)
     before, start = children(), monotonic()
-    with pytest.raises(PartyLostError, match="site-2 ended by itself, with exit code 2"):
+    with pytest.raises(PartyLostError, match="site-2 ended unexpectedly, with exit code 2"):
         run(UnusableTable(rows=400, dimension=20, sparsity=10), quiet=True)
     assert monotonic() - start < LONG / 2
     assert "Complex" in capsys.readouterr().err
@@ -196,8 +196,8 @@ def test_a_demo_notices_a_process_killed_later(room: Path, monkeypatch: pytest.M
     with federation({"north": np.eye(3), "south": np.eye(3)}, JOB) as there:
         hub = next(party for party in there.parties if party.name == "hub")
         hub.process.kill()
-        with pytest.raises(PartyLostError, match="hub ended by itself, with exit code -9") as output:
-            asyncio.run(asyncio.wait_for(there.watch_over(), PROGRAM))
+        with pytest.raises(PartyLostError, match="hub ended unexpectedly, with exit code -9") as output:
+            asyncio.run(asyncio.wait_for(there.require_alive(), PROGRAM))
     assert "listening on 127.0.0.1" in output.value.log[0]
 
 
@@ -240,4 +240,4 @@ def test_a_file_that_is_no_wheel_is_refused(tmp_path: Path) -> None:
 
 def test_people_are_classified_by_the_nearest_mean() -> None:
     scores = np.array([[0.0], [1.0], [10.0], [11.0], [0.5]])
-    assert told_apart(scores, ["AFR", "AFR", "EAS", "EAS", "EAS"]) == pytest.approx(0.8)
+    assert share_in_own_region(scores, ["AFR", "AFR", "EAS", "EAS", "EAS"]) == pytest.approx(0.8)

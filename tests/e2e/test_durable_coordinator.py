@@ -272,7 +272,10 @@ def test_t38_a_failing_journal_reports_no_job_done_and_admits_nobody(town: Town)
         coordinator = Coordinator(lambda: me, town.revocations, now, journal=Failing())
         await coordinator.start("127.0.0.1:0")
         running_out = asyncio.create_task(coordinator.run())
-        around_it, impatient = around(town, coordinator), AsyncFederation(coordinator.address, ada(town), patience=0)
+        around_it, impatient = (
+            around(town, coordinator),
+            AsyncFederation(coordinator.address, ada(town), retry_seconds=0),
+        )
         async with around_it as running, impatient as analyst:
             job = await analyst.submit(spec(), "cohort", list(SHARDS))
             watching = asyncio.create_task(_states(job))
@@ -358,7 +361,7 @@ def test_a_coordinator_paused_during_a_takeover_does_nothing_more(town: Town, se
         await first.start(LEASE, 2.0)
         await second.start(LEASE, 2.0)
         home = town.identity(Role.PROVIDER, "site-0")
-        impatient = AsyncFederation(first.address, ada(town), patience=0)
+        impatient = AsyncFederation(first.address, ada(town), retry_seconds=0)
         async with puppet(first.address, home) as held, impatient as analyst:
             try:
                 await held.greet(OFFER)

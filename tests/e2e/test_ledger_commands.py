@@ -85,7 +85,7 @@ def test_the_outbox_lists_every_answer_with_its_signed_job(beside: Here) -> None
 
 def test_a_running_ledger_can_be_verified_and_exported_not_released(beside: Here, town: Path) -> None:
     verified = beside("ledger", "verify", *NORTH, "--json").facts
-    assert (verified["well"], verified["problems"]) == (True, [])
+    assert (verified["passed"], verified["problems"]) == (True, [])
     lines = beside("ledger", "export", *NORTH).out.splitlines()
     assert len(lines) == verified["head"]["entries"]
     assert json.loads(lines[-1])["hash"] == verified["head"]["hash"]
@@ -96,8 +96,8 @@ def test_a_running_ledger_can_be_verified_and_exported_not_released(beside: Here
 
 def test_doctor_checks_policy_and_ledger(beside: Here, town: Path) -> None:
     checks = {each["name"]: each for each in beside("doctor", *NORTH, "--json").facts["checks"]}
-    assert checks["policy"]["said"] == "policy.toml is valid."
-    assert "entries, in agreement with its head file" in checks["ledger"]["said"]
+    assert checks["policy"]["details"] == "policy.toml is valid."
+    assert "entries, in agreement with its head file" in checks["ledger"]["details"]
     away = beside("doctor", "--config", "west.toml")
     assert "west-ledger/ledger.db will be created when the provider starts for the first time." in away.out
     shutil.copy(town / "north.csv", town / "trial.csv")

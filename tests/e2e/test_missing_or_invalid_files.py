@@ -164,7 +164,7 @@ def test_config_check_reports_unreadable_settings(here: Callable[..., Ended]) ->
     ended = here("config", "check", "none.toml", "--json")
     assert ended.code == 1
     output = json.loads(ended.out)
-    assert (output["well"], output["program"]) == (False, None)
+    assert (output["passed"], output["program"]) == (False, None)
     assert output["problems"] == ["none.toml cannot be read: No such file or directory. Give the path of a file."]
     assert here("config", "check", "none.toml").code == 1
 

@@ -149,7 +149,7 @@ def test_policy_check_json_has_the_same_facts(here: Callable[..., Ended]) -> Non
     ended = here("policy.toml", "--job", "job.toml", "--analyst", "grace", "--json")
     output: dict[str, Any] = json.loads(ended.stdout)
     rules, tried = output["data_sets"][0], output["job"]
-    assert (ended.returncode, output["well"], output["problems"]) == (0, True, [])
+    assert (ended.returncode, output["passed"], output["problems"]) == (0, True, [])
     assert (rules["data_set"], rules["unit"], rules["norm_bound"]) == (
         "cohort",
         "row-add-remove",
@@ -228,7 +228,7 @@ def test_all_errors_of_a_policy_are_listed_and_no_job_is_checked(here: Callable[
             "columns is 0; i",
         ]
     output = json.loads(here(name, "--json").stdout)
-    assert (output["well"], len(output["problems"]), output["data_sets"], output["job"]) == (False, 2, [], None)
+    assert (output["passed"], len(output["problems"]), output["data_sets"], output["job"]) == (False, 2, [], None)
 
 
 def test_a_policy_without_data_sets_is_valid_and_allows_nothing(here: Callable[..., Ended], tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ async def place(town: Town, before: Callable[["Place", int], None], seconds: int
             running = await stack.enter_async_context(federation(town, (), heartbeat_seconds=HEARTBEAT))
         bob = town.identity(Role.ANALYST, "bob")
         analyst = await stack.enter_async_context(
-            AsyncFederation(running.coordinator.address, bob, analysts, patience=1)
+            AsyncFederation(running.coordinator.address, bob, analysts, retry_seconds=1)
         )
         here = Place(running, analyst, coordinators, analysts, spec(answer_seconds=seconds))
         for name in SHARDS:

@@ -49,7 +49,7 @@ async def states_until_it_dies(hub: Hub, job: SignedJob) -> list[str]:
     seen = [""]
     while hub.process.returncode is None and seen[-1] != "done":
         with suppress(FederationError):
-            async with AsyncFederation(hub.address, ada(hub.town), patience=0) as analyst:
+            async with AsyncFederation(hub.address, ada(hub.town), retry_seconds=0) as analyst:
                 submitted = await analyst.submit_signed(job, spec())
                 async for state in submitted.watch():
                     seen += [str(state.state)]

@@ -195,7 +195,7 @@ def test_when_a_result_is_lost_it_is_sent_again_and_nothing_is_asked_for_it(town
                 while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(0.05)
             heads = [ledger.head() for ledger in ledgers.values()]
-            content = await robbed(thief, handled, "Result", job.line.persist(job._content))
+            content = await robbed(thief, handled, "Result", job.link.retry(job._content))
             assert Model.from_bytes(bytes(content)).components.tobytes() == model.components.tobytes()
             assert [each.state for each in await robbed(thief, handled, "List", analyst.jobs())] == ["done"]
             assert (await robbed(thief, handled, "Cancel", job.cancel())).state == "done"

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from messages import messages
 from town import spec
 
-from dpspca.client.calls import Line
+from dpspca.client.calls import CoordinatorLink
 from dpspca.client.errors import TooMuchError
 from dpspca.client.federation import AsyncJob, _model
-from dpspca.client.jobs import JobStatus, Offers
+from dpspca.client.jobs import JobStatus, OfferList
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -31,7 +31,7 @@ def test_t36_what_is_told_of_a_job_is_read_or_refused_in_words(told: Any) -> Non
 
 @given(messages("Offer"))
 def test_t36_what_is_told_of_a_data_set_is_read_or_refused_in_words(told: Any) -> None:
-    require_words(lambda: Offers().read(told).to_dict())
+    require_words(lambda: OfferList().read(told).to_dict())
 
 
 class Teller:
@@ -61,7 +61,7 @@ def fetched(frames: Sequence[pb.Frame]) -> None:
 
     async def fetch() -> bytearray:
         teller: Any = Teller(frames)
-        return await AsyncJob("0" * 64, catalogue.plan(SPEC), teller, Line())._content()
+        return await AsyncJob("0" * 64, catalogue.plan(SPEC), teller, CoordinatorLink())._content()
 
     _model(SPEC, asyncio.run(fetch()))
 

@@ -63,7 +63,7 @@ def test_a_file_is_described_before_there_are_settings(here: Here) -> None:
 
 def test_data_sets_are_read_as_the_settings_declare(here: Here, tmp_path: Path) -> None:
     ended = here("data", "check", "--config", "north.toml", "--json")
-    assert (ended.code, ended.facts["well"]) == (0, True)
+    assert (ended.code, ended.facts["passed"]) == (0, True)
     cohort, labs, visits = ended.facts["data_sets"]
     assert [each["name"] for each in (cohort, labs, visits)] == ["cohort", "labs", "visits"]
     assert [each["name"] for each in cohort["facts"]["columns"]] == ["Alter", "bmi"]
@@ -107,8 +107,8 @@ def test_what_a_provider_would_refuse_is_told_for_each_data_set(here: Here, tmp_
     (tmp_path / "rows.CSV").unlink()
     ended = here("data", "check", "--config", "north.toml", "--json")
     facts = json.loads(ended.out)
-    assert (ended.code, facts["well"]) == (1, False)
-    assert [each["well"] for each in facts["data_sets"]] == [False, True, True]
+    assert (ended.code, facts["passed"]) == (1, False)
+    assert [each["passed"] for each in facts["data_sets"]] == [False, True, True]
     assert "rows.CSV cannot be read" in facts["data_sets"][0]["problem"]
     assert "FAILED" in here("data", "check", "--config", "north.toml").out
 

@@ -147,8 +147,8 @@ def test_doctor_reports_a_clock_behind_the_certificate(here: Callable[..., Ended
     )
     checks = json.loads(here("doctor", "--config", "north.toml", "--json").out)["checks"]
     (clock,) = [each for each in checks if each["name"] == "clock"]
-    assert clock["well"] is False
-    assert clock["said"].endswith("Set the clock.")
+    assert clock["passed"] is False
+    assert clock["details"].endswith("Set the clock.")
 
 
 @pytest.mark.usefixtures("authority")
@@ -228,4 +228,4 @@ def test_an_unreadable_revocation_list_is_named_by_path(here: Callable[..., Ende
     message = here("provider", "start", "--config", "north.toml").error_line
     assert message.startswith("revoked.pem: The revocation list cannot be read. ")
     checks = json.loads(here("doctor", "--config", "north.toml", "--json").out)["checks"]
-    assert any(message in each["said"] for each in checks)
+    assert any(message in each["details"] for each in checks)

@@ -48,7 +48,7 @@ def test_defaults_construct_but_fit_needs_a_unit() -> None:
     fitted = DPSPCA(n_components=2, unit="replace-one").fit(ROWS)
     assert "found privately" in fitted.privacy_.text
     for bound in (None, "private"):
-        with pytest.raises(InvalidParameterError, match=r"norm_bound is (not set|private)"):
+        with pytest.raises(InvalidParameterError, match=r"norm_bound is (not set|'private')"):
             DPSPCA(n_components=2, unit="replace-one", method="dps-pca", norm_bound=bound).fit(ROWS)
     with pytest.raises(InvalidParameterError, match=r"unit is None.*add-remove"):
         DPSPCA(n_components=2, norm_bound=3.0).fit(ROWS)
@@ -220,7 +220,7 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
     ("unit unknown", {"unit": "swap"}, ROWS, InvalidParameterError, "unit"),
     ("method unknown", {"method": "magic"}, ROWS, InvalidParameterError, "dps-pca"),
     ("method a list", {"method": ["dps-pca"]}, ROWS, InvalidParameterError, "There is no method"),
-    ("option unknown", {"options": {"pace": 3}}, ROWS, InvalidParameterError, "no options pace"),
+    ("option unknown", {"options": {"pace": 3}}, ROWS, InvalidParameterError, "no option pace"),
     ("option of a parameter", {"options": {"rounds": 3}}, ROWS, InvalidParameterError, "Give rounds= instead"),
     ("options a list", {"options": ["rounds"]}, ROWS, InvalidTypeError, r"options is \['rounds'\]"),
     ("unit unfit", {"unit": "spectral"}, ROWS, InvalidParameterError, "spectral"),

@@ -7,7 +7,7 @@ import pytest
 from town import spec
 
 from dpspca.client.errors import TooMuchError
-from dpspca.client.jobs import JobStatus, Offer, Offers
+from dpspca.client.jobs import JobStatus, Offer, OfferList
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import Schema
@@ -53,16 +53,16 @@ def test_spent_epsilon_grows_with_the_queries_up_to_the_price() -> None:
 
 
 def test_an_offer_without_names_has_a_width() -> None:
-    bare = Offers().read(pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=3)))
+    bare = OfferList().read(pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=3)))
     assert bare == Offer("north", "cohort", Schema(3))
-    named = Offers().read(
+    named = OfferList().read(
         pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=2, columns=["a", "b"]))
     )
     assert named.to_dict() == {"provider": "north", "data_set": "cohort", "dimension": 2, "columns": ("a", "b")}
 
 
 def test_columns_that_several_providers_offer_are_kept_once() -> None:
-    offers, columns = Offers(), [f"column {number}" for number in range(1000)]
+    offers, columns = OfferList(), [f"column {number}" for number in range(1000)]
     read = [
         offers.read(
             pb.Offer(provider=f"site-{number}", data_set=pb.DataSet(name="cohort", dimension=1000, columns=columns))
@@ -73,7 +73,7 @@ def test_columns_that_several_providers_offer_are_kept_once() -> None:
 
 
 def test_columns_that_all_differ_are_refused_before_they_fill_the_memory() -> None:
-    offers = Offers()
+    offers = OfferList()
 
     def offer(number: int) -> pb.Offer:
         columns = [f"{number} {column}" for column in range(10_000)]
@@ -88,7 +88,7 @@ def test_columns_that_all_differ_are_refused_before_they_fill_the_memory() -> No
 @pytest.mark.parametrize("name", ["", "North", "n" * 64, "n\n"])
 def test_an_offer_of_an_invalid_provider_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidParameterError, match="the provider is"):
-        Offers().read(pb.Offer(provider=name, data_set=pb.DataSet(name="cohort", dimension=3)))
+        OfferList().read(pb.Offer(provider=name, data_set=pb.DataSet(name="cohort", dimension=3)))
 
 
 def test_a_status_with_too_many_participants_is_refused() -> None:

@@ -201,7 +201,7 @@ def test_a_table_too_wide_for_a_matrix_is_planned_without_one() -> None:
         schema=Schema(MAX_DIMENSION + 1), norm_bound=30.0, components=2, budget=Budget(1, 1e-6), unit=REPLACE
     )
     assert all(math.prod(step.shape) <= 1000**2 for step in catalogue.plan(spec))
-    with pytest.raises(InvalidParameterError, match="8193 columns, .* at most 256 components, not 257"):
+    with pytest.raises(InvalidParameterError, match=r"8193 columns, .* at most 256 components, not 257"):
         catalogue.plan(replace(spec, components=257))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpspca.client.audit.answers import audit
-from dpspca.client.federation import LIFE, life_of
+from dpspca.client.federation import VALIDITY, validity_of
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.streaming_power import rows_of
@@ -146,10 +146,10 @@ def test_with_blocks_that_are_all_rows_the_model_is_the_one_without_them() -> No
 
 def test_a_job_is_signed_for_all_the_time_that_it_gives_for_answers() -> None:
     """Else one whose rows arrive over days would run out while it waits for them."""
-    assert life_of(catalogue.plan(spec(answer_seconds=600))) == LIFE
-    assert life_of(catalogue.plan(spec(answer_seconds=20_000))).total_seconds() == 7 * 20_000
+    assert validity_of(catalogue.plan(spec(answer_seconds=600))) == VALIDITY
+    assert validity_of(catalogue.plan(spec(answer_seconds=20_000))).total_seconds() == 7 * 20_000
     assert (
-        life_of(catalogue.plan(replace(spec(), answer_seconds=86_400, options={"rounds": 9}))).total_seconds()
+        validity_of(catalogue.plan(replace(spec(), answer_seconds=86_400, options={"rounds": 9}))).total_seconds()
         == MAX_JOB_LIFE
     )
 
@@ -159,8 +159,8 @@ def test_a_job_that_would_run_out_while_it_waits_for_its_rows_is_not_signed() ->
     options = {"rounds": 9, "block_rows": 2}
     waits = len(catalogue.plan(spec(options=options))) + 2
     with pytest.raises(InvalidParameterError, match=f"answer_seconds to at most {MAX_JOB_LIFE // waits},"):
-        life_of(catalogue.plan(spec(options=options, answer_seconds=MAX_JOB_LIFE // waits + 1)))
+        validity_of(catalogue.plan(spec(options=options, answer_seconds=MAX_JOB_LIFE // waits + 1)))
     assert (
-        life_of(catalogue.plan(spec(options=options, answer_seconds=MAX_JOB_LIFE // waits))).total_seconds()
+        validity_of(catalogue.plan(spec(options=options, answer_seconds=MAX_JOB_LIFE // waits))).total_seconds()
         <= MAX_JOB_LIFE
     )

@@ -25,7 +25,7 @@ class JobProgress:
     seconds: float
 
 
-def standing_of(plan: Plan, status: JobStatus, seconds: float) -> JobProgress:
+def job_progress(plan: Plan, status: JobStatus, seconds: float) -> JobProgress:
     """Return the progress of a watched job ``seconds`` after its start."""
     return JobProgress(
         done=status.answered,
