@@ -46,6 +46,7 @@ _IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "methods", "minimum_part
 _IN_A_JOB: Final = frozenset({"components", "norm_bound", "unit", "job", "schema", "budget", "method"})
 _OTHER_FILES: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool], str], ...]] = (
     ("a policy", lambda raw: _is_policy(raw.get("data_sets")), "dpspca policy check"),
+    ("a dictionary", lambda raw: {"format", "features"} <= raw.keys(), "dpspca dictionary check"),
     ("a job", lambda raw: bool(_IN_A_JOB & raw.keys()), "dpspca plan"),
 )
 """Other TOML files that people write: what each is, how to recognise it, and the command that checks it."""

@@ -2,6 +2,7 @@
 
 from . import files, posix, sqlite_file
 from .core_dumps import forbid_core_dumps
+from .dictionaries import dictionary_faults, read_dictionary
 from .files import PRIVATE, require_private_folder
 from .reading import DELIMITERS, Reading
 from .settings import (
@@ -17,9 +18,9 @@ from .settings import (
     kind_of,
     read_any_config,
     read_config,
-    read_toml,
     require_own,
 )
+from .toml_file import read_toml
 
 __all__ = [
     "DELIMITERS",
@@ -32,6 +33,7 @@ __all__ = [
     "DatabaseUrl",
     "ProviderConfig",
     "Reading",
+    "dictionary_faults",
     "faults",
     "files",
     "forbid_core_dumps",
@@ -40,6 +42,7 @@ __all__ = [
     "posix",
     "read_any_config",
     "read_config",
+    "read_dictionary",
     "read_toml",
     "require_own",
     "require_private_folder",

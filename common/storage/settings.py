@@ -1,7 +1,6 @@
 """Settings of the programs, in TOML. A key that is not known is refused, and paths are taken from the file's folder."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from itertools import combinations
@@ -13,6 +12,7 @@ from dpspca.common.names import check_name
 from dpspca.common.spans import Span
 
 from .reading import Reading
+from .toml_file import read_toml
 
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?):([0-9]{1,5})")
 _LAST_PORT: Final = 65_535
@@ -156,18 +156,6 @@ def read_any_config(path: Path) -> AnyConfig:
     """Read the settings of whichever program they are for."""
     read: AnyConfig = read_config(kind_of(read_toml(path)), path)
     return read
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a file of settings as it is, unchecked."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise InvalidParameterError(f"{path} cannot be read: {problem.strerror}.", "Give the path of a file.") from None
-    except UnicodeDecodeError:
-        raise InvalidParameterError(f"{path} is not text in UTF-8.", "Save it as that, or give another file.") from None
-    except (ValueError, RecursionError) as problem:
-        raise InvalidParameterError(f"{path} is not valid TOML: {problem}.", "Mend that line.") from None
 
 
 def kind_of(raw: dict[str, Any]) -> type[Any]:

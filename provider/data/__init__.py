@@ -5,7 +5,7 @@ from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .fingerprints import duplicates
 from .odd_rows import zero_row
 from .preparation import CheckedRows, UsableRows, check_names, check_rows, numeric, require_unit, with_persons
-from .sources import names_in, read_arriving, read_protected, read_rows
+from .sources import names_in, outline_of, read_arriving, read_protected, read_rows
 from .threads import run_in_row_thread
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "examine_rows",
     "names_in",
     "numeric",
+    "outline_of",
     "read_arriving",
     "read_protected",
     "read_rows",

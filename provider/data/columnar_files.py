@@ -75,7 +75,8 @@ def _columns(schema: Any, source: Source) -> Columns:  # noqa: ANN401  # of pyar
     chosen = columns_used([field.name for _, field in own], source.reading)
     used = [own[place] for place in (range(len(own)) if chosen.places is None else chosen.places)]
     is_numeric = _numeric()
-    require_numeric([(field.name, str(field.type)) for _, field in used if not is_numeric(field.type)])
+    if not source.any_type:
+        require_numeric([(field.name, str(field.type)) for _, field in used if not is_numeric(field.type)])
     return Columns(chosen.names, [place for place, _ in used], tuple(str(field.type) for _, field in used))
 
 

@@ -98,6 +98,17 @@ def names_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
         return None  # reading the whole file reports the reason
 
 
+def outline_of(path: Path, reading: Reading = _PLAIN) -> list[tuple[str, str | None]]:
+    """Read the names of a table's columns, whatever their types are, and those types if the file states them.
+
+    No row is read. Refuse a file whose columns have no names.
+    """
+    columns = _columns_in(path, reading, any_type=True)
+    if columns.names is None:
+        raise InvalidDataError(f"The columns of {path} have no names.", "Save it in a form with names.")
+    return list(zip(columns.names, columns.kinds or (None,) * len(columns.names), strict=True))
+
+
 def types_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
     """Read the types of a table's columns, if the file states types."""
     return _columns_in(path, reading).kinds
@@ -130,10 +141,10 @@ def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
     return None
 
 
-def _columns_in(path: Path, reading: Reading) -> Columns:
+def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Columns:
     file = next(iter(files_of(path))) if _is_several(path) else path
     with _file_errors(file):
-        source = Source(file, reading)
+        source = Source(file, reading, any_type=any_type)
         return format_of(source).columns(source)
 
 

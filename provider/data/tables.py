@@ -31,6 +31,8 @@ class Source:
     reading: Reading
     lenient: bool = True
     """Whether a row that cannot be read becomes unusable, or is refused with its place."""
+    any_type: bool = False
+    """Whether columns may have any type, because only their names and types are wanted."""
 
 
 @dataclass(frozen=True, slots=True)

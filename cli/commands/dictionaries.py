@@ -1,0 +1,144 @@
+"""The commands about shared dictionaries: `dpspca dictionary init` and `dpspca dictionary check`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson
+from dpspca.cli.render import print_output, print_table, to_json, write_file
+from dpspca.common.checks import check
+from dpspca.common.dictionary import Category, Dictionary, Feature, differences, draft
+from dpspca.common.storage import ProviderConfig, dictionary_faults, read_config, read_dictionary
+from dpspca.common.text import printable
+from dpspca.provider.data import outline_of
+
+CHECK_FAILED: Final = 1
+_MOST_SHOWN: Final = 40
+"""Features, or differences, of which a table shows no more. JSON has all."""
+
+dictionary = typer.Typer(
+    name="dictionary", no_args_is_help=True, help="Draft and check a shared dictionary of features. It is public."
+)
+
+
+@dictionary.command("init", epilog=EXIT_CODES)
+def _init(  # noqa: PLR0913  # a command's flags are its parameters
+    source: Annotated[
+        Path, typer.Argument(help="File, folder or pattern of rows with column names.", show_default=False)
+    ],
+    *,
+    config: Annotated[
+        Path | None, typer.Option(help="A provider's settings that declare how to read the rows.", show_default=False)
+    ] = None,
+    data_set: Annotated[
+        str | None, typer.Option(help="The data set of these settings whose [reading] to use.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write the draft to: .toml. If left out: it is printed.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file if it exists.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draft a dictionary from the names and types of columns. No row is read.
+
+    Replace each "?" in it by what is publicly known. `dpspca dictionary check` refuses the draft until then.
+    """
+    check((config is None) == (data_set is None), "--config and --data-set go together.", "Give both or neither.")
+    columns = outline_of(source) if config is None else outline_of(source, _reading(config, data_set or ""))
+    text = draft(columns)
+    if out is None:
+        print_output({"text": text}, text.removesuffix("\n"), as_json=as_json)
+        return
+    check(force or not out.exists(), f"{out} exists.", "Give another --out, or --force to overwrite it.")
+    write_file(out, text)
+    print_output({"file": str(out), "text": text}, f"{out}: {len(columns)} columns", as_json=as_json)
+
+
+@dictionary.command("check", epilog=CHECK_CODES)
+def _check(
+    file: Annotated[Path, typer.Argument(help="A dictionary: TOML or JSON.", show_default=False)],
+    other: Annotated[
+        Path | None, typer.Argument(help="Another dictionary to compare it with.", show_default=False)
+    ] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Check a dictionary and print its digest. With OTHER, list every difference between the two.
+
+    Two dictionaries with one digest mean the same. The order of features and comments make no difference.
+    """
+    files = [file] if other is None else [file, other]
+    problems = [str(fault) for each in files for fault in dictionary_faults(each)]
+    if problems:
+        print_output({"well": False, "problems": problems}, *map(printable, problems), as_json=as_json)
+        raise typer.Exit(CHECK_FAILED)
+    one, *others = map(read_dictionary, files)
+    found = differences(one, others[0]) if others else []
+    if as_json:
+        typer.echo(to_json(_facts(files, [one, *others], found)))
+    else:
+        _print(files, [one, *others], found)
+    if found:
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _reading(config: Path, data_set: str) -> Any:  # noqa: ANN401  # how a data set is read
+    settings = read_config(ProviderConfig, config)
+    settings.require_name(data_set)
+    return settings.reading_of(data_set)
+
+
+def _facts(files: list[Path], read: list[Dictionary], found: list[tuple[str, str, Any, Any]]) -> dict[str, Any]:
+    listed = [
+        {
+            "file": str(file),
+            "digest": each.digest(),
+            "features": len(each.features),
+            "columns": list(each.columns),
+            "norm_bound": each.norm_bound(),
+        }
+        for file, each in zip(files, read, strict=True)
+    ]
+    said = [dict(zip(("feature", "key", "first", "second"), each, strict=True)) for each in found]
+    return {"well": not found, "problems": [], "dictionaries": listed, "differences": said}
+
+
+def _print(files: list[Path], read: list[Dictionary], found: list[tuple[str, str, Any, Any]]) -> None:
+    for file, each in zip(files, read, strict=True):
+        typer.echo(printable(f"{file}: {len(each.features)} features, {len(each.columns)} columns when prepared."))
+        typer.echo(f"digest {each.digest()}")
+        typer.echo(f"norm bound of all features: {each.norm_bound():.6g}")
+    if len(read) == 1:
+        print_table(("feature", "kind", "unit", "range or levels", "centre"), _rows(read[0]))
+        if len(read[0].features) > _MOST_SHOWN:
+            typer.echo(f"{len(read[0].features) - _MOST_SHOWN} more features. --json lists all columns.")
+    elif found:
+        typer.echo(f"{len(found)} differences:")
+        shown = [(name, key, _cell(one), _cell(two)) for name, key, one, two in found[:_MOST_SHOWN]]
+        print_table(("feature", "key", str(files[0]), str(files[1])), shown)
+        if len(found) > _MOST_SHOWN:
+            typer.echo(f"{len(found) - _MOST_SHOWN} more differences. --json lists all.")
+    else:
+        typer.echo("The two mean the same.")
+
+
+def _rows(read: Dictionary) -> Iterator[tuple[str, ...]]:
+    for each in read.features[:_MOST_SHOWN]:
+        yield each.name, str(each.kind), each.unit, _allowed(each), _centre(each)
+
+
+def _allowed(feature: Feature) -> str:
+    if isinstance(feature, Category):
+        return ", ".join(feature.levels)
+    low, high = feature.range
+    return f"{low:g} to {high:g}"
+
+
+def _centre(feature: Feature) -> str:
+    return ", ".join(f"{each:g}" for each in feature.shares) if isinstance(feature, Category) else f"{feature.centre:g}"
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,34 @@
+"""The shared dictionary: what the features of a study are, and how a row is prepared. Pure."""
+
+from .codes import MAX_TEXTS, LevelCodes, category_text, raw_values, text_code, without_codes
+from .dictionary import FORMAT, Dictionary, differences, faults, feature_of, parse_json
+from .draft import draft
+from .features import UNKNOWN, Category, Feature, Genotype, Kind, Number
+from .frequencies import parse_frequencies
+from .values import PLACEHOLDER, check_keys, plain_name
+
+__all__ = [
+    "FORMAT",
+    "MAX_TEXTS",
+    "PLACEHOLDER",
+    "UNKNOWN",
+    "Category",
+    "Dictionary",
+    "Feature",
+    "Genotype",
+    "Kind",
+    "LevelCodes",
+    "Number",
+    "category_text",
+    "check_keys",
+    "differences",
+    "draft",
+    "faults",
+    "feature_of",
+    "parse_frequencies",
+    "parse_json",
+    "plain_name",
+    "raw_values",
+    "text_code",
+    "without_codes",
+]

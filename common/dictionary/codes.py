@@ -1,0 +1,142 @@
+"""From cells to raw values: numbers, missing values, and the levels of a category. Pure.
+
+Readers of files give numbers alone. So a text that stands for a level is read as a number that no measurement has
+(``text_code``), and ``LevelCodes`` turns both, such texts and codes that are numbers, into places of levels.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import inf, isnan, nan
+from typing import Any, Final, Self
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check
+
+from .features import UNKNOWN, Category, Feature
+from .values import Codes
+
+_TEXT_STEP: Final = -(2.0**40)
+"""Texts are read as multiples of this, which differ from each other in single precision too."""
+MAX_TEXTS: Final = 2**20
+OTHER_TEXT: Final = _TEXT_STEP * 2**24
+"""What any other text in a column of a category is read as. It is a finite number, so its row stays usable."""
+_NAMELESS: Final = frozenset({"NAType", "NaTType"})
+"""Types of values that stand for a missing one in pandas."""
+
+
+def text_code(place: int) -> float:
+    """Return the number that stands for a column's declared text."""
+    return _TEXT_STEP * (place + 1)
+
+
+def category_text(cell: str, texts: Mapping[str, int], missing: Collection[str] = ()) -> float:
+    """Read a cell of a category: a declared text, a number, a missing value, or something else."""
+    plain = cell.strip()
+    if not plain or plain in missing:
+        return nan
+    if plain in texts:
+        return text_code(texts[plain])
+    number = _parsed(plain)
+    return OTHER_TEXT if number is None else number
+
+
+@dataclass(frozen=True, slots=True)
+class LevelCodes:
+    """Which texts and numbers stand for which level of a category, in one provider's column."""
+
+    texts: tuple[str, ...]
+    levels: tuple[int, ...]
+    """For each text, the place of its level."""
+
+    @classmethod
+    def of(cls, feature: Category, given: Mapping[str, str] | None = None) -> Self:
+        """Combine the codes of a provider with the names of the levels themselves."""
+        codes = {level: level for level in feature.levels} | dict(given or {})
+        for code, level in codes.items():
+            check(
+                level in feature.levels,
+                f"The code {code!r:.60} of {feature.name!r:.60} stands for {level!r:.60}, which is no level.",
+                f"Use one of: {', '.join(feature.levels)}.",
+            )
+        made = cls(tuple(codes), tuple(feature.levels.index(level) for level in codes.values()))
+        own = [number for code in given or feature.levels if (number := _parsed(code)) is not None]
+        check(
+            len(set(own)) == len(own),
+            f"Two codes of {feature.name!r:.60} are the same number.",
+            "Give each number once.",
+        )
+        return made
+
+    def places(self, raw: FloatArray) -> FloatArray:
+        """Turn raw numbers into places of levels, each by itself. NaN stays, and what no code has is ``UNKNOWN``."""
+        found = np.where(np.isnan(raw), np.nan, UNKNOWN)
+        for number, level in self._numbers().items():
+            found[raw == number] = level
+        for place, level in enumerate(self.levels):
+            found[raw == text_code(place)] = level
+        return found
+
+    def _numbers(self) -> dict[float, int]:
+        """Return the codes that are numbers. Files with types store true and false as 1 and 0."""
+        truth = {1.0: "true", 0.0: "false"}
+        known = dict(zip(self.texts, self.levels, strict=True))
+        numbers = {number: known[text] for number, text in truth.items() if text in known}
+        return numbers | {number: known[text] for text in self.texts if (number := _parsed(text)) is not None}
+
+
+def without_codes(raw: FloatArray, codes: Codes) -> FloatArray:
+    """Put NaN in place of numbers that stand for a missing value."""
+    numbers = [number for code in codes if (number := _parsed(str(code))) is not None]
+    return np.where(np.isin(raw, numbers), np.nan, raw) if numbers else raw
+
+
+def raw_values(cells: Any, feature: Feature) -> FloatArray:  # noqa: ANN401  # an array of anything
+    """Read a column of Python objects, texts or numbers, that is in the dictionary's own terms."""
+    codes = {code for code in feature.missing_codes if isinstance(code, str)}
+    array = np.asarray(cells)
+    if array.dtype.kind in "fiu":
+        numbers = without_codes(array.astype(np.float64), feature.missing_codes)
+    elif isinstance(feature, Category):
+        texts = {text: place for place, text in enumerate(LevelCodes.of(feature).texts)}
+        read = (_category_cell(cell, texts, codes) for cell in array.tolist())
+        numbers = np.fromiter(read, dtype=np.float64, count=len(array))
+    else:
+        read = (_number_cell(cell, codes) for cell in array.tolist())
+        numbers = np.fromiter(read, dtype=np.float64, count=len(array))
+    numbers = without_codes(numbers, feature.missing_codes)
+    return LevelCodes.of(feature).places(numbers) if isinstance(feature, Category) else numbers
+
+
+def _category_cell(cell: object, texts: Mapping[str, int], missing: Collection[str]) -> float:
+    if isinstance(cell, str):
+        return category_text(cell, texts, missing)
+    if isinstance(cell, bool):
+        name = str(cell).lower()
+        return text_code(texts[name]) if name in texts else float(cell)
+    return _number_cell(cell, missing)
+
+
+def _number_cell(cell: Any, missing: Collection[str]) -> float:  # noqa: ANN401  # any object
+    if cell is None or type(cell).__name__ in _NAMELESS:
+        return nan
+    if isinstance(cell, str):
+        plain = cell.strip()
+        if not plain or plain in missing:
+            return nan
+        number = _parsed(plain)
+        return inf if number is None else number
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return inf
+
+
+def _parsed(text: str) -> float | None:
+    """Read a text as a number. NaN is none, because two of them are never equal."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if isnan(number) else number

@@ -1,0 +1,211 @@
+"""The shared dictionary: what all parties of a study agree on about the features of its rows. Pure.
+
+Its canonical form has every key written out, and features in the order of their names. So two files have one digest if,
+and only if, they mean the same, whatever their order, comments and omitted defaults are.
+
+Preparation is a public function of a row by itself, and is applied before a row is bounded. So two neighbouring tables
+stay neighbours, and everything that holds for rows of bounded length holds for prepared rows.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from typing import Any, Final, Self
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.names import shortened
+from dpspca.common.spec import MAX_DIMENSION
+
+from . import values
+from .features import Feature, parse_feature
+
+FORMAT: Final = "dpspca-dictionary-1"
+_TOP: Final = frozenset({"format", "title", "features"})
+_MOST_NAMED: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """The features that parties agreed on, by name and in the order of the file."""
+
+    features: tuple[Feature, ...]
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        check(bool(self.features), "The dictionary has no feature.", "Add a table [features.NAME].")
+        counts = Counter(each.name for each in self.features)
+        twice = [name for name, count in counts.items() if count > 1]
+        check(not twice, f"Several features are called {_few(twice)}.", "Give each feature a name of its own.")
+        check(
+            sum(len(each.columns) for each in self.features) <= MAX_DIMENSION,
+            f"The features have more than {MAX_DIMENSION} columns.",
+            "List fewer features, or levels of categories.",
+        )
+
+    @classmethod
+    def parse(cls, raw: object) -> Self:
+        """Check the content of a dictionary's file, or raise the first fault."""
+        for fault in faults(raw):
+            raise fault
+        assert isinstance(raw, Mapping)
+        tables = raw["features"].items()
+        return cls(tuple(parse_feature(_name(name), table) for name, table in tables), raw.get("title", ""))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read a dictionary in JSON, in canonical form or any other."""
+        return cls.parse(parse_json(text))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, with all defaults."""
+        return {"format": FORMAT, "title": self.title, "features": {each.name: _plain(each) for each in self.features}}
+
+    def to_json(self) -> str:
+        """Write the one canonical form, of which the digest is made."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+
+    def digest(self) -> str:
+        """Name the content of this dictionary."""
+        return sha256(self.to_json().encode()).hexdigest()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the features."""
+        return tuple(each.name for each in self.features)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of prepared rows."""
+        return tuple(column for each in self.features for column in each.columns)
+
+    def norm_bound(self) -> float:
+        """Return the bound on the length of a row that follows from how the features are scaled.
+
+        Each number and category counts with the most that it can be, so nothing is clipped because of them. Genotypes
+        that are scaled by frequency count with less (``Genotype.bound``). The sum is rounded once, so that its order
+        makes no difference.
+        """
+        return math.sqrt(math.fsum(each.bound * each.bound for each in self.features))
+
+    def subset(self, names: Iterable[str]) -> Self:
+        """Return the dictionary of some features, in the given order."""
+        chosen = tuple(names)
+        known = {each.name: each for each in self.features}
+        unknown = [name for name in chosen if name not in known]
+        check(
+            not unknown,
+            f"The dictionary has no feature {_few(unknown)}.",
+            f"Available: {_few(self.names)}.",
+        )
+        return type(self)(tuple(known[name] for name in chosen), self.title)
+
+    def with_columns(self, columns: Sequence[str]) -> Self:
+        """Return the dictionary of the features that have these columns, in their order.
+
+        Refuse columns that no feature has, and a category without some of its levels.
+        """
+        chosen = self.subset(dict.fromkeys(feature_of(column) for column in columns))
+        check(
+            chosen.columns == tuple(columns),
+            "The columns are not those of whole features, one feature after the other.",
+            "Name features, and take the columns that follow from them.",
+        )
+        return chosen
+
+    def encode(self, raw: Mapping[str, FloatArray]) -> FloatArray:
+        """Prepare rows. ``raw`` has an array for each feature; see ``features.py`` for raw values."""
+        rows = len(next(iter(raw.values())))
+        prepared = np.empty((rows, len(self.columns)))
+        end = 0
+        for each in self.features:
+            start, end = end, end + len(each.columns)
+            prepared[:, start:end] = each.encode(raw[each.name])
+        return prepared
+
+
+def feature_of(column: str) -> str:
+    """Return the feature to which a column of prepared rows belongs."""
+    return column.partition(values.LEVEL_MARK)[0]
+
+
+def parse_json(text: str | bytes) -> Any:  # noqa: ANN401  # whatever JSON holds
+    """Read JSON in which no key is given twice."""
+    try:
+        return json.loads(text, object_pairs_hook=_once_each)
+    except DpspcaError:
+        raise
+    except (ValueError, RecursionError) as problem:
+        raise InvalidParameterError(f"The dictionary is not valid JSON: {problem}.", "Correct that place.") from None
+
+
+def faults(raw: object) -> Iterable[InvalidParameterError]:
+    """Yield everything that is wrong with a dictionary, one fault for each feature."""
+    try:
+        table = values.check_keys("The dictionary", raw, _TOP, {"format", "features"})
+        known = table["format"] == FORMAT
+        check(known, f"The dictionary's format is {shortened(table['format'])}.", f'Write format = "{FORMAT}".')
+        values.text("title", table.get("title", ""))
+        values.check_keys("features", table["features"], table["features"])
+    except InvalidParameterError as problem:
+        yield problem
+        return
+    except TypeError:
+        yield InvalidParameterError("features is not a table.", "Write a table [features.NAME] for each feature.")
+        return
+    good = list[Feature]()
+    wrong = 0
+    for name, each in table["features"].items():
+        try:
+            good.append(parse_feature(_name(name), each))
+        except InvalidParameterError as problem:
+            wrong += 1
+            yield problem
+    try:
+        if not wrong:
+            Dictionary(tuple(good))
+    except InvalidParameterError as problem:
+        yield problem
+
+
+def differences(one: Dictionary, other: Dictionary) -> list[tuple[str, str, Any, Any]]:
+    """List how two dictionaries differ: the feature, the key, and both values. None stands for a feature not there."""
+    found: list[tuple[str, str, Any, Any]] = []
+    if one.title != other.title:
+        found.append(("", "title", one.title, other.title))
+    ours, theirs = one.to_dict()["features"], other.to_dict()["features"]
+    for name in sorted(ours.keys() | theirs.keys()):
+        mine, its = ours.get(name), theirs.get(name)
+        if mine is None or its is None:
+            found.append((name, "feature", mine and mine["kind"], its and its["kind"]))
+            continue
+        keys = sorted(mine.keys() | its.keys())
+        found += [(name, key, mine.get(key), its.get(key)) for key in keys if mine.get(key) != its.get(key)]
+    return found
+
+
+def _name(name: object) -> str:
+    return values.plain_name("A feature's name", name)
+
+
+def _plain(feature: Feature) -> dict[str, Any]:
+    own = {each.name: getattr(feature, each.name) for each in fields(feature) if each.name != "name"}
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in own.items() if value is not None}
+    return {"kind": str(feature.kind)} | plain
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    for key, count in Counter(key for key, _ in pairs).items():
+        check(count == 1, f"The key {shortened(key)} is given twice.", "Give every key, and every feature, once.")
+    return dict(pairs)
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(f"{name!r:.60}" for name in names[:_MOST_NAMED]) + more

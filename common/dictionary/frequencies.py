@@ -1,0 +1,67 @@
+"""Reads public allele frequencies in the form of PLINK 2: an .afreq file. Pure: text in, features out."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from dpspca.common.checks import check
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.names import shortened
+
+_NEEDED: Final = ("ID", "ALT", "ALT_FREQS")
+_FORM: Final = (
+    "Give a file as `plink2 --freq` writes it: a line that begins with #CHROM, and one line for each variant."
+)
+_HALF: Final = 0.5
+
+
+def parse_frequencies(text: str, least: float = 0.0) -> dict[str, dict[str, Any]]:
+    """Return a genotype feature for each variant whose rarer allele has at least the frequency ``least``.
+
+    Variants that nobody or everybody carries are left out, because they show no difference between persons.
+    """
+    check(0 <= least < _HALF, f"least_frequency is {least:g}.", "Give a number from 0 to below 0.5.")
+    features: dict[str, dict[str, Any]] = {}
+    for number, row in _rows(text):
+        name, allele, written = (row[key] for key in _NEEDED)
+        frequency = _frequency(number, written)
+        check(
+            name not in features,
+            f"Line {number}: the variant {shortened(name)} is there twice.",
+            "Name variants so that all differ, for example by position and alleles: --set-all-var-ids '@:#:$r:$a'.",
+        )
+        if 0 < frequency < 1 and min(frequency, 1 - frequency) >= least:
+            features[name] = {"kind": "genotype", "allele": allele, "frequency": frequency}
+    check(bool(features), "No variant is left.", "Lower least_frequency, or give another file.")
+    return features
+
+
+def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Yield the numbered lines under the heading, by the names of its columns."""
+    heading: list[str] | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("##"):
+            continue
+        cells = line.removeprefix("#").split()
+        if heading is None:
+            heading = cells
+            if not set(_NEEDED) <= set(heading):
+                raise InvalidParameterError(f"Line {number} names no columns {', '.join(_NEEDED)}.", _FORM)
+            continue
+        check(len(cells) == len(heading), f"Line {number} has {len(cells)} cells under {len(heading)} names.", _FORM)
+        yield number, dict(zip(heading, cells, strict=True))
+    if heading is None:
+        raise InvalidParameterError("The file is empty.", _FORM)
+
+
+def _frequency(number: int, written: str) -> float:
+    check(
+        "," not in written,
+        f"Line {number}: a variant has several alleles.",
+        "Split such variants first: bcftools norm --multiallelics -any.",
+    )
+    try:
+        frequency = float(written)
+    except ValueError:
+        frequency = -1.0
+    check(0 <= frequency <= 1, f"Line {number}: the frequency is {shortened(written)}.", "Give a number from 0 to 1.")
+    return frequency

@@ -1,0 +1,93 @@
+"""`dpspca dictionary` drafts a dictionary without reading a row, refuses it until it is filled in, and compares two."""
+
+import sqlite3
+import tomllib
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import Ended, commands_in
+
+from dpspca.common.dictionary import Dictionary
+
+TEXT = """format = "dpspca-dictionary-1"
+[features.age]
+kind = "number"
+unit = "years"
+range = [0, 110]
+[features.sex]
+kind = "category"
+levels = ["f", "m"]
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def write(folder: Path, kind: str, values: list[float]) -> Path:
+    frame = pd.DataFrame(
+        {"age": values, "sex": ["f"] * len(values), "born": pd.to_datetime(["2001-01-01"] * len(values))}
+    )
+    place = folder / f"rows.{kind}"
+    if kind == "csv":
+        frame.to_csv(place, index=False)
+    elif kind == "parquet":
+        frame.to_parquet(place)
+    else:
+        with closing(sqlite3.connect(place)) as database:
+            frame.to_sql("rows", database, index=False)
+    return place
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "db"])
+def test_a_draft_is_the_same_whatever_the_rows_hold(command: Callable[..., Ended], tmp_path: Path, kind: str) -> None:
+    """Privacy: names and types alone are in the draft."""
+    place = write(tmp_path, kind, [41.5, 77.25])
+    first = command("dictionary", "init", place, "--json").facts["text"]
+    place.unlink()
+    write(tmp_path, kind, [-9.125, 1e6, 3.5])
+    assert command("dictionary", "init", place, "--json").facts["text"] == first
+    assert "[features.age]" in first
+    assert "[features.sex]" in first
+
+
+def test_a_draft_is_refused_until_it_is_filled_in(command: Callable[..., Ended], tmp_path: Path) -> None:
+    place = write(tmp_path, "parquet", [41.5, 77.25])
+    assert command("dictionary", "init", place, "--out", "study.toml").code == 0
+    assert "exists" in command("dictionary", "init", place, "--out", "study.toml").error_line
+    refused = command("dictionary", "check", "study.toml")
+    assert refused.code == 1
+    assert refused.out.count("not filled in") == 2
+    assert "born" in (tmp_path / "study.toml").read_text(encoding="utf-8")
+    filled = (tmp_path / "study.toml").read_text(encoding="utf-8")
+    filled = filled.replace('["?", "?"]', "[0, 110]").replace('["?"]', '["f", "m"]').replace('"?"', '"years"')
+    (tmp_path / "study.toml").write_text(filled, encoding="utf-8")
+    (tmp_path / "other.toml").write_text(TEXT, encoding="utf-8")
+    facts = command("dictionary", "check", "study.toml", "other.toml", "--json").facts
+    assert facts["well"]
+    assert not facts["differences"]
+    assert facts["dictionaries"][0]["columns"] == ["age", "sex=f", "sex=m"]
+
+
+def test_a_file_without_column_names_cannot_be_drafted(command: Callable[..., Ended], tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((3, 2)))
+    assert "no names" in command("dictionary", "init", "rows.npy").error_line
+
+
+def test_two_dictionaries_are_compared_by_what_they_mean(command: Callable[..., Ended], tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "b.toml").write_text(TEXT.replace("years", "months").replace("110", "1320"), encoding="utf-8")
+    ended = command("dictionary", "check", "a.toml", "b.toml")
+    assert ended.code == 1
+    assert "4 differences" in ended.out or "5 differences" in ended.out
+    assert "months" in ended.out
+    facts = command("dictionary", "check", "a.toml", "--json").facts
+    known = Dictionary.from_json(Dictionary.parse(tomllib.loads(TEXT)).to_json())
+    assert facts["dictionaries"][0]["digest"] == known.digest()
+    assert command("dictionary", "check", "absent.toml").code == 1
+    assert "dpspca dictionary check" in command("config", "check", "a.toml").out

@@ -1,0 +1,322 @@
+"""A dictionary has one meaning and one digest, its faults are named, and a draft holds no number of the rows."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.common.dictionary import (
+    Category,
+    Dictionary,
+    Genotype,
+    Number,
+    differences,
+    draft,
+    faults,
+    parse_frequencies,
+    raw_values,
+)
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.storage import dictionary_faults, read_dictionary
+
+STUDY = """
+format = "dpspca-dictionary-1"
+title = "Three hospitals"
+
+[features.age]
+kind = "number"
+unit = "years"
+range = [0, 110]
+
+[features."mean area (µm²)"]
+kind = "number"
+unit = "µm²"
+range = [100, 3000]
+centre = 500
+missing_codes = [-9, "NA"]
+
+[features."smoking.status"]
+kind = "category"
+levels = ["never", "former", "current"]
+missing = "never"
+
+[features.rs1]
+kind = "genotype"
+allele = "A"
+frequency = 0.3
+"""
+
+
+def study(**changes: Any) -> dict[str, Any]:
+    """Return the content of the example, with other keys of single features."""
+    raw = tomllib.loads(STUDY)
+    for name, keys in changes.items():
+        raw["features"].setdefault(name, {}).update(keys)
+    return raw
+
+
+NUMBER = {"kind": "number", "unit": "m", "range": [0, 1]}
+
+
+def test_toml_and_json_in_any_order_have_one_digest(tmp_path: Path) -> None:
+    raw = study()
+    other = {"features": dict(reversed(raw["features"].items())), "title": raw["title"], "format": raw["format"]}
+    (tmp_path / "a.toml").write_text(STUDY + "# a comment\n", encoding="utf-8")
+    (tmp_path / "b.json").write_text(json.dumps(other), encoding="utf-8")
+    one, two = read_dictionary(tmp_path / "a.toml"), read_dictionary(tmp_path / "b.json")
+    assert one.digest() == two.digest() == Dictionary.from_json(one.to_json()).digest()
+    assert one.names == tuple(reversed(two.names))
+    assert not differences(one, two)
+
+
+def test_the_digest_of_the_example_stays_what_it_is() -> None:
+    """Signed jobs name digests, so the canonical form never changes."""
+    assert Dictionary.parse(study()).digest() == "3aca13dafec2fd1e633d1d8b534d747653da7d8051bc7e53770d5f79550b0d81"
+
+
+def test_omitted_defaults_and_those_written_out_are_the_same() -> None:
+    written = {"centre": 55, "missing": 55.0, "scale": "range", "missing_codes": [], "description": ""}
+    assert Dictionary.parse(study(age=written)).digest() == Dictionary.parse(study()).digest()
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("age", {"unit": "months"}),
+        ("age", {"range": [0, 120]}),
+        ("age", {"centre": 50}),
+        ("age", {"missing_codes": [999]}),
+        ("smoking.status", {"levels": ["never", "current", "former"]}),
+        ("rs1", {"frequency": 0.31}),
+        ("rs1", {"allele": "C"}),
+    ],
+)
+def test_every_change_of_meaning_changes_the_digest_and_is_named(name: str, keys: dict[str, Any]) -> None:
+    one, two = Dictionary.parse(study()), Dictionary.parse(study(**{name: keys}))
+    assert one.digest() != two.digest()
+    assert set(keys) <= {key for feature, key, _, _ in differences(one, two) if feature == name}
+
+
+def test_a_feature_of_one_dictionary_alone_is_a_difference() -> None:
+    one, two = Dictionary.parse(study(extra=NUMBER)), Dictionary.parse(study())
+    assert differences(one, two) == [("extra", "feature", "number", None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "said"),
+    [
+        ("x", NUMBER | {"range": [2, 1]}, "not below the second"),
+        ("x", NUMBER | {"range": [1, 1]}, "not below the second"),
+        ("x", NUMBER | {"range": [0, float("inf")]}, "finite"),
+        ("x", NUMBER | {"range": [0, float("nan")]}, "finite"),
+        ("x", NUMBER | {"range": [0, 10**400]}, "finite"),
+        ("x", NUMBER | {"range": ["?", "?"]}, "not filled in"),
+        ("x", NUMBER | {"unit": "?"}, "not filled in"),
+        ("x", NUMBER | {"centre": 2}, "outside the range"),
+        ("x", NUMBER | {"missing": -1}, "outside the range"),
+        ("x", NUMBER | {"scale": "sd"}, "range, none"),
+        ("x", NUMBER | {"scale": 0}, "2^-64"),
+        ("x", NUMBER | {"ranges": [0, 1]}, "Did you mean 'range'"),
+        ("x", NUMBER | {"levels": ["a", "b"]}, "unknown key"),
+        ("x", {"kind": "number", "range": [0, 1]}, "lacks unit"),
+        ("x", {"kind": "date"}, "age on a public day"),
+        ("x", {"kind": "boolean"}, 'levels = ["no", "yes"]'),
+        ("x", {"kind": "category", "levels": ["a"]}, "one level"),
+        ("x", {"kind": "category", "levels": ["a", "a"]}, "twice"),
+        ("x", {"kind": "category", "levels": [1, "1"]}, "twice"),
+        ("x", {"kind": "category", "levels": ["?"]}, "not filled in"),
+        ("x", {"kind": "category", "levels": ["a", "b"], "unknown": "c"}, "no level"),
+        ("x", {"kind": "category", "levels": ["a", "b"], "shares": [1]}, "one number for each level"),
+        ("x", {"kind": "genotype", "frequency": 0}, "between 0 and 1"),
+        ("x", {"kind": "genotype", "scale": "frequency"}, "missing"),
+        ("x", {"kind": "genotype", "frequency": 1.5}, "outside the range"),
+        ("a=b", NUMBER, "without '='"),
+        (" x", NUMBER, "no spaces at the ends"),
+        ("", NUMBER, "printable"),
+        ("a\nb", NUMBER, "printable"),
+    ],
+)
+def test_what_is_wrong_with_a_feature_is_named(name: str, keys: dict[str, Any], said: str) -> None:
+    (fault,) = faults(study(**{name: keys}))
+    assert said in str(fault)
+    if name.isprintable():
+        assert repr(name)[1:-1] in str(fault)
+
+
+def test_all_faults_are_found_at_once() -> None:
+    found = list(faults(study(age={"unit": "?"}, rs1={"frequency": 2}, x={"kind": "date"})))
+    assert [name for name in ("age", "rs1", "x") if any(repr(name) in str(fault) for fault in found)] == [
+        "age",
+        "rs1",
+        "x",
+    ]
+
+
+@pytest.mark.parametrize(
+    "raw", [None, [], {}, {"format": "x", "features": {}}, {"format": "dpspca-dictionary-1", "features": [{}]}]
+)
+def test_what_is_no_dictionary_is_refused(raw: Any) -> None:
+    assert list(faults(raw))
+    with pytest.raises(InvalidParameterError):
+        Dictionary.parse(raw)
+
+
+def test_names_that_look_alike_in_unicode_are_one_name() -> None:
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    (fault,) = faults(study(**{composed: NUMBER, decomposed: NUMBER}))
+    assert "Several features" in str(fault)
+
+
+def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"format": "dpspca-dictionary-1", "features": {"a": {}, "a": {}}}', encoding="utf-8")
+    (fault,) = dictionary_faults(path)
+    assert "given twice" in str(fault)
+    toml = tmp_path / "a.toml"
+    toml.write_text("[features.a]\n[features.a]\n", encoding="utf-8")
+    (fault,) = dictionary_faults(toml)
+    assert "not valid TOML" in str(fault)
+
+
+def test_any_features_may_be_taken_in_any_order() -> None:
+    known = Dictionary.parse(study())
+    some = known.subset(["rs1", "smoking.status", "age"])
+    assert some.columns == ("rs1", "smoking.status=never", "smoking.status=former", "smoking.status=current", "age")
+    assert known.with_columns(some.columns) == some
+    with pytest.raises(InvalidParameterError, match="no feature 'weight'"):
+        known.subset(["weight"])
+    with pytest.raises(InvalidParameterError, match="whole features"):
+        known.with_columns(("smoking.status=never", "age"))
+    with pytest.raises(InvalidParameterError, match="Several features"):
+        known.subset(["age", "age"])
+
+
+def test_a_norm_bound_follows_from_the_scaling_and_covers_every_row() -> None:
+    known = Dictionary.parse(study())
+    raw = {
+        "age": np.array([0.0, 110.0, 55.0, np.nan, 1e9]),
+        "mean area (µm²)": np.array([100.0, 3000.0, 500.0, np.nan, -1e9]),
+        "smoking.status": np.array([0.0, 1.0, 2.0, np.nan, -1.0]),
+        "rs1": np.array([0.0, 1.0, 2.0, np.nan, 0.5]),
+    }
+    lengths = np.linalg.norm(known.subset(["age", "mean area (µm²)", "smoking.status"]).encode(raw), axis=1)
+    assert lengths.max() <= known.subset(["age", "mean area (µm²)", "smoking.status"]).norm_bound() + 1e-12
+    assert known.norm_bound() == known.subset(reversed(known.names)).norm_bound()
+    assert known.norm_bound() ** 2 == pytest.approx(1 + 1 + 2 / 3 + 2)
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=False), min_size=1, max_size=20))
+def test_each_value_is_prepared_by_itself_and_is_bounded(cells: list[float]) -> None:
+    """Privacy: preparation is a function of one row, so that neighbouring tables stay neighbours."""
+    for feature in Dictionary.parse(study()).features:
+        raw = np.array(cells)
+        whole = feature.encode(raw)
+        alone = np.concatenate([feature.encode(raw[place : place + 1]) for place in range(len(raw))])
+        np.testing.assert_array_equal(whole, alone)
+        assert np.isfinite(whole).all()
+        assert np.linalg.norm(whole, axis=1).max() <= feature.largest * (1 + 1e-12)
+
+
+def test_a_missing_value_is_zero_by_default_and_else_what_is_declared() -> None:
+    nan = np.array([np.nan])
+    for feature in Dictionary.parse(study()).subset(["age", "rs1"]).features:
+        assert feature.encode(nan).tolist() == [[0.0]]
+    plain = Category.parse("x", {"levels": ["a", "b"]}, "x")
+    assert plain.encode(nan).tolist() == [[0.0, 0.0]]
+    declared = Category.parse("x", {"levels": ["a", "b"], "missing": "b", "unknown": "a"}, "x")
+    assert declared.encode(nan).tolist() == [[-0.5, 0.5]]
+    assert declared.encode(np.array([-1.0])).tolist() == [[0.5, -0.5]]
+    number = Number.parse("x", {"unit": "", "range": [0, 4], "missing": 3}, "x")
+    assert number.encode(nan).tolist() == [[0.5]]
+
+
+def test_numbers_are_clipped_and_scaled_by_public_numbers_alone() -> None:
+    ends = {"unit": "cm", "range": [100, 200], "centre": 125}
+    values = np.array([0.0, 100.0, 125.0, 200.0, 999.0])
+    scaled = {
+        scale: Number.parse("x", ends | {"scale": scale}, "x").encode(values)[:, 0].tolist() for scale in ("none", 50)
+    }
+    assert scaled["none"] == [-25.0, -25.0, 0.0, 75.0, 75.0]
+    assert scaled[50] == [-0.5, -0.5, 0.0, 1.5, 1.5]
+    assert Number.parse("x", ends, "x").encode(values)[:, 0].tolist() == [-1 / 3, -1 / 3, 0.0, 1.0, 1.0]
+
+
+def test_a_cell_that_is_no_number_stays_infinite_so_that_its_row_is_unusable() -> None:
+    infinite = np.array([np.inf, -np.inf])
+    assert np.isinf(Number.parse("x", {"unit": "", "range": [0, 1]}, "x").encode(infinite)).all()
+
+
+def test_genotypes_are_scaled_by_their_frequency() -> None:
+    made = Genotype.parse("rs1", {"frequency": 0.25}, "rs1")
+    np.testing.assert_allclose(
+        made.encode(np.array([0.0, 1.0, 2.0]))[:, 0], np.array([-0.5, 0.5, 1.5]) / np.sqrt(0.375)
+    )
+    rare = Genotype.parse("rs1", {"frequency": 0.001}, "rs1")
+    assert rare.bound**2 == pytest.approx(2)
+    assert rare.largest > 40
+    assert Genotype.parse("rs1", {}, "rs1").encode(np.array([0.0, 1.0, 2.0]))[:, 0].tolist() == [-1.0, 0.0, 1.0]
+
+
+FREQUENCIES = (
+    "##comment\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+    "1\trs1\tG\tA\t0.25\t100\n1\t1:77:C:T\tC\tT\t0.995\t100\n1\trs3\tC\tT\t0\t100\n"
+)
+
+
+def test_genotypes_of_a_frequency_file_are_features(tmp_path: Path) -> None:
+    (tmp_path / "panel.afreq").write_text(FREQUENCIES, encoding="utf-8")
+    text = STUDY.replace("rs1", "rs9") + '[genotypes]\nfile = "panel.afreq"\n'
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+    known = read_dictionary(tmp_path / "study.toml")
+    assert known.names[-2:] == ("rs1", "1:77:C:T")
+    assert known.features[-2] == Genotype.parse("rs1", {"allele": "A", "frequency": 0.25}, "rs1")
+    (tmp_path / "study.toml").write_text(text + "least_frequency = 0.01\n", encoding="utf-8")
+    assert read_dictionary(tmp_path / "study.toml").names[-1] == "rs1"
+    (tmp_path / "study.toml").write_text(STUDY + '[genotypes]\nfile = "panel.afreq"\n', encoding="utf-8")
+    (fault,) = dictionary_faults(tmp_path / "study.toml")
+    assert "is a feature and a variant" in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ("#CHROM ID\n", "names no columns"),
+        (FREQUENCIES.replace("0.25", "1.25"), "Line 3"),
+        (FREQUENCIES.replace("0.25", "0.1,0.2"), "several alleles"),
+        (FREQUENCIES.replace("1:77:C:T", "rs1"), "twice"),
+        (FREQUENCIES.replace("\t100\n1\trs3", "\n1\trs3"), "cells under"),
+    ],
+)
+def test_what_is_wrong_with_a_frequency_file_is_named(text: str, said: str) -> None:
+    with pytest.raises(InvalidParameterError, match=said):
+        parse_frequencies(text)
+
+
+def test_cells_of_any_library_become_raw_values() -> None:
+    known = Dictionary.parse(study())
+    area, smoking = known.features[1], known.features[2]
+    cells = np.array([1, 2.5, "7", " NA ", "", None, -9, float("nan"), "text", 10**400, True], dtype=object)
+    np.testing.assert_array_equal(
+        raw_values(cells, area), [1, 2.5, 7, np.nan, np.nan, np.nan, np.nan, np.nan, np.inf, np.inf, 1]
+    )
+    cells = np.array(["never", " current", "often", None, "", 3], dtype=object)
+    np.testing.assert_array_equal(raw_values(cells, smoking), [0, 2, -1, np.nan, np.nan, -1])
+    coded = Category.parse("x", {"levels": [1, 2, "9"], "missing_codes": [9]}, "x")
+    np.testing.assert_array_equal(raw_values(np.array([1, 2, 9, 3, 2.0]), coded), [0, 1, np.nan, -1, 1])
+    np.testing.assert_array_equal(raw_values(np.array(["1", "2.0", "x"]), coded), [0, 1, -1])
+    truth = Category.parse("x", {"levels": ["false", "true"]}, "x")
+    np.testing.assert_array_equal(raw_values(np.array([True, False, None], dtype=object), truth), [1, 0, np.nan])
+
+
+def test_a_draft_has_names_and_types_and_is_refused_until_it_is_filled_in() -> None:
+    names = [("age", "double"), ('a "b" é.', None), ("sex", "string"), ("born", "date32[day]"), ("ok", "bool")]
+    raw = tomllib.loads(draft(names))
+    assert list(raw["features"]) == ["age", 'a "b" é.', "sex", "ok"]
+    assert sum("not filled in" in str(fault) for fault in faults(raw)) == 3
+    assert not any(letter.isdigit() for letter in draft(names).split("[features", 1)[1].replace("date32", ""))
