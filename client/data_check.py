@@ -8,9 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dpspca.common.checks import check
+from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError
-from dpspca.common.storage import ProviderConfig, Reading
-from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows
+from dpspca.common.storage import ProviderConfig, Reading, read_dictionary
+from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, outline_of
+
+from .feature_remarks import feature_remarks
 
 _MOST_NAMED: Final = 8
 """Largest number of columns that a remark names."""
@@ -29,24 +33,46 @@ class Examined:
 
     @property
     def passed(self) -> bool:
-        """Whether the provider accepts it and no column makes every row unusable."""
-        return self.facts is not None and not any(_makes_all_unusable(each, self.facts) for each in self.facts.columns)
+        """Whether the provider accepts it, no column makes every row unusable, and no feature is mostly out of its range."""
+        return (
+            self.facts is not None
+            and not any(_makes_all_unusable(each, self.facts) for each in self.facts.columns)
+            and not any(each.is_wrong for each in self.facts.features)
+        )
 
     @property
     def remarks(self) -> list[str]:
         """Return what the steward should know or do, as sentences."""
-        return [] if self.facts is None else list(_remarks(self.facts))
+        return [] if self.facts is None else [*_remarks(self.facts), *feature_remarks(self.facts)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         facts = None if self.facts is None else asdict(self.facts)
+        for told, each in zip(
+            (facts or {}).get("features", ()), self.facts.features if self.facts else (), strict=True
+        ):
+            told["is_wrong"] = each.is_wrong
         found = {"name": self.name, "place": str(self.place), "passed": self.passed, "problem": self.problem}
         return {**found, "remarks": self.remarks, "facts": facts}
 
 
-def examine_file(place: Path) -> Examined:
-    """Examine a file, folder or pattern that has no settings."""
-    return _examined(None, place, Reading(), None)
+def examine_file(place: Path, dictionary: Path | None = None) -> Examined:
+    """Examine a file, folder or pattern about which nothing is declared, but perhaps a dictionary describes it."""
+    return _examined(None, place, reading_of_file(place, dictionary), None)
+
+
+def reading_of_file(place: Path, dictionary: Path | None) -> Reading:
+    """Return how to read a file. With a dictionary, columns are features by their names; others are absent."""
+    if dictionary is None:
+        return Reading()
+    known, there = read_dictionary(dictionary), {name for name, _ in outline_of(place)}
+    absent = [name for name in known.names if name not in there]
+    check(
+        len(absent) < len(known.names),
+        f"No column of {place} has the name of a feature.",
+        "Map columns to features under [dictionaries] in a provider's settings, and use --config.",
+    )
+    return Reading().prepared(Preparation.parse(known, None, absent))
 
 
 def examine_settings(settings: ProviderConfig, only: str | None = None) -> Iterator[Examined]:

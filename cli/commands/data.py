@@ -1,23 +1,31 @@
 """The command of a steward about files of rows: `dpspca data check`."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from rich.filesize import decimal
 
-from dpspca.cli.arguments import CHECK_CODES, AsJson
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson
 from dpspca.cli.render import print_table, print_text, to_json
-from dpspca.client.data_check import Examined, examine_file, examine_settings
+from dpspca.client.data_check import Examined, examine_file, examine_settings, reading_of_file
 from dpspca.common.checks import check
-from dpspca.common.storage import ProviderConfig, read_config, require_own
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.storage import ProviderConfig, Reading, read_config, require_own
 from dpspca.common.text import printable
-from dpspca.provider.data import ColumnFacts, DataSetFacts
+from dpspca.provider.data import ColumnFacts, DataSetFacts, FeatureFacts, PreviewedFeature, preview_row
 
 CHECK_FAILED: Final = 1
 _MOST_COLUMNS: Final = 60
 """A table with more columns shows those with something to say. JSON has all."""
+
+_BY_SETTINGS: Final = "The settings say which dictionary describes a data set, so --dictionary is for a file alone."
+DictionaryFile = Annotated[
+    Path | None,
+    typer.Option("--dictionary", help="For a file: a dictionary whose features are columns of it.", show_default=False),
+]
 
 data = typer.Typer(name="data", no_args_is_help=True, help="Check files of rows, on the machine where they are.")
 
@@ -40,15 +48,19 @@ def _check(
     data_set: Annotated[
         str | None, typer.Option(help="Check this data set of the settings alone.", show_default=False)
     ] = None,
+    dictionary: DictionaryFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe the rows that a provider would offer: columns, missing values, rows of a person, memory.
+
+    With a dictionary, also describe each feature: values outside the public range, levels, and suspected wrong units.
 
     The output tells about rows. It is for the data steward: nothing is sent, and it should not be passed on.
     """
     check((rows is None) != (config is None), "Give either a file of rows or --config.", "See --help.")
     check(data_set is None or config is not None, "--data-set needs --config.", "Add --config FILE.")
-    found = [examine_file(rows)] if rows is not None else _of_settings(config or Path(), data_set)
+    check(dictionary is None or rows is not None, _BY_SETTINGS, "Leave --dictionary out.")
+    found = [examine_file(rows, dictionary)] if rows is not None else _of_settings(config or Path(), data_set)
     passed = all(each.passed for each in found)
     if as_json:
         typer.echo(to_json({"passed": passed, "data_sets": [each.to_dict() for each in found]}))
@@ -57,6 +69,78 @@ def _check(
             _print(each)
     if not passed:
         raise typer.Exit(CHECK_FAILED)
+
+
+@data.command("preview", epilog=EXIT_CODES)
+def _preview(  # noqa: PLR0913  # a command's flags are its parameters
+    rows: Annotated[
+        Path | None,
+        typer.Argument(help="File, folder or pattern of rows. If left out: --config names them.", show_default=False),
+    ] = None,
+    *,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings file (TOML) of the provider.", show_default=False)
+    ] = None,
+    data_set: Annotated[str | None, typer.Option(help="The data set of these settings.", show_default=False)] = None,
+    dictionary: DictionaryFile = None,
+    row: Annotated[int, typer.Option(help="Number of the row to show, from 1 on.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Show how one row is prepared by its dictionary, and where each number came from.
+
+    The output shows a row. It is for the data steward: nothing is sent, and it must not be passed on.
+    """
+    place, reading = _place_and_reading(rows, config, data_set, dictionary)
+    shown = preview_row(place, reading, row)
+    if as_json:
+        typer.echo(to_json(asdict(shown)))
+        return
+    used = "" if shown.is_usable else " It cannot be used, and counts as a row of zeros."
+    print_text(printable(f"{place}: row {shown.row} of {shown.rows}.{used}"))
+    print_table(("feature", "column", "read", "value", "remark", "prepared"), map(_previewed, shown.features))
+    print_text(f"Length {shown.length:.6g}. The norm bound of these features is {shown.norm_bound:.6g}.")
+
+
+def _place_and_reading(
+    rows: Path | None, config: Path | None, data_set: str | None, dictionary: Path | None
+) -> tuple[Path, Reading]:
+    """Return where rows are, and how they are read with a dictionary."""
+    check((rows is None) != (config is None), "Give either a file of rows or --config.", "See --help.")
+    if rows is not None:
+        check(data_set is None, "--data-set needs --config.", "Add --config FILE.")
+        check(dictionary is not None, "A preview needs a dictionary.", "Add --dictionary FILE.")
+        return rows, reading_of_file(rows, dictionary)
+    check(dictionary is None, _BY_SETTINGS, "Leave --dictionary out.")
+    require_own(ProviderConfig, config or Path())
+    settings = read_config(ProviderConfig, config or Path())
+    described = sorted(settings.dictionaries or {})
+    name = described[0] if data_set is None and len(described) == 1 else data_set
+    if name is None:
+        raise InvalidParameterError(
+            "No data set is named.", f"Give --data-set. Those with a dictionary: {', '.join(described) or 'none'}."
+        )
+    settings.require_name(name)
+    check(name in described, f"The data set '{name}' has no dictionary.", "Declare it under [dictionaries].")
+    return (settings.data_sets | (settings.arriving or {}))[name], settings.reading_of(name)
+
+
+def _previewed(feature: PreviewedFeature) -> tuple[str, ...]:
+    prepared = feature.prepared.items()
+    values = [f"{value:.6g}" if len(prepared) == 1 else f"{column} {value:.6g}" for column, value in prepared]
+    value = _shown_value(feature.value)
+    unit = f" {feature.unit}" if isinstance(feature.value, float) and feature.unit else ""
+    return (
+        printable(feature.name),
+        printable(feature.column),
+        _shown_value(feature.read),
+        value + unit,
+        feature.remark,
+        printable(", ".join(values)),
+    )
+
+
+def _shown_value(value: float | str | None) -> str:
+    return "(missing)" if value is None else printable(value) if isinstance(value, str) else f"{value:.6g}"
 
 
 def _of_settings(config: Path, only: str | None) -> list[Examined]:
@@ -72,15 +156,49 @@ def _print(examined: Examined) -> None:
         return
     for line in (*_size(examined.facts), *examined.remarks):
         print_text(printable(line))
+    if examined.facts.features:
+        _print_features(examined.facts.features)
+        return
     shown = _shown(examined.facts.columns)
     print_table(("column", "type", "missing", "unusable", "remark"), [_cells(place, column) for place, column in shown])
     if len(shown) < len(examined.facts.columns):
         print_text(f"{len(examined.facts.columns) - len(shown)} more columns. --json shows all.")
 
 
+def _print_features(features: Sequence[FeatureFacts]) -> None:
+    shown = features if len(features) <= _MOST_COLUMNS else [each for each in features if _is_odd_feature(each)]
+    print_table(
+        ("feature", "column", "unit", "allowed", "found", "missing", "outside", "no level", "unusable"),
+        map(_feature_cells, shown[:_MOST_COLUMNS]),
+    )
+    if len(shown[:_MOST_COLUMNS]) < len(features):
+        print_text(f"{len(features) - len(shown[:_MOST_COLUMNS])} more features. --json shows all.")
+
+
+def _is_odd_feature(each: FeatureFacts) -> bool:
+    counts = (each.missing, each.unusable, each.unknown, each.below, each.above)
+    return any(counts) or each.is_constant or each.suspicion is not None
+
+
+def _feature_cells(each: FeatureFacts) -> tuple[str, ...]:
+    allowed, found = each.range, (each.least, each.most)
+    return (
+        printable(each.name),
+        printable(each.column),
+        printable(each.unit),
+        "" if allowed is None else f"{allowed[0]:g} to {allowed[1]:g}",
+        "" if None in found else f"{found[0]:.6g} to {found[1]:.6g}",
+        str(each.missing),
+        str(each.below + each.above),
+        str(each.unknown),
+        str(each.unusable),
+    )
+
+
 def _size(facts: DataSetFacts) -> Iterator[str]:
     form = ", stored sparse" if facts.is_sparse else ""
-    yield f"{facts.rows} rows of {len(facts.columns)} columns{form}. {facts.rows_as_zeros} rows count as zeros."
+    of = f"{len(facts.features)} features" if facts.features else f"{len(facts.columns)} columns"
+    yield f"{facts.rows} rows of {of}{form}. {facts.rows_as_zeros} rows count as zeros."
     if facts.persons is not None:
         whose = facts.persons
         yield f"{whose.persons} persons with at most {whose.most_rows} rows each."

@@ -5,6 +5,7 @@ from .dictionary import FORMAT, Dictionary, differences, faults, feature_of, par
 from .draft import draft
 from .features import UNKNOWN, Category, Feature, Genotype, Kind, Number
 from .frequencies import parse_frequencies
+from .mapping import MappedFeature, Preparation
 from .values import PLACEHOLDER, check_keys, plain_name
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "Genotype",
     "Kind",
     "LevelCodes",
+    "MappedFeature",
     "Number",
+    "Preparation",
     "category_text",
     "check_keys",
     "differences",

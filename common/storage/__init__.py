@@ -1,17 +1,16 @@
 """Private files, settings, SQLite files, and a ban on core dumps."""
 
 from . import files, posix, sqlite_file
+from .addresses import Address, DatabaseUrl
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
 from .files import PRIVATE, require_private_folder
 from .reading import DELIMITERS, Reading
 from .settings import (
     MAX_DATA_SETS,
-    Address,
     AnalystConfig,
     AnyConfig,
     CoordinatorConfig,
-    DatabaseUrl,
     ProviderConfig,
     faults,
     is_pattern,

@@ -5,12 +5,13 @@ depend on one of them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from dpspca.common.checks import is_real
+from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidParameterError
 
 ENCODINGS: Final = ("utf-8", "utf-16", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252")
@@ -45,6 +46,8 @@ class Reading:
     """Which table of a database holds the rows."""
     query: str | None = None
     """The SQL query that gives the rows."""
+    preparation: Preparation | None = None
+    """How rows become those of a shared dictionary: what [dictionaries.NAME] says. Then ``columns`` follow from it."""
 
     @classmethod
     def parse(cls, told: object) -> Self:
@@ -59,6 +62,28 @@ class Reading:
         _require_one_of(told, "table", "query")
         return read
 
+    def prepared(self, preparation: Preparation) -> Self:
+        """Return how files are read for a dictionary, which says which columns are used and what is filled in."""
+        both = sorted(self.declared & {"columns", "leave_out", "missing"})
+        if both:
+            raise InvalidParameterError(
+                f"There are {', '.join(both)}, and a dictionary.",
+                "Remove them under [reading]: they follow from the dictionary.",
+            )
+        columns, own = preparation.columns, preparation.codes
+        stray = () if isinstance(self.missing_codes, tuple) else sorted(set(self.missing_codes) - set(columns))
+        if stray:
+            raise InvalidParameterError(
+                f"missing_codes names {stray[0]!r:.80}, which no feature uses.", "Name columns that are used."
+            )
+        codes = {column: (*self.codes_of(column), *own.get(column, ())) for column in columns}
+        return replace(self, columns=columns, missing_codes=codes, preparation=preparation)
+
+    def texts_of(self, column: str) -> Mapping[str, int] | None:
+        """Return the places of the texts that stand for levels, if the column is a category's."""
+        texts = None if self.preparation is None else self.preparation.texts.get(column)
+        return None if texts is None else {text: place for place, text in enumerate(texts)}
+
     def codes_of(self, column: str) -> Codes:
         """Return the values that stand for a missing value in a column."""
         return self.missing_codes if isinstance(self.missing_codes, tuple) else self.missing_codes.get(column, ())
@@ -70,7 +95,7 @@ class Reading:
         return frozenset(key for key in KEYS if getattr(self, key) != getattr(plain, key))
 
 
-KEYS: Final = frozenset(each.name for each in fields(Reading))
+KEYS: Final = frozenset(each.name for each in fields(Reading)) - {"preparation"}
 
 
 def _known(key: str) -> str:

@@ -1,71 +1,32 @@
 """Settings of the programs, in TOML. A key that is not known is refused, and paths are taken from the file's folder."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
+from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import check_name
 from dpspca.common.spans import Span
 
+from .addresses import Address, DatabaseUrl
+from .dictionary_settings import doubly_declared, read_preparation
 from .reading import Reading
 from .toml_file import read_toml
 
-_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?):([0-9]{1,5})")
-_LAST_PORT: Final = 65_535
 _MOST_MEBIBYTES: Final = 2**30
 MAX_DATA_SETS: Final = 256
 """Of one provider: a coordinator takes no greeting with more."""
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compared with, not listened on
 _SAMPLES: Final = "`dpspca config sample` shows what belongs there."
-_TABLES: Final = ("data_sets", "arriving", "persons", "spans", "row_entries", "reading")
+_TABLES: Final = ("data_sets", "arriving", "persons", "spans", "row_entries", "reading", "dictionaries")
 _OF_ROWS_READ_ONCE: Final = {
     "persons": "There a row is protected, and no person with several: if nobody has two, leave persons out; "
     "else name the folder under data_sets, where it is read once.",
     "spans": "A matrix does not arrive row by row: name its file under data_sets.",
 }
-
-
-class Address(str):
-    """Where a coordinator listens: a host and a port, HOST:PORT; an IPv6 address stands in brackets."""
-
-    __slots__ = ()
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Check the form of an address; whether anybody is there is another query."""
-        found = _ADDRESS.fullmatch(text)
-        if not found or int(found[3]) > _LAST_PORT:
-            raise InvalidParameterError(
-                f"{text!r:.120} is no address.",
-                f"Write HOST:PORT, as in 127.0.0.1:7443 or [::1]:7443, with a port of at most {_LAST_PORT}.",
-            )
-        return cls(text)
-
-    @property
-    def host(self) -> str:
-        """The host; an IPv6 address without its brackets."""
-        return self.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        """The port; 0 stands for any that is free."""
-        return int(self.rpartition(":")[2])
-
-    @property
-    def from_here(self) -> "Address":
-        """Where the machine that listens there reaches it itself."""
-        host, _, port = self.rpartition(":")
-        return Address(f"{_EVERYWHERE.get(host, host)}:{port}")
-
-
-class DatabaseUrl(str):
-    """A PostgreSQL database. Its password belongs into the user's ~/.pgpass."""
-
-    __slots__ = ()
 
 
 Place: TypeAlias = Path | DatabaseUrl | None
@@ -75,6 +36,7 @@ OptionalPaths: TypeAlias = dict[str, Path] | None
 Spans: TypeAlias = dict[str, Span] | None
 Counts: TypeAlias = dict[str, int] | None
 Readings: TypeAlias = dict[str, Reading] | None
+Preparations: TypeAlias = dict[str, Preparation] | None
 _Tables: TypeAlias = Mapping[str, dict[str, Any] | None]
 """What a provider's settings say of data sets, as it stands there; None for what is no table."""
 
@@ -97,7 +59,8 @@ class ProviderConfig:
     ``arriving`` maps other names to folders to which files are added while the daemon runs. One of the two has a name.
 
     ``spans`` says of shares of a divided table which of its rows are this provider's own. ``row_entries`` says how many
-    entries of a row count, at most. ``reading`` says how files are read.
+    entries of a row count, at most. ``reading`` says how files are read, and ``dictionaries`` which shared dictionary
+    describes their columns.
 
     Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
     """
@@ -111,6 +74,7 @@ class ProviderConfig:
     spans: Spans = None
     row_entries: Counts = None
     reading: Readings = None
+    dictionaries: Preparations = None
     arriving: OptionalPaths = None
     ledger: OptionalPath = None
     ledger_head: OptionalPath = None
@@ -129,7 +93,8 @@ class ProviderConfig:
 
     def reading_of(self, name: str) -> Reading:
         """Return how the files of a data set are read."""
-        return (self.reading or {}).get(name, Reading())
+        reading, own = (self.reading or {}).get(name, Reading()), (self.dictionaries or {}).get(name)
+        return reading if own is None else reading.prepared(own)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,10 +171,19 @@ def _strays(tables: _Tables) -> Iterator[tuple[str, str]]:
                 yield f": {key} names {name!r:.80}, whose rows arrive.", remedy
             else:
                 yield f": {key} names {name!r:.80}, which is no data set.", "Name it as data_sets does."
-    for key in ("row_entries", "reading"):
+    for key in ("row_entries", "reading", "dictionaries"):
         for name in sorted(set(tables[key] or ()) - read.keys() - arriving.keys()):
             yield f": {key} names {name!r:.80}, which is no data set.", "Name it as data_sets or arriving does."
+    yield from _unfit_for_dictionaries(tables)
     yield from _unfit_for_spans(tables)
+
+
+def _unfit_for_dictionaries(tables: _Tables) -> Iterator[tuple[str, str]]:
+    """Find what is said about the reading of a data set, and follows from its dictionary."""
+    readings = tables["reading"] or {}
+    for name in sorted((tables["dictionaries"] or {}).keys() & readings.keys()):
+        if doubled := doubly_declared(readings[name]):
+            yield f": reading.{name:.80} has {', '.join(doubled)}, and a dictionary.", "Remove this from reading."
 
 
 def _unfit_for_spans(tables: _Tables) -> Iterator[tuple[str, str]]:
@@ -225,6 +199,11 @@ def _unfit_for_spans(tables: _Tables) -> Iterator[tuple[str, str]]:
             replaced,
             "a span, and missing or missing_codes under reading",
             "A matrix must stay symmetric: take one of the two away.",
+        ),
+        (
+            tables["dictionaries"] or {},
+            "a span and a dictionary",
+            "A dictionary is for rows, and a matrix has none: take one of the two away.",
         ),
         (
             tables["persons"] or {},
@@ -303,8 +282,8 @@ def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN40
     are_texts = isinstance(value, dict) and all(isinstance(place, str) for place in value.values())
     if each.type in {dict[str, Path], OptionalPaths} and isinstance(value, dict) and are_texts:
         return {name: _path(path.parent, place) for name, place in value.items()}
-    if each.type in {Spans, Readings} and isinstance(value, dict):
-        read = _span if each.type == Spans else _reading
+    if each.type in _TOLD and isinstance(value, dict):
+        read = _TOLD[each.type]
         return {name: read(path, name, told) for name, told in value.items()}
     raise InvalidParameterError(f"{path}: {each.name} is {value!r}.", _SAMPLES)
 
@@ -336,6 +315,18 @@ def _reading(path: Path, name: str, told: object) -> Reading:
         return Reading.parse(told)
     except InvalidParameterError as problem:
         raise InvalidParameterError(f"{path}: reading.{name:.80}: {problem.what}", problem.remedy) from None
+
+
+def _preparation(path: Path, name: str, told: object) -> Preparation:
+    return read_preparation(path, name, told, partial(_path, path.parent))
+
+
+_TOLD: Final[Mapping[Any, Callable[[Path, str, object], Any]]] = {
+    Spans: _span,
+    Readings: _reading,
+    Preparations: _preparation,
+}
+"""What reads a table about one data set, by the type of the key that holds such tables."""
 
 
 def _place(path: Path, key: str, text: str) -> Place:

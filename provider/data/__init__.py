@@ -2,6 +2,7 @@
 
 from .arrivals import Arrivals, DataSet, WaitingQueries
 from .examination import ColumnFacts, DataSetFacts, examine_rows
+from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
 from .odd_rows import zero_row
 from .preparation import CheckedRows, UsableRows, check_names, check_rows, numeric, require_unit, with_persons
@@ -14,6 +15,9 @@ __all__ = [
     "ColumnFacts",
     "DataSet",
     "DataSetFacts",
+    "FeatureFacts",
+    "PreviewedFeature",
+    "PreviewedRow",
     "UsableRows",
     "WaitingQueries",
     "check_names",
@@ -23,6 +27,7 @@ __all__ = [
     "names_in",
     "numeric",
     "outline_of",
+    "preview_row",
     "read_arriving",
     "read_protected",
     "read_rows",

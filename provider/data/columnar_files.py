@@ -10,9 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.storage import Reading
 
 from .extras import import_extra
-from .tables import Columns, RawTable, Source, columns_used, require_numeric
+from .tables import Columns, RawTable, Source, cell_reader, columns_used, require_numeric
 
 _BATCH_ROWS: Final = 65_536
 _MOST_DIGITS: Final = 76
@@ -28,7 +29,7 @@ def read_parquet(source: Source) -> RawTable:
         rows = np.empty((stored.metadata.num_rows, len(columns.names or ())))
         end = 0
         for batch in stored.iter_batches(_BATCH_ROWS, columns=list(columns.names or ())):
-            rows[end : end + batch.num_rows] = _numbers(batch, columns)
+            rows[end : end + batch.num_rows] = _numbers(batch, columns, source.reading)
             end += batch.num_rows
     return RawTable(rows, columns)
 
@@ -46,7 +47,9 @@ def read_arrow(source: Source) -> RawTable:
         columns = _columns(ipc.open_file(file).schema, source)
         options = ipc.IpcReadOptions(included_fields=sorted(columns.places or ()))
         blocks = [np.empty((0, len(columns.names or ())))]
-        blocks += (_numbers(_whole(batch), columns) for batch in _batches(ipc.open_file(file, options=options)))
+        blocks += (
+            _numbers(_whole(batch), columns, source.reading) for batch in _batches(ipc.open_file(file, options=options))
+        )
     return RawTable(np.concatenate(blocks), columns)
 
 
@@ -74,9 +77,15 @@ def _columns(schema: Any, source: Source) -> Columns:  # noqa: ANN401  # of pyar
     own = [(place, field) for place, field in enumerate(schema) if not field.name.startswith(_PANDAS_INDEX)]
     chosen = columns_used([field.name for _, field in own], source.reading)
     used = [own[place] for place in (range(len(own)) if chosen.places is None else chosen.places)]
-    is_numeric = _numeric()
+    is_numeric, is_text = _numeric(), _text()
     if not source.any_type:
-        require_numeric([(field.name, str(field.type)) for _, field in used if not is_numeric(field.type)])
+        require_numeric(
+            [
+                (field.name, str(field.type))
+                for _, field in used
+                if not is_numeric(field.type) and not (source.reading.texts_of(field.name) and is_text(field.type))
+            ]
+        )
     return Columns(chosen.names, [place for place, _ in used], tuple(str(field.type) for _, field in used))
 
 
@@ -95,9 +104,37 @@ def _numeric() -> Callable[[Any], bool]:
     return is_numeric
 
 
-def _numbers(batch: Any, columns: Columns) -> FloatArray:  # noqa: ANN401  # of pyarrow
+def _text() -> Callable[[Any], bool]:
+    """Return a function that tells whether all values of a type are text or missing."""
+    types = import_extra("pyarrow.types")
+
+    def is_text(kind: Any) -> bool:  # noqa: ANN401  # of pyarrow
+        plain = kind.value_type if types.is_dictionary(kind) else kind
+        return bool(types.is_string(plain) or types.is_large_string(plain))
+
+    return is_text
+
+
+def _numbers(batch: Any, columns: Columns, reading: Reading) -> FloatArray:  # noqa: ANN401  # of pyarrow
     """Convert a batch of rows. A missing value is NaN."""
-    return np.column_stack([_column(batch.column(name)) for name in columns.names or ()])
+    is_text = _text()
+    found = [(name, batch.column(name)) for name in columns.names or ()]
+    return np.column_stack(
+        [
+            _levels(values, cell_reader(reading, name)) if is_text(values.type) else _column(values)
+            for name, values in found
+        ]
+    )
+
+
+def _levels(values: Any, read: Callable[[str], float]) -> FloatArray:  # noqa: ANN401  # of pyarrow
+    """Convert texts of a category, each different one once. Text that is not in UTF-8 stops no reading."""
+    arrow = import_extra("pyarrow")
+    coded = values if isinstance(values, arrow.DictionaryArray) else values.dictionary_encode()
+    is_large = import_extra("pyarrow.types").is_large_string(coded.dictionary.type)
+    texts = coded.dictionary.cast(arrow.large_binary() if is_large else arrow.binary()).to_pylist()
+    known = [np.nan if text is None else read(text.decode("utf-8", "replace")) for text in texts]
+    return _looked_up(_column(coded.indices), np.array(known, dtype=np.float64))
 
 
 def _column(values: Any) -> FloatArray:  # noqa: ANN401  # of pyarrow

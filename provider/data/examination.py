@@ -14,10 +14,11 @@ import scipy.sparse
 from dpspca.common.arrays import FloatArray
 from dpspca.common.storage import Reading
 
+from .features import FeatureFacts, examine_features
 from .odd_rows import make_unusable, rows_or_zeros
 from .preparation import LARGEST, CheckedRows
-from .sources import first_fault, read_as_stored, read_persons, types_in
-from .tables import filled, without_codes
+from .sources import complete, first_fault, read_as_stored, read_persons, types_in
+from .tables import without_codes
 
 _PEAK: Final = 3.5
 """How many times the memory of the rows the provider takes while it reads them, at most (measured, for text)."""
@@ -76,6 +77,11 @@ class DataSetFacts:
     rows: int
     rows_as_zeros: int
     columns: tuple[ColumnFacts, ...]
+    """What the file has, if no dictionary describes it."""
+    features: tuple[FeatureFacts, ...]
+    """What the file has in the terms of its dictionary."""
+    absent: tuple[str, ...]
+    """Features of the dictionary that this data set does not have."""
     is_sparse: bool
     first_fault: str | None
     """Where the first unusable row is, and why it is unusable."""
@@ -88,20 +94,26 @@ def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> D
     stored = read_as_stored(path, reading)
     whose = None if persons is None else read_persons(persons, stored.count)
     coded = without_codes(stored.matrix, stored.names, reading)
-    complete = filled(coded, stored.names, reading)
-    is_whole = rows_or_zeros(complete).unusable is None
+    used_rows = complete(coded, stored.names, reading)
+    is_whole = rows_or_zeros(used_rows).unusable is None
     if whose is not None:
-        complete = make_unusable(complete, np.array([not each for each in whose], dtype=np.bool_))
-    used = rows_or_zeros(complete)
+        used_rows = make_unusable(used_rows, np.array([not each for each in whose], dtype=np.bool_))
+    used, prepared, types = rows_or_zeros(used_rows), reading.preparation, types_in(path, reading)
     return DataSetFacts(
         rows=stored.count,
         rows_as_zeros=0 if used.unusable is None else used.unusable.count,
-        columns=_columns(coded, stored.names, types_in(path, reading), reading),
+        columns=_columns(coded, stored.names, types, reading) if prepared is None else (),
+        features=() if prepared is None else examine_features(_dense(coded), stored.names or (), types, prepared),
+        absent=() if prepared is None else prepared.absent,
         is_sparse=stored.is_sparse,
         first_fault=None if is_whole else first_fault(path, reading),
         persons=None if whose is None else _persons(whose),
         memory=_memory(used),
     )
+
+
+def _dense(matrix: Any) -> FloatArray:  # noqa: ANN401  # dense or sparse
+    return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
 
 
 def _columns(

@@ -91,7 +91,12 @@ def read_arriving(path: Path, reading: Reading = _PLAIN, *, row_entries: int | N
 
 
 def names_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
-    """Read the names of a table's columns and nothing else. Return None if it has none, or cannot be read."""
+    """Read the names of a table's columns and nothing else. Return None if it has none, or cannot be read.
+
+    With a dictionary, return the names of the columns of prepared rows.
+    """
+    if reading.preparation is not None:
+        return reading.preparation.held.columns
     try:
         return _columns_in(path, reading).names
     except DpspcaError:
@@ -160,15 +165,32 @@ def _usable(
     of_nobody: Any = None,  # noqa: ANN401
 ) -> CheckedRows:
     """Fill in what is missing, count unusable rows and those of nobody as zeros, and keep the largest entries."""
-    matrix: Any = filled(without_codes(table.matrix, table.names, reading), table.names, reading)
+    matrix = complete(table.matrix, table.names, reading)
     if of_nobody is not None:
         matrix = make_unusable(matrix, of_nobody)
-    used = replace(_bounded(path, rows_or_zeros(matrix), row_entries), names=table.names)
+    used = replace(_bounded(path, rows_or_zeros(matrix), row_entries), names=_names(table, reading))
     if matrix is table.matrix:
         return used
     # Fingerprints include the rows as stored, so that another list of persons, or other numbers in place of missing
     # ones, do not give the rows a new budget.
     return replace(used, uncut=used.fingerprints() | rows_or_zeros(table.matrix).fingerprints())
+
+
+def complete(
+    matrix: Any,  # noqa: ANN401  # dense or sparse
+    names: tuple[str, ...] | None,
+    reading: Reading,
+) -> Any:  # noqa: ANN401
+    """Put declared numbers in place of missing ones. With a dictionary, prepare the rows, which are then dense."""
+    whole: Any = filled(without_codes(matrix, names, reading), names, reading)
+    if reading.preparation is None:
+        return whole
+    return reading.preparation.prepare(whole if isinstance(whole, np.ndarray) else whole.toarray(), names or ())
+
+
+def _names(table: CheckedRows, reading: Reading) -> tuple[str, ...] | None:
+    """Return the names of the columns, prepared or as they were read."""
+    return table.names if reading.preparation is None else reading.preparation.held.columns
 
 
 def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:
@@ -190,8 +212,9 @@ def _checked(path: Path, reading: Reading, least: int) -> CheckedRows:
     """Read one file, and refuse it if a row cannot be used."""
     table = _table(path, reading, lenient=False)
     with _file_errors(path):
-        matrix = filled(without_codes(table.matrix, table.names, reading), table.names, reading)
-        return replace(check_rows(matrix, least=least), names=table.names)
+        return replace(
+            check_rows(complete(table.matrix, table.names, reading), least=least), names=_names(table, reading)
+        )
 
 
 def _table(path: Path, reading: Reading, *, lenient: bool) -> CheckedRows:

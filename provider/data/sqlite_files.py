@@ -19,7 +19,7 @@ import numpy as np
 from dpspca.common.errors import InvalidDataError
 
 from .folders import UnreadableError
-from .tables import Columns, RawTable, Source, cell_number, columns_used, text_codes
+from .tables import Columns, RawTable, Source, cell_reader, columns_used
 
 _PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _ROW_NUMBERS: Final = ("rowid", "_rowid_", "oid")
@@ -31,7 +31,7 @@ def read_sqlite(source: Source) -> RawTable:
     """Read the rows of the table or query that is declared. If the file has one table, it may be left out."""
     with _opened(source) as database:
         text, columns = _query(database, source)
-        numbers_of = [_number_of(frozenset(text_codes(source.reading, name))) for name in columns.names or ()]
+        numbers_of = [_number_of(cell_reader(source.reading, name)) for name in columns.names or ()]
         places = range(len(numbers_of)) if columns.places is None else columns.places
         numbers = array("d")
         for row in database.execute(text):
@@ -110,12 +110,12 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _number_of(codes: frozenset[str]) -> Callable[[Any], float]:
+def _number_of(read: Callable[[str], float]) -> Callable[[Any], float]:
     """Return a function that turns a value of a column into a number: NaN if missing, infinity if it is none."""
 
     def number_of(value: bytes | float | None) -> float:
         if value is None:
             return nan
-        return cell_number(value.decode("utf-8", "replace"), codes) if isinstance(value, bytes) else float(value)
+        return read(value.decode("utf-8", "replace")) if isinstance(value, bytes) else float(value)
 
     return number_of

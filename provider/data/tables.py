@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.dictionary import Preparation, category_text
 from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.common.spec import Schema
 from dpspca.common.storage import Reading
@@ -61,6 +62,8 @@ class RawTable:
 def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
     """Choose the columns that are declared. Their names must be different and not empty. Others may be anything."""
     declared = reading.columns or reading.leave_out
+    if reading.preparation is not None:
+        _require_features(reading.preparation, all_names)
     if all_names is None:
         if declared or not isinstance(reading.missing_codes, tuple) or reading.missing:
             raise InvalidDataError(
@@ -92,6 +95,24 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
     for name in (*reading.missing, *(reading.missing_codes if not isinstance(reading.missing_codes, tuple) else ())):
         _require_some(name, names or ())
     return Columns(names, places)
+
+
+def _require_features(preparation: Preparation, all_names: Sequence[str] | None) -> None:
+    """Refuse a file without the columns of the features that the provider says it has. Name all of them."""
+    if all_names is None:
+        raise InvalidDataError(
+            "The file has no column names, so its columns cannot be matched to the dictionary.",
+            "Save it in a form with names.",
+        )
+    lacking = [each for each in preparation.mapped if each.column not in all_names]
+    if lacking:
+        listed = ", ".join(f"{each.feature.name!r:.60} (column {each.column!r:.60})" for each in lacking[:_LISTED])
+        more = f" and {len(lacking) - _LISTED} more" if len(lacking) > _LISTED else ""
+        raise InvalidDataError(
+            f"The file has no column for these features: {listed}{more}.",
+            "Under [dictionaries] in the provider's settings, name their columns in columns, or list what you do not "
+            "have in absent.",
+        )
 
 
 def require_numeric(unusable: Sequence[tuple[str, str]]) -> None:
@@ -129,9 +150,13 @@ def _require_some(name: str, all_names: Sequence[str]) -> None:
     raise InvalidDataError(f"There is no column {name!r:.{_LONGEST_NAME}}.", hint)
 
 
-def text_codes(reading: Reading, column: str) -> list[str]:
-    """Return the texts that stand for a missing value in a column."""
-    return [code for code in reading.codes_of(column) if isinstance(code, str)]
+def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = float) -> Callable[[str], float]:
+    """Return what turns a cell of a column into a number. See ``cell_number``, and for categories ``category_text``."""
+    codes = frozenset(code for code in reading.codes_of(column) if isinstance(code, str))
+    texts = reading.texts_of(column)
+    if texts is not None:
+        return lambda cell: category_text(cell, texts, codes)
+    return lambda cell: cell_number(cell, codes, parse)
 
 
 def cell_number(cell: str, codes: Collection[str], parse: Callable[[str], float] = float) -> float:

@@ -27,7 +27,7 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import DELIMITERS, Reading
 
 from .extras import import_extra
-from .tables import Columns, RawTable, Source, cell_number, columns_used, is_number, text_codes
+from .tables import Columns, RawTable, Source, cell_reader, columns_used, is_number
 
 _Line: TypeAlias = tuple[int, list[str]]
 """The number of a line, from 1, and its cells."""
@@ -176,9 +176,9 @@ class _Cells:
         self._places = range(len(names)) if columns.places is None else columns.places
         self._is_all = columns.places is None
         own_names = columns.names or ()
-        self._codes = [frozenset(text_codes(reading, name)) for name in own_names]
-        self._filled = [name in reading.missing for name in own_names]
+        self._filled = [name in reading.missing or reading.preparation is not None for name in own_names]
         self._number: Callable[[str], float] = float if reading.decimal == "." else _with_comma
+        self._readers = [cell_reader(reading, name, self._number) for name in own_names]
         self.unusable = [inf] * len(self._places)
 
     def numbers(self, cells: Sequence[str]) -> list[float] | None:
@@ -189,7 +189,7 @@ class _Cells:
         try:
             return list(map(self._number, own))
         except ValueError:
-            return list(map(self._cell, own, self._codes))
+            return [read(cell) for read, cell in zip(self._readers, own, strict=True)]
 
     def first_bad(self, cells: Sequence[str]) -> int | None:
         """Return the place in the line of the first cell that is neither a number nor filled in, or None."""
@@ -206,9 +206,6 @@ class _Cells:
         except ValueError:
             return False
         return True
-
-    def _cell(self, cell: str, codes: frozenset[str]) -> float:
-        return cell_number(cell, codes, self._number)
 
 
 def _with_comma(cell: str) -> float:

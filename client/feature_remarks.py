@@ -1,0 +1,70 @@
+"""What a steward should know or do about the features of a data set, in sentences."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from dpspca.provider.data import DataSetFacts, FeatureFacts
+
+_NAMED: Final = 8
+
+
+def feature_remarks(facts: DataSetFacts) -> Iterator[str]:
+    """Say what is odd about features, the most urgent first."""
+    if facts.absent:
+        yield (
+            f"This data set does not have {_names(facts.absent)}. Jobs that use such a feature are refused here before "
+            "anything is spent."
+        )
+    for each in facts.features:
+        yield from _about_unit(each)
+    yield from _about_codes(facts.features)
+    for found, holds in _SENTENCES.items():
+        if odd := [each.name for each in facts.features if holds(each)]:
+            yield found.format(_names(odd))
+
+
+def _about_unit(feature: FeatureFacts) -> Iterator[str]:
+    name, count, suspected, allowed = f"{feature.name!r:.60}", feature.values, feature.suspicion, _range(feature)
+    outside = feature.below + feature.above
+    if feature.is_wrong and feature.unknown:
+        yield (
+            f"{feature.unknown} of {count} values of {name} are no level. If the column has other codes, declare "
+            "levels for it under [dictionaries], in columns."
+        )
+    if outside:
+        yield f"{outside} of {count} values of {name} are outside {allowed}, and are clipped to it."
+    if suspected is not None:
+        shift = f", offset = {suspected.offset:.9g}" if suspected.offset else ""
+        yield (
+            f"{name} may be in another unit ({suspected.name}): its values lie between {feature.least:.6g} and "
+            f"{feature.most:.6g}, and the dictionary says {allowed}. If so, declare "
+            f"factor = {suspected.factor:.9g}{shift} for it under [dictionaries], in columns."
+        )
+
+
+def _about_codes(features: Sequence[FeatureFacts]) -> Iterator[str]:
+    for each in features:
+        if each.codes and not each.is_wrong:
+            listed = ", ".join(f"{code:g}" for code in each.codes)
+            yield (
+                f"{each.name!r:.60} has values that often stand for a missing one: {listed}. If they do, declare "
+                f"missing_codes = [{listed}] for it under [dictionaries], in columns."
+            )
+
+
+_SENTENCES: Final[dict[str, Callable[[FeatureFacts], bool]]] = {
+    "No value can be used of {}.": lambda each: each.is_wrong and not each.values,
+    "All usable values are equal in {}.": lambda each: each.is_constant,
+    "Some values are no numbers, and their rows count as zeros, in {}.": lambda each: each.unusable > 0,
+    "Some values are no level in {}.": lambda each: each.unknown > 0 and not each.is_wrong,
+}
+
+
+def _range(feature: FeatureFacts) -> str:
+    low, high = feature.range or (0.0, 0.0)
+    return f"{low:g} to {high:g} {feature.unit}".strip()
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(f"{name!r:.60}" for name in names[:_NAMED]) + more

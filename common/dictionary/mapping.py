@@ -1,0 +1,156 @@
+"""How one provider's columns become the features of a dictionary. Pure.
+
+What is declared follows from no row: for each feature the column, a factor and an offset that convert its unit, and the
+codes of its levels. Each row is converted and prepared by itself.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.names import shortened
+
+from . import values
+from .codes import LevelCodes, without_codes
+from .dictionary import Dictionary
+from .features import Category, Feature
+
+_ONE_EACH: Final = "Give a category a column of its own. A query under [reading] can give a column twice."
+_KEYS: Final = {"column", "factor", "offset", "levels", "missing_codes"}
+
+
+@dataclass(frozen=True, slots=True)
+class MappedFeature:
+    """Where a provider has a feature, and how its values become those of the dictionary."""
+
+    feature: Feature
+    column: str
+    factor: float = 1.0
+    offset: float = 0.0
+    """A value is multiplied by the factor, and then the offset is added."""
+    codes: LevelCodes | None = None
+    """Of a category: which codes stand for which levels."""
+    missing_codes: values.Codes = ()
+    """What stands for a missing value in this column, besides what the dictionary says."""
+
+    @classmethod
+    def parse(cls, feature: Feature, told: object, where: str) -> Self:
+        """Check what a provider's settings say about a feature. Left out: the column has the feature's name."""
+        table = values.check_keys(where, {"column": told} if isinstance(told, str) else told, _KEYS)
+        column = table.get("column", feature.name)
+        check(isinstance(column, str) and bool(column), f"{where}: column is {shortened(column)}.", "Give a name.")
+        stray = table.keys() & ({"factor", "offset"} if isinstance(feature, Category) else {"levels"})
+        check(
+            not stray,
+            f"{where} has {', '.join(sorted(stray))}, and the feature is of kind {feature.kind}.",
+            "Remove it: factor and offset are for numbers, and levels are for categories.",
+        )
+        factor = values.number(f"{where}: factor", table.get("factor", 1.0))
+        check(
+            factor != 0, f"{where}: factor is 0.", "Give the factor that converts the unit, as 2.54 for inches to cm."
+        )
+        return cls(
+            feature,
+            column,
+            factor,
+            values.number(f"{where}: offset", table.get("offset", 0.0)),
+            LevelCodes.of(feature, _levels(where, table.get("levels"))) if isinstance(feature, Category) else None,
+            values.codes(f"{where}: missing_codes", table.get("missing_codes", ())),
+        )
+
+    @property
+    def all_codes(self) -> values.Codes:
+        """What stands for a missing value."""
+        return (*self.missing_codes, *self.feature.missing_codes)
+
+    @property
+    def is_converted(self) -> bool:
+        """Tell whether values are converted from another unit."""
+        return (self.factor, self.offset) != (1.0, 0.0)
+
+    def raw(self, cells: FloatArray) -> FloatArray:
+        """Turn a column of the file into raw values of the feature, in the dictionary's unit."""
+        known = without_codes(cells, self.all_codes)
+        if self.codes is not None:
+            return self.codes.places(known)
+        with np.errstate(over="ignore"):  # becomes infinite, which makes the row unusable
+            return known * self.factor + self.offset if self.is_converted else known
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """A provider's rows in the terms of a dictionary."""
+
+    dictionary: Dictionary
+    """What the parties agreed on, as a whole."""
+    mapped: tuple[MappedFeature, ...]
+    absent: tuple[str, ...] = ()
+    """Features that this provider does not have."""
+
+    @classmethod
+    def parse(cls, dictionary: Dictionary, columns: object, absent: object) -> Self:
+        """Check what a provider's settings say about its columns."""
+        left_out = values.text_list("absent", absent) if absent else ()
+        if left_out:
+            dictionary.subset(left_out)  # refuses a name that it does not have
+        told = values.check_keys("columns", {} if columns is None else columns, dictionary.names)
+        both = sorted(set(left_out) & told.keys())
+        check(not both, f"{shortened(both[:1])} is under columns and absent.", "Remove one of them.")
+        held = [each for each in dictionary.features if each.name not in left_out]
+        check(bool(held), "Every feature is absent.", "Map at least one.")
+        mapped = tuple(
+            MappedFeature.parse(each, told.get(each.name, each.name), f"columns: {each.name!r}") for each in held
+        )
+        used = Counter(each.column for each in mapped)
+        shared = [each.column for each in mapped if each.codes is not None and used[each.column] > 1]
+        check(not shared, f"Several features use the column {shortened(shared[:1])}, and one is a category.", _ONE_EACH)
+        return cls(dictionary, mapped, left_out)
+
+    @property
+    def held(self) -> Dictionary:
+        """The features that this provider has."""
+        return Dictionary(tuple(each.feature for each in self.mapped), self.dictionary.title)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the file that are used, each once."""
+        return tuple(dict.fromkeys(each.column for each in self.mapped))
+
+    @property
+    def texts(self) -> Mapping[str, tuple[str, ...]]:
+        """For each column of a category, the texts that stand for levels."""
+        return {each.column: each.codes.texts for each in self.mapped if each.codes is not None}
+
+    @property
+    def codes(self) -> Mapping[str, values.Codes]:
+        """For each column, the texts that stand for a missing value. Numbers are looked at after reading."""
+        found: dict[str, values.Codes] = {}
+        for each in self.mapped:
+            texts = tuple(code for code in each.all_codes if isinstance(code, str))
+            found[each.column] = (*found.get(each.column, ()), *texts)
+        return {column: texts for column, texts in found.items() if texts}
+
+    def raw(self, matrix: FloatArray, names: Sequence[str]) -> dict[str, FloatArray]:
+        """Return the raw values of each feature. ``names`` are those of the matrix's columns."""
+        places = {name: place for place, name in enumerate(names)}
+        return {each.feature.name: each.raw(matrix[:, places[each.column]]) for each in self.mapped}
+
+    def prepare(self, matrix: FloatArray, names: Sequence[str]) -> FloatArray:
+        """Prepare rows that were read from a file, each by itself."""
+        return self.held.encode(self.raw(matrix, names))
+
+
+def _levels(where: str, told: Any) -> dict[str, str]:  # noqa: ANN401  # whatever the file holds
+    if told is None:
+        return {}
+    if not isinstance(told, Mapping):
+        raise InvalidParameterError(
+            f"{where}: levels is {shortened(told)}.", 'Give a level for each code, as in { 1 = "female", 2 = "male" }.'
+        )
+    return {str(code).strip(): values.level_text(level) for code, level in told.items()}

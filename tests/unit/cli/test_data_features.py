@@ -1,0 +1,167 @@
+"""`dpspca data check` and `preview` describe features by their dictionary, and suspect wrong units and codes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import Ended, commands_in
+
+from dpspca.common.storage import ProviderConfig, read_config
+from dpspca.provider.startup import read_data_set
+
+Here = Callable[..., Ended]
+
+STUDY = """
+format = "dpspca-dictionary-1"
+[features.age]
+kind = "number"
+unit = "years"
+range = [0, 110]
+[features."mean area"]
+kind = "number"
+unit = "µm²"
+range = [0, 3000]
+[features.temperature]
+kind = "number"
+unit = "°C"
+range = [34, 42]
+[features.sex]
+kind = "category"
+levels = ["female", "male"]
+[features.bmi]
+kind = "number"
+unit = "kg/m²"
+range = [10, 60]
+"""
+SETTINGS = """
+coordinator = "127.0.0.1:1"
+identity = "provider-north"
+revocations = "revoked.pem"
+policy = "policy.toml"
+[data_sets]
+cohort = "rows.csv"
+[persons]
+cohort = "whose.txt"
+[dictionaries.cohort]
+file = "study.toml"
+absent = ["bmi"]
+[dictionaries.cohort.columns]
+age = { column = "Alter", missing_codes = [999] }
+sex = { column = "Geschlecht", levels = { w = "female", 2 = "male" } }
+"""
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Here:
+    drawn = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "Alter": [*drawn.integers(20, 90, 37).tolist(), 999, 120, -9],
+            "mean area": drawn.uniform(200, 2500, 40).round(2),
+            "temperature": drawn.normal(37, 0.5, 40).round(1),
+            "Geschlecht": [*["w", "2"] * 19, "?", ""],
+            "note": "text",
+        }
+    )
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "whose.txt").write_text("\n".join(f"p{place // 2}" for place in range(40)) + "\n", encoding="utf-8")
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    (tmp_path / "north.toml").write_text(SETTINGS, encoding="utf-8")
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def rewrite(folder: Path, column: str, change: Callable[[Any], Any]) -> None:
+    frame = pd.read_csv(folder / "rows.csv", keep_default_na=False)
+    frame[column] = change(frame[column])
+    frame.to_csv(folder / "rows.csv", index=False)
+
+
+def features(ended: Ended) -> dict[str, dict[str, Any]]:
+    (found,) = ended.facts["data_sets"]
+    return {each["name"]: each for each in found["facts"]["features"]}
+
+
+def test_each_feature_is_described_and_none_is_suspected(here: Here) -> None:
+    ended = here("data", "check", "--config", "north.toml", "--json")
+    found = features(ended)
+    assert list(found) == ["age", "mean area", "temperature", "sex"]
+    age = found["age"]
+    assert (age["column"], age["missing"], age["above"], age["below"], age["codes"]) == ("Alter", 1, 1, 1, [-9.0])
+    assert (found["sex"]["missing"], found["sex"]["unknown"], found["sex"]["values"]) == (1, 1, 39)
+    assert not any(each["suspicion"] or each["is_wrong"] for each in found.values())
+    assert ended.facts["data_sets"][0]["facts"]["persons"]["most_rows"] == 2
+    said = here("data", "check", "--config", "north.toml")
+    assert said.code == 0
+    for fact in ("does not have 'bmi'", "missing_codes = [-9]", "2 of 39 values of 'age'", "no level in 'sex'"):
+        assert fact in said.out
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "factor", "offset"),
+    [
+        ("mean area", lambda values: values / 100, 100, 0),
+        ("mean area", lambda values: values * 1000, 0.001, 0),
+        ("temperature", lambda values: values * 9 / 5 + 32, 5 / 9, -160 / 9),
+        ("temperature", lambda values: values + 273.15, 1, -273.15),
+        ("temperature", lambda values: values * 10, 0.1, 0),
+    ],
+)
+def test_a_column_in_another_unit_is_suspected(
+    here: Here, tmp_path: Path, column: str, change: Callable[[Any], Any], factor: float, offset: float
+) -> None:
+    rewrite(tmp_path, column, change)
+    ended = here("data", "check", "--config", "north.toml")
+    assert f"'{column}' may be in another unit" in ended.out
+    assert f"factor = {factor:.9g}" in ended.out
+    assert not offset or f"offset = {offset:.9g}" in ended.out
+    declared = f'columns]\n"{column}" = {{ factor = {factor!r}, offset = {offset!r} }}'
+    settings = (tmp_path / "north.toml").read_text(encoding="utf-8").replace("columns]", declared)
+    (tmp_path / "north.toml").write_text(settings, encoding="utf-8")
+    assert "another unit" not in here("data", "check", "--config", "north.toml").out
+
+
+def test_values_mostly_out_of_range_or_of_no_level_fail_the_check(here: Here, tmp_path: Path) -> None:
+    rewrite(tmp_path, "temperature", lambda values: values - 60)
+    rewrite(tmp_path, "Geschlecht", lambda values: values.replace({"w": "f", "2": "m"}))
+    ended = here("data", "check", "--config", "north.toml")
+    assert ended.code == 1
+    assert "40 of 40 values of 'temperature' are outside 34 to 42 °C" in ended.out
+    assert "39 of 39 values of 'sex' are no level" in ended.out
+
+
+def test_constants_and_cells_that_are_no_numbers_are_named(here: Here, tmp_path: Path) -> None:
+    rewrite(tmp_path, "mean area", lambda values: values * 0 + 500.0)
+    rewrite(tmp_path, "temperature", lambda values: values.astype(str).where(values.index != 3, "warm"))
+    ended = here("data", "check", "--config", "north.toml")
+    assert "All usable values are equal in 'mean area'" in ended.out
+    assert "1 rows count as zeros" in ended.out
+    assert "Line 5" in ended.out
+    assert "their rows count as zeros, in 'temperature'" in ended.out
+
+
+def test_a_file_alone_is_checked_by_the_names_of_its_columns(here: Here) -> None:
+    ended = here("data", "check", "rows.csv", "--dictionary", "study.toml", "--json")
+    assert list(features(ended)) == ["mean area", "temperature"]
+    assert here("data", "check", "--config", "north.toml", "--dictionary", "study.toml").code == 2
+    assert here("data", "preview", "rows.csv").code == 2
+
+
+def test_a_preview_shows_where_each_number_of_a_row_came_from(here: Here, tmp_path: Path) -> None:
+    shown = here("data", "preview", "--config", "north.toml", "--row", "38", "--json").facts
+    by_name = {each["name"]: each for each in shown["features"]}
+    assert (by_name["age"]["read"], by_name["age"]["value"], by_name["age"]["prepared"]) == (999.0, None, {"age": 0.0})
+    assert by_name["age"]["remark"] == "missing: 55.0 is used"
+    assert by_name["sex"]["read"] == 2.0
+    assert by_name["sex"]["value"] == "male"
+    assert by_name["sex"]["prepared"] == {"sex=female": -0.5, "sex=male": 0.5}
+    settings = read_config(ProviderConfig, tmp_path / "north.toml")
+    row = read_data_set(settings, "cohort").part(slice(37, 38))
+    prepared = [value for each in shown["features"] for value in each["prepared"].values()]
+    np.testing.assert_array_equal(np.asarray(row)[0], prepared)
+    said = here("data", "preview", "--config", "north.toml", "--row", "39")
+    assert "clipped to 110" in said.out
+    assert "no level: zero is used" in said.out
+    assert "There is no row 41" in here("data", "preview", "--config", "north.toml", "--row", "41").error_line
