@@ -33,7 +33,7 @@ class Examined:
 
     @property
     def passed(self) -> bool:
-        """Whether the provider accepts it, no column makes every row unusable, and no feature is mostly out of its range."""
+        """Whether the provider accepts it, some rows are usable, and no feature is mostly out of its range."""
         return (
             self.facts is not None
             and not any(_makes_all_unusable(each, self.facts) for each in self.facts.columns)
