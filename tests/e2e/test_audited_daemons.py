@@ -127,7 +127,7 @@ def test_audit_ends_with_the_log_of_a_daemon_that_does_not_run(
     plant_fault(monkeypatch, DEAD)
     output = run("audit", "--spec", "job.json")
     assert "There is no such thing here.\n" in output.err
-    assert "The process of audited-1 ended by itself, with exit code 1." in output.err
+    assert "The process of audited-1 ended unexpectedly, with exit code 1." in output.err
     assert output.code == 2
     assert not list((tmp_path / "temporary").iterdir())
 
