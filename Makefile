@@ -53,8 +53,8 @@ demo: $(PANEL)  ## run a small federation on public genotypes and look at the re
 compose-demo: $(READY)  ## run a federation in containers, show its result, and take it down
 	deploy/demo
 
-test: $(READY)  ## run the fast tests
-	$(BIN)/python -m pytest -m $(FAST) -n auto
+test: $(READY) $(if $(COVERED),coverage)  ## run the fast tests; with COVERED=1, and see what coverage sees
+	$(BIN)/python -m pytest -m $(FAST) -n auto $(if $(COVERED),$(addprefix --ignore=,$(GUARDED_BY)))
 
 test-slow: $(READY)  ## run the tests that take longer: floods, wide jobs, containers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
