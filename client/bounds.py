@@ -130,9 +130,9 @@ def states_of(plan: Plan, providers: int) -> Bound:
 
 
 def model_of(spec: JobSpec) -> Bound:
-    """Return the bound on a job's model and its frames: components, their noise, a mean, variances, a heading."""
+    """Return the bound on a job's model and its frames: components, noise, a mean, variances, weights, a heading."""
     k, d = spec.components, spec.schema.dimension
-    size = 8 * (2 * k * d + d + 2 * k) + heading_of(spec)
+    size = 8 * (2 * k * d + d + 2 * k + 2 * MAX_PARTIES) + heading_of(spec)
     return Bound("model frames", size // FRAME + 2, size + _ENVELOPE * (size // FRAME + 2))
 
 

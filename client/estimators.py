@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 
@@ -13,14 +13,14 @@ from dpspca.common.arrays import FloatArray, column_names
 from dpspca.common.checks import check, check_bound, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
 from dpspca.common.plan import Plan
-from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
-from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema
+from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema, Weights
 from dpspca.provider.data import check_rows, numeric
 
 from .blocking import Federation, progress_of
 from .forecast import Forecast, forecast
 from .simulation import Watcher, simulate
+from .unit_names import UnitName, unit_named
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -31,16 +31,6 @@ except ImportError:
         "The estimators need scikit-learn, which is not installed.", "Install it with: pip install scikit-learn"
     ) from None
 
-UnitName: TypeAlias = Literal[
-    "replace-one", "add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"
-]
-
-_UNITS: Final = {
-    "replace-one": PrivacyUnit.ROW_REPLACE_ONE,
-    "add-remove": PrivacyUnit.ROW_ADD_REMOVE,
-    **{unit.value: unit for unit in PrivacyUnit},
-}
-"""The names that ``unit`` may have: those of ``UnitName``, and the values of ``PrivacyUnit`` as in a job spec."""
 USUAL_SPARSITY: Final = 50
 USUAL_COMPONENTS: Final = 5
 MOST_COMPONENTS: Final = 10
@@ -99,6 +89,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         A mean that is known from elsewhere.
     explained_variance : bool
         Whether to estimate the explained variance, for a twentieth of the budget.
+    weights : {"auto", "equal"}
+        For a federation. "auto" lets providers with more rows count for more than their rows, as far as that makes the
+        result less noisy: their noise is no larger. With "equal", every row counts the same.
     accounting : {"exact", "published"}
         "exact" adds the least noise that the budget allows. "published" follows the formula of the method's paper, if
         it has one.
@@ -150,6 +143,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         mean_bound: float | None = None,
         public_mean: Any = None,  # noqa: ANN401  # any array of numbers
         explained_variance: bool = True,
+        weights: Literal["auto", "equal"] = "auto",
         accounting: Literal["exact", "published"] = "exact",
         start: Literal["dense", "published"] = "dense",
         random_state: int | np.random.RandomState | None = None,
@@ -169,6 +163,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.mean_bound = mean_bound
         self.public_mean = public_mean
         self.explained_variance = explained_variance
+        self.weights = weights
         self.accounting = accounting
         self.start = start
         self.random_state = random_state
@@ -275,7 +270,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Return the job spec for these parameters. Its constructor checks them."""
         return JobSpec(
             schema=schema,
-            unit=_unit(self.unit),
+            unit=unit_named(self.unit),
             budget=Budget(self.epsilon, self.delta),
             norm_bound=self._norm_bound(),
             components=self._components(schema.dimension),
@@ -285,6 +280,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             mean_bound=self.mean_bound,
             public_mean=self.public_mean,
             explained_variance=self.explained_variance,
+            weights=choice(Weights, "weights", self.weights),
             rows_per_person=self.rows_per_person,
             seed=seed,
             options=self._options(schema.dimension),
@@ -302,7 +298,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _norm_bound(self) -> float:
         """Return the bound. Where none is given, the method finds it if it can."""
         finds = catalogue.find(str(self.method)).finds_bound
-        if self.norm_bound == PRIVATE or (self.norm_bound is None and finds and _unit(self.unit).is_row):
+        if self.norm_bound == PRIVATE or (self.norm_bound is None and finds and unit_named(self.unit).is_row):
             return PRIVATE_BOUND
         return check_bound("norm_bound", self.norm_bound)
 
@@ -373,17 +369,6 @@ def _rounds(plan: Plan) -> int:
 
 def _methods_with(option: str) -> list[str]:
     return [name for name, entry in catalogue.CATALOGUE.items() if entry.option(option)]
-
-
-def _unit(unit: str | None) -> PrivacyUnit:
-    if not isinstance(unit, str) or unit not in _UNITS:
-        raise InvalidParameterError(
-            f"unit is {unit!r}, which is no privacy unit.",
-            "Choose 'replace-one' (one row replaced by another; the number of rows is public) or 'add-remove' (one row "
-            "added or removed). 'person-replace-one' and 'person-add-remove' protect a person with all their rows. "
-            "'entry' and 'spectral' protect less than a row, and few methods support them.",
-        )
-    return _UNITS[unit]
 
 
 def _numbers(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers

@@ -31,6 +31,9 @@ _EDGE: Final = 1.1
 _FULL: Final = 0.9
 """Most rows were probably clipped if their mean squared length is above this share of the squared norm bound."""
 
+_MOST_PROVIDERS: Final = 10
+"""Providers whose weights are listed."""
+
 _PACKAGE: Final = "dpspca."
 
 
@@ -185,8 +188,8 @@ the noisy matrix has e without any rows, and e + e/4 where the rows' own largest
 def with_warnings(plan: Plan, model: Model) -> Model:
     """Return the model with all warnings in its privacy statement, which contains the caveat already."""
     all_warnings = (*_rarely_intended(plan.spec), *of_model(model), *of_result(plan, model))
-    decision = decision_of(model)
-    return replace(model, statement=replace(model.statement, warnings=all_warnings, decision=decision))
+    statement = replace(model.statement, warnings=all_warnings, decision=decision_of(model), weights=weights_of(model))
+    return replace(model, statement=statement)
 
 
 # What the method decided
@@ -265,6 +268,20 @@ def _path_taken(decided: Decision, every: int) -> str:
                 "that the components of all columns showed. So the whole covariance matrix was released several times, "
                 "and the releases were averaged."
             )
+
+
+def weights_of(model: Model) -> str:
+    """Return in words how much each provider counted; nothing if every row counted the same."""
+    if model.weights is None:
+        return ""
+    shown = [f"{part:.1%} ({rows:.1%} of the rows)" for rows, part in model.weights[:_MOST_PROVIDERS].tolist()]
+    more = len(model.weights) - len(shown)
+    listed = ", ".join(shown) + (f", and {more} more with fewer rows" if more else "")
+    return (
+        "providers with more rows counted for more than their part of the rows, because every provider's noise is of "
+        f"the same size. In the last sum they counted for {listed}. If providers differ in more than their size, the "
+        'components describe a population mixed in these parts. With weights = "equal" every row counts the same.'
+    )
 
 
 def _columns(count: int) -> str:

@@ -25,7 +25,7 @@ from dpspca.provider.data import CheckedRows, check_rows, with_persons
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, with_span
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.release import Evaluator, Responder, system_entropy
-from dpspca.server.jobs import combine
+from dpspca.server.jobs import JobSums
 
 from .findings import issue, with_warnings
 
@@ -100,7 +100,8 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
         Responder(plan, _shard(rows, plan, chosen), MemoryLedger(), _entropy(seed), slot=number)
         for number, rows in enumerate(checked)
     ]
-    model = drive(catalogue.run(plan), _Federation(plan, responders, watch))
+    federation = _Federation(plan, responders, watch)
+    model = drive(catalogue.run(plan), federation).weighed_by(federation.sums.weighed)
     model = with_warnings(plan, _state(model, parties=len(tables), fresh_noise=seed is None))
     issue(model.statement)
     return model
@@ -114,13 +115,14 @@ class _Federation:
         self._responders = responders
         self._watch = watch
         self._position = 0
+        self.sums = JobSums(plan.spec)
 
     def __call__(self, query: RowQuery) -> Aggregate:
         position = self._position
         answers = [responder.respond(position, query) for responder in self._responders]
         self._position += 1
         step = self._plan[position].fit_to(query, self._plan.spec.unit)
-        aggregate = combine(self._plan.spec, step, answers)
+        aggregate = self.sums.add(step, dict(enumerate(answers)))
         if self._watch:
             self._watch(Progress(self._position, len(self._plan), step, len(answers), aggregate))
         return aggregate

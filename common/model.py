@@ -25,6 +25,7 @@ from .score_map import ScoreMap
 from .spec import Accounting, Centering
 from .statement import NOT_FOR_RELEASE, PrivacyStatement
 from .text import visible
+from .weights import Weighed
 
 FORMAT: Final = "dpspca-model-2"
 BEFORE: Final = "dpspca-model-1"
@@ -56,6 +57,11 @@ class Model:
     """Standard deviation of the noise of each loading, if it follows from the noise of a released matrix."""
     scores: ScoreMap | None = None
     """How many rows have their scores on the first two components in each cell, where the job asked for a picture."""
+    weights: FloatArray | None = None
+    """For each provider, the most rows first, its part of all rows and the part by which it counted, if these differ.
+
+    They are those of the last sum. What was asked before may have been weighed less.
+    """
 
     def __post_init__(self) -> None:
         rows, columns = _two(self.components.shape)
@@ -64,6 +70,8 @@ class Model:
         _check_shape("explained_variance", self.explained_variance, (rows,))
         _check_shape("explained_variance_ratio", self.explained_variance_ratio, (rows,))
         _check_shape("loading_std", self.loading_std, (rows, columns))
+        if self.weights is not None and (self.weights.ndim != MATRIX or self.weights.shape[1:] != (2,)):
+            raise _corrupt(f"The weights form an array of shape {self.weights.shape}.")
         if self.feature_names is not None and len(self.feature_names) != columns:
             raise _corrupt(f"There are {len(self.feature_names)} names for {columns} features.")
         if not all(isinstance(name, str) for name in self.feature_names or ()):
@@ -79,6 +87,10 @@ class Model:
     def name_of(self, feature: int) -> str:
         """Return a feature's name for display. Control characters are escaped, because a model may be a stranger's."""
         return f"feature {feature}" if self.feature_names is None else visible(self.feature_names[feature])
+
+    def weighed_by(self, weighed: Weighed | None) -> Self:
+        """Return the model with its providers' weights in the last sum that was weighed, if they were not even."""
+        return self if weighed is None or weighed.is_even else replace(self, weights=weighed.shares)
 
     def intervals(self, level: float = 0.95) -> dict[str, tuple[FloatArray, FloatArray]]:
         """Return confidence intervals that follow from the known noise: lower and upper ends by name.
@@ -248,8 +260,8 @@ def _statement(raw: dict[str, Any]) -> PrivacyStatement:
         raise _corrupt("A count of the privacy statement is none.")
     if not all(isinstance(fact, bool) for fact in (made.fresh_noise, made.proven, made.federated, made.gaussian)):
         raise _corrupt("A fact of the privacy statement is neither true nor false.")
-    if not all(isinstance(sentence, str) for sentence in (made.caveat, made.decision, *made.warnings)):
-        raise _corrupt("The privacy statement's caveat or decision, or one of its warnings, is no text.")
+    if not all(isinstance(sentence, str) for sentence in (made.caveat, made.decision, made.weights, *made.warnings)):
+        raise _corrupt("A sentence of the privacy statement is no text.")
     return made
 
 

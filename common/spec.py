@@ -38,6 +38,8 @@ PRIVATE_BOUND: Final = 2.0**64
 _WRITTEN_AS: Final = {"method": "algorithm"}
 """Keys of the canonical form that differ from the field's name. The form is that of version 0.1.0, because signatures,
 digests and stored jobs depend on it; both names are read."""
+_UNWRITTEN: Final[Mapping[str, str]] = {"weights": "auto"}
+"""Keys that version 0.1.0 did not have, and their defaults: a default is not written, so that the form is the same."""
 _NAMED: Final[Mapping[str, str]] = {written: name for name, written in _WRITTEN_AS.items()}
 
 _LONGEST_KEY: Final = 60
@@ -93,6 +95,15 @@ class Centering(StrEnum):
     NONE = "none"
     PUBLIC = "public"
     PRIVATE = "private"
+
+
+class Weights(StrEnum):
+    """How much each provider counts in a sum of answers."""
+
+    AUTO = "auto"
+    """Providers with more rows count for more than their rows, as far as that makes the result less noisy."""
+    EQUAL = "equal"
+    """Every row counts the same, whoever holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +180,7 @@ class JobSpec:
     answer as many times as far, and noise is sized for that. Where the unit is a person, a provider uses no more than
     so many rows of each. Where it is a row, all rows are used, and that nobody has more is its steward's word.
     A ``norm_bound`` of ``PRIVATE_BOUND`` leaves it to the method to find one; files write it as "private".
+    ``weights`` changes no question and no price: it says how the coordinator adds up what providers answer.
     ``minimum_parties`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
     and when it gives up; in one process all providers always answer.
     """
@@ -184,6 +196,7 @@ class JobSpec:
     mean_bound: float | None = None
     public_mean: tuple[float, ...] | None = None
     explained_variance: bool = True
+    weights: Weights = Weights.AUTO
     rows_per_person: int = 1
     minimum_parties: int = 1
     answer_seconds: int = 600
@@ -195,6 +208,7 @@ class JobSpec:
         put(self, "unit", choice(PrivacyUnit, "the privacy unit", self.unit))
         put(self, "accounting", choice(Accounting, "the accounting", self.accounting))
         put(self, "centering", choice(Centering, "the centring", self.centering))
+        put(self, "weights", choice(Weights, "the weights", self.weights))
         put(self, "options", MethodOptions(self.options))
         for name, kind in (("schema", Schema), ("budget", Budget), ("method", str)):
             if not isinstance(getattr(self, name), kind):
@@ -231,6 +245,11 @@ class JobSpec:
             object.__setattr__(self, "public_mean", _public_mean(self.public_mean, self.schema.dimension))
         else:
             check(self.public_mean is None, "public_mean is set but not asked for.", "Centre by it, or remove it.")
+
+    @property
+    def weighs_providers(self) -> bool:
+        """Whether answers may be weighed: they are sums over rows, and no figures of a paper are to be reproduced."""
+        return self.weights is Weights.AUTO and self.unit.is_row and self.accounting is Accounting.EXACT
 
     def to_json(self) -> str:
         """Write the one canonical form: what is signed and hashed."""
@@ -314,7 +333,8 @@ def _public_mean(given: Any, dimension: int) -> tuple[float, ...]:  # noqa: ANN4
 
 def _plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
     if isinstance(value, JobSpec | Schema | Budget):
-        return {_WRITTEN_AS.get(f.name, f.name): _plain(getattr(value, f.name)) for f in fields(value)}
+        named = {_WRITTEN_AS.get(f.name, f.name): _plain(getattr(value, f.name)) for f in fields(value)}
+        return {name: each for name, each in named.items() if name not in _UNWRITTEN or each != _UNWRITTEN[name]}
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value

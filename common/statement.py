@@ -122,6 +122,8 @@ class PrivacyStatement:
     caveat: str = ""
     decision: str = ""
     """How the method decided to spend the budget, in words, if it is one that decides (``client/findings.py``)."""
+    weights: str = ""
+    """How much each provider counted, in words, if they did not count by their rows (``client/findings.py``)."""
     warnings: tuple[str, ...] = ()
     """What a reader must know about this result before relying on it, one sentence each (``client/findings.py``)."""
 
@@ -185,6 +187,7 @@ class PrivacyStatement:
             self._bounds(),
             self._price(),
             f"How the budget was spent: {self.decision}" if self.decision else None,
+            f"How much each provider counted: {self.weights}" if self.weights else None,
             self._trust(),
             TIMES if self.federated and self.unit.is_add_remove else None,
         ]

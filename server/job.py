@@ -47,11 +47,15 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One provider in one job: how many queries it was asked and answered, and why it dropped out, if it did."""
+    """One provider in one job: how many queries it was asked and answered, and why it dropped out, if it did.
+
+    ``rows`` is how many rows it said that it has, if sums are weighed by it.
+    """
 
     asked: int = 0
     answered: int = 0
     reason: str = ""
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

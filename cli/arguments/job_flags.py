@@ -16,7 +16,7 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import check_name, shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema
+from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema, Weights
 from dpspca.common.storage import read_toml
 
 from . import method_options
@@ -25,7 +25,8 @@ REQUIRED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "
 DATA_KEYS: Final = ("data_set", "providers")
 """Keys that a job's file may have besides the job: the data set and the providers."""
 OPTIONAL: Final = (
-    *("method", "accounting", "rows_per_person", "explained_variance", "seed", "minimum_parties", "answer_seconds"),
+    *("method", "accounting", "rows_per_person", "explained_variance", "weights", "seed", "minimum_parties"),
+    "answer_seconds",
 )
 """Flags that are keys of a job and have a default there."""
 A_JOB: Final = "a job as JSON or TOML"
@@ -122,6 +123,13 @@ class Flags:
         typer.Option(
             "--explained-variance/--no-explained-variance",
             help="Whether to also query the variance that the components explain. Default: yes.",
+        ),
+    ] = None
+    weights: Annotated[
+        Weights | None,
+        typer.Option(
+            help="How much each provider counts. auto: providers with more rows count for more than their rows, as far "
+            "as that makes the result less noisy. equal: every row counts the same. Default: auto."
         ),
     ] = None
     seed: Annotated[

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
-from typing import ClassVar, Protocol, Self, TypeAlias, runtime_checkable
+from typing import ClassVar, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ Content: TypeAlias = bytes | memoryview
 """The bytes of a query's content, to be sent or as received."""
 
 ROW_UNITS = frozenset(unit for unit in PrivacyUnit if unit.is_row)
+
+TAIL_VARIANCE: Final = 0.1
+"""By how much one row makes the number of rows in a bin, or above a threshold, vary: q (1 - q) for a ninth of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +234,15 @@ class RowQuery(Query):
         return bound(unit, self.extent)
 
     @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        """Guess by how much one row makes a number of the answer vary from sample to sample, in squared lattice units.
+
+        Providers' answers are weighed by it (``dpspca.common.weights``). It is 0 for answers that are not sums over
+        rows: these are added up as they are.
+        """
+        return 0.0
+
+    @classmethod
     @abstractmethod
     def unit_value(cls, norm_bound: float) -> float:
         """Return the value of one lattice unit if rows have norm at most ``norm_bound``."""
@@ -253,6 +265,20 @@ class SecondMomentQuery(RowQuery):
         return cls.sensitivity_of(unit, extent) * cls.gain(extent) * 2.0**MOMENT_BITS + floors
 
     @classmethod
+    def width(cls, extent: Extent) -> int:
+        """Count the columns of the rows whose second moments are asked for."""
+        return extent.dimension
+
+    @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        """Take the product of a leading eigenvalue and another one, for rows of p columns that are as long as C.
+
+        It decides how far a component is turned. It is about C^4 / p^2 if all directions are alike, and C^4 / p if
+        nearly all is along one. This is the mean of the two by their logarithms.
+        """
+        return float(4.0**MOMENT_BITS / cls.width(extent) ** 1.5)
+
+    @classmethod
     def unit_value(cls, norm_bound: float) -> float:
         return moment_unit(norm_bound)
 
@@ -265,6 +291,11 @@ def quadratic_sensitivity(query: type[RowQuery], unit: PrivacyUnit) -> float:
     """
     check_unit(query, unit)
     return 1.0 if unit.is_add_remove else round_up(math.sqrt(2))
+
+
+def squares_variance(columns: int) -> float:
+    """Guess by how much a row makes a column's sum of squares vary, in squared units, if (x_j^2) has norm C^2."""
+    return 4.0**MOMENT_BITS / columns
 
 
 def round_up(value: float) -> float:

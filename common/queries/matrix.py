@@ -31,8 +31,8 @@ from dpspca.common.arrays import FloatArray, finite_matrix, refuse
 from dpspca.common.privacy import BASIS_BITS, PrivacyUnit, basis_gain
 
 from .base import Announcement, Content, Extent, RowQuery, RowSparse, check_unit, round_up
+from .bases import check_orthonormal, check_support
 from .content import basis_size, read_basis, write_content
-from .rows import _check_orthonormal, _check_support
 
 ENTRY_BITS: Final = 30
 """A change of an entry by C is 2^30 units."""
@@ -64,8 +64,8 @@ class MatrixProduct(RowQuery):
 
     def __post_init__(self, given: FloatArray | RowSparse) -> None:
         kept = given if isinstance(given, RowSparse) else RowSparse.of(finite_matrix(given))
-        _check_support(kept)
-        _check_orthonormal(kept.rows, kept.dimension)
+        check_support(kept)
+        check_orthonormal(kept.rows, kept.dimension)
         object.__setattr__(self, "kept", kept)
 
     @cached_property

@@ -37,6 +37,11 @@ class ColumnChoice(RowQuery):
         return cls.sensitivity_of(unit, extent)
 
     @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        """Return 0: every provider has as many votes."""
+        return 0.0
+
+    @classmethod
     def unit_value(cls, norm_bound: float) -> float:
         return 1.0
 

@@ -14,14 +14,13 @@ orthonormal. It computes how far one row can move its answer, and never takes th
 import math
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from typing import Final, Self
-
-import numpy as np
+from typing import Self
 
 from dpspca.common.arrays import FloatArray, finite_matrix, optional_vector, refuse
-from dpspca.common.privacy import ORTHONORMALITY, ROW_BITS, PrivacyUnit, basis_gain, row_unit
+from dpspca.common.privacy import ROW_BITS, PrivacyUnit, basis_gain, row_unit
 
 from .base import (
+    TAIL_VARIANCE,
     Announcement,
     Content,
     Extent,
@@ -30,7 +29,9 @@ from .base import (
     SecondMomentQuery,
     check_unit,
     quadratic_sensitivity,
+    squares_variance,
 )
+from .bases import check_orthonormal, check_support
 from .content import basis_size, center_size, read_basis, read_center, write_content
 
 
@@ -110,6 +111,10 @@ class CountAbove(Count):
     def person_factor(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
         return rows_per_person
 
+    @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        return TAIL_VARIANCE
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnSums(RowQuery):
@@ -142,6 +147,11 @@ class ColumnSums(RowQuery):
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
         """Integer rows are summed without rounding, and their norms are checked in integers."""
         return cls.sensitivity_of(unit, extent) * 2.0**ROW_BITS
+
+    @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        """Take the mean square of a column, for rows as long as their bound."""
+        return 4.0**ROW_BITS / extent.dimension
 
     @classmethod
     def unit_value(cls, norm_bound: float) -> float:
@@ -192,8 +202,8 @@ class BasisQuery(SecondMomentQuery):
 
     def __post_init__(self, given: FloatArray | RowSparse) -> None:
         kept = given if isinstance(given, RowSparse) else RowSparse.of(finite_matrix(given))
-        _check_support(kept)
-        _check_orthonormal(kept.rows, kept.dimension)
+        check_support(kept)
+        check_orthonormal(kept.rows, kept.dimension)
         object.__setattr__(self, "kept", kept)
         object.__setattr__(self, "center", optional_vector(self.center, kept.dimension))
 
@@ -238,6 +248,10 @@ class SquaredColumns(ColumnsQuery):
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
         return (extent.dimension,)
+
+    @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        return squares_variance(extent.dimension)
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
@@ -347,6 +361,10 @@ class CompressedCovariance(BasisQuery):
         return (extent.columns**2 + 1,)
 
     @classmethod
+    def width(cls, extent: Extent) -> int:
+        return extent.columns
+
+    @classmethod
     def gain(cls, extent: Extent) -> float:
         stretch = super().gain(extent) ** 2
         return (2 * stretch - 1) * stretch
@@ -360,39 +378,6 @@ class CompressedCovariance(BasisQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         return quadratic_sensitivity(cls, unit)
-
-
-_MOST_MEASURED: Final = ORTHONORMALITY * (1 - 2.0**-6)
-"""Largest accepted measurement; the rest, 2e-10, covers its rounding (at most 6e-12 was seen, at 2^24 rows)."""
-
-
-def _check_support(basis: RowSparse) -> None:
-    """Refuse indices that are not strictly ascending, and zero rows, so that equal bases have one encoding."""
-    support = basis.support
-    if (support[1:] <= support[:-1]).any() or (support[:1] < 0).any() or (support[-1:] >= basis.dimension).any():
-        refuse("The row indices of the basis are not ascending below the dimension.", "Send each index once, in order.")
-    if basis.rows.shape[:1] != support.shape or basis.has_zeros:
-        refuse("A row of the basis is missing, or is zero.", "Send exactly the rows that are not zero.")
-
-
-def _check_orthonormal(rows: FloatArray, dimension: int) -> None:
-    """Refuse a basis with these nonzero rows unless its columns are finite and orthonormal.
-
-    Equal unit columns, or columns slightly too long, would let one row move the answer further than declared. Only the
-    whole Gram matrix shows both, so it is what is tested.
-    """
-    columns = rows.shape[1]
-    if columns > dimension:
-        refuse(f"A basis has {columns} columns in {dimension} dimensions.", f"Send at most {dimension} columns.")
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow or NaN is refused below
-        deviation = np.linalg.norm(rows.T @ rows - np.eye(columns))
-    if deviation <= _MOST_MEASURED:  # NaN is refused
-        return
-    if not np.isfinite(rows).all():
-        refuse("The basis has values that are not finite.", "Send neither NaN nor infinity.")
-    refuse(
-        f"The basis is not orthonormal by {deviation:.1e}.", f"Send Q with ||Q^T Q - I|| up to {_MOST_MEASURED:.1e}."
-    )
 
 
 def _check_dimension(dimension: int) -> None:

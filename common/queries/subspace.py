@@ -61,6 +61,11 @@ class SubspaceQuery(ColumnsQuery):
         return Extent(self.dimension, self.columns)
 
     @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        """Return 0: an answer is no sum over rows. For replace-one, providers weigh their own by their rows."""
+        return 0.0
+
+    @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
         return cls(announced.extent.dimension, read_center(announced, content), announced.extent.columns)
 

@@ -22,6 +22,7 @@ from dpspca.common.arrays import FloatArray, optional_vector, refuse
 from dpspca.common.privacy import PrivacyUnit
 
 from .base import (
+    TAIL_VARIANCE,
     Announcement,
     Content,
     Extent,
@@ -30,6 +31,7 @@ from .base import (
     check_unit,
     quadratic_sensitivity,
     round_up,
+    squares_variance,
 )
 from .content import INDEX, REAL, center_size, read_center
 from .rows import ColumnsQuery
@@ -187,6 +189,10 @@ class ViewCovariance(ViewQuery, SecondMomentQuery):
         return (extent.nonzero_rows, extent.nonzero_rows)
 
     @classmethod
+    def width(cls, extent: Extent) -> int:
+        return extent.nonzero_rows
+
+    @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         # For one column see ``Covariance``. The plan may allow more columns, and then pays for more.
         return 1.0 if extent.nonzero_rows == 1 else quadratic_sensitivity(cls, unit)
@@ -210,6 +216,10 @@ class ViewSquares(ViewQuery, SecondMomentQuery):
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
         return (extent.nonzero_rows,)
+
+    @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        return squares_variance(extent.nonzero_rows)
 
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
@@ -264,6 +274,10 @@ class NormHistogram(ViewQuery):
     @classmethod
     def unit_value(cls, norm_bound: float) -> float:
         return 1.0
+
+    @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        return TAIL_VARIANCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,6 +343,10 @@ class NormRange(ColumnsQuery):
     @classmethod
     def unit_value(cls, norm_bound: float) -> float:
         return 1.0
+
+    @classmethod
+    def row_variance(cls, extent: Extent) -> float:
+        return TAIL_VARIANCE
 
 
 def _lift_of_squares(view: View) -> float:

@@ -16,6 +16,7 @@ from dpspca.common.errors import InvalidAnswerError
 from dpspca.common.names import shortened
 from dpspca.common.plan import Step
 from dpspca.common.queries import Announcement, RowQuery, basis_size
+from dpspca.common.weights import FULL, weighted
 
 FRAME: Final = 2**20
 
@@ -83,13 +84,16 @@ class QueryReader:
 class AnswerReader:
     """Adds one provider's answer into a sum, frame by frame, so that memory does not grow with the number of providers.
 
+    An answer with a ``weight`` is weighed frame by frame, too (``dpspca.common.weights``).
+
     If a provider disconnects half-way, its first frames stay in the sum: it is ``started`` but not ``complete``. The
     providers have stored their answers, so the sum can be computed again without it, at no price.
     """
 
-    def __init__(self, total: Integers, largest: int) -> None:
+    def __init__(self, total: Integers, largest: int, weight: int = FULL) -> None:
         self._total = total.reshape(-1)
         self._largest = largest
+        self._weight = weight
         self._received = 0
         self._added = 0
 
@@ -121,7 +125,7 @@ class AnswerReader:
             )
         if self._received == self._added:
             start = self._added // _WHOLE.itemsize
-            self._total[start : start + len(numbers)] += numbers
+            self._total[start : start + len(numbers)] += weighted(numbers, self._weight)
             self._added += len(frame)
         self._received += len(frame)
 

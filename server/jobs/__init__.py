@@ -4,11 +4,12 @@ from .job_runner import JobRunner
 from .name_events import NameEvents
 from .outgoing import OutgoingQuery
 from .roster import Link, ProviderLostError, Roster
-from .rounds import LARGEST_ANSWER, combine
+from .rounds import LARGEST_ANSWER, JobSums, combine
 
 __all__ = [
     "LARGEST_ANSWER",
     "JobRunner",
+    "JobSums",
     "Link",
     "NameEvents",
     "OutgoingQuery",

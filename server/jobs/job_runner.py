@@ -7,6 +7,8 @@ answers, which costs no privacy. Before the first query, all providers must admi
 others nothing. With fewer providers than the spec's minimum the job fails and gives the reasons. It never hangs and
 never returns a partial result.
 
+If the spec allows it, answers are weighed by the numbers of rows that the providers gave (``dpspca.common.weights``).
+
 The journal records each query before it is sent, and how the job ended before anybody can see it. So a restart feeds
 the journal's sums to the same coroutine and continues from the same point. If the coroutine then yields another query
 than was recorded, the job fails before any provider is asked. When the journal fails, all work stops.
@@ -14,7 +16,7 @@ than was recorded, the job fails before any provider is asked. When the journal 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -34,6 +36,7 @@ from dpspca.common.queries import RowQuery
 from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
+from dpspca.common.weights import FULL, ProviderWeights, Weighed, rows_in
 from dpspca.server.job import Event, JobRecord, Participant, State
 from dpspca.server.journal import JournalError, JournalThread, Sum
 
@@ -80,6 +83,8 @@ class JobRunner:
         self._spec = _without_names(JobSpec.from_json(envelope.spec))
         self._plan = catalogue.plan(self._spec)
         small = self._spec.components * self._spec.schema.dimension <= SMALL_SUM
+        self._weights = ProviderWeights(self._spec)
+        self._last_weighed: Weighed | None = None
         self._is_quick = small and all(isinstance(step.event, GaussianEvent | None) for step in self._plan)
         self._roster = roster
         self._journal = journal
@@ -182,12 +187,13 @@ class JobRunner:
 
     def _advance_now(self, method: Algorithm, asked: OutgoingQuery, found: Sum) -> OutgoingQuery | Model:
         """Advance the coroutine; return the model at its end, because StopIteration cannot leave a thread."""
-        answer = aggregate(self._spec, asked.step, found.total, found.parties)
+        answer = aggregate(self._spec, asked.step, found.total, found.parties, found.weighed)
+        self._last_weighed = found.weighed or self._last_weighed
         try:
             query = method.send(answer)
         except StopIteration as end:
             model: Model = end.value
-            return model
+            return model.weighed_by(self._last_weighed)
         return self._outgoing(asked.ask.position + 1, query)
 
     def _outgoing(self, position: int, query: RowQuery) -> OutgoingQuery:
@@ -208,7 +214,7 @@ class JobRunner:
             job, receipts = self.job, self._roster.receipts_of(self.job.participants)
             await self._journal.run(lambda journal: journal.ask(job, position, query.digest, previous, receipts))
             self._update(self.job)
-        return Sum(await self._ask_all(query), len(self._remaining))
+        return await self._ask_all(query)
 
     async def _recorded_sum(self, query: OutgoingQuery) -> Sum | None:
         """Read a query's sum from the journal; None if the journal has the query but no sum."""
@@ -222,24 +228,31 @@ class JobRunner:
         if asked.parties is None:
             return None
         shape = query.step.shape
-        return Sum(await self._journal.run(lambda journal: journal.total(name, position, shape)), asked.parties)
+        total = await self._journal.run(lambda journal: journal.total(name, position, shape))
+        return Sum(total, asked.parties, asked.weighed)
 
-    async def _ask_all(self, query: OutgoingQuery) -> Integers:
+    async def _ask_all(self, query: OutgoingQuery) -> Sum:
         """Ask until the sum holds complete answers only."""
         position = query.ask.position
         step = query.step
+        weights = self._weights.of(step, self._rows)
         whole = False
         while not whole:
             total = np.zeros(step.shape, dtype=np.int64)
-            whole = await self._gather(query, total)
+            whole = await self._gather(query, total, weights)
             self._require_enough(len(self._remaining))  # some may have dropped out
         moved = len(self._remaining) * (query.size + total.nbytes)
         self.job = replace(self.job, answered=position + 1, step=step.name, bytes_moved=self.job.bytes_moved + moved)
-        return total
+        parts = [(self._rows[name], weights[name]) for name in self._remaining] if weights else []
+        return Sum(total, len(self._remaining), Weighed.of(parts) if parts else None)
 
-    async def _gather(self, query: OutgoingQuery, total: Integers) -> bool:
+    async def _gather(self, query: OutgoingQuery, total: Integers, weights: Mapping[str, int]) -> bool:
         """Ask every provider; false if one dropped out after part of its answer was added to the sum."""
-        readers = {name: wire.AnswerReader(total, LARGEST_ANSWER) for name in self._remaining}
+        counts = {name: np.zeros_like(total) for name in self._remaining} if self._weights.counts(query.step) else {}
+        readers = {
+            name: wire.AnswerReader(counts.get(name, total), LARGEST_ANSWER, weights.get(name, FULL))
+            for name in self._remaining
+        }
         outcomes = await asyncio.gather(*(self._ask_one(name, query, reader) for name, reader in readers.items()))
         clean = True
         for (name, reader), problem in zip(readers.items(), outcomes, strict=True):
@@ -248,7 +261,18 @@ class JobRunner:
             else:
                 self._drop(name, problem)
                 clean = clean and not reader.started
+        for name in self._remaining if counts else ():
+            total += counts[name]
+            self._record(name, rows=rows_in(counts[name]))
         return clean and bool(self._remaining)
+
+    @property
+    def _rows(self) -> dict[str, int]:
+        """How many rows each provider said that it has; nothing if one that is left was not asked."""
+        participants = self.job.participants.items()
+        if any(each.rows is None and not each.reason for _, each in participants):
+            return {}
+        return {name: each.rows for name, each in participants if each.rows is not None}
 
     async def _ask_one(self, name: str, query: OutgoingQuery, reader: wire.AnswerReader) -> str | None:
         """Ask one provider a query; return the reason if it drops out."""

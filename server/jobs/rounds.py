@@ -1,7 +1,10 @@
-"""Adds the providers' answers to one query. They are integers, so that the sum is exact and the same in any order."""
+"""Adds the providers' answers to one query, plainly or weighed.
+
+They are integers, so that the sum is exact and the same in any order.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,27 +16,63 @@ from dpspca.common.privacy import MAX_PARTIES
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums
 from dpspca.common.spec import Centering, JobSpec
+from dpspca.common.weights import ProviderWeights, Weighed, rows_in, weighted
 
 LARGEST_ANSWER: Final = 2**56 - 1
 """Larger than any answer that rows and noise on the lattice can give; the sum of 128 of these fits in 64 bits."""
 
 
-def combine(spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]]) -> Aggregate:
-    """Check every answer's form, add them, and convert the sum to the units of the data."""
+def combine(
+    spec: JobSpec, step: Step, answers: Sequence[NDArray[np.int64]], parts: Sequence[tuple[int, int]] = ()
+) -> Aggregate:
+    """Check every answer's form, add them, and convert the sum to the units of the data.
+
+    ``parts`` has each provider's rows and weight, if the answers are to be weighed.
+    """
     if not 0 < len(answers) <= MAX_PARTIES:
         raise InvalidParameterError(
             f"Cannot add {len(answers)} answers.", f"A job has between 1 and {MAX_PARTIES} providers."
         )
     for answer in answers:
         _check(step, answer)
-    return aggregate(spec, step, sum(answers[1:], start=answers[0]), len(answers))
+    if not parts:
+        return aggregate(spec, step, sum(answers[1:], start=answers[0]), len(answers))
+    each = [weighted(answer, weight) for answer, (_, weight) in zip(answers, parts, strict=True)]
+    return aggregate(spec, step, sum(each[1:], start=each[0]), len(answers), Weighed.of(parts))
 
 
-def aggregate(spec: JobSpec, step: Step, total: NDArray[np.int64], parties: int) -> Aggregate:
-    """Convert a sum of checked answers to the units of the data, with the standard deviation of its noise."""
+class JobSums:
+    """Adds the answers of one job's providers, query by query. What they say of their rows weighs later answers."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self._spec = spec
+        self._weights = ProviderWeights(spec)
+        self._rows: dict[str | int, int] = {}
+        self.weighed: Weighed | None = None
+        """The providers in the last sum that was weighed."""
+
+    def add(self, step: Step, answers: Mapping[str | int, NDArray[np.int64]]) -> Aggregate:
+        """Add the answers of some providers, by name or number."""
+        weights = self._weights.of(step, self._rows)
+        parts = [(self._rows[name], weights[name]) for name in answers] if weights else []
+        aggregate = combine(self._spec, step, [*answers.values()], parts)
+        if self._weights.counts(step):
+            self._rows = {name: rows_in(answer) for name, answer in answers.items()}
+        self.weighed = Weighed.of(parts) if parts else self.weighed
+        return aggregate
+
+
+def aggregate(
+    spec: JobSpec, step: Step, total: NDArray[np.int64], parties: int, weighed: Weighed | None = None
+) -> Aggregate:
+    """Convert a sum of checked answers to the units of the data, with the standard deviation of its noise.
+
+    A weighted sum is scaled, so that it too stands for all rows of its providers, and the number of rows divides it.
+    """
+    scale, noise = (weighed.scale, weighed.noise) if weighed else (1.0, math.sqrt(parties))
     unit = step.query.unit_value(_bound(spec, step))
-    values = np.multiply(total, unit, dtype=np.float64)
-    return Aggregate(values, step.noise_std * math.sqrt(parties) * unit, parties)
+    values = np.multiply(total, unit * scale, dtype=np.float64)
+    return Aggregate(values, step.noise_std * noise * unit, parties)
 
 
 def _check(step: Step, answer: NDArray[np.int64]) -> None:

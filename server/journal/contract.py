@@ -1,9 +1,10 @@
 """The contract of every journal: what it records, and what it promises.
 
 It records four things, each in one synced transaction before anybody outside can see the effect: that a job was
-accepted; the digest of the next query with the sum of the query before; how a job ended, with its model; and that a job
-is forgotten. The second and third also record the receipts that providers sent with their answers. Answers are not
-recorded: providers keep them and send the same bytes again.
+accepted; the digest of the next query with the sum of the query before, and its weights; how a job ended, with its
+model; and that a job is forgotten. The second and third also record the receipts that providers sent with their
+answers. Answers are not recorded: providers keep them and send the same bytes again.
+
 A restart replays a job's coroutine from its sums. An altered sum is detected, because it leads to another query than
 the one that was recorded with it.
 """
@@ -20,6 +21,7 @@ from dpspca.common import stored_values
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError
 from dpspca.common.transport import FRAME
+from dpspca.common.weights import Weighed
 from dpspca.server.job import JobRecord, Participant, State
 
 PIECE: Final = FRAME
@@ -40,18 +42,23 @@ class JournalError(DpspcaError):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sum:
-    """The complete sum of the answers to one query, and the number of providers in it."""
+    """The complete sum of the answers to one query, the number of providers in it, and how they were weighed."""
 
     total: Integers
     parties: int
+    weighed: Weighed | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedQuery:
-    """A query that may have been sent: the digest of its content, and the number of answers if its sum is recorded."""
+    """A query that may have been sent: the digest of its content.
+
+    If its sum is recorded, then also the number of answers, and how they were weighed.
+    """
 
     digest: str
     parties: int | None
+    weighed: Weighed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +171,7 @@ def read_job(text: str) -> JobRecord:
         job = stored_values.made(JobRecord, raw, participants=participants)
         _require_counts(job.queries, job.answered, job.bytes_moved >> 32)
         for each in participants.values():
-            _require_counts(each.asked, each.answered)
+            _require_counts(each.asked, each.answered, each.rows or 0)
         return replace(job, state=State(job.state))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
         raise damaged_error(f"a job's state cannot be read ({type(problem).__name__})") from None
@@ -175,6 +182,14 @@ def _require_counts(*numbers: int) -> None:
     for number in numbers:
         if not 0 <= number < _MOST:
             raise ValueError(number)
+
+
+def read_weights(text: str | None, parties: int | None) -> Weighed | None:
+    """Read how the answers in a sum were weighed; None if they were added up as they were."""
+    try:
+        return None if text is None else Weighed.from_json(text, parties or 0)
+    except (ValueError, RecursionError):
+        raise damaged_error("the weights of a sum cannot be read") from None
 
 
 def join(pieces: Iterable[bytes], shape: tuple[int, ...]) -> Integers:

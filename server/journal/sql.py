@@ -21,6 +21,7 @@ from .contract import (
     damaged_error,
     join,
     read_job,
+    read_weights,
     write_job,
 )
 
@@ -63,6 +64,7 @@ MIGRATIONS: Final[Migrations] = (
             content BYTEA NOT NULL
         )""",
     ),
+    ("ALTER TABLE questions ADD COLUMN weights TEXT",),
 )
 """Step n upgrades version n - 1 to version n; version 0 is empty. Steps are added, never changed."""
 
@@ -119,7 +121,7 @@ class SqlJournal(ABC):
                 self._keep_sum(job.name, position - 1, before)
             found = self._rows("SELECT count(*), count(parties) FROM questions WHERE job = ?", job.name)
             _require(found == [(position, position)], f"query {position + 1} is out of order")
-            self._run("INSERT INTO questions VALUES (?, ?, ?, NULL)", job.name, position, digest)
+            self._run("INSERT INTO questions VALUES (?, ?, ?, NULL, NULL)", job.name, position, digest)
 
     def end(self, job: JobRecord, model: bytes | None, receipts: Mapping[str, bytes] = NO_RECEIPTS) -> None:
         _require(job.state.is_final, f"a job that is {job.state} cannot be recorded as ended")
@@ -156,8 +158,13 @@ class SqlJournal(ABC):
         return read_job(_cell(rows[0][0], str)) if rows else None
 
     def query(self, job: str, position: int) -> RecordedQuery | None:
-        rows = self._rows("SELECT digest, parties FROM questions WHERE job = ? AND position = ?", job, position)
-        return RecordedQuery(_cell(rows[0][0], str), _cell(rows[0][1], int | None)) if rows else None
+        query = "SELECT digest, parties, weights FROM questions WHERE job = ? AND position = ?"
+        rows = self._rows(query, job, position)
+        if not rows:
+            return None
+        digest, parties, weights = rows[0]
+        parties = _cell(parties, int | None)
+        return RecordedQuery(_cell(digest, str), parties, read_weights(_cell(weights, str | None), parties))
 
     def total(self, job: str, position: int, shape: tuple[int, ...]) -> Integers:
         return join(self._sum_pieces(job, position), shape)
@@ -202,8 +209,9 @@ class SqlJournal(ABC):
             self._run(query, provider, content)
 
     def _keep_sum(self, job: str, position: int, kept: Sum) -> None:
-        query = "UPDATE questions SET parties = ? WHERE job = ? AND position = ? AND parties IS NULL"
-        changed = self._run(query, kept.parties, job, position)
+        query = "UPDATE questions SET parties = ?, weights = ? WHERE job = ? AND position = ? AND parties IS NULL"
+        weights = kept.weighed.to_json() if kept.weighed else None
+        changed = self._run(query, kept.parties, weights, job, position)
         _require(changed.rowcount == 1, f"query {position + 1} does not wait for a sum")
         for number, piece in enumerate(_pieces(answer_content(kept.total))):
             self._run("INSERT INTO sums VALUES (?, ?, ?, ?)", job, position, number, piece)

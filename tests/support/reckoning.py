@@ -27,7 +27,7 @@ from dpspca.provider.ledger.ledger import ANSWER
 from dpspca.provider.ledger.rules import Books
 from dpspca.provider.ledger.sqlite import export, read_books, verify
 from dpspca.provider.policy.file import read_policy
-from dpspca.server.jobs.rounds import combine
+from dpspca.server.jobs.rounds import JobSums
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,13 @@ def _job_problems(told: Told, ledgers: Mapping[str, Kept]) -> Iterator[str]:
 def _made_again(told: Told, ledgers: Mapping[str, Kept]) -> Model:
     """Compute a model from the stored answers of the providers that are reported to have answered."""
     steps = iter(enumerate(catalogue.plan(told.spec)))
+    sums = JobSums(told.spec)
 
     def ask(_: RowQuery) -> Aggregate:
         position, step = next(steps)
         asked = [each.name for each in told.status.participants if each.answered > position]
-        stored = [ledgers[name].stored(told.name, position) for name in asked]
-        return combine(told.spec, step, [answer for answer in stored if answer is not None])
+        stored = {name: ledgers[name].stored(told.name, position) for name in asked}
+        return sums.add(step, {name: answer for name, answer in stored.items() if answer is not None})
 
     return drive(catalogue.run(catalogue.plan(told.spec)), ask)
 
