@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from dpspca.common.storage.sqlite_file import EXTRA
+from dpspca.common.weights import Weighed
 from dpspca.server.job import Event, JobRecord, Participant
 from dpspca.server.journal import sql
 from dpspca.server.journal.contract import PIECE, Journal, JournalError, RecordedQuery, Sum, read_job, write_job
@@ -140,6 +141,36 @@ def test_queries_and_sums_come_back_as_they_were(again: Open) -> None:
         assert np.array_equal(read, written)
     (found,) = journal.jobs()
     assert (found.job, found.queries) == (further, 3)
+
+
+@every
+def test_weights_come_back_with_their_sum(again: Open) -> None:
+    journal, weighed = again(), Weighed.of([(700, 65536), (3, 12), (3, 12)])
+    journal.accept(WAITING, b"signed")
+    journal.ask(RUNNING, 0, "first", None)
+    counted = RUNNING.with_participant("north", Participant(asked=1, answered=1, rows=700))
+    journal.ask(counted, 1, "second", Sum(SMALL, 3, weighed))
+    journal.ask(counted, 2, "third", Sum(SMALL, 3))
+    journal = again()
+    assert [journal.query(WAITING.name, at) for at in range(2)] == [
+        RecordedQuery("first", 3, weighed),
+        RecordedQuery("second", 3),
+    ]
+    assert [each.job for each in journal.jobs()] == [counted]
+
+
+@lasting
+def test_a_journal_of_before_there_were_weights_goes_on_with_plain_sums(
+    again: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(sql, "MIGRATIONS", sql.MIGRATIONS[:2])
+        journal = again()
+        journal.accept(WAITING, b"signed")
+        journal._run("INSERT INTO questions VALUES (?, 0, 'first', 2)", WAITING.name)
+    journal = again()
+    assert journal.query(WAITING.name, 0) == RecordedQuery("first", 2)
+    assert [each.rows for each in journal.jobs()[0].job.participants.values()] == [None] * len(WAITING.participants)
 
 
 @every

@@ -133,7 +133,7 @@ def test_the_estimator_works_the_same_over_the_wire(tmp_path: Path) -> None:
         assert over.privacy_.federated
         assert over.privacy_.parties == 3
         assert over.rounds_ == 4
-        assert over.transform(NAMED["site-1"]).shape == (300, 2)
+        assert over.transform(NAMED["site-1"]).shape == (250, 2)
         with pytest.raises(InvalidParameterError, match=r"'other'.*Available: cohort\."):
             over.fit(federation=fed, data_set="other")
         with pytest.raises(InvalidParameterError, match="Leave X out"):

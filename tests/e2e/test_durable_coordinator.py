@@ -1,11 +1,13 @@
 """A restarted coordinator knows its jobs, and a standby takes them over. Never do two act at a time."""
 
 import asyncio
+import json
 import signal
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import database
@@ -29,15 +31,24 @@ from hubs import (
     submit,
 )
 from puppets import OFFER, Puppet, puppet
-from town import SHARDS, Running, Town, now, spec
+from town import SHARDS, Running, Town, now, seeded, spec
 
 from dpspca.client import probe
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
+from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
+from dpspca.common.model import Model
 from dpspca.common.names import Role
+from dpspca.common.protocol import Aggregate, drive
+from dpspca.common.queries.base import RowQuery
 from dpspca.common.trust.signing import SignedJob
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.responder import Responder
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.job import JobRecord
+from dpspca.server.jobs.rounds import combine
 from dpspca.server.journal.contract import NO_RECEIPTS, JournalError
 from dpspca.server.journal.sqlite import SqliteJournal, TemporaryJournal
 
@@ -244,6 +255,49 @@ def test_a_job_that_expired_while_the_coordinator_was_down_fails(town: Town) -> 
         assert "After a restart: The job is valid from" in reason
 
     asyncio.run(scenario())
+
+
+def test_a_job_whose_providers_were_counted_by_version_0_1_0_goes_on_with_plain_sums(town: Town) -> None:
+    """That version did not record how many rows each provider has: weights would have to be guessed."""
+
+    async def scenario() -> Model:
+        hub, barrier = Hub(town), Barrier(2)
+        await hub.start()
+        async with around(town, hub, barrier=barrier) as running:
+            job = await submit(running, signed(town))
+            await answered(job, 1)
+            await hub.kill()
+            forget_rows(town)
+            await barrier.lift()
+            await hub.start()
+            return await patiently(job.result)
+
+    model, plain = asyncio.run(scenario()), simulate_plainly()
+    assert model.weights is None
+    assert model.components.tobytes() == plain.components.tobytes()
+
+
+def forget_rows(town: Town) -> None:
+    with closing(sqlite3.connect(town.folder / "journal.db", isolation_level=None)) as file:
+        ((standing,),) = file.execute("SELECT standing FROM jobs").fetchall()
+        older = json.loads(standing)
+        assert [each.pop("rows") for _, each in sorted(older["participants"].items())] == [550, 250, 100]
+        file.execute("UPDATE jobs SET standing = ?", (json.dumps(older),))
+
+
+def simulate_plainly() -> Model:
+    """Compute the usual job's model from the usual answers, added up as they are."""
+    plan, asked = catalogue.plan(spec()), count()
+    providers = [
+        Responder(plan, Shard(check_rows(rows), spec().norm_bound), MemoryLedger(), seeded(at), slot=at)
+        for at, rows in enumerate(SHARDS.values())
+    ]
+
+    def ask(query: RowQuery) -> Aggregate:
+        at = next(asked)
+        return combine(spec(), plan[at], [each.respond(at, query) for each in providers])
+
+    return drive(catalogue.run(plan), ask)
 
 
 def test_a_journal_that_replays_another_query_fails_the_job(town: Town) -> None:

@@ -1,6 +1,7 @@
 """Coordinator, providers and analyst over real mutual TLS on loopback, in one event loop."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,23 +10,33 @@ import grpc
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
+from hubs import Barrier, Slow
 from patience import PATIENCE
-from town import NOISE_SEED, SHARDS, AnythingGoes, Town, federation, now, spec
+from town import NOISE_SEED, SHARDS, AnythingGoes, Town, federation, now, spec, words_for
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.model import Model
 from dpspca.common.names import PartyName, Role
+from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.protocol import Aggregate, drive
+from dpspca.common.queries.base import RowQuery
+from dpspca.common.spec import JobSpec
 from dpspca.common.transport import rpc
 from dpspca.common.trust.certificates import read_key
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
 from dpspca.provider.connection.daemon import Daemon
 from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.registry import ProviderSetup
+from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.responder import Responder
 from dpspca.server.coordinator import Coordinator
+from dpspca.server.jobs.rounds import JobSums
 
 
 @pytest.fixture
@@ -43,6 +54,10 @@ def test_the_model_over_the_wire_equals_that_in_process(town: Town) -> None:
             assert model.explained_variance is not None
             assert inside.explained_variance is not None
             assert model.explained_variance.tobytes() == inside.explained_variance.tobytes()
+            assert model.weights is not None
+            assert inside.weights is not None
+            assert model.weights.tobytes() == inside.weights.tobytes()
+            assert model.statement.weights == inside.statement.weights != ""
             assert model.statement.federated
             assert model.statement.parties == 3
 
@@ -277,3 +292,44 @@ def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(town: Town, monkeypa
             assert sum(len(each.name) for job in listed for each in job.participants) > most
 
     asyncio.run(scenario())
+
+
+def test_weights_stay_those_of_all_who_were_counted_when_a_provider_leaves(town: Town) -> None:
+    """The largest provider answers two queries, and no more: the model is that of the same answers in one process."""
+    asked = spec(answer_seconds=2, minimum_parties=2)
+
+    async def scenario() -> Model:
+        barrier = Barrier(3)
+        async with federation(town, (), words=words_for(asked)) as running:
+            for name in SHARDS:
+                await running.start(name, ledger=Slow(0, barrier if name == "site-0" else None))
+            try:
+                job = await running.analyst.submit(asked, "cohort", list(SHARDS))
+                return await job.result()
+            finally:
+                barrier.open()
+
+    model, inside = asyncio.run(scenario()), _with_one_that_leaves(asked, answering=2)
+    assert model.statement.parties == 2
+    assert model.components.tobytes() == inside.components.tobytes()
+    assert model.weights is not None
+    assert inside.weights is not None
+    assert model.weights.tobytes() == inside.weights.tobytes()
+
+
+def _with_one_that_leaves(asked: JobSpec, answering: int) -> Model:
+    plan, sums = catalogue.plan(asked), JobSums(asked)
+    providers = {
+        name: Responder(
+            plan, Shard(check_rows(rows), asked.norm_bound), MemoryLedger(), repeatable_entropy(NOISE_SEED), slot=at
+        )
+        for at, (name, rows) in enumerate(SHARDS.items())
+    }
+    position = itertools.count()
+
+    def ask(query: RowQuery) -> Aggregate:
+        at = next(position)
+        there = [*providers][0 if at < answering else 1 :]
+        return sums.add(plan[at], {name: providers[name].respond(at, query) for name in there})
+
+    return drive(catalogue.run(plan), ask).weighed_by(sums.weighed)

@@ -21,7 +21,7 @@ from dpspca.common.transport.wire import AnswerReader
 from dpspca.common.trust.connection_proof import sign_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.jobs.roster import Link, Roster
-from dpspca.server.jobs.rounds import LARGEST_ANSWER, combine
+from dpspca.server.jobs.rounds import LARGEST_ANSWER, JobSums
 from dpspca.server.rpc.provider_service import ProviderService, _make_link
 
 QUERIES = len(catalogue.plan(PLAIN))
@@ -30,12 +30,13 @@ QUERIES = len(catalogue.plan(PLAIN))
 def model_of(hall: Hall, sites: Sequence[str]) -> bytes:
     """Make the model of these providers' answers again."""
     steps = iter(enumerate(catalogue.plan(PLAIN)))
+    sums = JobSums(PLAIN)
 
     def answer(_: RowQuery) -> Aggregate:
         position, step = next(steps)
-        return combine(PLAIN, step, [hall.ledgers[site].answers[hall.job.job_id, position] for site in sites])
+        return sums.add(step, {site: hall.ledgers[site].answers[hall.job.job_id, position] for site in sites})
 
-    return drive(catalogue.run(catalogue.plan(PLAIN)), answer).to_bytes()
+    return drive(catalogue.run(catalogue.plan(PLAIN)), answer).weighed_by(sums.weighed).to_bytes()
 
 
 @few

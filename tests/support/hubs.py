@@ -310,6 +310,9 @@ def assert_undisturbed(model: Model) -> None:
     assert model.explained_variance is not None
     assert inside.explained_variance is not None
     assert model.explained_variance.tobytes() == inside.explained_variance.tobytes()
+    assert model.weights is not None
+    assert inside.weights is not None
+    assert model.weights.tobytes() == inside.weights.tobytes()
     assert model.statement.parties == len(SHARDS)
 
 

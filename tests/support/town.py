@@ -32,7 +32,8 @@ from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.server.coordinator import Coordinator
 
 ROWS = np.random.default_rng(0).standard_normal((900, 30)) * np.r_[5, 4, np.ones(28)]
-SHARDS = {f"site-{number}": part for number, part in enumerate(np.array_split(ROWS, 3))}
+SHARDS = {f"site-{number}": part for number, part in enumerate(np.split(ROWS, [550, 800]))}
+"""Of 550, 250 and 100 rows, so that the coordinator weighs what they answer."""
 NOISE_SEED = 5
 
 

@@ -116,3 +116,14 @@ def test_forecasts_of_captured_variance_agree_with_runs_on_a_table() -> None:
     for row in rows:
         assert abs(row["with_hints"] - row["median_captured"]) < 0.1
         assert 0 < row["without_hints"] < 1
+
+
+def test_unequal_compares_weights_with_equal_ones() -> None:
+    results = {row["sizes"]: row for row in measured("unequal")}
+    assert {sizes: row["median_ratio"] == 1 for sizes, row in results.items()} == {
+        "one-large": False,
+        "four-equal": True,
+        "geometric": False,
+    }
+    for sizes in ("one-large", "geometric"):
+        assert results[sizes]["median_errors"]["auto"] < results[sizes]["median_errors"]["equal"]
