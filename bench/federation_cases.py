@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from federation_parties import ANALYST, DATA_SET, POLICY, now
 
-from dpspca.client.federation import LIFE
+from dpspca.client.job_checks import VALIDITY
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.calibration import MAX_EPSILON
@@ -77,4 +77,4 @@ class Case:
 
     def envelope(self) -> JobEnvelope:
         audience = [PartyName("town", Role.PROVIDER, name) for name in self.names]
-        return JobEnvelope.draw(self.spec.to_json().encode(), audience, DATA_SET, now=now(), life=LIFE)
+        return JobEnvelope.draw(self.spec.to_json().encode(), audience, DATA_SET, now=now(), life=VALIDITY)

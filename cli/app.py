@@ -25,6 +25,7 @@ from .commands import (
     outbox,
     plan,
     policy,
+    terms,
 )
 
 FAILURE: Final = 2
@@ -88,4 +89,5 @@ for name, command in (("run", jobs.run), ("datasets", jobs.datasets), ("outbox",
     app.command(name, epilog=EXIT_CODES)(command)
 for name, command in (("doctor", doctor.doctor), ("health", doctor.health), ("audit", audit.audit)):
     app.command(name, epilog=CHECK_CODES)(command)
+app.command("terms", epilog=terms.TERMS_CODES)(terms.terms)
 app.command("budget", epilog=budget.BUDGET_CODES)(budget.budget)

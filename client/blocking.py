@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.terms import Terms
 
 from .calls import RETRY_SECONDS
 from .federation import AsyncFederation, AsyncJob, FederationError, settings
@@ -139,6 +140,10 @@ class Federation:
     def data_sets(self) -> list[Offer]:
         """List the data sets that the connected providers offer now."""
         return self._loop.run(self._federation.data_sets())
+
+    def terms(self, data_set: str | None = None, providers: Sequence[str] | None = None) -> list[Terms]:
+        """Return the terms of a data set, or of all, as the connected providers state them to this analyst."""
+        return self._loop.run(self._federation.terms(data_set, providers))
 
     def only_data_set(self) -> str:
         """Return the name of the only data set on offer now. Raise if there is none, or more than one."""

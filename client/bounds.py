@@ -19,7 +19,7 @@ from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PARTIES
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport import FRAME, message_parts
-from dpspca.common.trust import MAX_JOB_BYTES, MAX_JOB_LIFE
+from dpspca.common.trust import MAX_JOB_BYTES, MAX_JOB_LIFE, MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .errors import TooMuchError, UnreadableError
@@ -34,6 +34,8 @@ SLOWEST: Final = 1024
 MOST_JOBS: Final = 1000
 """Jobs in one list. A coordinator remembers 250 jobs of one analyst."""
 MOST_OFFERS: Final = 2**15
+MOST_STATEMENT_BYTES: Final = 2**26
+"""Bytes of all statements in reply to one request: most are a few kilobytes long."""
 MOST_LIST_BYTES: Final = 2**24
 """Memory for a list of jobs, including ``PER_PARTICIPANT``."""
 MOST_OFFER_BYTES: Final = 2**29
@@ -63,6 +65,7 @@ MESSAGE_BYTES: Final = MappingProxyType(
         "Cancel": _STATUS,
         "Result": FRAME + _ENVELOPE,
         "DataSets": _OFFER,
+        "Statements": MAX_STATEMENT_BYTES + _ENVELOPE * 2,
     }
 )
 """The longest reply to each method. A method that is not listed is never called."""
@@ -119,6 +122,7 @@ OFFERS: Final = Bound("data set offers", MOST_OFFERS, MOST_OFFER_BYTES)
 COLUMNS: Final = Bound("column names", MOST_OFFERS, MOST_COLUMN_BYTES)
 JOBS: Final = Bound("jobs", MOST_JOBS, MOST_JOBS * _STATUS)
 LISTED: Final = Bound("jobs and participants", MOST_JOBS, MOST_LIST_BYTES)
+STATEMENTS: Final = Bound("statements", MAX_PARTIES, MOST_STATEMENT_BYTES)
 WATCH_SECONDS: Final = MAX_JOB_LIFE + LIST_SECONDS
 """Timeout of watching a job. A job's signature is valid for ``MAX_JOB_LIFE`` at most."""
 

@@ -8,11 +8,11 @@ depends on the coordinator's honesty alone. ``client/blocking.py`` offers the sa
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
@@ -24,8 +24,9 @@ from dpspca.common.privacy import MAX_PARTIES
 from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.storage import AnalystConfig, read_config
+from dpspca.common.terms import Terms
 from dpspca.common.transport import rpc
-from dpspca.common.trust import MAX_JOB_LIFE, Identity, JobEnvelope, SignedJob, sign, signer_of
+from dpspca.common.trust import Identity, JobEnvelope, SignedJob, sign, signer_of
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
@@ -34,7 +35,9 @@ from .bounds import ANSWER_SECONDS, LIST_SECONDS, WATCH_SECONDS
 from .calls import RETRY_SECONDS, Attempts, CoordinatorLink, Notify, log_warning
 from .errors import AwayError, FederationError, TooMuchError
 from .findings import issue, with_warnings
+from .job_checks import require_fit, validity_of
 from .jobs import JobList, JobStatus, Offer, OfferList
+from .statements import NO_TRUST, Inquirer
 
 __all__ = [
     "AsyncFederation",
@@ -44,12 +47,7 @@ __all__ = [
     "require_done",
     "require_in_force",
     "settings",
-    "validity_of",
 ]
-
-NO_TRUST: Final = "Do not trust this coordinator, and tell its operator."
-VALIDITY: Final = timedelta(hours=12)
-"""How long a signed job is valid, unless its answers may take longer."""
 
 
 class JobFailedError(FederationError):
@@ -148,25 +146,6 @@ class AsyncJob:
         return status
 
 
-def validity_of(plan: Plan) -> timedelta:
-    """Return how long a signed job is valid: as long as all its answers may take, but at most ``MAX_JOB_LIFE``.
-
-    A job with a fixed number of rows may wait days for rows that still arrive. If it expired meanwhile, it would end
-    without a model after part of its price was spent. So such a job is refused if its answers might take longer than
-    ``MAX_JOB_LIFE``. Other jobs are not refused: their answers come as soon as they are computed, so the sum of all
-    timeouts says nothing about how long they take.
-    """
-    spec, waits = plan.spec, len(plan) + 2  # two more: until the providers are connected, and until they take part
-    check(
-        waits * spec.answer_seconds <= MAX_JOB_LIFE or catalogue.rows_of(spec) is None,
-        f"The job may have to wait {waits} times answer_seconds={spec.answer_seconds} seconds (twice for its providers "
-        f"and once for each answer), but a signed job is valid for at most {MAX_JOB_LIFE} seconds "
-        f"({MAX_JOB_LIFE // 86_400} days).",
-        f"Set answer_seconds to at most {MAX_JOB_LIFE // waits}, or use fewer rounds.",
-    )
-    return max(VALIDITY, timedelta(seconds=min(waits * spec.answer_seconds, MAX_JOB_LIFE)))
-
-
 class AsyncFederation:
     """A connection to a coordinator. If the coordinator goes away, calls are retried for ``retry_seconds``.
 
@@ -210,6 +189,20 @@ class AsyncFederation:
             return [offers.read(each) async for each in self._link.stream(call, bounds.OFFERS)]
 
         return await self._link.retry(listed)
+
+    async def terms(self, data_set: str | None = None, providers: Sequence[str] | None = None) -> list[Terms]:
+        """Return the terms of a data set, or of all, as the connected providers state them to this analyst.
+
+        A provider states its terms to analysts whom its policy names. Any other provider is left out, for a data set
+        that it does not have as for one that it does not open to you. Each provider signs its terms, and they are
+        verified here.
+        """
+        offers = [
+            each
+            for each in await self.data_sets()
+            if data_set in {None, each.data_set} and (providers is None or each.provider in providers)
+        ]
+        return await Inquirer(self.stub, self._link, self._identity, self._clock).terms(offers)
 
     async def only_data_set(self) -> str:
         """Return the name of the only data set on offer now. Raise if there is none, or more than one."""
@@ -265,7 +258,7 @@ class AsyncFederation:
         spec.schema.require_named()
         names = (await self.describe(data_set))[1] if providers is None else list(providers)
         asked = [each for each in await self.data_sets() if each.data_set == data_set and each.provider in names]
-        _require_fit(spec, data_set, names, asked)
+        require_fit(spec, data_set, names, asked)
         spec = spec.with_names({each.provider: each.schema.names for each in asked})
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
         life = validity_of(catalogue.plan(spec))
@@ -336,22 +329,6 @@ def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -
 def _require_filled(what: str, given: str | PathLike[str]) -> None:
     """Refuse empty text. As a path it would mean the current folder, and as a prefix it would match every name."""
     check(bool(str(given).strip()), f"{what} is {given!r}, which is empty.", "Give a value.")
-
-
-def _require_fit(spec: JobSpec, data_set: str, names: Sequence[str], asked: Sequence[Offer]) -> None:
-    """Refuse a job that cannot succeed, judged by the providers that are connected now. Others may still connect."""
-    check(
-        len(names) >= spec.minimum_parties,
-        f"The job needs at least {spec.minimum_parties} providers (minimum_parties), but would ask {len(names)}.",
-        "Name more providers, or lower minimum_parties.",
-    )
-    columns = spec.schema.dimension
-    for each in asked:
-        check(
-            each.schema.dimension == columns,
-            f"The job has {columns} columns, but {data_set!r} at {each.provider} has {each.schema.dimension}.",
-            "Describe the columns as they are on offer, or leave that provider out.",
-        )
 
 
 def require_in_force(me: Identity, now: datetime) -> None:

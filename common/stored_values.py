@@ -78,6 +78,7 @@ def is_whole(value: object) -> bool:
 
 
 _PLAIN: Final[Mapping[Any, Fits]] = {
+    bool: lambda value: type(value) is bool,
     int: is_whole,
     float: lambda value: type(value) in {int, float} and math.isfinite(value),
     str: _is_text,

@@ -47,6 +47,7 @@ ALLOWED: Final = MappingProxyType(
         "Cancel": _ANALYST,
         "Result": _ANALYST,
         "DataSets": _ANALYST,
+        "Statements": _ANALYST,
         "Health.Check": frozenset(Role),
         "Health.Watch": frozenset(Role),
     }

@@ -1,6 +1,7 @@
 """The arguments of commands: flags, job files, and checks that come before any work."""
 
 from . import empty_values, job_flags
+from .data_flags import Chosen, DataSet, Providers
 from .flags import (
     CHECK_CODES,
     DAEMON_CODES,
@@ -28,10 +29,13 @@ __all__ = [
     "AnalystSettings",
     "AnySettings",
     "AsJson",
+    "Chosen",
     "DaemonSettings",
+    "DataSet",
     "Force",
     "ModelFile",
     "Plots",
+    "Providers",
     "PublicFacts",
     "RetrySeconds",
     "empty_values",

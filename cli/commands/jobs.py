@@ -1,10 +1,10 @@
 """Commands for analysts: run a job, manage submitted jobs, and list the data sets on offer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -12,21 +12,22 @@ from dpspca.cli.arguments import (
     EXIT_CODES,
     AnalystSettings,
     AsJson,
+    Chosen,
+    DataSet,
     Force,
     ModelFile,
     Plots,
+    Providers,
     RetrySeconds,
     job_flags,
     with_job_flags,
 )
-from dpspca.cli.render import absent_providers, print_output, print_table, progress, to_json
+from dpspca.cli.render import absent_providers, connected, print_output, print_table, progress, to_json
 from dpspca.client import findings
 from dpspca.client.calls import RETRY_SECONDS
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
 from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
-from dpspca.common.names import check_name
-from dpspca.common.storage import AnalystConfig, require_own
 from dpspca.common.text import printable
 
 jobs = typer.Typer(
@@ -36,7 +37,6 @@ jobs = typer.Typer(
 Name = Annotated[
     str, typer.Argument(metavar="JOB", help="The job's name, or enough of its first characters.", show_default=False)
 ]
-Reply = TypeVar("Reply")
 
 NAME_CHARACTERS: Final = 12
 """How many characters of a job's name are shown to people."""
@@ -53,20 +53,8 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     *,
     config: AnalystSettings,
     flags: job_flags.Flags,
-    data_set: Annotated[
-        str | None,
-        typer.Option(
-            help="Data set to query. Overrides the one in the job's file. If only one is on offer, it need not be "
-            "named."
-        ),
-    ] = None,
-    provider: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Provider to query. Repeat the option for each provider. Overrides those in the job's file. If none "
-            "is named: all that offer the data set."
-        ),
-    ] = None,
+    data_set: DataSet = None,
+    provider: Providers = None,
     out: ModelFile = Path("model.dpspca"),
     force: Force = False,
     plots: Plots = None,
@@ -80,17 +68,16 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     job_file = job_flags.from_file(job, flags) if job else None
     if job_file is None:
         job_flags.check_given(flags, columns_known=True)
-    where = check_name("--data-set", data_set) if data_set is not None else job_file.data_set if job_file else None
-    who = tuple(check_name("--provider", each) for each in provider or ()) or (job_file.providers if job_file else None)
+    chosen = Chosen.of(job_file, data_set, provider)
     result_files = None if detach else progress.ResultFiles(out, plots, replace=force)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
-        submitted = await _submit(federation, job_file, flags, where or await federation.only_data_set(), who)
+        submitted = await _submit(federation, job_file, flags, chosen)
         if result_files is None:
             return {"job": submitted.name}
         return await _write_model(federation, submitted, result_files, config, quiet=as_json)
 
-    facts = _connected(config, work, retry_seconds)
+    facts = connected(config, work, retry_seconds)
     if detach or as_json:
         print_output(facts, facts["job"], as_json=as_json)
     else:
@@ -100,7 +87,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
 def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
     """List the data sets on offer from the providers that are connected now."""
     found: dict[tuple[str, Any], list[str]] = {}
-    for offer in sorted(_connected(config, AsyncFederation.data_sets), key=_sort_key):
+    for offer in sorted(connected(config, AsyncFederation.data_sets), key=_sort_key):
         found.setdefault((offer.data_set, offer.schema), []).append(offer.provider)
     facts = [
         {"data_set": name, "dimension": schema.dimension, "columns": schema.names, "providers": providers}
@@ -124,7 +111,7 @@ def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
 @jobs.command("list", epilog=EXIT_CODES)
 def _list(config: AnalystSettings, *, as_json: AsJson = False) -> None:
     """List your jobs, oldest first."""
-    found = _connected(config, AsyncFederation.jobs)
+    found = connected(config, AsyncFederation.jobs)
     if as_json:
         typer.echo(to_json({"jobs": [each.to_dict() for each in found]}))
         return
@@ -154,7 +141,7 @@ def _show(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> Non
         taken = await federation.job(job)
         return taken, await taken.status()
 
-    _print_status(*_connected(config, work), as_json=as_json)
+    _print_status(*connected(config, work), as_json=as_json)
 
 
 @jobs.command("watch", epilog=EXIT_CODES)
@@ -167,7 +154,7 @@ def _watch(
         taken = await federation.job(job)
         return taken, await _follow(federation, taken, config, quiet=as_json)
 
-    watched, last = _connected(config, work, retry_seconds)
+    watched, last = connected(config, work, retry_seconds)
     _print_status(watched, last, as_json=as_json, why=False)  # the next line reports a failure and its reason
     require_done(last)
 
@@ -180,7 +167,7 @@ def _cancel(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> N
         taken = await federation.job(job)
         return taken, await taken.cancel()
 
-    _print_status(*_connected(config, work), as_json=as_json)
+    _print_status(*connected(config, work), as_json=as_json)
 
 
 @jobs.command("result", epilog=EXIT_CODES)
@@ -200,36 +187,21 @@ def _result(  # noqa: PLR0913  # a command's flags are its parameters
     async def work(federation: AsyncFederation) -> dict[str, Any]:
         return await _write_model(federation, await federation.job(job), result_files, config, quiet=as_json)
 
-    facts = _connected(config, work, retry_seconds)
+    facts = connected(config, work, retry_seconds)
     if as_json:
         typer.echo(to_json(facts))
     else:
         progress.print_result(facts)
 
 
-def _connected(
-    config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]], retry_seconds: float = RETRY_SECONDS
-) -> Reply:
-    """Connect to the federation as the settings say, do the work, and disconnect."""
-    require_own(AnalystConfig, config)
-
-    async def whole() -> Reply:
-        async with AsyncFederation.connect(
-            config, retry_seconds=retry_seconds, notify=absent_providers.print_message
-        ) as federation:
-            return await work(federation)
-
-    return asyncio.run(whole())
-
-
 async def _submit(
     federation: AsyncFederation,
     job_file: job_flags.JobFile | None,
     flags: job_flags.Flags,
-    data_set: str,
-    providers: tuple[str, ...] | None,
+    chosen: Chosen,
 ) -> AsyncJob:
     """Submit the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
+    data_set, providers = chosen.data_set or await federation.only_data_set(), chosen.providers
     if job_file:
         spec = job_file.spec
     else:

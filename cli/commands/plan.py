@@ -1,5 +1,6 @@
 """The `dpspca plan` command: what a job asks and costs and, from public facts about the rows, what to expect of it."""
 
+import json
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -8,19 +9,32 @@ from typing import Annotated, Any, Final
 import typer
 from rich.filesize import decimal
 
-from dpspca.cli.arguments import AsJson, PublicFacts, job_flags, with_job_flags, with_public_facts
-from dpspca.cli.render import output, print_table, print_text, to_json, write_file
+from dpspca.cli.arguments import (
+    AsJson,
+    Chosen,
+    DataSet,
+    Providers,
+    PublicFacts,
+    job_flags,
+    with_job_flags,
+    with_public_facts,
+)
+from dpspca.cli.render import output, print_fit, print_table, print_text, to_json, write_file
 from dpspca.client import expected_error, prices
 from dpspca.client.forecast import Hints, answer, curves, draw, of_hints
 from dpspca.common.algorithms import catalogue
-from dpspca.common.spec import JobSpec
+from dpspca.common.checks import check
+from dpspca.common.errors import RefusedError
+from dpspca.common.spec import JobSpec, Schema
+
+from .terms import Held, hold_to_terms
 
 _HEADINGS: Final = ("method", "error", "captured", "noise", "columns", "answers", "sent", "seconds")
 
 
 @with_job_flags
 @with_public_facts
-def plan(
+def plan(  # noqa: PLR0913  # a command's flags are its parameters
     job: Annotated[
         Path | None,
         typer.Argument(
@@ -31,21 +45,40 @@ def plan(
     *,
     flags: job_flags.Flags,
     known: PublicFacts,
-    write_job: Annotated[
-        Path | None, typer.Option(help="Write the job to this JSON file, to plan or run it later.")
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="Settings file (TOML) of the analyst. With it, ask the providers for their terms, and say what to "
+            "change in the job so that it fits them.",
+            show_default=False,
+        ),
+    ] = None,
+    data_set: DataSet = None,
+    provider: Providers = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the job to this JSON file, to plan, check or run it later. With --config: the job that fits.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the queries of a job, with the noise and the price of each. Nothing is sent and nothing is spent.
+    """Print the queries of a job, with the noise and the price of each. Nothing is spent.
 
-    With --rows also print what to expect of every method that the job could use, from public facts alone.
+    With --rows also print what to expect of every method that the job could use, from public facts alone. With --config
+    also hold the job against the terms of the providers. Without --config nothing is sent.
     """
+    check(write is None or write.suffix == ".json", f"{write} does not end in .json.", "The job is written as JSON.")
     read = job_flags.from_file(job, flags) if job else None
-    spec = read.spec if read else job_flags.from_flags(flags)
-    hints = known.hints(len(read.providers) if read and read.providers else 1)
+    chosen = Chosen.of(read, data_set, provider)
+    held = hold_to_terms(config, lambda schema: _spec(read, flags, schema), chosen) if config else None
+    spec = held.made.spec if held else _spec(read, flags)
+    hints = known.hints(len(chosen.providers or ()) or 1)
     facts = prices.facts(catalogue.plan(spec)) | (expected(spec, hints, known) if hints else {})
-    if write_job:
-        write_file(write_job, spec.to_json() + "\n")
+    facts |= held.facts if held else {}
+    if write:
+        write_file(write, _job_text(spec, chosen, held))
     if hints and known.plot:
         _draw(spec, hints, known.plot)
     if as_json:
@@ -54,6 +87,30 @@ def plan(
     output.print_plan(facts)
     if hints:
         print_forecast(facts)
+    if held:
+        if held.made.changes:
+            print_text("The table is about the job with the changes below.")
+        print_fit(held.made, held.terms)
+
+
+def _spec(read: job_flags.JobFile | None, flags: job_flags.Flags, schema: Schema | None = None) -> JobSpec:
+    """Return the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
+    if read:
+        return read.spec
+    return job_flags.from_flags(flags, None if flags.dimension is not None else schema)
+
+
+def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None) -> str:
+    """Write a job with its data set and providers, as every command reads it. Refuse one that fits no terms."""
+    if held and not held.made.fits:
+        raise RefusedError(
+            f"No job was written, because no change makes it fit. {' '.join(held.made.obstacles)}",
+            "Run the command without --write to see all terms.",
+        )
+    data_set = held.data_set if held else chosen.data_set
+    providers = held.made.providers if held and chosen.providers else chosen.providers
+    named = ({"data_set": data_set} if data_set else {}) | ({"providers": [*providers]} if providers else {})
+    return json.dumps(named | json.loads(spec.to_json())) + "\n"
 
 
 def expected(spec: JobSpec, hints: Hints, known: PublicFacts) -> dict[str, Any]:

@@ -1,22 +1,29 @@
 """The output of commands: tables, progress, logs and JSON."""
 
 from . import absent_providers, logs, output, progress
+from .connection import connected
 from .output import PLOTS, Folder, print_output, print_table, print_text, show_count, to_json, write_file
 from .progress import participants, show_job_progress
+from .terms import fit_facts, print_fit, print_terms, terms_facts
 
 __all__ = [
     "PLOTS",
     "Folder",
     "absent_providers",
+    "connected",
+    "fit_facts",
     "logs",
     "output",
     "participants",
+    "print_fit",
     "print_output",
     "print_table",
+    "print_terms",
     "print_text",
     "progress",
     "show_count",
     "show_job_progress",
+    "terms_facts",
     "to_json",
     "write_file",
 ]

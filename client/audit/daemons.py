@@ -32,7 +32,7 @@ from dpspca.client.demo import (
     new_federation,
     write_rows,
 )
-from dpspca.client.federation import validity_of
+from dpspca.client.job_checks import validity_of
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import MAX_EPSILON

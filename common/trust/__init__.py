@@ -7,7 +7,7 @@ from .connection_proof import new_challenge, sign_challenge, verify_challenge
 from .identity import IDENTITY_FILE, CurrentIdentity, CurrentRevocations, Identity, load_revocations
 from .receipts import MAX_RECEIPT_BYTES, sign_receipt, verify_receipt
 from .renewal_requests import REQUEST_HEADER
-from .revocations import RevocationList, holder_of, peer_of, require_role
+from .revocations import RevocationList, holder_at, holder_of, peer_of, require_role
 from .signing import (
     JOB_SKEW,
     MAX_JOB_BYTES,
@@ -19,6 +19,19 @@ from .signing import (
     signer_of,
     verify,
 )
+from .statements import (
+    MAX_REQUEST_BYTES,
+    MAX_STATEMENT_BYTES,
+    Kind,
+    SignedRequest,
+    SignedStatement,
+    StatementRequest,
+    requester_of,
+    sign_request,
+    sign_statement,
+    verify_request,
+    verify_statement,
+)
 
 __all__ = [
     "IDENTITY_FILE",
@@ -27,6 +40,8 @@ __all__ = [
     "MAX_JOB_LIFE",
     "MAX_PEM_BYTES",
     "MAX_RECEIPT_BYTES",
+    "MAX_REQUEST_BYTES",
+    "MAX_STATEMENT_BYTES",
     "PARTY_DAYS",
     "REQUEST_HEADER",
     "Authority",
@@ -35,9 +50,14 @@ __all__ = [
     "Identity",
     "IndexEntry",
     "JobEnvelope",
+    "Kind",
     "RevocationList",
     "SignedJob",
+    "SignedRequest",
+    "SignedStatement",
+    "StatementRequest",
     "federation_of",
+    "holder_at",
     "holder_of",
     "identity",
     "load_revocations",
@@ -45,13 +65,18 @@ __all__ = [
     "peer_of",
     "read_authority",
     "read_certificate",
+    "requester_of",
     "require_role",
     "require_still_valid",
     "sign",
     "sign_challenge",
     "sign_receipt",
+    "sign_request",
+    "sign_statement",
     "signer_of",
     "verify",
     "verify_challenge",
     "verify_receipt",
+    "verify_request",
+    "verify_statement",
 ]

@@ -143,6 +143,14 @@ def holder_of(certificate_pem: bytes, authority_pem: bytes) -> tuple[PartyName, 
     return known.party, known.key
 
 
+def holder_at(certificate_pem: bytes, authority_pem: bytes, moment: datetime) -> PartyName:
+    """Return the party of a certificate that was valid at a moment. Whether it was revoked then is not known here."""
+    known = _issued(certificate_pem, authority_pem)
+    _require_in_force(known.authority_in_force, moment, "The authority's certificate")
+    _require_in_force(known.in_force, moment, f"The certificate of {known.party}")
+    return known.party
+
+
 @dataclass(frozen=True, slots=True)
 class _Issued:
     """The contents of a certificate that the authority issued."""

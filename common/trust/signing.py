@@ -33,7 +33,9 @@ from dpspca.common.errors import (
 from dpspca.common.names import PartyName, Role, check_name, shortened
 from dpspca.common.privacy import MAX_PARTIES
 
+from . import packing
 from .certificates import name_in, public_key_of, read_authority, read_certificate, read_key
+from .packing import join
 from .revocations import RevocationList, peer_of, require_role
 
 MAX_SPEC_BYTES: Final = 1 << 21
@@ -46,7 +48,6 @@ NONCE_BYTES: Final = 16
 _ENVELOPE: Final = b"dpspca signed job, version 2\0"
 _ENVELOPE_1: Final = b"dpspca signed job, version 1\0"
 _CARRIER: Final = b"dpspca job with its signature, version 1\0"
-_LENGTH_BYTES: Final = 4
 _TIME_BYTES: Final = 8
 _ENVELOPE_FIELDS: Final = 8
 _SEND: Final = "Send the job exactly as the analyst signed it."
@@ -147,10 +148,10 @@ class JobEnvelope:
 
     def to_bytes(self) -> bytes:
         """Return the canonical form: the bytes that are signed."""
-        return _ENVELOPE + _join(
+        return _ENVELOPE + join(
             self.spec,
             self.federation.encode(),
-            _join(*(name.encode() for name in self.audience)),
+            join(*(name.encode() for name in self.audience)),
             self.data_set.encode(),
             self.issued_at.to_bytes(_TIME_BYTES),
             self.expires_at.to_bytes(_TIME_BYTES),
@@ -196,7 +197,7 @@ class SignedJob:
 
     def to_bytes(self) -> bytes:
         """Return the bytes to send or store."""
-        return _CARRIER + _join(self.payload, self.signature, self.certificate_pem)
+        return _CARRIER + join(self.payload, self.signature, self.certificate_pem)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
@@ -290,22 +291,11 @@ def _check(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # read
         raise InvalidParameterError(what, remedy)
 
 
-def _join(*parts: bytes) -> bytes:
-    return b"".join(len(part).to_bytes(_LENGTH_BYTES) + part for part in parts)
-
-
 def _parts(content: bytes, most: int) -> list[bytes]:
-    """Split what ``_join`` wrote. Stop at the first part beyond ``most``, in case there are millions of tiny ones."""
-    parts: list[bytes] = []
-    start = 0
-    while start < len(content):
-        begin = start + _LENGTH_BYTES
-        end = begin + int.from_bytes(content[start:begin])
-        if end > len(content) or begin > len(content) or len(parts) == most:
-            raise MalformedJobError(f"The signed job is cut short, or has more than {most} parts.", _SEND)
-        parts.append(content[begin:end])
-        start = end
-    return parts
+    try:
+        return packing.split(content, most)
+    except ValueError as problem:
+        raise MalformedJobError(f"The signed job {problem}.", _SEND) from None
 
 
 def _split(content: bytes, prefix: bytes, most: int, count: int) -> list[bytes]:

@@ -7,7 +7,7 @@ sent. The text of a refusal does not depend on a row.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -19,7 +19,7 @@ from dpspca.common.queries import Announcement, Extent
 from dpspca.common.transport import wire
 from dpspca.common.trust import SignedJob, new_challenge, peer_of, require_role, verify_challenge, verify_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.jobs import JobRegistry, OpenJob, ProviderSetup
+from dpspca.provider.jobs import JobRegistry, OpenJob, ProviderSetup, Statements
 from dpspca.provider.ledger import QUARANTINE_REMEDY, Head
 
 from .greeting import greeting
@@ -59,6 +59,7 @@ class Conversation:
     def __init__(self, settings: ProviderSetup, registry: JobRegistry, welcomed: asyncio.Event) -> None:
         self._settings = settings
         self._registry = registry
+        self._statements = Statements(settings)
         self._welcomed = welcomed
         self._authority = settings.identity().authority_pem  # unlike keys and certificates, it is never replaced
         self._challenge = new_challenge()
@@ -112,10 +113,16 @@ class Conversation:
             case "farewell":
                 await self._handle_farewell(message.farewell)
             case "witness":
-                for receipt in message.witness.receipts[:MAX_RECEIPTS]:
-                    await asyncio.to_thread(self._check_receipt, receipt)
+                await asyncio.to_thread(self._check_receipts, message.witness.receipts[:MAX_RECEIPTS])
+            case "inquiry":
+                await self._state(message.inquiry.signed_request)
             case _:
                 pass
+
+    async def _state(self, request: bytes) -> None:
+        """Reply to an analyst's request for a statement. If there is nothing to say, the reply has no content."""
+        digest, statement = await asyncio.to_thread(self._statements.state, request)
+        await self._outbound.put(pb.FromProvider(stated=pb.Stated(request=digest, signed_statement=statement)))
 
     async def _handle_farewell(self, farewell: pb.Farewell) -> None:
         """Close a job and stop waiting for its rows. If the ledger cannot close it now, it ends when it expires."""
@@ -135,10 +142,14 @@ class Conversation:
         self._require_coordinator()
         verify_challenge(welcome.certificate, welcome.proof, self._challenge, self._settings.identity().name)
         if welcome.HasField("receipt"):
-            await asyncio.to_thread(self._check_receipt, welcome.receipt)
+            await asyncio.to_thread(self._check_receipts, [welcome.receipt])
         self._timeout = MISSED * min(max(1, welcome.heartbeat_seconds), SLOWEST_HEARTBEAT)
         self._welcomed.set()
         _log.info("Connected to %s.", self._settings.address, extra=_BY_COORDINATOR)
+
+    def _check_receipts(self, receipts: Iterable[pb.Receipt]) -> None:
+        for receipt in receipts:
+            self._check_receipt(receipt)
 
     def _check_receipt(self, receipt: pb.Receipt) -> None:
         """Compare our ledger with a receipt. A receipt that we did not sign changes nothing."""

@@ -3,10 +3,12 @@
 from .open_job import OpenJob
 from .registry import JobRegistry, ProviderSetup
 from .start_checks import require_one_name
+from .statements import Statements
 
 __all__ = [
     "JobRegistry",
     "OpenJob",
     "ProviderSetup",
+    "Statements",
     "require_one_name",
 ]

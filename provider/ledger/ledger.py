@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from dpspca.common.arrays import Integers
+from dpspca.common.privacy import Price
 
 from .accounts import FindEnd, JobPosition, QueryRecord, no_forgotten_jobs
 from .entries import Entry, Fact, Founded, Head, LedgerError, Limits, Named, Opening, QuarantinedError
@@ -88,6 +89,10 @@ class Ledger(Protocol):
 
         If the limits allow it, every open job fits into them, because the price of its queries is already reserved.
         """
+        ...
+
+    def room(self, data_set: str, analyst: str, limits: Limits) -> Price:
+        """Return the most that one further job of an analyst may cost, or refuse if none would be admitted."""
         ...
 
     def open_jobs(self) -> tuple[str, ...]:
@@ -183,6 +188,10 @@ class BaseLedger(ABC):
     def require_within(self, data_set: str, analyst: str, limits: Limits) -> None:
         with self._lock:
             self._books.require_within(data_set, analyst, limits)
+
+    def room(self, data_set: str, analyst: str, limits: Limits) -> Price:
+        with self._lock:
+            return self._books.room(data_set, analyst, limits)
 
     def open_jobs(self) -> tuple[str, ...]:
         with self._lock:

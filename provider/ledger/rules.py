@@ -69,6 +69,18 @@ class Books(History):
         """Refuse if more is spent and reserved than these limits allow. They may have been lowered."""
         self._require_room(data_set, analyst, limits, NOTHING)
 
+    def room(self, data_set: str, analyst: str, limits: Limits) -> Price:
+        """Return the most that one further job of an analyst may cost, or refuse if none would be admitted at all."""
+        self.require_trusted()
+        self._require_decided(data_set)
+        if limits.promise:
+            self.require_promise(data_set, limits.promise)
+        left = _left(limits.data_set, self.data_sets.get(data_set))
+        if limits.analyst is None:
+            return left
+        own = _left(limits.analyst, self.analysts.get((data_set, analyst)), self.written_off.get(data_set))
+        return Price(min(left.units, own.units), min(left.slack_units, own.slack_units))
+
     def _require_room(self, name: str, analyst: str, limits: Limits, plan: Price) -> None:
         admit(limits.data_set, [self.data_sets.get(name)], plan, f"the data set '{name}'")
         if limits.analyst is not None:
@@ -164,15 +176,19 @@ class Books(History):
         """After a quarantine, refuse a job that may have been answered in the entries that are lost."""
         if self._accounted is None:
             return
-        if opening.data_set not in self._accounted:
-            raise QuarantinedError(
-                f"Since a quarantine, nobody has decided what counts as spent for the data set '{opening.data_set}'.",
-                "The provider's operator must decide: see `dpspca ledger release --help`.",
-            )
+        self._require_decided(opening.data_set)
         if opening.issued_at <= self.signed_after:
             raise RefusedError(
                 "This job was signed before the last quarantine ended, or just after it, so it may have been answered.",
                 f"Sign a new job at least {JOB_SKEW} seconds after the operator ended the quarantine.",
+            )
+
+    def _require_decided(self, data_set: str) -> None:
+        """After a quarantine, refuse a data set for which nobody has decided what counts as spent."""
+        if self._accounted is not None and data_set not in self._accounted:
+            raise QuarantinedError(
+                f"Since a quarantine, nobody has decided what counts as spent for the data set '{data_set}'.",
+                "The provider's operator must decide: see `dpspca ledger release --help`.",
             )
 
     def _open_job(self, name: str) -> JobAccount:
@@ -193,6 +209,12 @@ class Books(History):
 
     def _rest(self, name: str, budget: Filter) -> Price:
         return (budget.whole - self.data_sets.get(name, Account()).taken).at_least(NOTHING)
+
+
+def _left(budget: Filter, *accounts: Account | None) -> Price:
+    """Return what accounts leave of a budget."""
+    taken = sum((each.taken for each in accounts if each is not None), NOTHING)
+    return (budget.whole - taken).at_least(NOTHING)
 
 
 def _over(state: str) -> RefusedError:

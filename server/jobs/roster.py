@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
 from dpspca.common.spec import Schema
 from dpspca.common.transport import AnswerReader
+from dpspca.common.trust import MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .name_events import NameEvents
@@ -51,6 +52,8 @@ class Link:
         self._outbound: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue(MAX_QUEUED)
         self._frames_lock = asyncio.Lock()
         self._pending: dict[tuple[str, int], _Pending] = {}
+        self._inquiries: dict[str, asyncio.Future[bytes]] = {}
+        """Requests for statements that wait for the provider's reply, by their digests."""
         self._receipts_due = 0
         self.newest_entries = 0
         """Entries in the newest receipt that came on this connection."""
@@ -88,6 +91,25 @@ class Link:
             return asyncio.ensure_future(self._send(lambda: pb.ToProvider(ask=query), frames))
 
         await self._reply((job, query.position), reader, send)
+
+    async def inquire(self, request: bytes, digest: str) -> bytes:
+        """Pass on a request for a statement, and wait for the reply. Equal requests wait for the same reply."""
+        if self.closed:
+            raise _lost_error(self.name)
+        waiting = self._inquiries.get(digest)
+        if waiting is None:
+            waiting = self._inquiries[digest] = asyncio.get_running_loop().create_future()
+            await self._send(lambda: pb.ToProvider(inquiry=pb.Inquiry(signed_request=request)))
+        try:
+            return await asyncio.shield(waiting)
+        finally:
+            self._inquiries.pop(digest, None)
+
+    def receive_statement(self, stated: pb.Stated) -> None:
+        """Hand over the reply to a request. One that nobody waits for, or that is too long, is dropped."""
+        waiting = self._inquiries.get(stated.request)
+        if waiting and not waiting.done() and len(stated.signed_statement) <= MAX_STATEMENT_BYTES:
+            waiting.set_result(stated.signed_statement)
 
     async def _reply(
         self,
@@ -163,6 +185,9 @@ class Link:
         for pending in self._pending.values():
             if not pending.done.done():
                 pending.done.set_exception(_lost_error(self.name))
+        for waiting in self._inquiries.values():
+            if not waiting.done():
+                waiting.set_result(b"")
         while not self._outbound.empty():  # else a call whose provider reads nothing would keep the messages
             self._outbound.get_nowait()
         self._wake()

@@ -19,7 +19,6 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.log_context import about
 from dpspca.common.names import PartyName
@@ -32,7 +31,8 @@ from dpspca.server.job import Event, JobRecord, Results, State
 from dpspca.server.jobs import JobRunner, NameEvents, Roster
 from dpspca.server.journal import Journal, JournalError, JournalThread, RecordedJob, damaged_error
 
-from .messages import as_message
+from .messages import as_message, no_result_error, require_storable
+from .statement_relay import statements
 
 Value = TypeVar("Value")
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -147,7 +147,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         caller, known = await self._find_own(request, context, "Result")
         job = await self._job(known)
         if job.state is not State.DONE:
-            raise _no_result_error(job)
+            raise no_result_error(job)
         await self._wait_until_recorded(known)
         for sequence in count():
             piece = await self._piece(job.name, sequence)
@@ -165,6 +165,14 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             for name, schema in link.data_sets.items():
                 offered = pb.DataSet(name=name, dimension=schema.dimension, columns=schema.names or ())
                 yield pb.Offer(provider=link.name, data_set=offered)
+
+    async def Statements(  # noqa: N802
+        self, request: pb.StatementsRequest, context: Context
+    ) -> AsyncIterator[pb.Statement]:
+        """Ask providers to state something, and send what each replies."""
+        caller = await self._door.admit(context, "Statements")
+        async for statement in statements(self._door, self._roster, caller, request):
+            yield statement
 
     async def resume(self) -> None:
         """Load receipts and jobs from the journal, and continue the jobs that have not ended."""
@@ -232,7 +240,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 f"The job was signed by {analyst.uri}, but {caller} submits it.",
                 "Submit it with the identity that signed it.",
             )
-        _require_storable(JobSpec.from_json(envelope.spec), self._results.max_bytes)
+        require_storable(JobSpec.from_json(envelope.spec), self._results.max_bytes)
 
         def notify(job: JobRecord) -> None:
             self._changes.notify(job.name)
@@ -378,20 +386,3 @@ def _receipts(journal: Journal) -> dict[str, pb.Receipt]:
         return {name: pb.Receipt.FromString(content) for name, content in journal.receipts().items()}
     except DecodeError:
         raise damaged_error("a receipt cannot be read") from None
-
-
-def _require_storable(spec: JobSpec, most: int) -> None:
-    """Refuse a job whose components, their noise and a mean exceed the limit on results, before it costs privacy."""
-    rows = spec.components * (2 if catalogue.find(spec.method).measures_loadings else 1)
-    least = 8 * (rows + 1) * spec.schema.dimension
-    if least > most:
-        raise RefusedError(
-            f"The model of this job takes {least} bytes; the coordinator keeps at most {most} bytes of results.",
-            "Ask for fewer components or columns, or ask the coordinator's operator to raise the limit.",
-        )
-
-
-def _no_result_error(job: JobRecord) -> RefusedError:
-    if job.state.is_final:
-        return RefusedError(f"The job is {job.state} and has no result.", "Submit a new job.")
-    return RefusedError(f"The job is {job.state} and has no result yet.", "Wait until it is done.")

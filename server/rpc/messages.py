@@ -1,5 +1,8 @@
-"""A job as the message that its analyst receives."""
+"""A job as the message that its analyst receives, and refusals about its result."""
 
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import RefusedError
+from dpspca.common.spec import JobSpec
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.job import JobRecord
 
@@ -25,3 +28,21 @@ def as_message(job: JobRecord, signed: bytes = b"") -> pb.Job:
         signed_job=signed,
         participants=participants,
     )
+
+
+def require_storable(spec: JobSpec, most: int) -> None:
+    """Refuse a job whose components, their noise and a mean exceed the limit on results, before it costs privacy."""
+    rows = spec.components * (2 if catalogue.find(spec.method).measures_loadings else 1)
+    least = 8 * (rows + 1) * spec.schema.dimension
+    if least > most:
+        raise RefusedError(
+            f"The model of this job takes {least} bytes; the coordinator keeps at most {most} bytes of results.",
+            "Ask for fewer components or columns, or ask the coordinator's operator to raise the limit.",
+        )
+
+
+def no_result_error(job: JobRecord) -> RefusedError:
+    """Return why a job has no result to send."""
+    if job.state.is_final:
+        return RefusedError(f"The job is {job.state} and has no result.", "Submit a new job.")
+    return RefusedError(f"The job is {job.state} and has no result yet.", "Wait until it is done.")

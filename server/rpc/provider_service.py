@@ -145,6 +145,8 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 link.receive_refusal(message.refusal)
             case "admitted":
                 link.receive_admission(message.admitted)
+            case "stated":
+                link.receive_statement(message.stated)
             case _:
                 pass
 

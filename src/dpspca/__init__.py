@@ -5,6 +5,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dpspca.common.version import __version__
+
 # gRPC has no option to refuse TLS 1.2, but when it is imported it reads which TLS 1.2 cipher suites to allow. These two
 # work with RSA keys only, and the keys of all parties are on elliptic curves, so parties can only agree on TLS 1.3. If
 # gRPC was imported before, the setting would have no effect, so it is left out. A coordinator itself refuses TLS 1.2.
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from dpspca.common.spec import JobSpec as JobSpec
     from dpspca.common.spec import Schema as Schema
 
-__version__ = "0.2.0"
 
 # Imported on first use: a provider's daemon needs no estimator, and the estimator needs the packages of an extra.
 _HOMES = {

@@ -30,6 +30,7 @@ from ledgers import (
 
 from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
 from dpspca.common.privacy.accountant import Filter
+from dpspca.common.privacy.costs import Price
 from dpspca.provider.ledger.accounts import Account
 from dpspca.provider.ledger.ledger import BaseLedger, Head, Limits, MemoryLedger, Opening
 from dpspca.provider.ledger.rules import Books
@@ -80,6 +81,29 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     made, ledger = in_a_file(tmp_path)
     with ledger:
         yield made
+
+
+def test_what_is_left_for_a_further_job_is_what_the_next_one_may_cost(kept: Kept) -> None:
+    """The room of two budgets is the smaller of both, whoever took it, and the next job of that price is admitted."""
+    one, other = opening().analyst, "dpspca://town/analyst/other"
+    shared = Limits(BUDGET, Filter.for_budget(0.6, 1e-6))
+    assert shared.analyst
+    whole, own = BUDGET.whole, shared.analyst.whole
+    assert kept.ledger.room("cohort", one, LIMITS) == whole
+    assert kept.ledger.room("cohort", one, shared).units == min(whole.units, own.units)
+    kept.ledger.open(opening(), LIMITS)
+    price = opening().price
+    assert kept.ledger.room("cohort", one, LIMITS) == kept.ledger.room("cohort", other, LIMITS) == whole - price
+    assert kept.ledger.room("cohort", one, shared).units == max(0, own.units - price.units)
+    respond(kept.ledger, "job", 0)
+    assert kept.ledger.room("cohort", one, LIMITS) == whole - price
+    kept.ledger.close("job", "done")
+    left = kept.ledger.room("cohort", other, LIMITS)
+    assert left == whole - Price(PRICE, SLACK)
+    with pytest.raises(BudgetExceededError):
+        kept.ledger.open(opening("more", units=left.units + 1, slack_units=0), LIMITS)
+    assert kept.ledger.open(opening("last", units=left.units, slack_units=left.slack_units), LIMITS) is None
+    assert kept.ledger.room("cohort", other, LIMITS) == Price()
 
 
 def test_a_job_goes_from_opening_to_its_last_answer(kept: Kept) -> None:

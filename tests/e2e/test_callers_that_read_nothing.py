@@ -282,7 +282,7 @@ def test_t35_one_party_s_connections_with_calls_are_bounded(town: Town, monkeypa
     run_scene(town, scene)
 
 
-@pytest.mark.parametrize("method", ["Submit", "Watch", "List", "Get", "Cancel", "Result", "DataSets"])
+@pytest.mark.parametrize("method", ["Submit", "Watch", "List", "Get", "Cancel", "Result", "DataSets", "Statements"])
 def test_t35_bytes_that_are_no_message_are_refused_in_our_words(town: Town, method: str) -> None:
     async def scene(running: Running) -> None:
         async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:

@@ -104,7 +104,7 @@ def test_participants_are_printed_with_the_most_they_spent(finished_job: Ended) 
 
 
 def test_an_absent_provider_is_named_with_the_reason(here: Callable[..., Ended], town: Path) -> None:
-    plan = here("plan", *JOB, "--dimension", 20, "--answer-seconds", 1, "--write-job", "short.json", "--json")
+    plan = here("plan", *JOB, "--dimension", 20, "--answer-seconds", 1, "--write", "short.json", "--json")
     asked = [word for name in ("north", "south", "west") for word in ("--provider", name)]
     ended = here("run", "short.json", "--config", "ada.toml", "--data-set", "cohort", *asked, "--json", "--out", "b")
     facts = ended.facts
@@ -362,7 +362,7 @@ def test_a_stored_model_can_be_plotted_applied_and_exported(here: Callable[..., 
 
 
 def test_a_job_from_a_plan_gets_the_column_names_on_offer(here: Callable[..., Ended], town: Path) -> None:
-    here("plan", *JOB, "--dimension", "20", "--write-job", "planned.json")
+    here("plan", *JOB, "--dimension", "20", "--write", "planned.json")
     assert json.loads((town / "planned.json").read_text())["schema"]["names"] is None
     ended = here("run", "planned.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "planned.dpspca")
     assert ended.code == 0, ended.err

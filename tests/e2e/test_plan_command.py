@@ -78,7 +78,7 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
         (["plan", *JOB, "--center", "private"], "--mean-bound and --center private go together"),
         (["plan", *JOB, "--mean-bound", "5"], "--mean-bound and --center private go together"),
         (["plan", *JOB, "--center", "public"], "--public-mean and --center public go together"),
-        (["plan", *JOB, "--write-job", "no/folder"], "no/folder cannot be written"),
+        (["plan", *JOB, "--write", "no/folder.json"], "no/folder.json cannot be written"),
     ],
 )
 def test_an_error_in_a_plan_is_one_line(arguments: list[str], message: str, here: Callable[..., Ended]) -> None:
@@ -137,7 +137,7 @@ def test_a_key_given_twice_is_refused_inside_a_plan_too(tmp_path: Path, here: Ca
 
 
 def test_a_written_job_has_the_same_plan(tmp_path: Path, here: Callable[..., Ended]) -> None:
-    planned = here("plan", *JOB, "--write-job", "job.json", "--json").facts
+    planned = here("plan", *JOB, "--write", "job.json", "--json").facts
     assert JobSpec.from_json((tmp_path / "job.json").read_text()).digest() == planned["digest"]
     assert here("plan", "job.json", "--json").facts == planned
 

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import pytest
 from hubs import Barrier, Forwarder, LastingTown, Slow, answered
 from patience import PATIENCE
-from town import SHARDS, Running, Town, federation, spec
+from town import SHARDS, Running, Town, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation
+from dpspca.client.statements import Inquirer
 from dpspca.common.model import Model
 from dpspca.common.names import Role
 from dpspca.provider.ledger.ledger import MemoryLedger
@@ -76,7 +77,7 @@ def handled(monkeypatch: pytest.MonkeyPatch) -> Handled:
     noted = Handled()
     for method in ("Submit", "Get", "Cancel"):
         monkeypatch.setattr(AnalystService, method, noting(noted.replies[method], getattr(AnalystService, method)))
-    for method in ("List", "DataSets", "Result"):
+    for method in ("List", "DataSets", "Result", "Statements"):
         monkeypatch.setattr(AnalystService, method, noting_all(noted.replies[method], getattr(AnalystService, method)))
     return noted
 
@@ -145,6 +146,8 @@ def test_a_reply_that_is_lost_while_a_job_waits_is_given_again_and_changes_nothi
             assert [each.name for each in await robbed(thief, handled, "List", analyst.jobs())] == [job.name]
             offers = await robbed(thief, handled, "DataSets", analyst.data_sets())
             assert [each.provider for each in offers] == ["site-0"]
+            inquirer = Inquirer(analyst.stub, job.link, analyst._identity, now)
+            assert await robbed(thief, handled, "Statements", inquirer.terms(offers)) == []
             ended = await robbed(thief, handled, "Cancel", job.cancel())
             assert (ended.state, {each.asked for each in ended.participants}) == ("cancelled", {0})
             assert [each.state for each in await analyst.jobs()] == ["cancelled"]

@@ -196,6 +196,16 @@ def _receipts() -> st.SearchStrategy[pb.Receipt]:
     )
 
 
+def _requests() -> st.SearchStrategy[bytes]:
+    """Give words for requests that analysts signed."""
+    return st.sampled_from([*people().requests])
+
+
+def _statements() -> st.SearchStrategy[bytes]:
+    """Give what a provider stated, or the bytes of something else."""
+    return st.sampled_from([b"", people().statement])
+
+
 def _held() -> st.SearchStrategy[pb.HeldReceipt]:
     return st.builds(pb.HeldReceipt, provider=st.sampled_from(["north", "east", "hub", ""]), receipt=_receipts())
 
@@ -246,6 +256,12 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
         "Participant": st.builds(pb.Participant, name=st.sampled_from(["north", "south"])),
         "Job": st.builds(pb.Job, job=_names(), state=st.sampled_from(["waiting", "running", "done", "failed"])),
         "Offer": st.builds(pb.Offer, provider=st.just("north"), data_set=offers),
+        "StatementsRequest": st.builds(
+            pb.StatementsRequest, signed_request=_requests(), providers=st.lists(st.sampled_from(["north", "west"]))
+        ),
+        "Statement": st.builds(pb.Statement, provider=st.just("north"), signed_statement=_statements()),
+        "Inquiry": st.builds(pb.Inquiry, signed_request=_requests()),
+        "Stated": st.builds(pb.Stated, request=st.sampled_from(["", "0" * 64]), signed_statement=_statements()),
     }
 
 
@@ -327,6 +343,7 @@ REQUESTS: Final = {
     "Cancel": "JobName",
     "Result": "JobName",
     "DataSets": "DataSetsRequest",
+    "Statements": "StatementsRequest",
 }
 """What an analyst may call, and with what."""
 

@@ -27,6 +27,7 @@ from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.receipts import sign_receipt
 from dpspca.common.trust.revocations import RevocationList
 from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
+from dpspca.common.trust.statements import Kind, SignedRequest, StatementRequest, sign_request, sign_statement
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 DIMENSION: Final = 6
@@ -73,6 +74,10 @@ class People:
 
     odd: dict[bytes, SignedJob]
     """Jobs of odd specs, which are bad too."""
+    requests: dict[bytes, SignedRequest]
+    """Requests for statements, by the words that stand for them."""
+    statement: bytes
+    """What north stated in reply to the first of them."""
 
     def completed(self, message: Any, challenge: bytes = b"", provider: str = "north") -> Any:
         """Put what was signed in the place of the words for it."""
@@ -82,6 +87,8 @@ class People:
         known = self.good | self.bad | self.odd
         if hasattr(told, "signed_job") and told.signed_job in known:
             told.signed_job = known[told.signed_job].to_bytes()
+        if hasattr(told, "signed_request") and told.signed_request in self.requests:
+            told.signed_request = self.requests[told.signed_request].to_bytes()
         if hasattr(told, "job"):
             word, _, letters = told.job.partition("/")
             if word.encode() in known:
@@ -126,7 +133,25 @@ def people() -> People:
         }
         named = {good[word].job_id: spec for word, spec in specs.items()}
         odd = {word: signed(town, known["ada"], spec, born) for word, spec in ODD_SPECS.items()}
-        return People(born, town.revocations(), known, good, bad, named, odd)
+        asked = _requests_of(known, born)
+        stated = sign_statement(b"{}", asked[b"terms"], known["north"]).to_bytes()
+        return People(born, town.revocations(), known, good, bad, named, odd, asked, stated)
+
+
+def _requests_of(known: dict[str, Identity], born: datetime) -> dict[bytes, SignedRequest]:
+    """Sign requests for statements, some of which nobody answers."""
+
+    def request(who: str, kind: Kind, about: str, at: datetime = born) -> SignedRequest:
+        return sign_request(StatementRequest.draw(kind, about, known[who].name, at), known[who])
+
+    return {
+        b"terms": request("ada", Kind.TERMS, "cohort"),
+        b"terms of nothing": request("ada", Kind.TERMS, "elsewhere"),
+        b"terms for bob": request("bob", Kind.TERMS, "cohort"),
+        b"terms for eve": request("eve", Kind.TERMS, "cohort"),
+        b"old terms": request("ada", Kind.TERMS, "cohort", born - timedelta(days=1)),
+        b"record": request("ada", Kind.RECORD, "0" * 64),
+    }
 
 
 def _bad_jobs(town: Town, known: dict[str, Identity], born: datetime) -> dict[bytes, SignedJob]:

@@ -11,6 +11,7 @@ from damage import damaged, require_words
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import messages
+from people import people
 from town import spec
 
 from dpspca.client.calls import CoordinatorLink
@@ -18,7 +19,9 @@ from dpspca.client.errors import TooMuchError
 from dpspca.client.federation import AsyncJob, _model
 from dpspca.client.jobs import JobStatus, OfferList
 from dpspca.client.simulation import simulate
+from dpspca.client.statements import Inquirer
 from dpspca.common.algorithms import catalogue
+from dpspca.common.trust import Kind
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 SPEC = spec()
@@ -32,6 +35,25 @@ def test_t36_what_is_told_of_a_job_is_read_or_refused_in_words(told: Any) -> Non
 @given(messages("Offer"))
 def test_t36_what_is_told_of_a_data_set_is_read_or_refused_in_words(told: Any) -> None:
     require_words(lambda: OfferList().read(told).to_dict())
+
+
+@given(st.lists(messages("Statement"), max_size=3))
+def test_t36_t39_no_statement_that_a_coordinator_makes_up_is_believed(told: list[Any]) -> None:
+    """Whatever is sent, nothing is kept: no provider signed anything in reply to this request."""
+
+    class Teller:
+        async def Statements(self, _: Any, timeout: float) -> AsyncIterator[pb.Statement]:  # noqa: ASYNC109, N802
+            for each in told:
+                yield each
+
+    teller: Any = Teller()
+    ada = people().identities["ada"]
+
+    def read() -> None:
+        inquirer = Inquirer(teller, CoordinatorLink(retry_seconds=0), ada, lambda: people().born)
+        assert not asyncio.run(inquirer.ask(Kind.TERMS, "cohort", ["north", "west"])).statements
+
+    require_words(read)
 
 
 class Teller:

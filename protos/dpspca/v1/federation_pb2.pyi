@@ -7,21 +7,23 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromProvider(_message.Message):
-    __slots__ = ("hello", "heartbeat", "answer", "refusal", "admitted")
+    __slots__ = ("hello", "heartbeat", "answer", "refusal", "admitted", "stated")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     ADMITTED_FIELD_NUMBER: _ClassVar[int]
+    STATED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     heartbeat: Heartbeat
     answer: AnswerFrame
     refusal: Refusal
     admitted: Admitted
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ...) -> None: ...
+    stated: Stated
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., stated: _Optional[_Union[Stated, _Mapping]] = ...) -> None: ...
 
 class ToProvider(_message.Message):
-    __slots__ = ("welcome", "heartbeat", "ask", "frame", "farewell", "witness", "admit")
+    __slots__ = ("welcome", "heartbeat", "ask", "frame", "farewell", "witness", "admit", "inquiry")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +31,7 @@ class ToProvider(_message.Message):
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
     WITNESS_FIELD_NUMBER: _ClassVar[int]
     ADMIT_FIELD_NUMBER: _ClassVar[int]
+    INQUIRY_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     heartbeat: Heartbeat
     ask: Ask
@@ -36,7 +39,8 @@ class ToProvider(_message.Message):
     farewell: Farewell
     witness: Witness
     admit: Admit
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witness: _Optional[_Union[Witness, _Mapping]] = ..., admit: _Optional[_Union[Admit, _Mapping]] = ...) -> None: ...
+    inquiry: Inquiry
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witness: _Optional[_Union[Witness, _Mapping]] = ..., admit: _Optional[_Union[Admit, _Mapping]] = ..., inquiry: _Optional[_Union[Inquiry, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("software", "data_sets", "challenge", "open_jobs", "held")
@@ -269,3 +273,33 @@ class Offer(_message.Message):
     provider: str
     data_set: DataSet
     def __init__(self, provider: _Optional[str] = ..., data_set: _Optional[_Union[DataSet, _Mapping]] = ...) -> None: ...
+
+class StatementsRequest(_message.Message):
+    __slots__ = ("signed_request", "providers")
+    SIGNED_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    PROVIDERS_FIELD_NUMBER: _ClassVar[int]
+    signed_request: bytes
+    providers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, signed_request: _Optional[bytes] = ..., providers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Statement(_message.Message):
+    __slots__ = ("provider", "signed_statement")
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    provider: str
+    signed_statement: bytes
+    def __init__(self, provider: _Optional[str] = ..., signed_statement: _Optional[bytes] = ...) -> None: ...
+
+class Inquiry(_message.Message):
+    __slots__ = ("signed_request",)
+    SIGNED_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    signed_request: bytes
+    def __init__(self, signed_request: _Optional[bytes] = ...) -> None: ...
+
+class Stated(_message.Message):
+    __slots__ = ("request", "signed_statement")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    request: str
+    signed_statement: bytes
+    def __init__(self, request: _Optional[str] = ..., signed_statement: _Optional[bytes] = ...) -> None: ...

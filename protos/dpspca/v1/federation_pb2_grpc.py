@@ -144,6 +144,11 @@ class AnalystServiceStub:
                 request_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.DataSetsRequest.SerializeToString,
                 response_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Offer.FromString,
                 _registered_method=True)
+        self.Statements = channel.unary_stream(
+                '/dpspca.v1.AnalystService/Statements',
+                request_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.StatementsRequest.SerializeToString,
+                response_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Statement.FromString,
+                _registered_method=True)
 
 
 class AnalystServiceServicer:
@@ -191,6 +196,12 @@ class AnalystServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Statements(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AnalystServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -228,6 +239,11 @@ def add_AnalystServiceServicer_to_server(servicer, server):
                     servicer.DataSets,
                     request_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.DataSetsRequest.FromString,
                     response_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Offer.SerializeToString,
+            ),
+            'Statements': grpc.unary_stream_rpc_method_handler(
+                    servicer.Statements,
+                    request_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.StatementsRequest.FromString,
+                    response_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Statement.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -419,6 +435,33 @@ class AnalystService:
             '/dpspca.v1.AnalystService/DataSets',
             dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.DataSetsRequest.SerializeToString,
             dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Offer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Statements(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dpspca.v1.AnalystService/Statements',
+            dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.StatementsRequest.SerializeToString,
+            dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Statement.FromString,
             options,
             channel_credentials,
             insecure,

@@ -227,10 +227,10 @@ def test_t07_a_signed_text_that_is_not_canonical_is_refused(scene: Scene) -> Non
     spec, federation, audience, data_set, issued, expires, nonce, ada = fields
 
     def written(*parts: bytes) -> bytes:
-        return prefix + signing._join(*parts)
+        return prefix + signing.join(*parts)
 
     assert written(*fields) == good
-    backwards = signing._join(b"oslo", b"bergen")
+    backwards = signing.join(b"oslo", b"bergen")
     for payload in (
         *(b"", SPEC, prefix, good[len(prefix) :], good[:-1], good + b"\0", b"D" + good[1:]),
         written(*fields, b""),

@@ -1,0 +1,99 @@
+"""The `dpspca terms` command: what providers let you ask, before you write a job."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpspca.cli.arguments import CHECK_CODES, AnalystSettings, AsJson, Chosen, Providers, job_flags
+from dpspca.cli.render import connected, fit_facts, print_fit, print_terms, print_text, terms_facts, to_json
+from dpspca.client.federation import AsyncFederation
+from dpspca.client.terms import Fit, fit
+from dpspca.common.checks import check
+from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.terms import Terms
+
+REFUSED: Final = 1
+TERMS_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", "the job does not fit the terms")
+_NONE: Final = (
+    "No provider states terms to you. Either none that is connected has such a data set, or no policy names you. "
+    "Providers give the same answer in both cases. Ask the data steward."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job held against the terms of a data set's providers."""
+
+    data_set: str
+    terms: list[Terms]
+    made: Fit
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return the terms and the result as plain values."""
+        return {"terms": [*map(terms_facts, self.terms)], "fit": fit_facts(self.made, self.terms)}
+
+
+def terms(
+    data_set: Annotated[
+        str | None, typer.Argument(metavar="DATA_SET", help="The data set. If left out: all.", show_default=False)
+    ] = None,
+    *,
+    config: AnalystSettings,
+    provider: Providers = None,
+    job: Annotated[
+        Path | None,
+        typer.Option(help="Also hold this job (JSON or TOML) against the terms. Exits with 1 if it does not fit."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what providers let you ask of their data sets, at what price, and what is left for you.
+
+    A provider shows its terms only to analysts whom its policy names. It signs them, so that a coordinator cannot make
+    any up.
+    """
+    job_file = job_flags.from_file(job, job_flags.Flags()) if job else None
+    chosen = Chosen.of(job_file, data_set, provider)
+    if job_file:
+        held = hold_to_terms(config, lambda _: job_file.spec, chosen)
+        found, made = held.terms, held.made
+    else:
+        found = connected(config, lambda federation: federation.terms(chosen.data_set, chosen.providers))
+        made = None
+    _print(found, made, as_json=as_json)
+    if made and (made.changes or not made.fits):
+        raise typer.Exit(REFUSED)
+
+
+def hold_to_terms(config: Path, spec_of: Callable[[Schema], JobSpec], chosen: Chosen) -> Held:
+    """Ask for the terms of a job's data set, and change the job until it fits them. ``spec_of`` takes the columns."""
+
+    async def work(federation: AsyncFederation) -> Held:
+        data_set = chosen.data_set or await federation.only_data_set()
+        found = await federation.terms(data_set, chosen.providers)
+        stating = {each.party.name for each in found}
+        offered = [
+            each
+            for each in await federation.data_sets()
+            if each.data_set == data_set and each.provider in (stating or {each.provider})
+        ]
+        check(bool(offered), f"No connected provider offers the data set {data_set!r}.", "Try `dpspca datasets`.")
+        schema = offered[0].schema
+        return Held(data_set, found, fit(spec_of(schema), chosen.providers, found, schema))
+
+    return connected(config, work)
+
+
+def _print(found: list[Terms], made: Fit | None, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(to_json({"terms": [*map(terms_facts, found)], "job": fit_facts(made, found) if made else None}))
+        return
+    if not found:
+        print_text(_NONE)
+    else:
+        print_terms(found)
+    if made:
+        print_fit(made, found)

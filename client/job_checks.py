@@ -1,0 +1,51 @@
+"""Checks of a job before it is signed: how long it has to be valid, and whether it fits the data sets on offer."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.checks import check
+from dpspca.common.plan import Plan
+from dpspca.common.spec import JobSpec
+from dpspca.common.trust import MAX_JOB_LIFE
+
+from .jobs import Offer
+
+VALIDITY: Final = timedelta(hours=12)
+"""How long a signed job is valid, unless its answers may take longer."""
+
+
+def validity_of(plan: Plan) -> timedelta:
+    """Return how long a signed job is valid: as long as all its answers may take, but at most ``MAX_JOB_LIFE``.
+
+    A job with a fixed number of rows may wait days for rows that still arrive. If it expired meanwhile, it would end
+    without a model after part of its price was spent. So such a job is refused if its answers might take longer than
+    ``MAX_JOB_LIFE``. Other jobs are not refused: their answers come as soon as they are computed, so the sum of all
+    timeouts says nothing about how long they take.
+    """
+    spec, waits = plan.spec, len(plan) + 2  # two more: until the providers are connected, and until they take part
+    check(
+        waits * spec.answer_seconds <= MAX_JOB_LIFE or catalogue.rows_of(spec) is None,
+        f"The job may have to wait {waits} times answer_seconds={spec.answer_seconds} seconds (twice for its providers "
+        f"and once for each answer), but a signed job is valid for at most {MAX_JOB_LIFE} seconds "
+        f"({MAX_JOB_LIFE // 86_400} days).",
+        f"Set answer_seconds to at most {MAX_JOB_LIFE // waits}, or use fewer rounds.",
+    )
+    return max(VALIDITY, timedelta(seconds=min(waits * spec.answer_seconds, MAX_JOB_LIFE)))
+
+
+def require_fit(spec: JobSpec, data_set: str, names: Sequence[str], asked: Sequence[Offer]) -> None:
+    """Refuse a job that cannot succeed, judged by the providers that are connected now. Others may still connect."""
+    check(
+        len(names) >= spec.minimum_parties,
+        f"The job needs at least {spec.minimum_parties} providers (minimum_parties), but would ask {len(names)}.",
+        "Name more providers, or lower minimum_parties.",
+    )
+    columns = spec.schema.dimension
+    for each in asked:
+        check(
+            each.schema.dimension == columns,
+            f"The job has {columns} columns, but {data_set!r} at {each.provider} has {each.schema.dimension}.",
+            "Describe the columns as they are on offer, or leave that provider out.",
+        )

@@ -1,0 +1,15 @@
+"""A job held against the terms that providers state: what each refuses, where they differ, and a job that fits."""
+
+from .differences import Difference, differences
+from .fitting import Change, Fit, fit
+from .rules import largest_price, refusals
+
+__all__ = [
+    "Change",
+    "Difference",
+    "Fit",
+    "differences",
+    "fit",
+    "largest_price",
+    "refusals",
+]

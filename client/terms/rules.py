@@ -1,0 +1,94 @@
+"""What a provider would refuse of a job, by its stated terms: the provider's own code decides, on the stated rules.
+
+So a job that fits here is refused there only if the policy changed, if budget was spent meanwhile, or for a reason that
+no terms state, such as the form of the rows.
+"""
+
+from collections.abc import Sequence
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
+from dpspca.common.names import PartyName
+from dpspca.common.privacy import Price
+from dpspca.common.spec import Budget, JobSpec
+from dpspca.common.statement import format_up
+from dpspca.common.terms import Bounds, Cap, Terms, columns_digest
+from dpspca.provider.ledger import Quotas
+from dpspca.provider.policy import Cap as PolicyCap
+from dpspca.provider.policy import Range, Rules
+
+
+def refusals(terms: Terms, spec: JobSpec, audience: Sequence[str]) -> list[RefusedError]:
+    """Return everything for which this provider would refuse a job, or nothing."""
+    found = [*_columns(terms, spec)]
+    if terms.refused:
+        what = f"The provider admits no job on '{terms.data_set}' at the moment ({terms.refused})."
+        found.append(RefusedError(what, "Ask its operator."))
+    found += rules_of(terms).refusals(spec, PartyName.parse(terms.analyst), tuple(audience))
+    return found or _over_what_is_left(terms, spec)
+
+
+def rules_of(terms: Terms) -> Rules:
+    """Return the stated rules as a policy has them. The lifetime is not stated, and is no rule for one job."""
+    stated, analyst = terms.conditions, PartyName.parse(terms.analyst).name
+    return Rules(
+        data_set=terms.data_set,
+        analysts=(analyst,),
+        unit=stated.unit,
+        rows_per_person=stated.rows_per_person,
+        methods=stated.methods,
+        centering=stated.centering,
+        explained_variance=stated.explained_variance,
+        columns=stated.columns,
+        norm_bound=_range(stated.norm_bound),
+        minimum_parties=stated.minimum_parties,
+        lifetime=_budget(stated.per_analyst or stated.per_job),
+        per_job=_budget(stated.per_job),
+        mean_bound=_range(stated.mean_bound) if stated.mean_bound else None,
+        accounting=stated.accounting,
+        unproven=stated.unproven,
+        quotas=Quotas(**stated.quotas),
+    )
+
+
+def largest_price(terms: Sequence[Terms]) -> Price:
+    """Return the most that the next job may cost at all these providers."""
+    most = [each.largest_job for each in terms]
+    return Price(min(each.units for each in most), min(each.slack_units for each in most))
+
+
+def _columns(terms: Terms, spec: JobSpec) -> list[RefusedError]:
+    """Refuse columns other than those of the data set: a coordinator sends such a job to nobody."""
+    remedy = "Describe the columns as they are on offer."
+    if spec.schema.dimension != terms.dimension:
+        what = f"The job has {spec.schema.dimension} columns, but '{terms.data_set}' has {terms.dimension}."
+        return [RefusedError(what, remedy)]
+    named = columns_digest(spec.schema)
+    if named and terms.columns_digest and named != terms.columns_digest:
+        what = f"The job's columns have other names, or another order, than those of '{terms.data_set}'."
+        return [RefusedError(what, remedy)]
+    return []
+
+
+def _over_what_is_left(terms: Terms, spec: JobSpec) -> list[RefusedError]:
+    """Refuse a job that costs more than is left for this analyst."""
+    try:
+        price = catalogue.plan(spec).price
+    except DpspcaError as problem:
+        return [RefusedError(problem.what, problem.remedy)]
+    if price.is_within(terms.left):
+        return []
+    asked, left = format_up(price.mu, 4), format_up(terms.left.mu, 4)
+    part = " of the part of delta that is kept for noise as implemented" if price.units <= terms.left.units else ""
+    what = f"The job costs mu = {asked}, and mu = {left} is left for you on '{terms.data_set}': too little{part}."
+    return [BudgetExceededError(what, "Ask for a smaller epsilon or delta, or ask the data steward.")]
+
+
+def _range(of: Bounds) -> Range:
+    return Range(of.least, of.most)
+
+
+def _budget(of: Cap) -> Budget:
+    if of.approximate_delta:
+        return PolicyCap(of.epsilon, of.delta, of.approximate_delta)
+    return Budget(of.epsilon, of.delta)

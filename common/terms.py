@@ -1,0 +1,175 @@
+"""The terms of a data set: what its provider allows one analyst to ask, and how much budget is left. Pure.
+
+A provider states its terms to an analyst whom its policy names, and to nobody else. They hold what a refusal of a job
+would also tell that analyst: the rules of the policy, and the room that is left for one more job. They hold no other
+analyst's name and no other analyst's spending, and nothing of them depends on a row.
+
+Terms have one canonical form in bytes. The provider signs it (``trust/statements.py``), and any other form is refused.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Any, Final, Self
+
+from . import stored_values
+from .checks import check
+from .errors import DpspcaError, InvalidDataError
+from .names import PartyName, Role
+from .privacy import Filter, Price, PrivacyUnit
+from .spec import Accounting, Centering, Schema
+
+FORMAT: Final = "dpspca-terms-1"
+_ASK: Final = "Use the provider's version of dpspca."
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The values that a job may choose from, both ends included."""
+
+    least: float
+    most: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.least <= value <= self.most
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """The most that one job, or all jobs of one analyst, may cost. ``approximate_delta`` is a part of ``delta``."""
+
+    epsilon: float
+    delta: float
+    approximate_delta: float = 0.0
+
+    @property
+    def price(self) -> Price:
+        """What it is worth, in the units in which jobs add up."""
+        return Filter.for_budget(self.epsilon, self.delta, self.approximate_delta).whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The rules of a policy that concern an analyst, as ``provider/policy/rules.py`` explains them."""
+
+    unit: PrivacyUnit
+    rows_per_person: int
+    methods: tuple[str, ...]
+    accounting: tuple[Accounting, ...]
+    centering: tuple[Centering, ...]
+    explained_variance: bool
+    columns: int | tuple[str, ...]
+    norm_bound: Bounds
+    mean_bound: Bounds | None
+    minimum_parties: int
+    unproven: bool
+    per_job: Cap
+    per_analyst: Cap | None
+    quotas: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "unit", PrivacyUnit(self.unit))
+        put(self, "methods", tuple(self.methods))
+        put(self, "accounting", tuple(map(Accounting, self.accounting)))
+        put(self, "centering", tuple(map(Centering, self.centering)))
+        if not isinstance(self.columns, int):
+            put(self, "columns", tuple(self.columns))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The terms of one data set at one provider, for one analyst, at one moment."""
+
+    provider: str
+    data_set: str
+    analyst: str
+    stated_at: int
+    dimension: int
+    columns_digest: str | None
+    """A digest of the names of the columns in their order (``columns_digest``), or None if they have no names."""
+    software: str
+    conditions: Conditions
+    left: Price
+    """The most that one further job of this analyst may cost: of the data set's budget and, if there is one, of the
+    analyst's. Other limits, such as ``per_job``, are not counted in."""
+    refused: str | None
+    """Why no job at all is admitted at the moment, as the code of a refusal, or None."""
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical form."""
+        return json.dumps({"format": FORMAT, **self.to_dict()}, sort_keys=True, separators=(",", ":")).encode()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read the canonical form. Refuse any other bytes, also if they could be understood."""
+        try:
+            raw = json.loads(content)
+            if raw.pop("format") != FORMAT:
+                raise ValueError  # noqa: TRY301  # handled like every other fault
+            read: Self = stored_values.made(
+                cls,
+                {name: value for name, value in raw.items() if name not in {"conditions", "left"}},
+                conditions=_conditions(raw["conditions"]),
+                left=stored_values.made(Price, raw["left"]),
+            )
+        except (DpspcaError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            raise _unreadable() from None
+        if read.to_bytes() != content:
+            raise _unreadable()
+        read._check()
+        return read
+
+    @property
+    def party(self) -> PartyName:
+        """The provider."""
+        return PartyName.parse(self.provider)
+
+    @property
+    def largest_job(self) -> Price:
+        """The most that the next job may cost: within ``per_job`` and what is left."""
+        most = self.conditions.per_job.price
+        return Price(min(most.units, self.left.units), min(most.slack_units, self.left.slack_units))
+
+    def further_jobs(self) -> int:
+        """Return how many jobs of the largest size allowed, with Gaussian noise, fit into what is left."""
+        return 0 if self.refused else Price(self.conditions.per_job.price.units).times_in(self.left)
+
+    def _check(self) -> None:
+        """Refuse values that no policy has."""
+        rules, amounts = self.conditions, (*self.left.pair, self.stated_at)
+        spans = [span for span in (rules.norm_bound, rules.mean_bound) if span]
+        columns = rules.columns if isinstance(rules.columns, int) else len(rules.columns)
+        positive = min(self.dimension, rules.rows_per_person, rules.minimum_parties, columns) > 0 <= min(amounts)
+        ordered = all(0 < span.least <= span.most < math.inf for span in spans)
+        some = rules.methods and rules.accounting and rules.centering
+        check(positive and ordered and bool(some), "The terms have a number that no policy has.", _ASK)
+        for name, role in ((self.provider, Role.PROVIDER), (self.analyst, Role.ANALYST)):
+            check(PartyName.parse(name).role is role, "The terms name a party of another role.", _ASK)
+        caps = [cap.price for cap in (rules.per_job, rules.per_analyst) if cap]  # raises for an impossible budget
+        check(min(cap.units for cap in caps) > 0, "The terms have a budget that pays for nothing.", _ASK)
+
+
+def columns_digest(schema: Schema) -> str | None:
+    """Return a digest of the names of columns in their order, or None if they have no names."""
+    if schema.names is None:
+        return None
+    return sha256(json.dumps(schema.names, separators=(",", ":")).encode()).hexdigest()
+
+
+def _conditions(raw: dict[str, Any]) -> Conditions:
+    needed, others = {"norm_bound": Bounds, "per_job": Cap}, {"mean_bound": Bounds, "per_analyst": Cap}
+    parts = {name: stored_values.made(kind, raw[name]) for name, kind in needed.items()}
+    for name, kind in others.items():
+        parts[name] = None if raw[name] is None else stored_values.made(kind, raw[name])
+    return stored_values.made(Conditions, {name: value for name, value in raw.items() if name not in parts}, **parts)
+
+
+def _unreadable() -> InvalidDataError:
+    return InvalidDataError("The terms cannot be read.", _ASK)

@@ -1,0 +1,108 @@
+"""What a provider states to an analyst who asks: the terms of a data set.
+
+A statement is only for an analyst whose certificate is valid and whom the policy names for that data set. To anybody
+else the reply is the same as for a data set that does not exist: nothing. Why it is nothing goes to the log alone.
+
+A statement follows from the policy, from public facts about the data set and from the ledger. The ledger's amounts
+follow from signed jobs, and change only when a job is opened or ends. No statement looks at a row.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.log_context import THE_COORDINATOR, about
+from dpspca.common.names import PartyName
+from dpspca.common.privacy import NOTHING, Price
+from dpspca.common.spec import Schema
+from dpspca.common.terms import Terms, columns_digest
+from dpspca.common.trust import (
+    MAX_STATEMENT_BYTES,
+    Kind,
+    SignedRequest,
+    StatementRequest,
+    sign_statement,
+    verify_request,
+)
+from dpspca.common.version import __version__
+from dpspca.provider.ledger import Limits
+from dpspca.provider.policy import Rules, conditions_of
+
+from .registry import ProviderSetup
+
+NOTHING_TO_SAY: Final = b""
+
+Maker: TypeAlias = Callable[[StatementRequest, PartyName], bytes]
+"""Makes the content of a statement, or refuses to."""
+
+_log = logging.getLogger(__name__)
+
+
+class Statements:
+    """Makes the statements of one provider."""
+
+    def __init__(self, setup: ProviderSetup) -> None:
+        self._setup = setup
+        self._authority = setup.identity().authority_pem  # unlike keys and certificates, it is never replaced
+        self._makers: Mapping[Kind, Maker] = {Kind.TERMS: self._terms}
+
+    def state(self, content: bytes) -> tuple[str, bytes]:
+        """Return the digest of a request and the signed statement, or ``NOTHING_TO_SAY``."""
+        try:
+            signed = SignedRequest.from_bytes(content)
+        except DpspcaError as problem:
+            _log.warning("No statement: %s", problem, extra=about(THE_COORDINATOR))
+            return "", NOTHING_TO_SAY
+        try:
+            return signed.digest, self._statement(signed)
+        except DpspcaError as problem:
+            _log.warning("No statement on request %.12s: %s", signed.digest, problem, extra=about(THE_COORDINATOR))
+        except Exception:  # noqa: BLE001  # a bug must not show in the reply
+            _log.exception("Internal error while stating something.", extra=about(THE_COORDINATOR))
+        return signed.digest, NOTHING_TO_SAY
+
+    def _statement(self, signed: SignedRequest) -> bytes:
+        setup = self._setup
+        now, revoked = setup.clock(), setup.revocations()
+        request, analyst = verify_request(signed, self._authority, now=now, revoked=revoked)
+        make = self._makers.get(request.kind)
+        if make is None:
+            raise RefusedError(f"This provider makes no statements of the kind {request.kind}.", "Nothing to do.")
+        made = sign_statement(make(request, analyst), signed, setup.identity()).to_bytes()
+        if len(made) > MAX_STATEMENT_BYTES:
+            raise RefusedError(
+                f"The statement takes {len(made)} bytes; at most {MAX_STATEMENT_BYTES} can be sent.",
+                "Let the policy state a number of columns instead of naming them.",
+            )
+        return made
+
+    def _terms(self, request: StatementRequest, analyst: PartyName) -> bytes:
+        setup, name = self._setup, request.about
+        rules = setup.policy().rules(name)
+        offered = setup.data_sets.get(name)
+        if offered is None or not isinstance(rules, Rules):
+            raise RefusedError(f"There is no data set '{name}' with a policy.", "Nothing to do.")
+        limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)  # refuses an analyst who is not named
+        left, refused = self._room(name, analyst, limits)
+        return Terms(
+            provider=setup.identity().name.uri,
+            data_set=name,
+            analyst=analyst.uri,
+            stated_at=int(setup.clock().timestamp()),
+            dimension=offered.dimension,
+            columns_digest=columns_digest(Schema(offered.dimension, offered.names)),
+            software=__version__,
+            conditions=conditions_of(rules),
+            left=left,
+            refused=refused,
+        ).to_bytes()
+
+    def _room(self, data_set: str, analyst: PartyName, limits: Limits) -> tuple[Price, str | None]:
+        """Return what is left for one further job, or nothing and the code of what refuses every job."""
+        ledger = self._setup.ledger
+        try:
+            ledger.expire(self._setup.clock().timestamp())  # as before a job is opened
+            return ledger.room(data_set, analyst.uri, limits), None
+        except DpspcaError as problem:
+            return NOTHING, problem.code

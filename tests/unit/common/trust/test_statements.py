@@ -1,0 +1,182 @@
+"""A statement counts for the provider that signed it, the analyst who asked, and the request that was signed."""
+
+from collections.abc import Callable  # noqa: TC003
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from hypothesis import given
+from hypothesis import strategies as st
+from town import Town, now
+
+from dpspca.common.errors import DpspcaError, NotNowError, NotTrustedError, RefusedError, WrongRoleError
+from dpspca.common.names import PartyName, Role
+from dpspca.common.trust import packing
+from dpspca.common.trust.certificates import read_key
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.revocations import RevocationList
+from dpspca.common.trust.signing import JOB_SKEW
+from dpspca.common.trust.statements import (
+    MAX_STATEMENT_BYTES,
+    REQUEST_SECONDS,
+    Kind,
+    SignedRequest,
+    SignedStatement,
+    StatementRequest,
+    requester_of,
+    sign_request,
+    sign_statement,
+    verify_request,
+    verify_statement,
+)
+
+BORN = now() + timedelta(minutes=10)  # so that certificates are valid earlier, too
+CONTENT = b'{"left":3}'
+
+
+@dataclass(frozen=True)
+class People:
+    known: dict[str, Identity]
+    revoked: RevocationList
+    after_revocation: RevocationList
+
+    def request(self, who: str = "ada", **changes: Any) -> SignedRequest:
+        drawn = StatementRequest.draw(Kind.TERMS, "cohort", self.known[who].name, BORN)
+        return sign_request(replace(drawn, **changes), self.known[who])
+
+    def read(self, signed: SignedRequest, **others: Any) -> StatementRequest:
+        usual: dict[str, Any] = {"now": BORN, "revoked": self.revoked}
+        return verify_request(signed, self.known["ada"].authority_pem, **usual | others)[0]
+
+    def content(self, statement: SignedStatement, request: SignedRequest, who: str = "north", **others: Any) -> bytes:
+        usual: dict[str, Any] = {"at": BORN}
+        party = PartyName("town", Role.PROVIDER, who)
+        return verify_statement(statement, request, party, self.known["ada"].authority_pem, **usual | others)
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> People:
+    town, other = Town.found(tmp_path_factory.mktemp("town")), Town.found(tmp_path_factory.mktemp("other"))
+    known = {name: town.identity(Role.ANALYST, name) for name in ("ada", "bob")}
+    known |= {name: town.identity(Role.PROVIDER, name) for name in ("north", "south")}
+    known["north elsewhere"] = other.identity(Role.PROVIDER, "north")
+    revoked = town.revocations()
+    town.authority.revoke(known["ada"].name)
+    return People(known, revoked, town.revocations())
+
+
+def test_a_statement_says_what_its_provider_signed_for_this_request(people: People) -> None:
+    request = SignedRequest.from_bytes(people.request().to_bytes())
+    read = people.read(request)
+    assert (read.kind, read.about, read.analyst, read.federation) == (Kind.TERMS, "cohort", "ada", "town")
+    sent = sign_statement(CONTENT, request, people.known["north"]).to_bytes()
+    assert people.content(SignedStatement.from_bytes(sent), request) == CONTENT
+
+
+def test_t39_a_statement_of_another_request_provider_or_federation_is_refused(people: People) -> None:
+    request = people.request()
+    honest = sign_statement(CONTENT, request, people.known["north"])
+    cases: dict[str, Callable[[], object]] = {
+        "kept from an earlier request": lambda: people.content(honest, people.request()),
+        "about another data set": lambda: people.content(honest, people.request(about="labs")),
+        "for another analyst": lambda: people.content(honest, people.request("bob")),
+        "of another provider": lambda: people.content(honest, request, "south"),
+        "of a namesake elsewhere": lambda: people.content(
+            sign_statement(CONTENT, request, people.known["north elsewhere"]), request
+        ),
+        "with another content": lambda: people.content(replace(honest, content=b'{"left":9}'), request),
+        "with another's certificate": lambda: people.content(
+            replace(honest, certificate_pem=people.known["south"].certificate_pem), request, "south"
+        ),
+    }
+    for case in cases.values():
+        with pytest.raises(NotTrustedError):
+            case()
+
+
+@given(st.data())
+def test_t39_a_statement_or_request_with_any_changed_byte_is_refused(people: People, data: st.DataObject) -> None:
+    request = people.request()
+    statement = sign_statement(CONTENT, request, people.known["north"])
+    for sent, read in (
+        (request.to_bytes(), lambda content: people.read(SignedRequest.from_bytes(content))),
+        (statement.to_bytes(), lambda content: people.content(SignedStatement.from_bytes(content), request)),
+    ):
+        at = data.draw(st.integers(0, 10**6)) % len(sent)  # signatures differ in length
+        flipped = sent[:at] + bytes([sent[at] ^ data.draw(st.integers(1, 255))]) + sent[at + 1 :]
+        for spoiled in (flipped, sent[:at], sent + b"\0", sent + sent):
+            with pytest.raises(DpspcaError):
+                read(spoiled)
+
+
+def test_t39_a_request_is_answered_only_while_it_is_fresh(people: People) -> None:
+    signed = people.request()
+    for seconds in (-JOB_SKEW, 0, REQUEST_SECONDS + JOB_SKEW - 1):
+        assert people.read(signed, now=BORN + timedelta(seconds=seconds))
+    for seconds in (-JOB_SKEW - 1, REQUEST_SECONDS + JOB_SKEW + 1, 86_400):
+        with pytest.raises(NotNowError):
+            people.read(signed, now=BORN + timedelta(seconds=seconds))
+
+
+def test_t39_a_request_counts_for_the_analyst_who_signed_it(people: People) -> None:
+    with pytest.raises(NotTrustedError, match=r"names 'bob', but .*/ada signed it"):
+        people.read(people.request(analyst="bob"))
+    with pytest.raises(NotTrustedError, match="revoked"):
+        people.read(people.request(), revoked=people.after_revocation)
+    with pytest.raises(WrongRoleError):
+        sign_request(StatementRequest.draw(Kind.TERMS, "cohort", people.known["ada"].name, BORN), people.known["north"])
+    with pytest.raises(WrongRoleError):
+        sign_statement(CONTENT, people.request(), people.known["ada"])
+    north = people.known["north"]
+    payload = replace(StatementRequest.draw(Kind.TERMS, "cohort", north.name, BORN)).to_bytes()
+    by_hand = read_key(north.key_pem).sign(payload, ec.ECDSA(SHA256()))
+    with pytest.raises(WrongRoleError):
+        people.read(SignedRequest(payload, by_hand, north.certificate_pem))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"about": ""},
+        {"about": "../cohort"},
+        {"about": "a" * 64},
+        {"kind": Kind.RECORD},
+        {"federation": "Town"},
+        {"analyst": ""},
+        {"nonce": b""},
+        {"nonce": bytes(17)},
+    ],
+)
+def test_a_request_that_is_not_canonical_is_refused(people: People, changes: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError):
+        people.read(people.request(**changes))
+
+
+def test_a_request_of_unknown_kind_or_with_other_parts_is_refused(people: People) -> None:
+    good = people.request().payload
+    prefix = good[: good.index(b"\0") + 1]
+    parts = packing.split(good[len(prefix) :], 6)
+    for wrong in ([b"rows", *parts[1:]], parts[:5], [*parts, b""], [*parts[:4], b"\0" + parts[4], parts[5]]):
+        with pytest.raises(NotTrustedError):
+            StatementRequest.from_bytes(prefix + packing.join(*wrong))
+    assert StatementRequest.from_bytes(good).to_bytes() == good
+
+
+def test_statements_and_requests_stay_true_after_their_certificates_expired(people: People) -> None:
+    request = people.request()
+    statement = sign_statement(CONTENT, request, people.known["north"])
+    authority = people.known["ada"].authority_pem
+    assert requester_of(request, authority, BORN)[1] == people.known["ada"].name
+    late = BORN + timedelta(days=400)
+    for check in (lambda: people.content(statement, request, at=late), lambda: requester_of(request, authority, late)):
+        with pytest.raises(NotNowError):
+            check()
+
+
+def test_what_is_too_long_is_not_read() -> None:
+    for read in (SignedRequest.from_bytes, SignedStatement.from_bytes):
+        with pytest.raises(NotTrustedError, match="bytes long"):
+            read(bytes(MAX_STATEMENT_BYTES + 1))

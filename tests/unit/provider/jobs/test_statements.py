@@ -1,0 +1,182 @@
+"""A provider states its terms to an analyst whom its policy names, and nothing at all to anybody else."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ledgers import LIMITS, Place, opening, respond
+from town import Town, now
+
+from dpspca.common.names import PartyName, Role
+from dpspca.common.privacy import Price
+from dpspca.common.terms import Terms
+from dpspca.common.trust import (
+    Kind,
+    SignedRequest,
+    SignedStatement,
+    StatementRequest,
+    sign_request,
+    verify_statement,
+)
+from dpspca.common.trust.identity import Identity
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs import ProviderSetup, Statements
+from dpspca.provider.ledger import Limits
+from dpspca.provider.policy import Policy
+
+POLICY = """
+[data_sets.cohort]
+analysts = ["ada"]
+unit = "row-replace-one"
+rows_per_person = 1
+methods = ["dps-pca"]
+accounting = ["exact"]
+centering = ["none"]
+explained_variance = false
+columns = 50
+norm_bound = { least = 1.0, most = 12.0 }
+minimum_parties = 2
+lifetime = { epsilon = 8.0, delta = 1e-5 }
+per_analyst = { epsilon = 4.0, delta = 1e-5 }
+per_job = { epsilon = 1.0, delta = 1e-6 }
+"""
+ROWS = np.random.default_rng(1).standard_normal((20, 4))
+
+
+@dataclass
+class Home:
+    """A provider, and whom it may hear from."""
+
+    setup: ProviderSetup
+    analysts: dict[str, Identity]
+
+    def ask(self, who: str = "ada", about: str = "cohort", at: datetime | None = None) -> tuple[SignedRequest, bytes]:
+        me = self.analysts[who]
+        request = sign_request(StatementRequest.draw(Kind.TERMS, about, me.name, at or now()), me)
+        digest, statement = Statements(self.setup).state(request.to_bytes())
+        assert digest == request.digest
+        return request, statement
+
+    def terms(self, who: str = "ada") -> Terms:
+        request, statement = self.ask(who)
+        me = self.setup.identity()
+        signed = SignedStatement.from_bytes(statement)
+        return Terms.from_bytes(verify_statement(signed, request, me.name, me.authority_pem, at=now()))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    town = Town.found(tmp_path)
+    north = town.identity(Role.PROVIDER, "north")
+    analysts = {name: town.identity(Role.ANALYST, name) for name in ("ada", "bob", "eve")}
+    town.authority.revoke(analysts["eve"].name)
+    policy, revoked = Policy.parse(POLICY), town.revocations()
+    data_sets = {"cohort": check_rows(ROWS), "closed": check_rows(ROWS + 1)}
+    return Home(ProviderSetup("", lambda: north, lambda: revoked, now, data_sets, lambda: policy), analysts)
+
+
+def test_an_analyst_whom_the_policy_names_sees_its_terms(home: Home) -> None:
+    terms = home.terms()
+    assert (terms.provider, terms.analyst) == ("dpspca://town/provider/north", "dpspca://town/analyst/ada")
+    assert (terms.data_set, terms.dimension, terms.columns_digest, terms.refused) == ("cohort", 4, None, None)
+    stated = terms.conditions
+    assert (stated.methods, stated.columns, stated.minimum_parties) == (("dps-pca",), 50, 2)
+    assert (stated.norm_bound.least, stated.norm_bound.most, stated.mean_bound) == (1.0, 12.0, None)
+    assert stated.per_analyst
+    assert terms.left.units == stated.per_analyst.price.units
+    assert (b"lifetime" in terms.to_bytes(), b"bob" in terms.to_bytes()) == (False, False)
+
+
+def test_t39_everybody_else_gets_the_answer_for_a_data_set_that_does_not_exist(home: Home) -> None:
+    nothing = b""
+    hour = timedelta(hours=1)
+    assert home.ask(about="no-such-data-set")[1] == nothing
+    assert home.ask("bob")[1] == nothing  # whom the policy does not name
+    assert home.ask("eve")[1] == nothing  # whose certificate was revoked
+    assert home.ask(about="closed")[1] == nothing  # for which the policy has no table
+    assert home.ask(at=now() - hour)[1] == home.ask(at=now() + hour)[1] == nothing
+    ada, bob = home.analysts["ada"], home.analysts["bob"]
+    theirs = sign_request(StatementRequest.draw(Kind.TERMS, "cohort", bob.name, now()), bob)
+    for wrong in (
+        replace(theirs, certificate_pem=ada.certificate_pem),
+        replace(theirs, payload=theirs.payload.replace(b"bob", b"ada")),
+        replace(theirs, signature=b""),
+    ):
+        assert Statements(home.setup).state(wrong.to_bytes()) == (wrong.digest, nothing)
+    assert Statements(home.setup).state(b"") == Statements(home.setup).state(bytes(9999)) == ("", nothing)
+
+
+def test_t39_a_policy_that_cannot_be_read_or_that_fails_states_nothing(home: Home) -> None:
+    def broken() -> Policy:
+        raise RuntimeError("of /somewhere/secret")
+
+    for policy in (lambda: Policy(unreadable=None), Policy, broken):
+        other = Home(replace(home.setup, policy=policy), home.analysts)
+        assert other.ask()[1] == b""
+
+
+def test_terms_follow_the_policy_as_it_is_now(home: Home) -> None:
+    now_named = Policy.parse(POLICY.replace('["ada"]', '["bob"]').replace("least = 1.0", "least = 2.0"))
+    home.setup.policy = lambda: now_named
+    assert home.ask("ada")[1] == b""
+    assert home.terms("bob").conditions.norm_bound.least == 2.0
+
+
+def test_what_is_left_is_what_the_ledger_has_for_this_analyst_and_the_data_set(home: Home) -> None:
+    whole = home.terms().left
+    rules = Policy.parse(POLICY).rules("cohort")
+    ada, bob = home.analysts["ada"].name, PartyName("town", Role.ANALYST, "bob")
+    ledger = home.setup.ledger
+    part = Price(whole.units // 4)
+    costs = {"units": part.units, "slack_units": 0, "unit": "row-replace-one", "protects": 1.0}
+    costs |= {"expires_at": int(now().timestamp()) + 3600}
+    limits = Limits(*rules.limits(ada), rules.promise)
+    ledger.open(opening("a", analyst=ada.uri, **costs), limits)
+    assert home.terms().left == whole - part
+    for number in range(2):  # of another analyst: they count only when the data set has less left than ada
+        ledger.open(opening(f"b{number}", analyst=bob.uri, **costs), limits)
+    assert home.terms().left == whole - part
+    ledger.close("a", "done")
+    assert home.terms().left == whole
+
+
+def test_a_job_that_is_over_by_time_frees_what_it_reserved(home: Home) -> None:
+    whole = home.terms().left
+    rules, ada = Policy.parse(POLICY).rules("cohort"), home.analysts["ada"].name
+    past = int(now().timestamp()) - 1
+    job = opening(
+        "a", analyst=ada.uri, units=whole.units, slack_units=0, unit="row-replace-one", protects=1.0, expires_at=past
+    )
+    home.setup.ledger.open(job, Limits(*rules.limits(ada), rules.promise))
+    assert home.terms().left == whole
+
+
+def test_a_ledger_in_quarantine_leaves_nothing_and_says_why(home: Home, tmp_path: Path) -> None:
+    place = Place(tmp_path / "ledger" / "ledger.db", tmp_path / "head")
+    with place.start() as ledger:
+        ledger.open(opening(), LIMITS)
+        respond(ledger, "job", 0)
+    place.head.unlink()
+    with place.start() as ledger:
+        home.setup.ledger = ledger
+        terms = home.terms()
+        assert (terms.refused, terms.left, terms.further_jobs()) == ("quarantined", Price(), 0)
+
+
+def test_t25_terms_do_not_depend_on_a_row(home: Home) -> None:
+    """Neighbouring data sets, and tables of another length, have the same terms."""
+    stated = home.terms()
+    for rows in (ROWS[1:], np.vstack([ROWS, np.full((1, 4), 1e30)]), 1000 * ROWS):
+        home.setup.data_sets = {"cohort": check_rows(rows)}
+        assert replace(home.terms(), stated_at=stated.stated_at) == stated
+
+
+def test_other_policies_than_a_stewards_state_nothing(home: Home) -> None:
+    class Own:
+        def rules(self, _: str) -> object:
+            return object()
+
+    home.setup.policy = Own  # type: ignore[assignment]
+    assert home.ask()[1] == b""
