@@ -18,6 +18,7 @@ from .commands import (
     demo,
     dictionaries,
     doctor,
+    evidence,
     jobs,
     ledger,
     methods,
@@ -74,6 +75,7 @@ app.command("methods", epilog=EXIT_CODES)(methods.methods)
 for part in (
     jobs.jobs,
     models.model,
+    evidence.evidence,
     authority.ca,
     authority.identity,
     daemons.coordinator,

@@ -172,6 +172,11 @@ class Federation:
         """Return a job that was submitted before, by its name or the first characters of it."""
         return Job(self._loop.run(self._federation.job(name)), self._loop)
 
+    def evidence(self, job: str, *, model: bytes | None = None, bill_of_materials: bytes | None = None) -> bytes:
+        """Return a file that shows, also years later, what this job asked and what its providers state about it."""
+        work = self._federation.evidence(job, model=model, bill_of_materials=bill_of_materials)
+        return self._loop.run(work)
+
     def close(self) -> None:
         """Close the connection. Jobs continue."""
         if not self._loop.closed:

@@ -7,6 +7,7 @@ depends on the coordinator's honesty alone. ``client/blocking.py`` offers the sa
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from os import PathLike
@@ -34,6 +35,7 @@ from . import bounds
 from .bounds import ANSWER_SECONDS, LIST_SECONDS, WATCH_SECONDS
 from .calls import RETRY_SECONDS, Attempts, CoordinatorLink, Notify, log_warning
 from .errors import AwayError, FederationError, TooMuchError
+from .evidence import collect
 from .findings import issue, with_warnings
 from .job_checks import require_fit, validity_of
 from .jobs import JobList, JobStatus, Offer, OfferList
@@ -302,6 +304,21 @@ class AsyncFederation:
             raise RefusedError("The coordinator replied with a job that you did not sign.", NO_TRUST)
         spec, providers = _contents(signed)
         return AsyncJob(reply.job, catalogue.plan(spec), self.stub, self._link, providers)
+
+    async def evidence(self, job: str, *, model: bytes | None = None, bill_of_materials: bytes | None = None) -> bytes:
+        """Return a file that shows, also years later, what this job asked and what its providers state about it.
+
+        ``model`` is the stored model; if it is left out, the job's model is fetched if the coordinator still has it.
+        """
+        taken = await self.job(job)
+        status = await taken.status()
+        if model is None and status.state == "done":
+            with suppress(FederationError):  # the result may be gone
+                model = (await taken.model()).to_bytes()
+        parties = sum(each.answered == status.answered for each in status.participants)
+        promised = PrivacyStatement.of(taken.plan, parties=parties, fresh_noise=True, federated=True)
+        inquirer = Inquirer(self.stub, self._link, self._identity, self._clock)
+        return await collect(inquirer, taken.name, promised, model, bill_of_materials)
 
     async def close(self) -> None:
         """Close the connection. Jobs continue."""

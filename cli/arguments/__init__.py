@@ -2,6 +2,7 @@
 
 from . import empty_values, job_flags
 from .data_flags import Chosen, DataSet, Providers
+from .fingerprints import fingerprint, read_fingerprint
 from .flags import (
     CHECK_CODES,
     DAEMON_CODES,
@@ -39,7 +40,9 @@ __all__ = [
     "PublicFacts",
     "RetrySeconds",
     "empty_values",
+    "fingerprint",
     "job_flags",
+    "read_fingerprint",
     "with_job_flags",
     "with_public_facts",
 ]

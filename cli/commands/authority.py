@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from cryptography.hazmat.primitives.hashes import SHA256
 
-from dpspca.cli.arguments import EXIT_CODES, AsJson
+from dpspca.cli.arguments import EXIT_CODES, AsJson, fingerprint, read_fingerprint
 from dpspca.cli.render import Folder, print_output
 from dpspca.client.clock import now
 from dpspca.client.input_files import reading
-from dpspca.common.checks import check
 from dpspca.common.errors import require_trust
 from dpspca.common.names import PartyName
 from dpspca.common.trust import (
@@ -23,7 +21,6 @@ from dpspca.common.trust import (
     Authority,
     Identity,
     IndexEntry,
-    read_authority,
     read_certificate,
 )
 from dpspca.common.trust import identity as identities
@@ -57,7 +54,7 @@ def _init(
 ) -> None:
     """Create a new authority. Keep its folder offline: whoever has it can impersonate any party."""
     made = Authority.init(folder, federation, now)
-    facts = {"federation": made.federation, "folder": str(folder), "authority": _fingerprint(made.certificate_pem)}
+    facts = {"federation": made.federation, "folder": str(folder), "authority": fingerprint(made.certificate_pem)}
     lines = [f"The authority of {made.federation} is in {folder}.", f"authority {facts['authority']}"]
     print_output(facts, *lines, as_json=as_json)
 
@@ -66,7 +63,7 @@ def _init(
 def _show_authority(folder: AuthorityFolder, *, as_json: AsJson = False) -> None:
     """Show the federation and the fingerprint of an authority. Each party compares the fingerprint at installation."""
     opened = Authority.open(folder, now)
-    facts = {"federation": opened.federation, "authority": _fingerprint(opened.certificate_pem)}
+    facts = {"federation": opened.federation, "authority": fingerprint(opened.certificate_pem)}
     print_output(facts, f"The authority of {opened.federation}.", f"authority {facts['authority']}", as_json=as_json)
 
 
@@ -203,7 +200,7 @@ def _install(
     as_json: AsJson = False,
 ) -> None:
     """Install the certificate that the operator signed. From then on the authority that comes with it is trusted."""
-    expected = None if authority is None else _read_fingerprint(authority)
+    expected = None if authority is None else read_fingerprint(authority)
     known = (folder / IDENTITY_FILE).exists()
     with reading(certificate, "what `dpspca ca sign` wrote"):
         own, mark, brought = certificate.read_bytes().partition(b"-----END CERTIFICATE-----\n")
@@ -240,7 +237,7 @@ def _print_identity(shown: Identity, *, as_json: bool) -> None:
         "since": since.isoformat(),
         "until": until.isoformat(),
         "in_force": since <= now() < until,
-        "authority": _fingerprint(shown.authority_pem),
+        "authority": fingerprint(shown.authority_pem),
     }
     print_output(facts, f"{shown.name} {_validity(since, until)}", f"authority {facts['authority']}", as_json=as_json)
 
@@ -254,27 +251,8 @@ def _validity(since: datetime, until: datetime) -> str:
     return f"valid until {until:%Y-%m-%d}"
 
 
-def _fingerprint(authority_pem: bytes) -> str:
-    """Return the SHA-256 fingerprint of an authority, in the form that other programs use too."""
-    return read_authority(authority_pem).fingerprint(SHA256()).hex(":").upper()
-
-
-def _read_fingerprint(text: str) -> str:
-    """Parse a fingerprint, with or without colons or spaces. Refuse a part, which a forged authority could match."""
-    try:
-        found = bytes.fromhex(text.replace(":", " "))
-    except ValueError:
-        found = b""
-    check(
-        len(found) == SHA256.digest_size,
-        f"{text!r:.120} is not an authority's fingerprint.",
-        "Give the whole fingerprint that `dpspca ca show` prints: 64 hexadecimal digits.",
-    )
-    return found.hex(":").upper()
-
-
 def _require_authority(authority_pem: bytes, expected: str) -> None:
-    found = _fingerprint(authority_pem)
+    found = fingerprint(authority_pem)
     require_trust(
         found == expected,
         f"The certificate comes with another authority, {found}.",

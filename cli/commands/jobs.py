@@ -22,12 +22,22 @@ from dpspca.cli.arguments import (
     job_flags,
     with_job_flags,
 )
-from dpspca.cli.render import absent_providers, connected, print_output, print_table, progress, to_json
+from dpspca.cli.render import (
+    absent_providers,
+    connected,
+    print_output,
+    print_table,
+    progress,
+    require_new,
+    to_json,
+    write_file,
+)
 from dpspca.client import findings
 from dpspca.client.calls import RETRY_SECONDS
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
 from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
+from dpspca.common.checks import check
 from dpspca.common.text import printable
 
 jobs = typer.Typer(
@@ -58,6 +68,13 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     out: ModelFile = Path("model.dpspca"),
     force: Force = False,
     plots: Plots = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write the job's evidence to this file when the model is there. `dpspca evidence` does so later.",
+            show_default=False,
+        ),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Print the job's name and exit without waiting for it.")
     ] = False,
@@ -69,13 +86,20 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     if job_file is None:
         job_flags.check_given(flags, columns_known=True)
     chosen = Chosen.of(job_file, data_set, provider)
+    if evidence:
+        check(not detach, "--evidence and --detach do not go together.", "Collect it later with `dpspca evidence`.")
+        require_new(evidence, replace=force)
     result_files = None if detach else progress.ResultFiles(out, plots, replace=force)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
         submitted = await _submit(federation, job_file, flags, chosen)
         if result_files is None:
             return {"job": submitted.name}
-        return await _write_model(federation, submitted, result_files, config, quiet=as_json)
+        facts = await _write_model(federation, submitted, result_files, config, quiet=as_json)
+        if evidence:
+            write_file(evidence, await federation.evidence(submitted.name, model=out.read_bytes()))
+            facts["files"]["evidence"] = str(evidence)
+        return facts
 
     facts = connected(config, work, retry_seconds)
     if detach or as_json:

@@ -2,7 +2,7 @@
 
 from . import absent_providers, logs, output, progress
 from .connection import connected
-from .output import PLOTS, Folder, print_output, print_table, print_text, show_count, to_json, write_file
+from .output import PLOTS, Folder, print_output, print_table, print_text, require_new, show_count, to_json, write_file
 from .progress import participants, show_job_progress
 from .terms import fit_facts, print_fit, print_terms, terms_facts
 
@@ -21,6 +21,7 @@ __all__ = [
     "print_terms",
     "print_text",
     "progress",
+    "require_new",
     "show_count",
     "show_job_progress",
     "terms_facts",

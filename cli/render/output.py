@@ -25,6 +25,7 @@ from dpspca.client.job_progress import JobProgress
 from dpspca.client.prices import MECHANISM
 from dpspca.client.report import remarks, with_noise
 from dpspca.client.score_plot import score_contours
+from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
 from dpspca.common.privacy import PrivacyUnit
@@ -91,6 +92,12 @@ class Folder:
         except OSError as problem:
             raise _unwritable(path, problem.strerror or str(problem), remedy) from None
         return str(path)
+
+
+def require_new(path: Path, *, replace: bool) -> None:
+    """Refuse a file that exists, unless it may be replaced, or whose folder does not."""
+    check(replace or not path.exists(), f"{path} exists.", "Choose another file, or overwrite it with --force.")
+    check(path.parent.is_dir(), f"{path.parent} is not a folder.", "Choose another file.")
 
 
 def write_file(path: Path, content: str | bytes) -> None:

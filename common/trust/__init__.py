@@ -2,7 +2,7 @@
 
 from . import identity
 from .authority import PARTY_DAYS, Authority, IndexEntry
-from .certificates import MAX_PEM_BYTES, federation_of, read_authority, read_certificate
+from .certificates import MAX_PEM_BYTES, federation_of, read_authority, read_certificate, read_key
 from .connection_proof import new_challenge, sign_challenge, verify_challenge
 from .identity import IDENTITY_FILE, CurrentIdentity, CurrentRevocations, Identity, load_revocations
 from .receipts import MAX_RECEIPT_BYTES, sign_receipt, verify_receipt
@@ -65,6 +65,7 @@ __all__ = [
     "peer_of",
     "read_authority",
     "read_certificate",
+    "read_key",
     "requester_of",
     "require_role",
     "require_still_valid",

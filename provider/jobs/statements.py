@@ -1,7 +1,8 @@
-"""What a provider states to an analyst who asks: the terms of a data set.
+"""What a provider states to an analyst who asks: the terms of a data set, and what its ledger has of a job.
 
-A statement is only for an analyst whose certificate is valid and whom the policy names for that data set. To anybody
-else the reply is the same as for a data set that does not exist: nothing. Why it is nothing goes to the log alone.
+Terms are only for an analyst whose certificate is valid and whom the policy names for that data set. To anybody else
+the reply is the same as for a data set that does not exist: nothing. A record is only for the analyst who signed the
+job. To anybody else the reply is the same as for a job that does not exist. Why it is nothing goes to the log alone.
 
 A statement follows from the policy, from public facts about the data set and from the ledger. The ledger's amounts
 follow from signed jobs, and change only when a job is opened or ends. No statement looks at a row.
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.ledger_record import LedgerRecord
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import NOTHING, Price
@@ -22,6 +24,7 @@ from dpspca.common.trust import (
     Kind,
     SignedRequest,
     StatementRequest,
+    sign_receipt,
     sign_statement,
     verify_request,
 )
@@ -45,7 +48,7 @@ class Statements:
     def __init__(self, setup: ProviderSetup) -> None:
         self._setup = setup
         self._authority = setup.identity().authority_pem  # unlike keys and certificates, it is never replaced
-        self._makers: Mapping[Kind, Maker] = {Kind.TERMS: self._terms}
+        self._makers: Mapping[Kind, Maker] = {Kind.TERMS: self._terms, Kind.RECORD: self._record}
 
     def state(self, content: bytes) -> tuple[str, bytes]:
         """Return the digest of a request and the signed statement, or ``NOTHING_TO_SAY``."""
@@ -96,6 +99,34 @@ class Statements:
             conditions=conditions_of(rules),
             left=left,
             refused=refused,
+        ).to_bytes()
+
+    def _record(self, request: StatementRequest, analyst: PartyName) -> bytes:
+        """State what the ledger has of a job. The analyst who signed the job may know it, whatever the policy says."""
+        setup = self._setup
+        found = setup.ledger.recall(request.about)
+        if found is None or found.opening.analyst != analyst.uri:
+            raise RefusedError(f"No job {request.about:.12} of {analyst} is recorded here.", "Nothing to do.")
+        head, me = setup.ledger.attested_head(), setup.identity()
+        opening = found.opening
+        return LedgerRecord(
+            provider=me.name.uri,
+            job=opening.job,
+            data_set=opening.data_set,
+            analyst=opening.analyst,
+            unit=opening.unit,
+            signed_job=opening.signature_hash,
+            stated_at=int(setup.clock().timestamp()),
+            opened_at=found.opened_at,
+            expires_at=opening.expires_at,
+            state=found.state,
+            queries=len(found.queries),
+            answers=found.answers,
+            answers_digest=found.answers_digest,
+            reserved=opening.price,
+            spent=found.spent,
+            receipt=sign_receipt(me, head).SerializeToString(deterministic=True).hex() if head else "",
+            software=__version__,
         ).to_bytes()
 
     def _room(self, data_set: str, analyst: PartyName, limits: Limits) -> tuple[Price, str | None]:

@@ -7,6 +7,7 @@ from .ledger import ANSWER, Ledger, MemoryLedger
 from .peer_receipts import PeerReceipts
 from .promises import Promise, extent_of
 from .quotas import Quotas
+from .recall import RecalledJob
 from .rules import EXPIRED, Books
 from .sqlite import SqliteLedger, export, read_books, verify
 from .view import (
@@ -47,6 +48,7 @@ __all__ = [
     "Quarantined",
     "QuarantinedError",
     "Quotas",
+    "RecalledJob",
     "Release",
     "Released",
     "SqliteLedger",

@@ -147,6 +147,20 @@ class Database:
         query = f"SELECT content FROM entries WHERE {OF_JOBS} AND json_extract(content, '$.job') = ? AND number <= ?"  # noqa: S608  # ours
         return [Entry.read(content, "").fact for (content,) in self._select(f"{query} ORDER BY number", job, entries)]
 
+    def entries_of(self, job: str, entries: int) -> list[Entry]:
+        """Return the entries of a job, among the first ``entries`` entries. They lie between its first and its last."""
+        within = f"SELECT number, json_extract(content, '$.kind') FROM entries WHERE {OF_JOBS}"  # noqa: S608  # ours
+        ends = self._select(f"{within} AND json_extract(content, '$.job') = ? AND number <= ?", job, entries)
+        if not ends:
+            return []
+        first = min(number for number, _ in ends)
+        last = max((number for number, kind in ends if kind == "closed"), default=entries)
+        query = (
+            "SELECT content, hash FROM entries WHERE number BETWEEN ? AND ? AND json_valid(content) "
+            "AND json_extract(content, '$.job') = ? ORDER BY number"
+        )
+        return [Entry.read(content, written) for content, written in self._select(query, first, last, job)]
+
     def openings(self) -> int:
         """Count the jobs in the index."""
         query = "SELECT count(DISTINCT json_extract(content, '$.job')) FROM entries INDEXED BY entries_of_jobs"

@@ -19,6 +19,7 @@ from dpspca.common.privacy import Price
 from .accounts import FindEnd, JobPosition, QueryRecord, no_forgotten_jobs
 from .entries import Entry, Fact, Founded, Head, LedgerError, Limits, Named, Opening, QuarantinedError
 from .promises import Promise
+from .recall import RecalledJob
 from .rules import EXPIRED, Books
 
 __all__ = ["BaseLedger", "Head", "Ledger", "LedgerError", "Limits", "MemoryLedger", "Opening", "QuarantinedError"]
@@ -93,6 +94,10 @@ class Ledger(Protocol):
 
     def room(self, data_set: str, analyst: str, limits: Limits) -> Price:
         """Return the most that one further job of an analyst may cost, or refuse if none would be admitted."""
+        ...
+
+    def recall(self, job: str) -> RecalledJob | None:
+        """Return what was recorded of a job, also long after it ended, or None if nothing was."""
         ...
 
     def open_jobs(self) -> tuple[str, ...]:
@@ -192,6 +197,15 @@ class BaseLedger(ABC):
     def room(self, data_set: str, analyst: str, limits: Limits) -> Price:
         with self._lock:
             return self._books.room(data_set, analyst, limits)
+
+    def recall(self, job: str) -> RecalledJob | None:
+        with self._lock:
+            found = self._books.jobs.get(job)
+            return RecalledJob.of(found) if found else self._recall_forgotten(job)
+
+    def _recall_forgotten(self, job: str) -> RecalledJob | None:
+        """Return what was recorded of a job that is no longer in memory. By default, no job is ever forgotten."""
+        return None
 
     def open_jobs(self) -> tuple[str, ...]:
         with self._lock:

@@ -33,6 +33,7 @@ from .database import Connect, Database
 from .entries import Closed, Entry, Fact, Founded, Head, LedgerError, Quarantined, Reserved, Started
 from .files import UNREADABLE, HeadFile, WriterLock, file_errors, read_head
 from .ledger import ANSWER, BaseLedger, Clock, StoredAnswer
+from .recall import RecalledJob, recalled
 from .rules import QUARANTINED, Books
 
 __all__ = ["SqliteLedger", "export", "read_books", "verify"]
@@ -197,6 +198,9 @@ class SqliteLedger(BaseLedger):
         if not facts:
             return None
         return facts[-1].state if isinstance(facts[-1], Closed) else QUARANTINED
+
+    def _recall_forgotten(self, job: str) -> RecalledJob | None:
+        return recalled(self._database.entries_of(job, self._books.head.entries), QUARANTINED)
 
     def _require_findable(self) -> None:
         """Refuse a file whose index lacks a job. That job could be admitted again, and answered with fresh noise."""

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -104,6 +105,30 @@ def test_what_is_left_for_a_further_job_is_what_the_next_one_may_cost(kept: Kept
         kept.ledger.open(opening("more", units=left.units + 1, slack_units=0), LIMITS)
     assert kept.ledger.open(opening("last", units=left.units, slack_units=left.slack_units), LIMITS) is None
     assert kept.ledger.room("cohort", other, LIMITS) == Price()
+
+
+def test_a_job_is_recalled_as_it_was_while_it_runs_and_long_after_it_ended(kept: Kept) -> None:
+    ledger = kept.ledger
+    assert ledger.recall("job") is None
+    ledger.open(opening(), LIMITS)
+    ledger.open(opening("another"), LIMITS)
+    for position in range(2):
+        respond(ledger, "job", position)
+        respond(ledger, "another", position)
+    assert reserve(ledger, "job", 2)  # its answer is never stored, so its price comes back
+    running = ledger.recall("job")
+    assert running
+    digests = [f"{position} {sha256(answer('job', position).tobytes()).hexdigest()}\n" for position in range(2)]
+    assert (running.state, len(running.queries), running.answers) == ("open", 3, 2)
+    assert running.answers_digest == sha256("".join(digests).encode()).hexdigest()
+    assert running.spent == Price(3 * PRICE, 3 * SLACK)
+    ledger.close("job", "done")
+    respond(ledger, "another", 2)
+    over = ledger.recall("job")
+    assert over
+    assert (over.state, over.spent, over.opened_at) == ("done", Price(2 * PRICE, 2 * SLACK), running.opened_at)
+    assert (over.opening, over.answers_digest, over.answers) == (running.opening, running.answers_digest, 2)
+    assert ledger.recall("jo") is None
 
 
 def test_a_job_goes_from_opening_to_its_last_answer(kept: Kept) -> None:

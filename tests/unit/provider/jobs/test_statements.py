@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ledgers import LIMITS, Place, opening, respond
+from ledgers import LIMITS, PRICE, SLACK, Place, opening, respond
 from town import Town, now
 
+from dpspca.common.ledger_record import LedgerRecord
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price
 from dpspca.common.terms import Terms
@@ -163,6 +164,32 @@ def test_a_ledger_in_quarantine_leaves_nothing_and_says_why(home: Home, tmp_path
         home.setup.ledger = ledger
         terms = home.terms()
         assert (terms.refused, terms.left, terms.further_jobs()) == ("quarantined", Price(), 0)
+
+
+def test_t39_a_record_is_only_for_the_analyst_who_signed_the_job(home: Home) -> None:
+    name, ada = "a" * 64, home.analysts["ada"]
+    ledger = home.setup.ledger
+    ledger.open(opening(name, analyst=ada.name.uri), LIMITS)
+    respond(ledger, name, 0)
+
+    def ask(who: str, about: str) -> bytes:
+        me = home.analysts[who]
+        request = sign_request(StatementRequest.draw(Kind.RECORD, about, me.name, now()), me)
+        statement = Statements(home.setup).state(request.to_bytes())[1]
+        if not statement:
+            return b""
+        signed, north = SignedStatement.from_bytes(statement), home.setup.identity()
+        return verify_statement(signed, request, north.name, north.authority_pem, at=now())
+
+    record = LedgerRecord.from_bytes(ask("ada", name))
+    assert (record.job, record.state, record.queries, record.answers) == (name, "open", 1, 1)
+    assert (record.spent, record.reserved) == (Price(PRICE, SLACK), opening().price)
+    assert record.receipt == ""
+    assert ask("bob", name) == ask("eve", name) == ask("ada", "b" * 64) == b""
+    ledger.close(name, "done")
+    assert LedgerRecord.from_bytes(ask("ada", name)).state == "done"
+    home.setup.policy = Policy  # an analyst keeps the right to the record of what was asked
+    assert ask("ada", name)
 
 
 def test_t25_terms_do_not_depend_on_a_row(home: Home) -> None:

@@ -1,0 +1,146 @@
+"""The `dpspca evidence` commands: collect what shows what a job did, and check it offline, also years later."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnalystSettings, AsJson, Force, read_fingerprint
+from dpspca.cli.render import connected, print_output, print_text, require_new, to_json, write_file
+from dpspca.client.evidence import Finding, Findings, verify
+from dpspca.client.federation import AsyncFederation
+from dpspca.client.input_files import reading
+from dpspca.common.text import printable
+
+COLLECT: Final = "collect"
+FAILED: Final = 1
+
+
+class JobOrCommand(TyperGroup):
+    """Takes a job's name in the place of a command: `dpspca evidence JOB` collects the evidence of that job."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # typer's own copy of click's
+        """Put the command before a job's name."""
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = [COLLECT, *args]
+        return super().parse_args(ctx, args)
+
+
+evidence = typer.Typer(
+    name="evidence",
+    cls=JobOrCommand,
+    no_args_is_help=True,
+    help="Collect evidence of a job: `dpspca evidence JOB`. Check it offline: `dpspca evidence verify FILE`.",
+)
+
+BillOfMaterials = Annotated[
+    Path | None,
+    typer.Option(
+        "--bill-of-materials",
+        help="The bill of materials of the analyst's software, as `make sbom` writes it.",
+        show_default=False,
+    ),
+]
+
+
+@evidence.command(COLLECT, hidden=True, epilog=EXIT_CODES)
+def _collect(  # noqa: PLR0913  # a command's flags are its parameters
+    job: Annotated[
+        str,
+        typer.Argument(metavar="JOB", help="The job's name, or enough of its first characters.", show_default=False),
+    ],
+    *,
+    config: AnalystSettings,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="The job's model file. If left out: the model that the coordinator still has, if any."),
+    ] = None,
+    bill_of_materials: BillOfMaterials = None,
+    out: Annotated[Path, typer.Option(help="File to write the evidence to.")] = Path("job.evidence"),
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write one file that shows what a job asked, under which terms, at what price, and what its providers recorded.
+
+    It holds the signed job, the terms and the ledger's record of each provider with their signatures, the certificates,
+    the privacy statement and the model's hash. It costs no privacy. Collect it soon: terms may change.
+    """
+    require_new(out, replace=force)
+    stored, bill = _content(model, "a model"), _content(bill_of_materials, "a bill of materials")
+
+    async def work(federation: AsyncFederation) -> bytes:
+        return await federation.evidence(job, model=stored, bill_of_materials=bill)
+
+    content = connected(config, work)
+    found = verify(content)
+    write_file(out, content)
+    missing = [each.what for each in found.unknown if each.code.startswith(("record-", "terms-", "receipt-"))]
+    failed = [each.what for each in found.failed]
+    facts = {"file": str(out), "holds": found.holds, "missing": missing, "failed": failed}
+    print_output(facts, str(out), as_json=as_json)
+    for line in (*missing, *failed):
+        typer.echo(printable(line), err=True)
+
+
+@evidence.command("verify", epilog=CHECK_CODES)
+def _verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of evidence.", show_default=False)],
+    *,
+    authority: Annotated[
+        str | None,
+        typer.Option(
+            help="Fingerprint of the federation's authority, as `dpspca ca show` prints it. If left out: compare the "
+            "one that is printed.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="A model file, to see whether it is the one meant.", show_default=False)
+    ] = None,
+    bill_of_materials: BillOfMaterials = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a file of evidence without any federation, and say in words what was checked and what cannot be known."""
+    known = None if authority is None else read_fingerprint(authority)
+    content = _content(file, "evidence")
+    assert content is not None
+    found = verify(
+        content,
+        authority=known,
+        model=_content(model, "a model"),
+        bill_of_materials=_content(bill_of_materials, "a bill of materials"),
+    )
+    if as_json:
+        typer.echo(to_json({"file": str(file)} | found.to_dict()))
+    else:
+        _print(found)
+    if not found.holds:
+        raise typer.Exit(FAILED)
+
+
+def _content(path: Path | None, what: str) -> bytes | None:
+    if path is None:
+        return None
+    with reading(path, what):
+        return path.read_bytes()
+
+
+def _print(found: Findings) -> None:
+    for heading, some in (
+        ("FAILED. Do not rely on this file:", found.failed),
+        ("Checked:", found.checked),
+        ("Not known from this file:", found.unknown),
+    ):
+        _print_some(heading, some)
+    verdict = "Everything that can be checked holds." if found.holds else "The evidence does NOT hold."
+    print_text(verdict)
+
+
+def _print_some(heading: str, some: Iterable[Finding]) -> None:
+    listed = list(some)
+    if listed:
+        print_text(heading)
+    for each in listed:
+        print_text(f"  {printable(each.what)}")

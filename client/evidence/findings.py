@@ -1,0 +1,59 @@
+"""What a check of evidence found, in words: what holds, what does not, and what cannot be known."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpspca.common.errors import DpspcaError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence, and its short name for programs."""
+
+    code: str
+    what: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was checked, what failed, and what cannot be known from the file."""
+
+    checked: list[Finding] = field(default_factory=list)
+    failed: list[Finding] = field(default_factory=list)
+    unknown: list[Finding] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the file says, as plain values, as far as it could be read."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that was checked is true."""
+        return not self.failed
+
+    def check(self, code: str, what: str, *, holds: bool, otherwise: str) -> None:
+        """Note that something holds, or what is wrong instead."""
+        if holds:
+            self.checked.append(Finding(code, what))
+        else:
+            self.failed.append(Finding(code, otherwise))
+
+    def cannot_know(self, code: str, what: str) -> None:
+        """Note what the file cannot show."""
+        self.unknown.append(Finding(code, what))
+
+    @contextmanager
+    def checking(self, code: str, what: str) -> Iterator[None]:
+        """Note that something holds if no error is raised, and else the error."""
+        try:
+            yield
+        except DpspcaError as problem:
+            self.failed.append(Finding(code, problem.what))
+        else:
+            self.checked.append(Finding(code, what))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        parts = {"checked": self.checked, "failed": self.failed, "unknown": self.unknown}
+        listed = {name: [{"code": each.code, "what": each.what} for each in some] for name, some in parts.items()}
+        return {"holds": self.holds, **listed, **self.facts}

@@ -1,0 +1,199 @@
+"""The signed parts of evidence: the job, the requests, and what each provider stated, each held against the job."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from dpspca.client.terms import refusals
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidDataError, NotTrustedError, RefusedError, require_trust
+from dpspca.common.ledger_record import OPEN, LedgerRecord, record_facts
+from dpspca.common.names import PartyName, Role
+from dpspca.common.plan import Plan
+from dpspca.common.spec import JobSpec
+from dpspca.common.statement import format_up
+from dpspca.common.terms import Terms
+from dpspca.common.trust import (
+    JOB_SKEW,
+    JobEnvelope,
+    Kind,
+    SignedJob,
+    SignedRequest,
+    SignedStatement,
+    StatementRequest,
+    requester_of,
+    signer_of,
+    verify_receipt,
+    verify_statement,
+)
+from dpspca.common.version import __version__
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+from .document import Evidence
+from .findings import Findings
+
+BROKEN: Final = "Get the evidence again."
+COLLECTING_SECONDS: Final = 3600
+"""The most seconds between a request for statements and the end of collecting."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOfEvidence:
+    """The job that evidence is about, as its signed bytes say."""
+
+    signed: SignedJob
+    envelope: JobEnvelope
+    spec: JobSpec
+    plan: Plan
+    analyst: PartyName
+    issued_at: datetime
+    authority: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> "JobOfEvidence":
+        """Read the job, and refuse it if the analyst that it names did not sign it."""
+        authority, signed = evidence.authority.encode(), SignedJob.from_bytes(from_hex(evidence.job))
+        require_trust(signed.to_bytes().hex() == evidence.job, "The signed job is not in its one form.", BROKEN)
+        analyst = signer_of(signed, authority)
+        envelope = JobEnvelope.from_bytes(signed.payload)
+        owner = (analyst.role, analyst.federation, analyst.name)
+        named = (Role.ANALYST, envelope.federation, envelope.analyst)
+        require_trust(owner == named, f"The job names {envelope.analyst}, but {analyst} signed it.", BROKEN)
+        spec = JobSpec.from_json(envelope.spec)
+        return cls(signed, envelope, spec, catalogue.plan(spec), analyst, moment(envelope.issued_at), authority)
+
+    def provider(self, name: str) -> PartyName:
+        """Return the provider of this name in the job's federation."""
+        return PartyName(self.analyst.federation, Role.PROVIDER, name)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the job as plain values."""
+        return {
+            "job": self.signed.job_id,
+            "analyst": self.analyst.uri,
+            "data_set": self.envelope.data_set,
+            "providers": [*self.envelope.audience],
+            "issued_at": self.envelope.issued_at,
+            "expires_at": self.envelope.expires_at,
+            "spec": json.loads(self.spec.to_json()),
+        }
+
+
+def require_request(evidence: Evidence, kind: Kind, job: JobOfEvidence) -> None:
+    """Refuse a request that the job's analyst did not sign, for this kind, about this job, when the file was made."""
+    signed, request = read_request(evidence, kind)
+    asked, analyst = requester_of(signed, job.authority, moment(request.issued_at))
+    about = job.signed.job_id if kind is Kind.RECORD else job.envelope.data_set
+    require_trust(signed.to_bytes().hex() == evidence.requests[kind], "A request is not in its one form.", BROKEN)
+    require_trust(analyst == job.analyst, f"{analyst} asked for statements about another's job.", BROKEN)
+    require_trust((asked.kind, asked.about) == (kind, about), "A request is about something else.", BROKEN)
+    near = abs(evidence.collected_at - asked.issued_at) <= COLLECTING_SECONDS
+    require_trust(near, "A request was signed at another time than the evidence.", BROKEN)
+
+
+def read_request(evidence: Evidence, kind: Kind) -> tuple[SignedRequest, StatementRequest]:
+    """Read a request, without checking it."""
+    if kind not in evidence.requests:
+        raise NotTrustedError("There is no request for this statement.", BROKEN)
+    signed = SignedRequest.from_bytes(from_hex(evidence.requests[kind]))
+    return signed, StatementRequest.from_bytes(signed.payload)
+
+
+def stated_content(evidence: Evidence, job: JobOfEvidence, name: str, kind: Kind) -> bytes:
+    """Return the content of a statement that this provider signed in reply to the analyst's request."""
+    signed, asked = read_request(evidence, kind)
+    written = evidence.statements[name][kind]
+    statement = SignedStatement.from_bytes(from_hex(written))
+    require_trust(statement.to_bytes().hex() == written, "A statement is not in its one form.", BROKEN)
+    return verify_statement(statement, signed, job.provider(name), job.authority, at=moment(asked.issued_at))
+
+
+def read_record(found: Findings, content: bytes, job: JobOfEvidence, name: str) -> tuple[str, dict[str, Any]]:
+    """Hold a ledger's record against the job, and return it in words and as plain values."""
+    record, envelope = LedgerRecord.from_bytes(content), job.envelope
+    digest = sha256(job.signed.to_bytes()).hexdigest()
+    about = (record.provider, record.job, record.signed_job, record.data_set, record.analyst, record.unit)
+    expected = (
+        job.provider(name).uri,
+        job.signed.job_id,
+        digest,
+        envelope.data_set,
+        job.analyst.uri,
+        str(job.spec.unit),
+    )
+    require_trust(about == expected, "The record is about something else than this job.", BROKEN)
+    within = record.expires_at == envelope.expires_at and record.queries <= len(job.plan)
+    require_trust(within, "The record has more queries, or another expiry, than the job.", BROKEN)
+    reserved, price = format_up(record.reserved.mu, 4), format_up(job.plan.price.mu, 4)
+    found.check(
+        f"price-{name}",
+        f"{name} reserved the price that follows from the job: mu {price}.",
+        holds=record.reserved == job.plan.price or record.software != __version__,
+        otherwise=f"{name} reserved mu {reserved}, but the job costs mu {price}.",
+    )
+    facts = record_facts(record) | {"ledger": None}
+    if record.receipt:
+        receipt = _receipt(record.receipt, job, name)
+        facts["ledger"] = {"name": receipt.ledger, "entries": receipt.entries, "hash": receipt.hash}
+        what = f"{name} signed a receipt: its ledger had come to entry {receipt.entries}, with the hash {receipt.hash}."
+        found.check(f"receipt-{name}", what, holds=True, otherwise="")
+    else:
+        found.cannot_know(f"receipt-{name}", f"{name}: how far its ledger had come. It keeps no ledger that lasts.")
+    ended = "is still open there" if record.state == OPEN else f"ended there as '{record.state}'"
+    what = (
+        f"its ledger has this job. It stored {record.answers} answers to {record.queries} queries, spent mu "
+        f"{format_up(record.spent.mu, 4)} of mu {reserved} that was reserved, and the job {ended}."
+    )
+    return what, facts
+
+
+def read_terms(found: Findings, content: bytes, job: JobOfEvidence, name: str) -> tuple[str, dict[str, Any]]:
+    """Hold terms against the job, and return them in words and as plain values."""
+    terms, envelope = Terms.from_bytes(content), job.envelope
+    about = (terms.provider, terms.data_set, terms.analyst)
+    same = about == (job.provider(name).uri, envelope.data_set, job.analyst.uri)
+    require_trust(same, "The terms are about something else.", BROKEN)
+    when = f"{moment(terms.stated_at):%Y-%m-%d %H:%M:%S} UTC"
+    if not envelope.issued_at - JOB_SKEW <= terms.stated_at < envelope.expires_at:
+        found.cannot_know(
+            f"terms-then-{name}",
+            f"Whether the terms of {name} were the same when the job ran: these are of {when}, when it was over.",
+        )
+    broken = [each.what for each in refusals(terms, job.spec, envelope.audience) if each.code == RefusedError.code]
+    kept = f"does not keep them: {broken[0]}" if broken else "keeps them."
+    return f"its terms at {when}. The job {kept}", terms.to_dict()
+
+
+def from_hex(text: str) -> bytes:
+    """Read lower-case hexadecimal, and nothing else."""
+    try:
+        read = bytes.fromhex(text)
+    except ValueError:
+        read = b""
+    if not text or read.hex() != text:
+        raise InvalidDataError("A part of the file is not in hexadecimal.", BROKEN)
+    return read
+
+
+def moment(at: int) -> datetime:
+    """Return a time of the file, which may hold anything."""
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (OverflowError, ValueError, OSError):
+        raise InvalidDataError("A time in the file is out of range.", BROKEN) from None
+
+
+def _receipt(written: str, job: JobOfEvidence, name: str) -> pb.Receipt:
+    """Read a receipt. Refuse one that the provider did not sign, or that is not in its one form."""
+    try:
+        read = pb.Receipt.FromString(from_hex(written))
+    except DecodeError:
+        raise InvalidDataError("The receipt cannot be read.", BROKEN) from None
+    exact = read.SerializeToString(deterministic=True).hex() == written
+    require_trust(exact, "The receipt is not in its one form.", BROKEN)
+    verify_receipt(read, job.provider(name), job.authority)
+    return read

@@ -1,0 +1,227 @@
+"""Checks evidence offline: every signature, every certificate at the time of the job, and whether the parts agree.
+
+The chain: the authority's certificate vouches for the analyst and for each provider. The analyst signed the job and the
+requests. Each provider signed its statements in reply to these requests, and its receipt. The analyst signed the file.
+So nobody but a provider could have written what it states, and nobody but the analyst could have put the file together.
+A dishonest analyst can leave statements out, and is believed only about what ``COLLECTOR`` lists.
+
+Certificates have expired when this is read years later. Each is judged at the time that its signature states.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from dpspca.common.errors import DpspcaError, require_trust
+from dpspca.common.statement import PrivacyStatement
+from dpspca.common.trust import JOB_SKEW, Kind, federation_of, holder_at, read_authority
+from dpspca.common.version import __version__
+
+from .document import Evidence, StoredModel
+from .findings import Findings
+from .parts import BROKEN, JobOfEvidence, moment, read_record, read_terms, require_request, stated_content
+from .promise import promise
+
+COLLECTOR: Final = (
+    "For these parts there is only the word of the analyst who signed the file: when it was collected, what the "
+    "coordinator reported, the model's hash, the wording of the statement, the version of the software and the hash of "
+    "its bill of materials. The analyst may also have left statements out."
+)
+
+Reader: TypeAlias = Callable[[Findings, bytes, JobOfEvidence, str], tuple[str, dict[str, Any]]]
+
+_READERS: Final[Mapping[Kind, Reader]] = {Kind.RECORD: read_record, Kind.TERMS: read_terms}
+_WORDS: Final = {Kind.RECORD: "the ledger's record of the job", Kind.TERMS: "the terms of the data set"}
+
+
+def verify(
+    content: bytes,
+    *,
+    authority: str | None = None,
+    model: bytes | None = None,
+    bill_of_materials: bytes | None = None,
+) -> Findings:
+    """Check evidence. The other arguments are what the reader knows: a fingerprint, and files to compare."""
+    found = Findings()
+    try:
+        evidence = Evidence.from_bytes(content)
+    except DpspcaError as problem:
+        found.check("form", "", holds=False, otherwise=problem.what)
+        return found
+    found.check("form", "The file is whole and in the one form of evidence.", holds=True, otherwise="")
+    _check_authority(found, evidence, authority)
+    with found.checking("collector-signature", "The analyst who collected it signed the whole file."):
+        evidence.require_signature()
+    job = _check_job(found, evidence)
+    if job:
+        _check_requests(found, evidence, job)
+        _check_providers(found, evidence, job)
+        _check_promise(found, evidence, job)
+    _check_files(found, evidence, model, bill_of_materials)
+    _state_limits(found, evidence)
+    return found
+
+
+def _check_authority(found: Findings, evidence: Evidence, known: str | None) -> None:
+    """Check that the authority is the one that the reader knows. Without one, say what to compare."""
+    try:
+        certificate = read_authority(evidence.authority.encode())
+    except DpspcaError as problem:
+        found.check("authority", "", holds=False, otherwise=problem.what)
+        return
+    federation, fingerprint = federation_of(certificate), certificate.fingerprint(SHA256()).hex(":").upper()
+    found.facts["authority"] = {"federation": federation, "fingerprint": fingerprint}
+    if known is None:
+        found.cannot_know(
+            "authority",
+            f"Whether the authority of {federation} is the true one. Compare its fingerprint with one that you trust, "
+            f"or give that with --authority: {fingerprint}",
+        )
+        return
+    found.check(
+        "authority",
+        f"The authority of {federation} has the fingerprint that you gave.",
+        holds=known == fingerprint,
+        otherwise=f"The authority has another fingerprint than you gave: {fingerprint}",
+    )
+
+
+def _check_job(found: Findings, evidence: Evidence) -> JobOfEvidence | None:
+    try:
+        job = JobOfEvidence.of(evidence)
+    except DpspcaError as problem:
+        found.check("job-signature", "", holds=False, otherwise=f"The job: {problem.what}")
+        return None
+    found.facts["job"] = job.facts()
+    what = (
+        f"{job.analyst} signed job {job.signed.job_id} about '{job.envelope.data_set}' for "
+        f"{', '.join(job.envelope.audience)} at {job.issued_at:%Y-%m-%d %H:%M:%S} UTC."
+    )
+    found.check("job-signature", what, holds=True, otherwise="")
+    with found.checking("job-certificate", "The analyst's certificate was valid when the job was signed."):
+        holder_at(job.signed.certificate_pem, job.authority, job.issued_at)
+    with found.checking("collector", "The job's own analyst collected the file, with a certificate valid then."):
+        collector = holder_at(evidence.collector.encode(), job.authority, moment(evidence.collected_at))
+        require_trust(collector == job.analyst, f"{collector} collected the evidence of another's job.", BROKEN)
+        early = evidence.collected_at < job.envelope.issued_at - JOB_SKEW
+        require_trust(not early, "The evidence was collected before the job was signed.", BROKEN)
+    return job
+
+
+def _check_requests(found: Findings, evidence: Evidence, job: JobOfEvidence) -> None:
+    """Check that the analyst asked for just the kinds of statements that are known here."""
+    known = {str(kind) for kind in _READERS}
+    found.check(
+        "requests",
+        "The file has a request for each kind of statement that this version knows, and for no other.",
+        holds=evidence.requests.keys() == known,
+        otherwise=f"The file has not just the requests for {', '.join(sorted(known))}. Use the version that wrote it.",
+    )
+    for kind in _READERS:
+        if kind in evidence.requests:
+            with found.checking(f"request-{kind}", f"The analyst signed the request for {_WORDS[kind]}."):
+                require_request(evidence, kind, job)
+
+
+def _check_providers(found: Findings, evidence: Evidence, job: JobOfEvidence) -> None:
+    strangers = sorted(evidence.statements.keys() - set(job.envelope.audience))
+    found.check(
+        "audience",
+        "All statements are of providers that the job names.",
+        holds=not strangers,
+        otherwise=f"There are statements of providers that the job does not name: {', '.join(strangers)[:200]}",
+    )
+    found.facts["providers"] = {name: _check_provider(found, evidence, job, name) for name in job.envelope.audience}
+
+
+def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, name: str) -> dict[str, Any]:
+    """Check what one provider stated, and return it as plain values."""
+    stated, told = evidence.statements.get(name, {}), dict[str, Any]()
+    if stated.keys() - set(_READERS):
+        what = (
+            f"{name} states something of a kind that this version does not know. Use the version that wrote the file."
+        )
+        found.check(f"kinds-{name}", "", holds=False, otherwise=what)
+    for kind, read in _READERS.items():
+        if kind not in stated:
+            found.cannot_know(f"{kind}-{name}", f"{name}: {_WORDS[kind]}. The file has no such statement of it.")
+            continue
+        try:
+            what, told[kind] = read(found, stated_content(evidence, job, name, kind), job, name)
+        except DpspcaError as problem:
+            found.check(f"{kind}-{name}", "", holds=False, otherwise=f"{name}, {_WORDS[kind]}: {problem.what}")
+        else:
+            found.check(
+                f"{kind}-{name}", f"{name} signed, with a certificate valid then: {what}", holds=True, otherwise=""
+            )
+    return told
+
+
+def _check_promise(found: Findings, evidence: Evidence, job: JobOfEvidence) -> None:
+    """Hold the numbers of the privacy statement against those that follow from the job."""
+    reported = evidence.reported
+    parties = sum(each.answered == reported.answered for each in reported.providers.values())
+    if reported.providers.keys() - set(job.envelope.audience):
+        found.check("promise", "", holds=False, otherwise="The report is about providers that the job does not name.")
+        return
+    fresh = PrivacyStatement.of(job.plan, parties=parties, fresh_noise=True, federated=True)
+    found.facts["promise"] = dict(evidence.promise)
+    same = evidence.promise == json.loads(json.dumps(promise(fresh)))
+    if not same and evidence.software != __version__:
+        found.cannot_know(
+            "promise",
+            f"Whether the promise follows from the job. Version {evidence.software[:20]} of dpspca computed it, and "
+            f"{__version__} computes other numbers.",
+        )
+        return
+    found.check(
+        "promise",
+        f"The privacy promise follows from the signed job: {fresh.headline}.",
+        holds=same,
+        otherwise="The privacy promise in the file is not the one that follows from the signed job.",
+    )
+
+
+def _check_files(found: Findings, evidence: Evidence, model: bytes | None, bill_of_materials: bytes | None) -> None:
+    """Compare files that the reader has with the hashes in the file."""
+    named, bill = evidence.model, evidence.bill_of_materials
+    found.facts["model"] = None if named is None else {"sha256": named.sha256, "size": named.size}
+    found.facts["software"] = {"dpspca": evidence.software, "bill_of_materials": bill}
+    if model is not None:
+        same = named == StoredModel.of(model)
+        found.check(
+            "model", "The model is the one that the analyst had.", holds=same, otherwise="This is another model."
+        )
+    elif named is not None:
+        found.cannot_know("model", "Whether a model that you have is the one meant here. Give it with --model.")
+    if bill_of_materials is not None:
+        found.check(
+            "bill-of-materials",
+            "The bill of materials is the one that the analyst named.",
+            holds=bill == sha256(bill_of_materials).hexdigest(),
+            otherwise="The analyst named another bill of materials, or none.",
+        )
+    elif bill is not None:
+        found.cannot_know("bill-of-materials", "Which packages the analyst used. Give the bill of materials.")
+
+
+def _state_limits(found: Findings, evidence: Evidence) -> None:
+    """Say what no such file can show."""
+    state, answered = evidence.reported.state[:20], evidence.reported.answered
+    found.facts["reported"] = {"state": evidence.reported.state, "answered": answered}
+    for code, what in (
+        ("collector-word", COLLECTOR),
+        ("revocation", "Whether a certificate had been revoked when it was used: the file has no revocation lists."),
+        (
+            "coordinator",
+            f"Whether the job was '{state}' with {answered} answered queries, as the coordinator reported.",
+        ),
+        ("origin", "Whether the model came from these answers: that rests on the coordinator's honesty."),
+        ("rows", "Whether providers used the right rows and fresh noise: each is trusted with its own."),
+        ("clocks", "Whether times are exact: each party used its own clock."),
+        ("later", "What happened after the file was collected. A job may have spent more, up to what was reserved."),
+    ):
+        found.cannot_know(code, what)

@@ -1,0 +1,70 @@
+"""Evidence from a federation of real processes: collected with a job or after it, and checked without any of them."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from commands import Ended, commands_in
+from live import live_town
+
+FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "replace-one", "--epsilon", 1, "--delta", "1e-6"]
+JOB = [*FLAGS, "--method", "analyze-gauss", "--data-set", "cohort", "--config", "ada.toml"]
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("town")
+    with live_town(folder):
+        yield folder
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Callable[..., Ended]:
+    return commands_in(town, monkeypatch, capfd)
+
+
+def test_evidence_of_a_run_is_checked_in_words_and_against_files(here: Callable[..., Ended]) -> None:
+    ran = here("run", *JOB, "--out", "one.model", "--evidence", "one.evidence", "--json").facts
+    assert ran["files"]["evidence"] == "one.evidence"
+    fingerprint = here("ca", "show", "authority", "--json").facts["authority"]
+    checked = ("evidence", "verify", "one.evidence", "--authority", fingerprint, "--model", "one.model")
+    shown = here(*checked)
+    assert shown.code == 0
+    for words in ("Everything that can be checked holds.", "north signed", "south signed", "ended there as 'done'"):
+        assert words in shown.out
+    facts = here(*checked, "--json").facts
+    assert (facts["holds"], facts["failed"], facts["job"]["job"]) == (True, [], ran["job"])
+    assert {each["code"] for each in facts["checked"]} >= {"receipt-north", "record-south", "terms-north", "model"}
+    north = facts["providers"]["north"]["record"]
+    ledger = here("ledger", "show", "--config", "north.toml", "--json").facts
+    (mine,) = [each for each in ledger["jobs"] if each["job"] == ran["job"]]
+    assert mine["state"] == north["state"] == "done"
+    left = here("outbox", "--config", "north.toml", "--json").facts["answers"]
+    assert north["answers"] == len([each for each in left if each["job"] == ran["job"]])
+
+
+def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..., Ended], town: Path) -> None:
+    job = here("run", *JOB, "--out", "two.model", "--json").facts["job"]
+    written = here("evidence", job[:12], "--config", "ada.toml", "--out", "two.evidence", "--json").facts
+    assert written == {"file": "two.evidence", "holds": True, "missing": [], "failed": []}
+    again = here("evidence", job, "--config", "ada.toml", "--out", "two.evidence")
+    assert "two.evidence exists" in again.error_line
+    assert here("evidence", "verify", "two.evidence", "--model", "two.model").code == 0
+    assert here("evidence", "verify", "two.evidence", "--model", "ada.toml").code == 1
+    raw = json.loads((town / "two.evidence").read_text())
+    raw["model"]["size"] += 1
+    (town / "changed.evidence").write_text(json.dumps(raw, sort_keys=True, separators=(",", ":")) + "\n")
+    refused = here("evidence", "verify", "changed.evidence")
+    assert refused.code == 1
+    assert refused.out.startswith("FAILED. Do not rely on this file:")
+    (town / "cut.evidence").write_bytes((town / "two.evidence").read_bytes()[:-100])
+    assert here("evidence", "verify", "cut.evidence", "--json").code == 1
+
+
+def test_evidence_is_asked_for_in_order(here: Callable[..., Ended]) -> None:
+    assert "--detach do not go together" in here("run", *JOB, "--evidence", "a", "--detach").error_line
+    assert "is not a folder" in here("run", *JOB, "--evidence", "no/such/a", "--out", "c").error_line
+    assert "no such job" in here("evidence", "0" * 64, "--config", "ada.toml").error_line
+    assert "not an authority's fingerprint" in here("evidence", "verify", "one.evidence", "--authority", "1").error_line
+    assert here("evidence", "verify", "none.evidence").code == 2

@@ -1,0 +1,356 @@
+"""Evidence holds years later as it was collected, and whatever somebody changes in it is found."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ledgers import Place
+from town import Town, lax_policy, now, spec
+
+from dpspca.client.calls import CoordinatorLink
+from dpspca.client.evidence import Evidence, Findings, collect, verify
+from dpspca.client.statements import Inquirer
+from dpspca.common.algorithms import catalogue
+from dpspca.common.names import Role
+from dpspca.common.spec import Budget
+from dpspca.common.statement import PrivacyStatement
+from dpspca.common.trust import SignedJob
+from dpspca.common.trust.identity import Identity
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs import JobRegistry, ProviderSetup, Statements
+from dpspca.provider.policy import Policy
+
+SITES = ("north", "south")
+MODEL, BILL = b"a model", b"a bill of materials"
+SPEC = spec(method="analyze-gauss", options={}, explained_variance=False)
+
+
+class Hub:
+    """A coordinator that knows one job, and passes requests on to providers."""
+
+    def __init__(self, job: SignedJob, homes: dict[str, Statements]) -> None:
+        self._job = job
+        self._homes = homes
+
+    async def Get(self, request: pb.JobName, timeout: float) -> pb.Job:  # noqa: ASYNC109, N802  # of the rpc
+        known = [pb.Participant(name=name, answered=1, asked=1) for name in self._homes]
+        return pb.Job(
+            job=self._job.job_id,
+            state="done",
+            answered=1,
+            queries=1,
+            signed_job=self._job.to_bytes(),
+            participants=known,
+        )
+
+    async def Statements(  # noqa: N802
+        self,
+        request: pb.StatementsRequest,
+        timeout: float,  # noqa: ASYNC109
+    ) -> AsyncIterator[pb.Statement]:
+        for name in request.providers:
+            if name in self._homes:
+                yield pb.Statement(provider=name, signed_statement=self._homes[name].state(request.signed_request)[1])
+
+
+@dataclass(frozen=True)
+class Case:
+    """Evidence of one job, evidence of another, and who can sign."""
+
+    file: bytes
+    other: bytes
+    ada: Identity
+    eve: Identity
+    fingerprint: str
+    collected: Callable[[SignedJob], bytes]
+    job: SignedJob
+
+    def raw(self) -> dict[str, Any]:
+        read: dict[str, Any] = json.loads(self.file)
+        return read
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+    folder = tmp_path_factory.mktemp("town")
+    town = Town.found(folder)
+    ada, eve = (town.identity(Role.ANALYST, name) for name in ("ada", "eve"))
+    both = (SPEC, replace(SPEC, budget=Budget(2.0, 1e-6)))
+    jobs = [town.job(each, ada, SITES) for each in both]
+    specs = {job.job_id: each for job, each in zip(jobs, both, strict=True)}
+    policy, revoked = Policy.parse(lax_policy()), town.revocations()
+    homes, ledgers = dict[str, Statements](), []
+    for number, name in enumerate(SITES):
+        me, rows = town.identity(Role.PROVIDER, name), np.random.default_rng(number).standard_normal((40, 30))
+        ledgers.append(Place(folder / name / "ledger.db", folder / f"{name}-head" / "head").start())
+        setup = ProviderSetup(
+            "", lambda me=me: me, lambda: revoked, now, {"cohort": check_rows(rows)}, lambda: policy, ledgers[-1]
+        )
+        registry, homes[name] = JobRegistry(setup), Statements(setup)
+        for job in jobs:
+            opened = registry.open(job)
+            opened.responder.respond(0, next(catalogue.run(opened.plan)))
+        registry.close(jobs[0].job_id, "done")  # and is forgotten in memory
+
+    def collected(job: SignedJob) -> bytes:
+        stub: Any = Hub(job, homes)
+        plan = catalogue.plan(specs[job.job_id])
+        promised = PrivacyStatement.of(plan, parties=2, fresh_noise=True, federated=True)
+        return asyncio.run(
+            collect(Inquirer(stub, CoordinatorLink(retry_seconds=0), ada, now), job.job_id, promised, MODEL, BILL)
+        )
+
+    files = [collected(job) for job in jobs]
+    fingerprint = verify(files[0]).facts["authority"]["fingerprint"]
+    yield Case(files[0], files[1], ada, eve, fingerprint, collected, jobs[0])
+    for ledger in ledgers:
+        ledger.shut()
+
+
+def codes(found: Findings) -> set[str]:
+    return {each.code for each in found.failed}
+
+
+def test_evidence_holds_and_says_what_was_checked_and_what_is_unknown(case: Case) -> None:
+    found = verify(case.file, authority=case.fingerprint, model=MODEL, bill_of_materials=BILL)
+    assert found.holds, found.failed
+    assert {each.code for each in found.checked} >= {
+        *("form", "authority", "collector-signature", "job-signature", "job-certificate", "collector", "promise"),
+        *(f"{what}-{name}" for name in SITES for what in ("record", "terms", "receipt", "price")),
+        *("model", "bill-of-materials", "request-record", "request-terms", "audience"),
+    }
+    assert {each.code for each in found.unknown} == {
+        *("collector-word", "revocation", "coordinator", "origin", "rows", "clocks", "later"),
+    }
+    north = found.facts["providers"]["north"]
+    assert (north["record"]["state"], north["record"]["answers"], north["record"]["queries"]) == ("done", 1, 1)
+    assert north["record"]["ledger"]["entries"] > 0
+    assert found.facts["job"]["job"] == case.job.job_id
+    assert verify(case.other).facts["providers"]["south"]["record"]["state"] == "open"
+    json.dumps(found.to_dict())
+
+
+def test_files_that_the_reader_has_are_compared(case: Case) -> None:
+    assert codes(verify(case.file, model=b"another")) == {"model"}
+    assert codes(verify(case.file, bill_of_materials=b"another")) == {"bill-of-materials"}
+    assert codes(verify(case.file, authority="00:" * 31 + "00")) == {"authority"}
+    assert {"authority", "model", "bill-of-materials"} <= {each.code for each in verify(case.file).unknown}
+
+
+def test_a_provider_without_statements_is_named(case: Case) -> None:
+    raw = Evidence.from_bytes(case.file)
+    partial = replace(raw, statements={"north": raw.statements["north"]}).signed_by(case.ada)
+    found = verify(partial.to_bytes())
+    assert found.holds
+    assert {"record-south", "terms-south"} <= {each.code for each in found.unknown}
+
+
+# --- Tampering --------------------------------------------------------------------------------------------------------
+
+Path_ = tuple[str, ...]
+
+
+def leaves(value: Any, at: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+    """List everything in a file that is no object."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from leaves(each, (*at, key))
+    else:
+        yield at, value
+
+
+def places(value: Any, at: Path_ = ()) -> Iterator[Path_]:
+    """List every key, also those of objects."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield (*at, key)
+            yield from places(each, (*at, key))
+
+
+def got(value: Any, at: Path_) -> Any:
+    for key in at:
+        value = value[key]
+    return value
+
+
+def put(value: Any, at: Path_, new: Any) -> Any:
+    """Return a copy with another value at a place, or without it (...)."""
+    copy = json.loads(json.dumps(value))
+    parent = got(copy, at[:-1])
+    if new is ...:
+        del parent[at[-1]]
+    else:
+        parent[at[-1]] = new
+    return copy
+
+
+def written(raw: Any) -> bytes:
+    return json.dumps(raw, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
+def others(value: Any) -> list[Any]:
+    """List values other than this one, of the same type and of others."""
+    return [each for each in _others(value) if (type(each), each) != (type(value), value)]
+
+
+def _others(value: Any) -> list[Any]:
+    match value:
+        case bool():
+            return [not value, None]
+        case int():
+            return [value + 1, value - 1, 0 if value else 1, float(value) + 0.5, str(value)]
+        case float():
+            return [value * 2, -value, 0.0, str(value)]
+        case None:
+            return [0, "", "0" * 64]
+        case str():
+            changed = value[:-1] + ("0" if value[-1:] != "0" else "1")
+            return [changed, value[:-2], value + "00", value.upper() + " ", "", None, 1]
+    return [None]
+
+
+def test_t40_every_changed_or_missing_part_is_found(case: Case) -> None:
+    raw = case.raw()
+    tried = 0
+    for at, value in leaves(raw):
+        for other in others(value):
+            found = verify(written(put(raw, at, other)))
+            assert not found.holds, (at, other)
+            tried += 1
+    for at in places(raw):
+        assert not verify(written(put(raw, at, ...))).holds, at
+        tried += 1
+    assert tried > 200
+
+
+def test_t40_swapped_parts_and_parts_of_another_job_are_found(case: Case) -> None:
+    raw, other = case.raw(), json.loads(case.other)
+    for at in places(raw):
+        mine, theirs = got(raw, at), got(other, at)
+        if mine != theirs:
+            assert not verify(written(put(raw, at, theirs))).holds, at
+    known = list(leaves(raw))
+    for (one, first), (two, second) in zip(known, known[1:] + known[:1], strict=True):
+        if first != second:
+            assert not verify(written(put(put(raw, one, second), two, first))).holds, (one, two)
+    north, south = raw["statements"]["north"], raw["statements"]["south"]
+    assert not verify(written(put(raw, ("statements",), {"north": south, "south": north}))).holds
+
+
+def test_t40_a_file_in_another_form_is_found(case: Case) -> None:
+    raw = case.raw()
+    whole = case.file
+    reversed_ = json.dumps(dict(reversed(raw.items())), separators=(",", ":")).encode() + b"\n"
+    twice = b'{"authority":"",' + whole[1:]
+    inner = whole.replace(b'"reported":{', b'"reported":{"state":"done",')
+    for content in (
+        json.dumps(raw, sort_keys=True).encode(),
+        json.dumps(raw, sort_keys=True, indent=1).encode(),
+        *(reversed_, twice, inner, whole + b"\n", whole[:-1], whole + whole, b" " + whole, b"", b"{}", b"[]", b"null"),
+        whole.decode().encode("utf-16"),
+        b"[" * 100_000,
+    ):
+        found = verify(content)
+        assert codes(found) == {"form"}, content[:40]
+
+
+@given(st.data())
+def test_t40_truncated_files_and_changed_bytes_are_found(case: Case, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, 10**6)) % len(case.file)
+    flip = data.draw(st.integers(1, 255))
+    assert not verify(case.file[:at]).holds
+    assert not verify(case.file[:at] + bytes([case.file[at] ^ flip]) + case.file[at + 1 :]).holds
+    assert not verify(case.file[:at] + case.file[at + 1 :]).holds
+
+
+COLLECTORS_WORD = {
+    ("collected_at",),
+    ("statement",),
+    ("software",),
+    ("bill_of_materials",),
+    *((("reported", each)) for each in ("state", "answered")),
+    *(("reported", "providers", name, each) for name in SITES for each in ("asked", "answered", "reason")),
+    *(("model", each) for each in ("sha256", "size")),
+}
+"""What rests on the word of the analyst who signed the file, as the check itself says."""
+
+
+def test_t40_an_analyst_who_signs_a_changed_file_is_found_out_but_for_what_is_their_word(case: Case) -> None:
+    raw = case.raw()
+    believed = set()
+    for at, value in leaves(raw):
+        for other in others(value):
+            try:
+                changed = Evidence.from_bytes(written(put(raw, at, other))).signed_by(case.ada)
+            except ValueError:
+                continue
+            if at != ("signature",) and verify(changed.to_bytes()).holds:
+                believed.add(at)
+    assert believed <= COLLECTORS_WORD, believed - COLLECTORS_WORD
+
+
+def test_t40_an_analyst_who_signs_records_of_another_job_is_found_out(case: Case) -> None:
+    """Requests and statements of a cheaper job, all true by themselves, do not fit the job of the file."""
+    read, other = Evidence.from_bytes(case.file), Evidence.from_bytes(case.other)
+    mixed = replace(read, requests=other.requests, statements=other.statements).signed_by(case.ada)
+    assert {"request-record", "record-north", "record-south"} <= codes(verify(mixed.to_bytes()))
+    only = replace(other, requests={**read.requests, "record": other.requests["record"]}, job=read.job)
+    assert not verify(only.signed_by(case.ada).to_bytes()).holds
+
+
+def test_t40_another_analyst_cannot_collect_or_sign_the_file(case: Case) -> None:
+    read = Evidence.from_bytes(case.file)
+    theirs = replace(read, collector=case.eve.certificate_pem.decode())
+    assert "collector" in codes(verify(theirs.signed_by(case.eve).to_bytes()))
+    assert codes(verify(read.signed_by(case.eve).to_bytes())) == {"collector-signature"}
+
+
+def test_t40_the_other_form_of_a_signature_is_refused(case: Case) -> None:
+    """An ECDSA signature (r, s) verifies as (r, n - s), too; only the smaller is accepted here."""
+    from cryptography.hazmat.primitives.asymmetric.utils import (  # noqa: PLC0415
+        decode_dss_signature,
+        encode_dss_signature,
+    )
+
+    from dpspca.client.evidence.document import _ORDER  # noqa: PLC0415
+
+    read = Evidence.from_bytes(case.file)
+    first, second = decode_dss_signature(bytes.fromhex(read.signature))
+    other = encode_dss_signature(first, _ORDER - second).hex()
+    assert codes(verify(replace(read, signature=other).to_bytes())) == {"collector-signature"}
+    padded = replace(read, signature=read.signature.upper())
+    assert codes(verify(padded.to_bytes())) == {"collector-signature"}
+
+
+def test_certificates_are_judged_at_the_time_of_the_job_and_not_now(case: Case, tmp_path: Path) -> None:
+    """Nothing reads the clock. A job that was signed after its certificate had expired does not hold."""
+    town = Town.found(tmp_path)
+    short = town.identity(Role.ANALYST, "ada", days=1)
+    late = town.job(SPEC, short, SITES, now=now() + timedelta(days=2))
+    read = replace(
+        Evidence.from_bytes(case.file),
+        authority=short.authority_pem.decode(),
+        collector=short.certificate_pem.decode(),
+        job=late.to_bytes().hex(),
+        statements={},
+    )
+    failed = codes(verify(read.signed_by(short).to_bytes()))
+    assert {"job-certificate"} <= failed
+    assert "job-signature" not in failed
+
+
+def test_t40_evidence_of_another_authority_does_not_pass_for_ours(case: Case, tmp_path: Path) -> None:
+    other = Town.found(tmp_path, "town")
+    forged = replace(Evidence.from_bytes(case.file), authority=other.authority.certificate_pem.decode())
+    assert {"collector-signature", "job-signature"} <= codes(verify(forged.to_bytes()))
+    whole = case.file
+    assert codes(verify(whole, authority="AA:" * 31 + "AA")) == {"authority"}
