@@ -1,10 +1,10 @@
 # ruff: noqa: INP001  # a script
-"""Write the bill of materials of what the daemons run on: every package of the lock, in CycloneDX's JSON.
+"""Write the software bill of materials of the daemons: every package of the lock file, as CycloneDX JSON.
 
     python deploy/sbom.py [--lock FILE] [--out FILE]
 
-Name, version and the SHA-256 of each form in which a package may be installed, as the lock has them: whoever checks an
-installation, or looks for packages with a known fault, needs nothing else. The same lock gives the same bytes.
+It lists name, version and the SHA-256 of each file from which a package may be installed. That is enough to verify an
+installation, or to look for packages with known vulnerabilities. The same lock file gives the same bytes.
 """
 
 import argparse
@@ -24,11 +24,11 @@ _HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 def components(lock: str) -> Iterator[dict[str, Any]]:
-    """Give the packages of a lock, in its order."""
+    """Yield the packages of a lock file, in its order."""
     for entry in re.split(r"\n(?=[^\s#])", re.sub(r"^#.*\n", "", lock.strip(), flags=re.MULTILINE)):
         pinned = _PINNED.match(entry)
         if pinned is None:
-            raise ValueError(f"This entry of the lock pins no version: {entry[:80]!r}")
+            raise ValueError(f"This entry of the lock file pins no version: {entry[:80]!r}")
         name, version = pinned["name"], pinned["version"]
         yield _component("library", name, version) | {
             "hashes": [{"alg": "SHA-256", "content": each} for each in _HASH.findall(entry)]
@@ -36,7 +36,7 @@ def components(lock: str) -> Iterator[dict[str, Any]]:
 
 
 def bill(lock: str) -> dict[str, Any]:
-    """Give the whole bill."""
+    """Return the bill of materials."""
     about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return {
         "bomFormat": "CycloneDX",
@@ -53,15 +53,15 @@ def _component(kind: str, name: str, version: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write it."""
-    parser = argparse.ArgumentParser(description="Write the bill of materials of a lock, in CycloneDX's JSON.")
-    parser.add_argument("--lock", type=Path, default=LOCK, help="the lock")
-    parser.add_argument("--out", type=Path, help="where to write; left out: standard output")
-    told = parser.parse_args()
-    text = json.dumps(bill(told.lock.read_text(encoding="utf-8")), indent=2) + "\n"
-    if told.out:
-        told.out.parent.mkdir(parents=True, exist_ok=True)
-        told.out.write_text(text, encoding="utf-8")
+    """Write the bill of materials to a file or to standard output."""
+    parser = argparse.ArgumentParser(description="Write the bill of materials of a lock file as CycloneDX JSON.")
+    parser.add_argument("--lock", type=Path, default=LOCK, help="lock file to read")
+    parser.add_argument("--out", type=Path, help="file to write; default: standard output")
+    arguments = parser.parse_args()
+    text = json.dumps(bill(arguments.lock.read_text(encoding="utf-8")), indent=2) + "\n"
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(text, encoding="utf-8")
     else:
         sys.stdout.write(text)
 

@@ -1,8 +1,8 @@
 # ruff: noqa: INP001  # a script, copied into an image
-"""Enrols a made-up federation: keys, certificates, settings, rows and a job, each in its own party's folder.
+"""Enrol a federation with made-up rows: write keys, certificates, settings, rows and a job to each party's folder.
 
-In a real federation nobody does this for others: every party makes its own key where it runs, and the operator signs
-on a machine without network. The commands are the same.
+In a real federation each party creates its own key where it runs, and the operator signs on a machine without network.
+The commands are the same.
 """
 
 import tempfile
@@ -35,7 +35,7 @@ JOB: Final = JobSpec(
 
 
 def dpspca(*words: str | Path) -> None:
-    """Run a command of ours; in this process, for starting seventeen takes a while."""
+    """Run a dpspca command in this process, because starting seventeen processes takes long."""
     app([str(word) for word in words], standalone_mode=False)
 
 
@@ -53,7 +53,7 @@ def enrol(role: str, name: str, office: Path, settings: str) -> None:
 
 
 def main() -> None:
-    """Enrol everybody. The authority is gone afterwards: nobody can join a demonstration later."""
+    """Enrol all parties. The authority is deleted afterwards, so nobody can join the demonstration later."""
     with tempfile.TemporaryDirectory() as folder:
         office = Path(folder)
         dpspca("ca", "init", office / "authority", FEDERATION)

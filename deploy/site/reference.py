@@ -1,5 +1,5 @@
 # ruff: noqa: INP001  # a script
-"""Write the reference pages of the site from the program itself: commands, Python names, settings and messages."""
+"""Write the generated reference pages of the site: commands, Python names, settings and messages."""
 
 import argparse
 import inspect
@@ -19,7 +19,7 @@ SAMPLES: Final = ("coordinator", "provider", "analyst", "policy", "job")
 
 
 def commands() -> str:
-    """List every command with its flags, as ``--help`` does."""
+    """Return the page of all commands with their flags, as ``--help`` shows them."""
     return "# Commands\n\nEvery command explains itself with `--help`.\n\n" + "\n".join(
         _one_command("dpspca", typer.main.get_command(app))
     )
@@ -50,7 +50,7 @@ def _one_parameter(parameter: click.Parameter) -> str | None:
 
 
 def names() -> str:
-    """List what ``dpspca`` exports, with signatures and docstrings."""
+    """Return the page of all names that ``dpspca`` exports, with signatures and docstrings."""
     parts = ["# Python\n\nEverything here is imported from `dpspca` itself.\n"]
     for name in dpspca.__all__:
         thing = getattr(dpspca, name)
@@ -88,7 +88,7 @@ def _methods(owner: str, thing: type) -> Iterator[str]:
 
 
 def settings() -> str:
-    """Show the sample of each file, whose comments explain every key."""
+    """Return the page of sample files, whose comments explain every key."""
     parts = ["# Settings, policies and jobs\n\n`dpspca config sample NAME` prints each of these.\n"]
     for name in SAMPLES:
         text = (ROOT / "deploy" / "samples" / f"{name}.toml").read_text(encoding="utf-8")
@@ -97,8 +97,8 @@ def settings() -> str:
 
 
 def messages() -> str:
-    """Show what parties send each other."""
-    parts = ["# Messages\n\nParties speak gRPC over TLS 1.3 with certificates on both sides.\n"]
+    """Return the page of messages that parties send each other."""
+    parts = ["# Messages\n\nParties use gRPC over TLS 1.3, and both sides present certificates.\n"]
     for path in sorted(ROOT.glob("protos/**/*.proto")):
         text = path.read_text(encoding="utf-8")
         parts.append(f"## {path.name}\n\n```protobuf\n{text}```\n")
@@ -106,7 +106,7 @@ def messages() -> str:
 
 
 def _prose(text: str) -> str:
-    """Docstrings mark code with two backticks, pages with one. Angle brackets are no HTML."""
+    """Convert a docstring to Markdown: one backtick for code instead of two, and no HTML."""
     return re.sub(r"``(.+?)``", r"`\1`", inspect.cleandoc(text)).replace("<", "&lt;")
 
 
