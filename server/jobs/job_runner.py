@@ -57,6 +57,12 @@ class TooFewProvidersError(DpspcaError):
     code = "too-few-providers"
 
 
+class PlanExceededError(DpspcaError):
+    """The method asked for more queries than its plan has. This is a bug in the method."""
+
+    code = "plan-exceeded"
+
+
 class ReplayError(DpspcaError):
     """Replaying the journal leads to another query than the recorded one."""
 
@@ -198,8 +204,9 @@ class JobRunner:
 
     def _outgoing(self, position: int, query: RowQuery) -> OutgoingQuery:
         if position == len(self._plan):
-            raise TooFewProvidersError(
-                f"The method asked more than the {position} queries of its plan.", "Report this as a bug."
+            raise PlanExceededError(
+                f"The method {self._spec.method} asked for more than the {position} queries of its plan.",
+                "Report this as a bug.",
             )
         return OutgoingQuery.of(self.signed, position, self._plan[position].fit_to(query, self._spec.unit), query)
 
