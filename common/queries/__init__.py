@@ -20,11 +20,9 @@ from .rows import (
     ColumnSums,
     CompressedCovariance,
     Count,
-    CountAbove,
     Covariance,
     CovarianceProduct,
     CovarianceTriangle,
-    SquaredColumns,
 )
 from .sketch import (
     MAP_BITS,
@@ -100,7 +98,6 @@ __all__ = [
     "CompressedCovariance",
     "Content",
     "Count",
-    "CountAbove",
     "Covariance",
     "CovarianceProduct",
     "CovarianceTriangle",
@@ -124,7 +121,6 @@ __all__ = [
     "Sketch",
     "SketchQuery",
     "SpectralProduct",
-    "SquaredColumns",
     "SubspaceQuery",
     "SymmetricProduct",
     "TiedColumns",

@@ -11,7 +11,6 @@ orthonormal. It computes how far one row can move its answer, and never takes th
     which a plan fixes before any content is known.
 """
 
-import math
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -75,45 +74,6 @@ class Count(RowQuery):
     @classmethod
     def unit_value(cls, norm_bound: float) -> float:
         return 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class CountAbove(Count):
-    """The number of rows with a norm above a public threshold: of the row (power 1) or its squared entries (power 2).
-
-    Replacing or removing one row changes the count by at most one; m rows of a person by m, as all may be above.
-    """
-
-    kind = "count-above"
-    threshold: float
-    power: int = 1
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.threshold) and self.threshold >= 0):
-            refuse("The threshold is negative or not finite.", "Send a finite threshold of at least 0.")
-        if self.power not in {1, 2}:
-            refuse(f"The power is {self.power}.", "Send 1 (norm of the row) or 2 (norm of its squared entries).")
-
-    @property
-    def announcement(self) -> Announcement:
-        return replace(super().announcement, threshold=self.threshold, power=self.power)
-
-    @classmethod
-    def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
-        return cls(announced.threshold, announced.power)
-
-    @classmethod
-    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        check_unit(cls, unit)
-        return 1.0
-
-    @classmethod
-    def person_factor(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
-        return rows_per_person
-
-    @classmethod
-    def row_variance(cls, extent: Extent) -> float:
-        return TAIL_VARIANCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,28 +197,6 @@ class BasisQuery(SecondMomentQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class SquaredColumns(ColumnsQuery):
-    """The diagonal of A: the sum of the vectors (x_j^2), each clipped to norm D, which replaces C^2 here.
-
-    The vectors have no negative entries, so two of them are at most sqrt(2) D apart.
-    """
-
-    kind = "squared-columns"
-
-    @classmethod
-    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
-        return (extent.dimension,)
-
-    @classmethod
-    def row_variance(cls, extent: Extent) -> float:
-        return squares_variance(extent.dimension)
-
-    @classmethod
-    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return quadratic_sensitivity(cls, unit)
-
-
-@dataclass(frozen=True, eq=False)
 class Covariance(ColumnsQuery):
     """The whole symmetric matrix A = X^T X.
 
@@ -283,9 +221,10 @@ class CovarianceTriangle(ColumnsQuery):
     """The entries of A on and above its diagonal, row by row.
 
     Its squared norm is half that of A and of A's diagonal together. Both are at most C^4 for a row, and at most 2 C^4
-    for the difference of two: for A see ``Covariance``, for the diagonal ``SquaredColumns``. So the triangle moves no
-    further than the whole matrix. Noise of one width on every entry costs the same, but off the diagonal it is sqrt(2)
-    times that on a symmetrised whole matrix. The papers define it so.
+    for the difference of two: for A see ``Covariance``; two diagonals (x_j^2) have no negative entries, so their
+    difference has at most the sum of their squared norms. So the triangle moves no further than the whole matrix. Equal
+    noise on every entry has the same price, but off the diagonal it is sqrt(2) times that on a symmetrised whole
+    matrix. The papers define it so.
     """
 
     kind = "covariance-triangle"

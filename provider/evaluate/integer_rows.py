@@ -105,15 +105,14 @@ def _without_specks(values: FloatArray, norm_bound: float) -> FloatArray:
     return np.where(np.abs(values) < norm_bound * 2.0**-40, 0.0, values)
 
 
-def row_norms(rows: FloatArray | scipy.sparse.csr_array, *, squared: bool) -> FloatArray:
-    """Return the norm of every row, or of its squared entries.
+def row_norms(rows: FloatArray | scipy.sparse.csr_array) -> FloatArray:
+    """Return the norm of every row.
 
     Entries whose fourth power would be subnormal count as zero, because the processor is slower on those. Every entry
     takes the same steps.
     """
     stored = rows if isinstance(rows, np.ndarray) else rows.data
     powers = np.square(np.where(np.abs(stored) < _SMALLEST, 0.0, stored))
-    powers = np.square(powers) if squared else powers
     return np.sqrt(powers.sum(axis=1) if isinstance(rows, np.ndarray) else row_sums(powers, rows.indptr))
 
 

@@ -92,10 +92,6 @@ class Moments(Protocol):
         """Return X^T X, exactly."""
         ...
 
-    def squares(self) -> Integers:
-        """Return the sum of squares of each column, exactly."""
-        ...
-
     def trace(self) -> int:
         """Return the sum of squares of all entries, exactly."""
         ...
@@ -233,15 +229,12 @@ class StreamedMoments:
         tall = min(EXACT_ROWS, max(self._rows.block_rows, 2 * self._rows.dimension))
         return self._wide_total(visit, self._rows.dimension**2, tall)
 
-    def squares(self) -> Integers:
+    def trace(self) -> int:
         def visit(block: Any) -> Any:  # noqa: ANN401
             whole = block if isinstance(block, np.ndarray) else block.astype(np.int64)
             return (whole * whole).sum(axis=0)
 
-        return self._wide_total(visit, self._rows.dimension)
-
-    def trace(self) -> int:
-        return int(self.squares().sum())
+        return int(self._wide_total(visit, self._rows.dimension).sum())
 
     def _wide_total(self, visit: Callable[[Any], Any], entries: int, tall: int = 0) -> Integers:
         """Add up sums of ``entries`` numbers. Blocks of dense rows have at least ``tall`` rows."""
@@ -323,9 +316,6 @@ class GramMoments:
 
     def gram(self) -> Integers:
         return self._gram
-
-    def squares(self) -> Integers:
-        return np.diagonal(self._gram)
 
     def trace(self) -> int:
         return int(np.trace(self._gram))

@@ -16,7 +16,6 @@ from dpspca.common.queries import (
     ColumnSums,
     CompressedCovariance,
     Count,
-    CountAbove,
     Covariance,
     CovarianceProduct,
     CovarianceTriangle,
@@ -26,7 +25,6 @@ from dpspca.common.queries import (
     RowSparse,
     ScoreHistogram,
     SignPairs,
-    SquaredColumns,
     SubspaceQuery,
     TiedColumns,
     ViewQuery,
@@ -136,11 +134,9 @@ class Shard:
         if self._rows.is_sparse and spec.centering is not Centering.NONE:
             raise _dense_when_centred()
 
-    def evaluate(self, query: RowQuery) -> Integers:  # noqa: C901, PLR0911  # one return for each query
+    def evaluate(self, query: RowQuery) -> Integers:  # noqa: PLR0911  # one return for each query
         """Answer exactly, as integers on the public lattice."""
         match query:
-            case CountAbove(threshold=threshold, power=power):
-                return np.array([np.count_nonzero(self._norms(power) > threshold)], dtype=np.int64)
             case Count():
                 return np.array([self._rows.count], dtype=np.int64)
             case ColumnSums():
@@ -155,8 +151,6 @@ class Shard:
                 return self._moments(center).gram() >> SQUARE_SHIFT
             case CovarianceTriangle(center=center):
                 return (self._moments(center).gram() >> SQUARE_SHIFT)[np.triu_indices(self._rows.dimension)]
-            case SquaredColumns(center=center):
-                return self._moments(center).squares() >> SQUARE_SHIFT
             case ViewQuery():
                 return self._viewed(query)
             case NormRange(center=center):
@@ -277,11 +271,8 @@ class Shard:
                 if not isinstance(rows, np.ndarray):
                     raise _dense_when_centred()
                 rows = rows - center
-            total = total + ranges_of(row_norms(rows, squared=False))
+            total = total + ranges_of(row_norms(rows))
         return np.asarray(total)
-
-    def _norms(self, power: int) -> FloatArray:
-        return row_norms(self._rows.part(slice(None)), squared=power == 2)  # noqa: PLR2004  # of squared entries
 
 
 def _dense_when_centred() -> InvalidParameterError:

@@ -29,8 +29,5 @@ class SummedMoments:
     def gram(self) -> Integers:
         return reduce(add, (each.gram() for each in self._pieces()))
 
-    def squares(self) -> Integers:
-        return reduce(add, (each.squares() for each in self._pieces()))
-
     def trace(self) -> int:
         return sum(each.trace() for each in self._pieces())

@@ -35,7 +35,7 @@ COPIED: Final = (
     "pyproject.toml", "README.md", "Makefile",
 )  # fmt: skip
 LEAST_KILLED: Final = 0.95
-PATIENCE: Final = 900
+TIMEOUT: Final = 900
 """Seconds for the tests of one mutant; a mutant that makes them hang is broken, not killed."""
 
 PASSED, FAILED = 0, 1  # exit codes of pytest
@@ -171,10 +171,10 @@ def ended(copy: Path, tests: Sequence[str]) -> tuple[int | None, str]:
     environment = {**others, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(  # noqa: S603  # our own tests
-            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired:
-        return None, f"no end within {PATIENCE} seconds"
+        return None, f"no end within {TIMEOUT} seconds"
     lines = (done.stdout + done.stderr).strip().splitlines()
     return done.returncode, "\n".join(lines[-12:])
 

@@ -13,10 +13,8 @@ from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
     Count,
-    CountAbove,
     Covariance,
     CovarianceProduct,
-    SquaredColumns,
 )
 
 IDENTITY = np.eye(4)[:, :2]
@@ -78,7 +76,7 @@ def test_more_columns_than_dimensions_are_refused() -> None:
         CovarianceProduct(np.ones((2, 3)))
 
 
-@pytest.mark.parametrize("query", [ColumnSums, Covariance, SquaredColumns])
+@pytest.mark.parametrize("query", [ColumnSums, Covariance])
 def test_a_dimension_below_one_is_refused(query: type) -> None:
     with pytest.raises(InvalidQueryError, match="dimension"):
         query(0)
@@ -91,12 +89,6 @@ def test_a_centre_that_does_not_fit_is_refused(center: object, reason: str) -> N
     for make in (lambda: CovarianceProduct(IDENTITY, center), lambda: Covariance(4, center)):
         with pytest.raises(InvalidQueryError, match=reason):
             make()
-
-
-@pytest.mark.parametrize(("threshold", "power"), [(-1.0, 1), (np.nan, 1), (np.inf, 1), (1.0, 3)])
-def test_a_threshold_that_makes_no_sense_is_refused(threshold: float, power: int) -> None:
-    with pytest.raises(InvalidQueryError):
-        CountAbove(threshold, power)
 
 
 def test_a_query_cannot_be_changed_from_outside() -> None:
@@ -156,14 +148,10 @@ def test_rows_that_are_no_basis_or_not_in_their_one_form_are_refused(
 
 QUERIES: list[Query] = [
     Count(),
-    CountAbove(1.0),
-    CountAbove(2.0),
-    CountAbove(1.0, 2),
     ColumnSums(4),
     ColumnSums(5),
     Covariance(4),
     Covariance(4, np.ones(4)),
-    SquaredColumns(4),
     CovarianceProduct(IDENTITY),
     CovarianceProduct(-IDENTITY),
     CovarianceProduct(IDENTITY[:, ::-1]),
@@ -201,7 +189,6 @@ def test_the_laplace_price_of_a_spectral_product_needs_the_spectral_unit() -> No
 
 def test_the_number_of_rows_is_public_when_rows_are_replaced() -> None:
     assert Count().sensitivity(PrivacyUnit.ROW_REPLACE_ONE) == 0
-    assert CountAbove(1.0).sensitivity(PrivacyUnit.ROW_REPLACE_ONE) == 1
 
 
 def test_an_extent_counts_rows_that_are_not_exactly_zero() -> None:
@@ -219,14 +206,10 @@ def test_an_extent_covers_smaller_ones_of_its_own_shape() -> None:
 
 
 def test_a_count_is_in_ones_whatever_the_bound_on_the_rows() -> None:
-    assert [query.unit_value(bound) for query in (Count, CountAbove) for bound in (0.1, 100.0)] == [1.0] * 4
+    assert [Count.unit_value(bound) for bound in (0.1, 100.0)] == [1.0] * 2
 
 
 @pytest.mark.parametrize(("block", "blocks"), [(3, 2), (1, 0), (0, 2), (-1, 2)])
 def test_a_block_that_there_is_not_is_refused(block: int, blocks: int) -> None:
     with pytest.raises(InvalidQueryError, match=f"no block {block} of {blocks}"):
         CovarianceProduct(IDENTITY, None, block, blocks)
-
-
-def test_each_row_of_a_person_may_move_a_count_above_a_threshold() -> None:
-    assert [CountAbove.person_factor(PrivacyUnit.PERSON_ADD_REMOVE, rows) for rows in (1, 3)] == [1, 3]

@@ -21,11 +21,9 @@ from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
     Count,
-    CountAbove,
     Covariance,
     CovarianceProduct,
     CovarianceTriangle,
-    SquaredColumns,
 )
 from dpspca.common.queries.sketch import SKETCH_QUERIES
 from dpspca.common.queries.subspace import SUBSPACE_QUERIES
@@ -62,11 +60,9 @@ def read(query: RowQuery, step: Step | None = None) -> RowQuery:
 
 QUERIES: list[RowQuery] = [
     Count(),
-    CountAbove(2.5, 2),
     ColumnSums(7),
     Covariance(3),
     Covariance(3, np.arange(3.0)),
-    SquaredColumns(3, np.arange(3.0)),
     CovarianceProduct(basis(40, 3, 5)),
     CovarianceProduct(basis(40, 3, 40), np.linspace(-1, 1, 40)),
     CompressedCovariance(basis(40, 3, 5)),

@@ -193,12 +193,10 @@ def test_t16_rows_that_differ_in_anything_have_another_digest() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("squared", [False, True])
-def test_norms_are_those_of_the_rows_or_of_their_squares(sparse: bool, squared: bool) -> None:
+def test_norms_are_those_of_the_rows(sparse: bool) -> None:
     values = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [2.0**-250, 0.0, 2.0**-300], [2.0**99, 2.0**99, 0.0]])
-    norms = row_norms(scipy.sparse.csr_array(values) if sparse else values, squared=squared)
-    expected = [337**0.5, 0.0, 0.0, 2.0**198.5] if squared else [5.0, 0.0, 0.0, 2.0**99.5]
-    assert norms == pytest.approx(expected)
+    norms = row_norms(scipy.sparse.csr_array(values) if sparse else values)
+    assert norms == pytest.approx([5.0, 0.0, 0.0, 2.0**99.5])
 
 
 # --- A bound on the entries of a row ----------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def shard(values: Any, unit: PrivacyUnit = ENTRY, bound: float = BOUND) -> Matri
     return MatrixShard(check_rows(values, least=1), bound, unit)
 
 
-def by_hand(values: np.ndarray, basis: np.ndarray, bound: float = BOUND) -> list[list[int]]:
+def sign_unchecked(values: np.ndarray, basis: np.ndarray, bound: float = BOUND) -> list[list[int]]:
     """The same in Python's integers: another reading of what the answer is."""
     limit = 2**30 * largest_entry(len(values))
     whole = [[max(-limit, min(limit, round(entry * (2**30 / bound)))) for entry in row] for row in values.tolist()]
@@ -55,7 +55,7 @@ def by_hand(values: np.ndarray, basis: np.ndarray, bound: float = BOUND) -> list
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e4, 1e12])
 def test_an_answer_is_the_floor_of_the_exact_product_in_every_form(dimension: int, scale: float) -> None:
     values, basis = symmetric(dimension, scale), basis_of(dimension, min(2, dimension))
-    expected = by_hand(values, basis)
+    expected = sign_unchecked(values, basis)
     for form in (values, np.asfortranarray(values), scipy.sparse.csr_array(values), scipy.sparse.coo_array(values)):
         for query in (SymmetricProduct(basis), CappedProduct(basis, largest=1.0)):
             answer = shard(form).evaluate(query)
@@ -65,7 +65,7 @@ def test_an_answer_is_the_floor_of_the_exact_product_in_every_form(dimension: in
 
 def test_the_forms_agree_where_rows_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     values, basis = symmetric(90), basis_of(90)
-    expected = by_hand(values, basis)
+    expected = sign_unchecked(values, basis)
     monkeypatch.setattr(matrix_shard, "BLOCK_ENTRIES", 300)
     assert shard(values).evaluate(SymmetricProduct(basis)).tolist() == expected
 

@@ -16,10 +16,8 @@ from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
     Count,
-    CountAbove,
     Covariance,
     CovarianceProduct,
-    SquaredColumns,
 )
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate import moments
@@ -55,7 +53,6 @@ def queries(rng: np.random.Generator, dimension: int, sparsity: int) -> list[Row
         CovarianceProduct(basis),
         CompressedCovariance(basis),
         Covariance(dimension),
-        SquaredColumns(dimension),
     ]
 
 
@@ -172,9 +169,6 @@ def test_counts_and_sums() -> None:
     values = np.array([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0]])
     shard = Shard(check_rows(values), BOUND, mean_bound=5.0)
     assert shard.evaluate(Count()).tolist() == [3]
-    assert shard.evaluate(CountAbove(0.5)).tolist() == [2]
-    assert shard.evaluate(CountAbove(5.0)).tolist() == [0]
-    assert shard.evaluate(CountAbove(18.3, power=2)).tolist() == [1]
     assert (shard.evaluate(ColumnSums(2)) * ColumnSums.unit_value(5.0)).tolist() == pytest.approx([3.0, 5.0], abs=1e-4)
 
 

@@ -11,7 +11,7 @@ import scipy.sparse
 from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries.rows import CompressedCovariance, Covariance, CovarianceProduct, SquaredColumns
+from dpspca.common.queries.rows import CompressedCovariance, Covariance, CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate import moments
@@ -124,7 +124,6 @@ def test_more_threads_than_rows_change_nothing(count: int, sparse: bool) -> None
     exact = whole.astype(object)
     assert (one.product(asked) == many.product(asked)).all()
     assert (many.gram() == exact.T @ exact).all()
-    assert (many.squares() == (exact**2).sum(axis=0)).all()
     assert many.trace() == (exact**2).sum()
     assert (one.compressed(asked) == many.compressed(asked)).all()
 
@@ -145,13 +144,6 @@ def test_the_gram_matrix_is_used_for_dense_rows_and_many_products() -> None:
     assert chosen(ROUNDS, DIMENSION, is_sparse=True) is Strategy.STREAM
     assert chosen(500, 2**12) is Strategy.GRAM
     assert chosen(500, 2**12 + 1) is Strategy.STREAM
-
-
-def test_squares_of_columns_need_no_matrix() -> None:
-    """One of 20,000 columns would take gigabytes."""
-    wide = np.random.default_rng(0).standard_normal((3, 20_000))
-    shard = Shard(check_rows(wide), 1000.0)
-    assert shard.evaluate(SquaredColumns(20_000)).shape == (20_000,)
 
 
 def test_threads_with_different_centres_get_their_own_answers() -> None:
