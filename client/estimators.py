@@ -17,6 +17,7 @@ from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, Entry
 from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema, Weights
 from dpspca.provider.data import check_rows, numeric
 
+from . import component_count
 from .blocking import Federation, progress_of
 from .forecast import Forecast, forecast
 from .simulation import Watcher, simulate
@@ -33,8 +34,6 @@ except ImportError:
 
 USUAL_SPARSITY: Final = 50
 USUAL_COMPONENTS: Final = 5
-MOST_COMPONENTS: Final = 10
-"""Components that are looked for where the method decides how many to keep."""
 _BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)
 """Queries before and after the components are found. They do not count as rounds."""
 
@@ -288,12 +287,12 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _components(self, columns: int) -> int:
         """Return the number of components to ask for."""
-        if self.n_components != AUTO:
-            return self.n_components
-        return min(MOST_COMPONENTS if self._decides_components() else USUAL_COMPONENTS, columns)
+        if self._decides_components():
+            return component_count.automatic(columns, self.sparsity)
+        return min(USUAL_COMPONENTS, columns) if self.n_components == AUTO else self.n_components
 
     def _decides_components(self) -> bool:
-        return self.n_components == AUTO and catalogue.find(str(self.method)).option("fewer") is not None
+        return self.n_components == AUTO and component_count.can_decide(catalogue.find(str(self.method)))
 
     def _norm_bound(self) -> float:
         """Return the bound. Where none is given, the method finds it if it can."""
@@ -331,7 +330,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"options contains {name!r}, which is a parameter.", f"Give {parameter}= instead."
             )
         if self._decides_components():
-            parameters["fewer"] = ("n_components", True)
+            parameters[component_count.OPTION] = ("n_components", True)
         return {name: value for name, (_, value) in parameters.items() if entry.option(name)} | dict(own)
 
     def _sparsity(self, entry: catalogue.Method, columns: int) -> Scalar:

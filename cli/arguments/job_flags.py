@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from dpspca.client import component_count
 from dpspca.client.demo import check_sparsity
 from dpspca.client.input_files import reading
-from dpspca.common.algorithms import CATALOGUE, catalogue
+from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import check_name, shortened
@@ -58,7 +59,14 @@ class Flags:
     """A job as the command line describes it; None if not given. ``with_job_flags`` makes each field an option."""
 
     dimension: Annotated[int | None, typer.Option(help="Number of columns (features) of a row.")] = None
-    components: Annotated[int | None, typer.Option(help="Number of components to find.")] = None
+    components: Annotated[
+        str | None,
+        typer.Option(
+            help="Number of components to find; or auto: look for up to "
+            f"{component_count.MOST_COMPONENTS}, and keep those that show above the noise.",
+            metavar="NUMBER|auto",
+        ),
+    ] = None
     method: Annotated[
         str | None,
         typer.Option(
@@ -178,16 +186,21 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
     check_given(flags, columns_known=schema is not None)
     values: dict[str, Any] = asdict(flags)
     others = {name: value for name, value in _given_flags(flags).items() if name in OPTIONAL}
+    columns = schema or Schema(values["dimension"])
+    components, options = _components(values["components"]), _options(flags)
+    if components is None:
+        components = component_count.automatic(columns.dimension, options.get("sparsity"))
+        options[component_count.OPTION] = True
     return JobSpec(
-        schema=schema or Schema(values["dimension"]),
+        schema=columns,
         unit=values["unit"].unit,
         budget=Budget(values["epsilon"], values["delta"]),
         norm_bound=_norm_bound(values["norm_bound"]),
-        components=values["components"],
+        components=components,
         centering=flags.center or Centering.NONE,
         mean_bound=flags.mean_bound,
         public_mean=_public_mean(flags.public_mean) if flags.public_mean else None,
-        options=_options(flags),
+        options=options,
         **others,
     )
 
@@ -201,9 +214,16 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
         f"Without a job's file, these flags are needed: {', '.join(missing)}.",
         "Give them, or a job's file.",
     )
-    sparsity = own.get("sparsity")
+    components, sparsity = _components(flags.components or AUTO), own.get("sparsity")
+    if components is None:
+        component_count.require_can_decide("--components", flags.method or method_options.DEFAULT_METHOD)
+        check(
+            component_count.OPTION not in own,
+            f"--components auto sets the option {component_count.OPTION}, which is given too.",
+            f"Leave --option {component_count.OPTION} out, or give a number of components.",
+        )
     if isinstance(sparsity, int):
-        check_sparsity(sparsity, flags.components, flags.dimension)
+        check_sparsity(sparsity, components, flags.dimension)
     _check_unit_and_accounting(flags)
     _check_center(flags)
 
@@ -217,6 +237,17 @@ def _norm_bound(text: str) -> float:
         raise InvalidParameterError(
             f"--norm-bound is {shortened(text)}, neither a number nor {PRIVATE}.", f"Give a number, or {PRIVATE}."
         ) from None
+
+
+def _components(text: str) -> int | None:
+    """Return the number of components, or None for auto."""
+    number = None if text == AUTO else method_options.parse_whole_number(text)
+    check(
+        text == AUTO or number is not None,
+        f"--components is {shortened(text)}, neither a whole number nor {AUTO}.",
+        f"Give a whole number, or {AUTO}.",
+    )
+    return number
 
 
 def _given_flags(flags: Flags) -> dict[str, Any]:
@@ -255,10 +286,15 @@ def _read_job(path: Path) -> tuple[str | bytes, dict[str, Any]]:
         return text, {}  # JobSpec.from_json reports what is wrong
     if not isinstance(raw, dict):
         return text, {}
-    if path.suffix != ".toml" and not (raw.keys() & {*DATA_KEYS, "job"} or raw.get("unit") in SHORT_UNITS):
+    if path.suffix != ".toml" and not (raw.keys() & {*DATA_KEYS, "job"} or _has_short_forms(raw)):
         return text, {}
     rows = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
-    return json.dumps(_with_full_unit_name(raw.get("job", raw))), rows
+    return json.dumps(_with_component_count(_with_full_unit_name(raw.get("job", raw)))), rows
+
+
+def _has_short_forms(job: dict[str, Any]) -> bool:
+    """Return whether a file has values that a job spec does not have: a short unit name, or components = "auto"."""
+    return job.get("unit") in SHORT_UNITS or job.get("components") == AUTO
 
 
 def _with_full_unit_name(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
@@ -266,6 +302,29 @@ def _with_full_unit_name(job: Any) -> Any:  # noqa: ANN401  # whatever the file 
     if isinstance(job, dict) and job.get("unit") in SHORT_UNITS:
         return job | {"unit": UnitFlag(job["unit"]).unit.value}
     return job
+
+
+def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+    """Replace components = "auto" by a number, and have the method leave out components that do not show.
+
+    Whatever else is wrong with the job is left to ``JobSpec.from_json``.
+    """
+    if not isinstance(job, dict) or job.get("components") != AUTO:
+        return job
+    method = job.get("method", job.get("algorithm", method_options.DEFAULT_METHOD))
+    options = job.get("options", {})
+    schema = job.get("schema")
+    columns = schema.get("dimension") if isinstance(schema, dict) else None
+    if method not in CATALOGUE or not isinstance(options, dict) or not isinstance(columns, int):
+        return job | {"components": component_count.MOST_COMPONENTS}
+    component_count.require_can_decide("components", method)
+    check(
+        component_count.OPTION not in options,
+        f'components = "auto" sets the option {component_count.OPTION}, which is given too.',
+        f"Leave the option {component_count.OPTION} out, or give a number of components.",
+    )
+    number = component_count.automatic(columns, options.get("sparsity"))
+    return job | {"components": number, "options": options | {component_count.OPTION: True}}
 
 
 def _data_set_and_providers(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:

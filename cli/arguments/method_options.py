@@ -85,7 +85,8 @@ def _parse_value(option: Option, text: str, flag: str) -> Scalar:
     return value
 
 
-def _parse_whole_number(text: str) -> int | None:
+def parse_whole_number(text: str) -> int | None:
+    """Return a whole number, or None if the text is none."""
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
@@ -98,9 +99,9 @@ def _parse_number(text: str) -> float | None:
 
 
 _PARSERS: Final[Mapping[Kind, Callable[[str], Scalar]]] = {
-    Kind.WHOLE: _parse_whole_number,
+    Kind.WHOLE: parse_whole_number,
     Kind.NUMBER: _parse_number,
     Kind.SWITCH: _SWITCH.get,
     Kind.TEXT: str,
-    Kind.WHOLE_OR_AUTO: lambda text: text if text == AUTO else _parse_whole_number(text),
+    Kind.WHOLE_OR_AUTO: lambda text: text if text == AUTO else parse_whole_number(text),
 }

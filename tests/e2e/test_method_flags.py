@@ -142,3 +142,73 @@ def test_a_job_from_flags_has_the_defaults_of_a_job(here: Callable[..., Ended]) 
     assert (job["algorithm"], job["accounting"], job["seed"]) == ("auto", "exact", 0)
     assert job["explained_variance"] is True
     assert job["options"] == {"sparsity": 5}
+
+
+# --- How many components ----------------------------------------------------------------------------------------------
+
+AUTO_COUNT = [*("--components", "auto"), *JOB[:2], *JOB[4:]]
+
+
+def job_of(ended: Ended) -> dict[str, Any]:
+    assert ended.code == 0, ended.err
+    return {name: ended.facts["job"][name] for name in ("components", "options")}
+
+
+@pytest.mark.parametrize(
+    ("flags", "components", "options"),
+    [
+        ([], 10, {"fewer": True}),
+        (["--sparsity", "4"], 4, {"fewer": True, "sparsity": 4}),
+        (["--dimension", "7"], 7, {"fewer": True}),
+    ],
+)
+def test_components_auto_is_up_to_ten_of_which_the_method_keeps_some(
+    flags: list[str], components: int, options: dict[str, Any], here: Callable[..., Ended]
+) -> None:
+    assert job_of(here("plan", *AUTO_COUNT, *flags, "--json")) == {"components": components, "options": options}
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--method", "dps-pca", "--sparsity", "9"], "--components is auto, but the method dps-pca cannot decide"),
+        (["--option", "fewer=true"], "--components auto sets the option fewer, which is given too"),
+        (["--components", "some"], "--components is 'some', neither a whole number nor auto"),
+        (["--components", "0"], "the number of components is 0"),
+    ],
+)
+def test_a_number_of_components_that_cannot_be_is_refused(
+    flags: list[str], reason: str, here: Callable[..., Ended]
+) -> None:
+    ended = here("plan", *AUTO_COUNT, *flags)
+    assert ended.code == 2
+    assert reason in ended.err
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_a_job_file_may_say_components_auto(suffix: str, here: Callable[..., Ended], tmp_path: Path) -> None:
+    job = here("plan", *JOB, "--json").facts["job"] | {"components": "auto"}
+    file = tmp_path / f"job.{suffix}"
+
+    def toml(values: dict[str, Any]) -> list[str]:
+        return [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
+
+    def write(**changes: Any) -> None:
+        content = job | changes
+        if suffix == "json":
+            file.write_text(json.dumps(content))
+            return
+        lines = [
+            f"{name} = {json.dumps(value)}" for name, value in content.items() if not isinstance(value, dict | None)
+        ]
+        tables = {name: value for name, value in content.items() if isinstance(value, dict)}
+        for name, table in tables.items():
+            lines += [f"[{name}]", *(f"{key} = {json.dumps(each)}" for key, each in table.items() if each is not None)]
+        file.write_text("\n".join(lines))
+
+    write()
+    assert job_of(here("plan", file, "--json")) == {"components": 10, "options": {"fewer": True}}
+    write(algorithm="dps-pca", options={"sparsity": 5})
+    assert "components is auto, but the method dps-pca cannot decide" in here("plan", file).err
+    write(options={"fewer": False})
+    assert "sets the option fewer, which is given too" in here("plan", file).err

@@ -54,6 +54,12 @@ def test_defaults_construct_but_fit_needs_a_unit() -> None:
         DPSPCA(n_components=2, norm_bound=3.0).fit(ROWS)
 
 
+def test_a_sparsity_below_ten_limits_the_components_that_auto_looks_for() -> None:
+    fitted = DPSPCA(n_components="auto", sparsity=3, unit="replace-one").fit(ROWS)
+    assert fitted.model_.decision is not None
+    assert fitted.model_.decision.asked == 3
+
+
 def test_fit_sets_the_attributes() -> None:
     fitted = estimator().fit(ROWS)
     assert fitted.components_.shape == (2, 6)
