@@ -311,7 +311,7 @@ def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file
     """
     if not isinstance(job, dict) or job.get("components") != AUTO:
         return job
-    method = job.get("method", job.get("algorithm", method_options.DEFAULT_METHOD))
+    method: Any = job.get("method", job.get("algorithm", method_options.DEFAULT_METHOD))
     options = job.get("options", {})
     schema = job.get("schema")
     columns = schema.get("dimension") if isinstance(schema, dict) else None
