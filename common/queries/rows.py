@@ -19,7 +19,6 @@ from dpspca.common.arrays import FloatArray, finite_matrix, optional_vector, ref
 from dpspca.common.privacy import ROW_BITS, PrivacyUnit, basis_gain, row_unit
 
 from .base import (
-    TAIL_VARIANCE,
     Announcement,
     Content,
     Extent,
@@ -28,7 +27,6 @@ from .base import (
     SecondMomentQuery,
     check_unit,
     quadratic_sensitivity,
-    squares_variance,
 )
 from .bases import check_orthonormal, check_support
 from .content import basis_size, center_size, read_basis, read_center, write_content

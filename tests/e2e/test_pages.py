@@ -20,6 +20,7 @@ from steward import Site
 from town import Town
 
 from dpspca.cli.app import app
+from dpspca.cli.commands.evidence import COLLECT
 from dpspca.common.names import Role
 
 COMMANDS: Final = list(commands())
@@ -54,6 +55,8 @@ def find(command: Command) -> tuple[Any, list[str]]:
     """Return the command as typer knows it, and the words after its name."""
     found, words = typer.main.get_command(app), list(command.words)
     while hasattr(found, "commands") and words and not words[0].startswith("-"):
+        if words[0] == "JOB":  # in the place of a command: `dpspca evidence JOB`
+            return found.commands[COLLECT], words
         found = found.commands[words.pop(0)]
     return found, words
 
@@ -186,6 +189,8 @@ def filled(command: Command, here: Callable[..., Ended]) -> Iterator[str]:
         match word:
             case "FINGERPRINT":
                 yield here("ca", "show", "authority", "--json").facts["authority"]
+            case "JOB":
+                yield here("jobs", "list", "--config", "ada.toml", "--json").facts["jobs"][-1]["name"]
             case "FILE":
                 yield "result.csv" if before == "--out" else "provider.toml"
             case "PROGRAM":

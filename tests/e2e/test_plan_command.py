@@ -73,7 +73,7 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
         (["plan", *JOB, "--sparsity", "2"], "--sparsity is 2 and --components is 3"),
         (
             ["plan", *JOB, "--sparsity", "41"],
-            "--sparsity is 41, and there are 40 features. Give a --sparsity of at most",
+            "--sparsity is 41, but there are only 40 features. Give a --sparsity of at most",
         ),
         (["plan", *JOB, "--center", "private"], "--mean-bound and --center private go together"),
         (["plan", *JOB, "--mean-bound", "5"], "--mean-bound and --center private go together"),
