@@ -51,6 +51,18 @@ class RefusedError(DpspcaError):
     code = "refused"
 
 
+class OtherDictionaryError(RefusedError):
+    """The provider does not hold the dictionary that the job names. The text is the same for every job."""
+
+    code = "other-dictionary"
+
+
+class MissingFeatureError(RefusedError):
+    """The provider does not have a feature that the job is about."""
+
+    code = "missing-feature"
+
+
 class BudgetExceededError(RefusedError):
     """An answer would cost more privacy than the budget has left. Nothing was spent."""
 

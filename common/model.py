@@ -260,7 +260,8 @@ def _statement(raw: dict[str, Any]) -> PrivacyStatement:
         raise _corrupt("A count of the privacy statement is none.")
     if not all(isinstance(fact, bool) for fact in (made.fresh_noise, made.proven, made.federated, made.gaussian)):
         raise _corrupt("A fact of the privacy statement is neither true nor false.")
-    if not all(isinstance(sentence, str) for sentence in (made.caveat, made.decision, made.weights, *made.warnings)):
+    sentences = (made.caveat, made.decision, made.weights, made.dictionary, *made.warnings)
+    if not all(isinstance(sentence, str) for sentence in sentences):
         raise _corrupt("A sentence of the privacy statement is no text.")
     return made
 

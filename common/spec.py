@@ -6,6 +6,7 @@ share, so that neither has to take the other's word.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import StrEnum
@@ -17,6 +18,7 @@ import numpy as np
 
 from .checks import check, check_bound, check_whole, choice, is_real
 from .errors import DpspcaError, InvalidParameterError, InvalidTypeError
+from .names import shortened
 from .privacy import MAX_EPSILON, MAX_PARTIES, MAX_ROWS, MIN_DELTA, PrivacyUnit
 
 Scalar: TypeAlias = bool | int | float | str | None
@@ -38,9 +40,11 @@ PRIVATE_BOUND: Final = 2.0**64
 _WRITTEN_AS: Final = {"method": "algorithm"}
 """Keys of the canonical form that differ from the field's name. The form is that of version 0.1.0, because signatures,
 digests and stored jobs depend on it; both names are read."""
-_UNWRITTEN: Final[Mapping[str, str]] = {"weights": "auto"}
+_UNWRITTEN: Final[Mapping[str, Any]] = {"weights": "auto", "dictionary": None}
 """Keys that version 0.1.0 did not have, and their defaults: a default is not written, so that the form is the same."""
 _NAMED: Final[Mapping[str, str]] = {written: name for name, written in _WRITTEN_AS.items()}
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 _LONGEST_KEY: Final = 60
 _MOST_KEYS: Final = 10
@@ -181,6 +185,8 @@ class JobSpec:
     so many rows of each. Where it is a row, all rows are used, and that nobody has more is its steward's word.
     A ``norm_bound`` of ``PRIVATE_BOUND`` leaves it to the method to find one; files write it as "private".
     ``weights`` changes no question and no price: it says how the coordinator adds up what providers answer.
+    ``dictionary`` is the digest of the shared dictionary by which every provider prepares its rows. The schema then
+    names columns of prepared rows, and ``centering`` is about these, which have their public centres at zero already.
     ``minimum_parties`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
     and when it gives up; in one process all providers always answer.
     """
@@ -202,6 +208,7 @@ class JobSpec:
     answer_seconds: int = 600
     seed: int = 0
     options: Mapping[str, Scalar] = field(default_factory=MethodOptions)
+    dictionary: str | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -235,6 +242,21 @@ class JobSpec:
                 f"explained_variance is {self.explained_variance!r}, neither true nor false.", "Give one of these."
             )
         self._check_mean()
+        self._check_dictionary()
+
+    def _check_dictionary(self) -> None:
+        if self.dictionary is None:
+            return
+        check(
+            isinstance(self.dictionary, str) and _DIGEST.fullmatch(self.dictionary) is not None,
+            f"dictionary is {shortened(self.dictionary)}, which is no digest.",
+            "Give the digest that `dpspca dictionary check` prints, or in a job's file the path of a dictionary.",
+        )
+        check(
+            self.unit.is_row,
+            f"The job has a dictionary, and {self.unit} protects no rows.",
+            "Leave the dictionary out, or choose another unit.",
+        )
 
     def _check_mean(self) -> None:
         if self.centering is Centering.PRIVATE:

@@ -76,6 +76,13 @@ OF_A_MATRIX: Final = {
     ),
 }
 
+PREPARED: Final = (
+    "Preparation: every provider prepared its rows by the shared dictionary with the digest {0}. Each value was "
+    "clipped to a public range, centred at a public value and scaled by a public number, each row by itself. So "
+    "preparation reveals nothing and costs nothing. The promise assumes that the dictionary was written from public "
+    "knowledge, not from the data."
+)
+
 TIMES: Final = (
     "Timing: this statement covers the contents of the answers. It does not cover when they were sent. An answer "
     "takes longer to compute if there are more rows, and this unit keeps the number of rows secret. Unless its policy "
@@ -119,6 +126,8 @@ class PrivacyStatement:
     federated: bool
     gaussian: bool = True
     rows_per_person: int = 1
+    dictionary: str = ""
+    """Digest of the dictionary by which rows were prepared, if there is one."""
     caveat: str = ""
     decision: str = ""
     """How the method decided to spend the budget, in words, if it is one that decides (``client/findings.py``)."""
@@ -152,6 +161,7 @@ class PrivacyStatement:
             federated=federated,
             gaussian=plan.loss.is_gaussian,
             rows_per_person=spec.rows_per_person,
+            dictionary=spec.dictionary or "",
             caveat=" ".join(plan.caveats),
         )
 
@@ -184,6 +194,7 @@ class PrivacyStatement:
             self.caveat,
             self._promise(),
             self._who(),
+            PREPARED.format(self.dictionary) if self.dictionary else None,
             self._bounds(),
             self._price(),
             f"How the budget was spent: {self.decision}" if self.decision else None,

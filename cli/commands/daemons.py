@@ -104,7 +104,15 @@ def _run_provider(config: Path) -> None:
     async def serve() -> None:
         _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.coordinator)
         setup = ProviderSetup(
-            settings.coordinator, identity.get, revocations.get, now, rows, policy.get, ledger, peers=peers
+            settings.coordinator,
+            identity.get,
+            revocations.get,
+            now,
+            rows,
+            policy.get,
+            ledger,
+            peers=peers,
+            dictionaries=settings.dictionaries or {},
         )
         daemon = Daemon(setup)
         try:

@@ -1,6 +1,7 @@
 """Reads rows, checks them, bounds them and takes their fingerprints."""
 
 from .arrivals import Arrivals, DataSet, WaitingQueries
+from .chosen_columns import columns_of
 from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
@@ -22,6 +23,7 @@ __all__ = [
     "WaitingQueries",
     "check_names",
     "check_rows",
+    "columns_of",
     "duplicates",
     "examine_rows",
     "names_in",

@@ -160,6 +160,13 @@ class CheckedRows:
         persons = None if self.persons is None else self.persons[:rows]
         return replace(self, matrix=self.matrix[:rows], persons=persons, unusable=None)
 
+    def with_columns(self, names: Sequence[str] | None) -> "CheckedRows":
+        """Keep the columns of these names, in this order, or all as they stand if None. The names must be there."""
+        if names is None or tuple(names) == self.names:
+            return self
+        places = column_places(self.names or (), names)
+        return replace(self, matrix=self.matrix[:, places], names=tuple(names), unusable=None)
+
     def as_matrix(self) -> "CheckedRows":
         """Return the same numbers as entries of a matrix. An unusable entry is zero, and does not affect its row.
 
@@ -170,6 +177,12 @@ class CheckedRows:
             stored = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
             stored[self.unusable.places] = self.unusable.entries
         return replace(self, matrix=matrix, unusable=None)
+
+
+def column_places(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Return where columns of these names stand."""
+    places = {name: place for place, name in enumerate(names)}
+    return [places[name] for name in wanted]
 
 
 def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401  # whatever was given

@@ -64,7 +64,9 @@ class DataSetRules(Protocol):
         """Seconds between two moments at which an answer may leave. None: the interval follows from the plan."""
         ...
 
-    def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
+    def check(
+        self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...], public_bound: float | None = None
+    ) -> None:
         """Refuse a job that breaks a rule."""
         ...
 
@@ -95,14 +97,23 @@ class PermissionSources:
 class Permission:
     """The permission of one verified job."""
 
-    def __init__(
-        self, sources: PermissionSources, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName
+    def __init__(  # noqa: PLR0913  # a job, and what it is held against
+        self,
+        sources: PermissionSources,
+        signed: SignedJob,
+        envelope: JobEnvelope,
+        spec: JobSpec,
+        analyst: PartyName,
+        *,
+        public_bound: float | None = None,
     ) -> None:
+        """``public_bound`` is the norm bound that follows from the job's dictionary, if this provider holds that."""
         self._sources = sources
         self._signed = signed
         self._envelope = envelope
         self._spec = spec
         self._analyst = analyst
+        self._public_bound = public_bound
         self._kept: DataSetRules | None = None
         self._withdrawn: WithdrawnError | None = None
 
@@ -110,7 +121,7 @@ class Permission:
         """Return the current rules if the job keeps them. Otherwise refuse the job, and close it if it is open."""
         with self._withdrawing():
             rules = self._sources.policy().rules(self._envelope.data_set)
-            rules.check(self._spec, self._analyst, self._envelope.audience)
+            rules.check(self._spec, self._analyst, self._envelope.audience, self._public_bound)
         return rules
 
     def require_room(self, rules: DataSetRules) -> None:

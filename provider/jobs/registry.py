@@ -19,6 +19,7 @@ from threading import Lock
 from typing import Final, Self
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
@@ -33,6 +34,7 @@ from dpspca.provider.data import (
     DataSet,
     UsableRows,
     WaitingQueries,
+    columns_of,
     require_unit,
     run_in_row_thread,
 )
@@ -41,6 +43,7 @@ from dpspca.provider.ledger import ANSWER, Ledger, Limits, MemoryLedger, Named, 
 from dpspca.provider.policy import Policy
 from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
 
+from .held_dictionary import HeldDictionary
 from .open_job import OpenJob, RowWait, retrieve_exception
 from .permission import DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
 from .start_checks import check_spectral_matrices, require_one_name
@@ -59,6 +62,7 @@ ENDS: Final = frozenset({"done", "failed", "cancelled"})
 class _Preparation:
     """How the rows are prepared for a job. It follows from the signed job alone."""
 
+    columns: tuple[str, ...] | None  # the job is about these in this order, or about all as they stand if None
     rows_per_person: int
     limit: int | None  # the job is about so many rows from the first, or about all rows if None
     strategy: Strategy  # for dense rows
@@ -67,7 +71,8 @@ class _Preparation:
     def of(cls, plan: Plan) -> Self:
         spec = plan.spec
         strategy = Strategy.for_plan(spec.schema.dimension, plan, is_sparse=False)
-        return cls(spec.rows_per_person, catalogue.rows_of(spec), strategy)
+        columns = None if spec.dictionary is None else spec.schema.names
+        return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy)
 
 
 _log = logging.getLogger(__name__)
@@ -89,6 +94,8 @@ class ProviderSetup:
     ledger: Ledger = field(default_factory=MemoryLedger)
     entropy: Entropy = system_entropy
     peers: PeerReceipts = field(default_factory=PeerReceipts)
+    dictionaries: Mapping[str, Preparation] = field(default_factory=dict)
+    """The shared dictionaries by which the rows of data sets were prepared, by the names of the data sets."""
     toss: Coin = system_coin
     """The coin that chooses when answers leave. Only tests use another than the default."""
 
@@ -192,6 +199,7 @@ class JobRegistry:
         permission = self._permission(signed, envelope, spec, analyst)
         rules = permission.rules()
         self._require_spectral_check(envelope.data_set, spec, rules)
+        self._held_dictionary(envelope.data_set).require(spec)
         plan = catalogue.plan(spec)
         shard = self._shard(envelope.data_set, plan, rules.least_bound)
         shard.check(spec)
@@ -260,7 +268,11 @@ class JobRegistry:
     def _permission(self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName) -> Permission:
         setup = self._settings
         sources = PermissionSources(self._authority, setup.revocations, setup.clock, setup.policy, setup.ledger)
-        return Permission(sources, signed, envelope, spec, analyst)
+        bound = self._held_dictionary(envelope.data_set).public_bound(spec)
+        return Permission(sources, signed, envelope, spec, analyst, public_bound=bound)
+
+    def _held_dictionary(self, data_set: str) -> HeldDictionary:
+        return HeldDictionary(data_set, self._settings.dictionaries.get(data_set))
 
     def _name_rows(self, data_set: str) -> None:
         """Record fingerprints of the rows that are there by now in the ledger.
@@ -330,9 +342,9 @@ class JobRegistry:
 def _prepared(
     rows: DataSet, spec: JobSpec, preparation: _Preparation, least_bound: float | None
 ) -> Shard | MatrixShard:
-    limit = preparation.limit
+    limit, columns = preparation.limit, preparation.columns
     if isinstance(rows, CheckedRows):
-        held = rows.bounded(preparation.rows_per_person).first(limit)
+        held = rows.bounded(preparation.rows_per_person).first(limit).with_columns(columns)
         if not spec.unit.is_row:
             return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
         return _shard_of(held, spec, preparation.strategy)
@@ -341,7 +353,7 @@ def _prepared(
             "Rows of this data set still arrive, but this job needs all rows at once.",
             "Use the method streaming-power, and set block_rows to the rows of each provider in a round.",
         )
-    return _shard_of(rows.first(limit), spec, preparation.strategy)
+    return _shard_of(columns_of(rows.first(limit), columns), spec, preparation.strategy)
 
 
 def _shard_of(rows: UsableRows, spec: JobSpec, strategy: Strategy) -> Shard:

@@ -5,7 +5,8 @@ from typing import Final
 
 from dpspca.common.checks import check, check_bound
 from dpspca.common.names import shortened
-from dpspca.common.privacy import Filter
+from dpspca.common.plan import Plan
+from dpspca.common.privacy import ChoiceEvent, Filter, GaussianEvent
 from dpspca.common.spec import Budget
 
 from .values import naming, table_of
@@ -65,3 +66,14 @@ def budget_of(key: str, value: object) -> Budget:
     enough = min(room.whole.pair) > 0
     check(enough, f"{key} is too small to pay for any job.", "Choose a larger epsilon or delta.")
     return made
+
+
+def covers_as_signed(cap: Budget, plan: Plan) -> bool:
+    """Tell whether a job with noise that is not Gaussian has an epsilon and a delta within those of a cap.
+
+    In mu such a job costs more than its epsilon and delta suggest, and the lifetime, which is the promise, is charged
+    that much. ``per_job`` only shares the lifetime out, so comparing the two numbers is enough.
+    """
+    signed = plan.spec.budget
+    within = signed.epsilon <= cap.epsilon and signed.delta <= cap.delta and plan.mechanism_delta <= aside(cap)
+    return within and not all(isinstance(event, GaussianEvent | ChoiceEvent) for event in plan.events)

@@ -42,14 +42,15 @@ from typing import Any, Final, NamedTuple, Self
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
+from dpspca.common.dictionary import feature_of
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
 from dpspca.common.names import PartyName, Role, check_name, shortened
-from dpspca.common.plan import Plan
-from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, ChoiceEvent, Filter, GaussianEvent, Price, PrivacyUnit
-from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, Filter, Price, PrivacyUnit
+from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec
 from dpspca.provider.ledger import Promise, Quotas, extent_of
 
-from .caps import Range, aside, budget_of, filter_of
+from .caps import Range, budget_of, covers_as_signed, filter_of
+from .phrases import providers, rows, written
 from .unusable import unusable
 from .values import (
     Reader,
@@ -69,6 +70,7 @@ from .values import (
 MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer one nobody would wait for a job
 _ASK_STEWARD: Final = "The refusal cost nothing. {}, or ask the data steward to change the policy."
 _WITHIN: Final = "Change the job to what is allowed"
+_WITH_DICTIONARY: Final = 'Write dictionary = "FILE" (--dictionary FILE)'
 
 
 class _Check(NamedTuple):
@@ -105,6 +107,7 @@ class Rules:
     per_analyst: Budget | None = None
     mean_bound: Range | None = None
     accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
+    dictionary: bool = False  # whether every job must have one
     unproven: bool = False  # whether queries without a proven price are allowed
     answer_interval: float | None = None  # in seconds; None for what follows from a job's plan (schedule.py)
     quotas: Quotas = field(default_factory=Quotas)  # no promise rests on these
@@ -113,18 +116,23 @@ class Rules:
         found = list(self._contradictions())
         check(not found, " ".join(found), "Change one of the two.")
 
-    def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
+    def check(
+        self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...], public_bound: float | None = None
+    ) -> None:
         """Refuse a job that breaks a rule. The error names the rule, what was asked and what is allowed.
 
-        ``audience`` are the providers that the job names. The ledger decides whether the budget still has room. An
-        analyst who is not in the policy learns of no other rule. Nothing here has seen a row.
+        ``audience`` are the providers that the job names. ``public_bound`` is the norm bound that follows from the
+        job's dictionary: it is always allowed, as a private one is. The ledger decides whether the budget still has
+        room. An analyst who is not in the policy learns of no other rule. Nothing here has seen a row.
         """
-        for refusal in self.refusals(spec, analyst, audience):
+        for refusal in self.refusals(spec, analyst, audience, public_bound):
             raise refusal
 
-    def refusals(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> Iterator[RefusedError]:
+    def refusals(
+        self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...], public_bound: float | None = None
+    ) -> Iterator[RefusedError]:
         """Yield a refusal for every rule that a job breaks."""
-        held = (self._check_analyst(analyst), *self._check_rules(spec, audience))
+        held = (self._check_analyst(analyst), *self._check_rules(spec, audience, public_bound))
         yield from (self._refusal(each) for each in held if not each.holds)
         yield from self._refusals_of_price(spec)
 
@@ -176,23 +184,23 @@ class Rules:
             "analysts", named, f"a job of {analyst.role} {analyst.name}", "jobs of the analysts that the policy names"
         )
 
-    def _check_rules(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Check]:
+    def _check_rules(self, spec: JobSpec, audience: tuple[str, ...], public_bound: float | None) -> Iterator[_Check]:
         yield self._check_rows_per_person(spec)
-        yield _Check("unit", spec.unit is self.unit, str(spec.unit), str(self.unit), _written("unit", str(self.unit)))
+        yield _Check("unit", spec.unit is self.unit, str(spec.unit), str(self.unit), written("unit", str(self.unit)))
         for rule, key, value, allowed in (
             ("methods", "method", spec.method, self.methods),
             ("accounting", "accounting", spec.accounting, self.accounting),
             ("centering", "centering", spec.centering, self.centering),
         ):
-            only = _written(key, str(allowed[0])) if len(allowed) == 1 else _WITHIN
+            only = written(key, str(allowed[0])) if len(allowed) == 1 else _WITHIN
             yield _Check(rule, value in allowed, shortened(str(value)), ", ".join(allowed), only)
         explains = self.explained_variance or not spec.explained_variance
         without = "Write explained_variance = false (--no-explained-variance)"
         yield _Check("explained_variance", explains, "the explained variance", "components only", without)
-        yield self._check_columns(spec.schema)
-        bound = PRIVATE if spec.norm_bound == PRIVATE_BOUND else str(spec.norm_bound)
-        fits = spec.norm_bound in self.norm_bound or (self.unit.is_row and bound == PRIVATE)
-        yield _Check("norm_bound", fits, bound, str(self.norm_bound))
+        described = spec.dictionary is not None or not self.dictionary
+        yield _Check("dictionary", described, "a job without a dictionary", "jobs with one", _WITH_DICTIONARY)
+        yield self._check_columns(spec)
+        yield self._check_norm_bound(spec, public_bound)
         # If no private mean is allowed, the rule on centring says so.
         if spec.mean_bound is not None and self.mean_bound is not None:
             yield _Check("mean_bound", spec.mean_bound in self.mean_bound, str(spec.mean_bound), str(self.mean_bound))
@@ -203,27 +211,35 @@ class Rules:
         least, rule = self.minimum_parties, "minimum_parties"
         for asked, parties, do in (
             ("for", len(set(audience)), f"Name {least} or more in providers (--provider), or none to ask all"),
-            ("that goes on with", spec.minimum_parties, _written(rule, least)),
+            ("that goes on with", spec.minimum_parties, written(rule, least)),
         ):
-            yield _Check(rule, parties >= least, f"a job {asked} {_providers(parties)}", f"{least} or more", do)
+            yield _Check(rule, parties >= least, f"a job {asked} {providers(parties)}", f"{least} or more", do)
 
     def _check_rows_per_person(self, spec: JobSpec) -> _Check:
         return _Check(
             "rows_per_person",
             spec.rows_per_person >= self.rows_per_person,
-            f"a job that protects {_rows(spec.rows_per_person)} of a person together",
-            f"jobs that protect {_rows(self.rows_per_person)} or more",
-            _written("rows_per_person", self.rows_per_person),
+            f"a job that protects {rows(spec.rows_per_person)} of a person together",
+            f"jobs that protect {rows(self.rows_per_person)} or more",
+            written("rows_per_person", self.rows_per_person),
         )
 
-    def _check_columns(self, schema: Schema) -> _Check:
+    def _check_norm_bound(self, spec: JobSpec, public_bound: float | None) -> _Check:
+        bound = PRIVATE if spec.norm_bound == PRIVATE_BOUND else str(spec.norm_bound)
+        follows = spec.norm_bound == public_bound or (self.unit.is_row and bound == PRIVATE)
+        return _Check("norm_bound", follows or spec.norm_bound in self.norm_bound, bound, str(self.norm_bound))
+
+    def _check_columns(self, spec: JobSpec) -> _Check:
+        schema = spec.schema
         if isinstance(self.columns, int):
             few = schema.dimension <= self.columns
             return _Check("columns", few, f"{schema.dimension} columns", f"at most {self.columns}")
         allowed = f"the {len(self.columns)} columns that the policy names"
         if schema.names is None:
             return _Check("columns", False, f"{schema.dimension} columns without their names", allowed)
-        others = sorted(set(schema.names) - set(self.columns))
+        # With a dictionary, the policy names features, and the job the columns that they become.
+        asked_for = schema.names if spec.dictionary is None else map(feature_of, schema.names)
+        others = sorted(set(asked_for) - set(self.columns))
         asked = f"{len(others)} columns beyond these, for example {', '.join(map(shortened, others[:1]))}"
         return _Check("columns", not others, asked, allowed)
 
@@ -232,22 +248,12 @@ class Rules:
             plan = catalogue.plan(spec)
             if not self.unproven and not plan.is_proven:
                 yield self._refusal(_UNPROVEN)
-            if not self._covers_as_signed(plan):
+            if not covers_as_signed(self.per_job, plan):
                 filter_of(self.per_job).charge(plan.price)
         except BudgetExceededError as problem:
             yield BudgetExceededError(f"{self._by_rule('per_job')} {problem.what}", problem.remedy)
         except DpspcaError as problem:
             yield RefusedError(f"This job has no plan. {problem.what}", problem.remedy)
-
-    def _covers_as_signed(self, plan: Plan) -> bool:
-        """Tell whether a job with noise that is not Gaussian has an epsilon and a delta within those of ``per_job``.
-
-        In mu such a job costs more than its epsilon and delta suggest, and the lifetime, which is the promise, is
-        charged that much. ``per_job`` only shares the lifetime out, so comparing the two numbers is enough.
-        """
-        signed, cap = plan.spec.budget, self.per_job
-        within = signed.epsilon <= cap.epsilon and signed.delta <= cap.delta and plan.mechanism_delta <= aside(cap)
-        return within and not all(isinstance(event, GaussianEvent | ChoiceEvent) for event in plan.events)
 
     def _refusal(self, held: _Check) -> RefusedError:
         what = f"{self._by_rule(held.rule)} Asked: {held.asked}. Allowed: {held.allowed}."
@@ -372,6 +378,7 @@ _READERS: Final[Mapping[str, Reader]] = {
     "accounting": list_of(one_of(Accounting)),
     "centering": list_of(one_of(Centering)),
     "explained_variance": flag,
+    "dictionary": flag,
     "unproven": flag,
     "answer_interval": seconds(MOST_ANSWER_INTERVAL),
     "columns": columns_of,
@@ -384,17 +391,3 @@ _READERS: Final[Mapping[str, Reader]] = {
     "quotas": partial(some_of, Quotas),
 }
 """Every key of a data set's table, and what reads it."""
-
-
-def _providers(count: int) -> str:
-    return "1 provider" if count == 1 else f"{count} providers"
-
-
-def _rows(count: int) -> str:
-    return "one row" if count == 1 else f"all {count} rows"
-
-
-def _written(key: str, value: str | int) -> str:
-    """Say what to write into a job, and which flag says the same."""
-    shown = f'"{value}"' if isinstance(value, str) else value
-    return f"Write {key} = {shown} (--{'center' if key == 'centering' else key.replace('_', '-')} {value})"

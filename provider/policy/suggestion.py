@@ -36,6 +36,7 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
         f'accounting = ["{spec.accounting}"]',
         f'centering = ["{spec.centering}"]',
         f"explained_variance = {json.dumps(spec.explained_variance)}",
+        *(["dictionary = true"] if spec.dictionary else []),
         *(["unproven = true"] if not plan.is_proven else []),
         f"columns = {spec.schema.dimension}",
         f"norm_bound = {_norm_bounds(spec)}",

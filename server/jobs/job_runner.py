@@ -296,7 +296,7 @@ class JobRunner:
         try:
             async with asyncio.timeout(self._spec.answer_seconds):
                 while True:
-                    link = await self._roster.wait_for(name, self._data_set, self._spec.schema.dimension)
+                    link = await self._roster.wait_for(name, self._data_set, self._offered_columns)
                     with suppress(ProviderLostError):  # wait for it and ask again
                         await ask(link)
                         return None
@@ -305,14 +305,20 @@ class JobRunner:
         except DpspcaError as problem:
             return str(problem)
 
+    @property
+    def _offered_columns(self) -> int | None:
+        """How many columns an offer must have, or None if the job takes some of them by name."""
+        return self._spec.schema.dimension if self._spec.dictionary is None else None
+
     async def _wait_for_enough(self) -> None:
         """Wait for the whole audience until the deadline, and begin with the providers that are connected."""
-        dimension = self._spec.schema.dimension
+        columns = self._offered_columns
         absent = set(self._remaining)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._spec.answer_seconds):
-                await self._roster.wait_for_all(absent, self._data_set, dimension)
-        self._drop_all(sorted(absent), f"Not connected with the data set '{self._data_set}' of {dimension} columns.")
+                await self._roster.wait_for_all(absent, self._data_set, columns)
+        of = "" if columns is None else f" of {columns} columns"
+        self._drop_all(sorted(absent), f"Not connected with the data set '{self._data_set}'{of}.")
         self._require_enough(len(self._remaining))
 
     async def _admit_all(self) -> None:

@@ -288,19 +288,19 @@ class Roster:
         for link in self.links:
             link.close(RefusedError("The coordinator is stopping.", "Connect again after it has restarted."))
 
-    def find(self, name: str, data_set: str, dimension: int) -> Link | None:
-        """Return a provider's link if it offers the data set with so many columns."""
+    def find(self, name: str, data_set: str, dimension: int | None) -> Link | None:
+        """Return a provider's link if it offers the data set with so many columns, or with any number if None."""
         link = self.link_of(name)
         offered = link.data_sets.get(data_set) if link else None
-        return link if offered and offered.dimension == dimension else None
+        return link if offered and dimension in {None, offered.dimension} else None
 
-    async def wait_for(self, name: str, data_set: str, dimension: int) -> Link:
+    async def wait_for(self, name: str, data_set: str, dimension: int | None) -> Link:
         """Wait until a provider is connected and offers the data set."""
         while (link := self.find(name, data_set, dimension)) is None:
             await self._arrivals.wait_for([name])
         return link
 
-    async def wait_for_all(self, absent: set[str], data_set: str, dimension: int) -> None:
+    async def wait_for_all(self, absent: set[str], data_set: str, dimension: int | None) -> None:
         """Wait until each of these providers has offered the data set; remove it from the set when it does.
 
         This is one wait for all names.

@@ -83,7 +83,9 @@ class Purse:
     def rules(self, data_set: str) -> Self:
         return self
 
-    def check(self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...]) -> None:
+    def check(
+        self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...], public_bound: float | None = None
+    ) -> None:
         pass
 
     @property

@@ -39,6 +39,7 @@ def spec(**changes: Any) -> JobSpec:
         spec(unit="row-add-remove", accounting="published", centering="private", mean_bound=9.5),
         spec(centering="public", public_mean=tuple(range(8)), explained_variance=False, seed=2**64 - 1),
         spec(options={"sparsity": 4, "rounds": 3, "start": "published"}),
+        spec(schema=Schema.of([f"gene {number}" for number in range(8)]), dictionary="0" * 64),
     ],
 )
 def test_the_canonical_form_reads_back_as_the_same_spec(made: JobSpec) -> None:
@@ -49,6 +50,21 @@ def test_the_canonical_form_reads_back_as_the_same_spec(made: JobSpec) -> None:
     assert isinstance(again.unit, PrivacyUnit)
     assert isinstance(again.accounting, Accounting)
     assert isinstance(again.centering, Centering)
+
+
+def test_a_job_without_a_dictionary_has_the_digest_that_it_had_before_there_were_any() -> None:
+    assert "dictionary" not in json.loads(spec().to_json())
+
+
+@pytest.mark.parametrize("wrong", ["study.toml", "0" * 63, "A" * 64, 5, ""])
+def test_a_dictionary_is_named_by_its_digest(wrong: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="no digest"):
+        spec(dictionary=wrong)
+
+
+def test_a_matrix_has_no_dictionary() -> None:
+    with pytest.raises(InvalidParameterError, match="protects no rows"):
+        spec(dictionary="0" * 64, unit="entry")
 
 
 def test_every_field_counts_in_the_digest() -> None:
@@ -62,6 +78,7 @@ def test_every_field_counts_in_the_digest() -> None:
         spec(explained_variance=False),
         spec(seed=1),
         spec(options={"sparsity": 5}),
+        spec(dictionary="0" * 64),
     ]
     assert len({each.digest() for each in [spec(), *changed]}) == len(changed) + 1
 

@@ -27,7 +27,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Count, Extent
 from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger.quotas import Quotas
-from dpspca.provider.policy.caps import Cap, Range, budget_of, filter_of
+from dpspca.provider.policy.caps import Cap, Range, budget_of, covers_as_signed, filter_of
 from dpspca.provider.policy.rules import Policy, Rules, faults
 from dpspca.provider.policy.suggestion import suggest
 from dpspca.server.jobs.roster import MAX_REASON_LENGTH
@@ -281,10 +281,10 @@ def test_a_job_of_other_noise_is_held_against_the_cap_number_by_number() -> None
     """In mu it costs far more than a Gaussian job of that budget; the lifetime is charged with that."""
     listed = (LaplaceEvent(1.0, 1.0),)
     rules = replace(RULES, per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
-    assert rules._covers_as_signed(planned(Budget(1.0, 1e-9), listed))
-    assert not rules._covers_as_signed(planned(Budget(1.01, 1e-9), listed))
-    assert not rules._covers_as_signed(planned(Budget(1.0, 1e-5), listed))
-    assert not rules._covers_as_signed(planned(Budget(1.0, 1e-9), (GaussianEvent(1.0, 1.0),)))
+    assert covers_as_signed(rules.per_job, planned(Budget(1.0, 1e-9), listed))
+    assert not covers_as_signed(rules.per_job, planned(Budget(1.01, 1e-9), listed))
+    assert not covers_as_signed(rules.per_job, planned(Budget(1.0, 1e-5), listed))
+    assert not covers_as_signed(rules.per_job, planned(Budget(1.0, 1e-9), (GaussianEvent(1.0, 1.0),)))
 
 
 def test_an_unproven_mechanism_is_refused_unless_the_policy_allows_it() -> None:
@@ -298,9 +298,9 @@ def test_an_unproven_mechanism_is_refused_unless_the_policy_allows_it() -> None:
 def test_approximate_mechanisms_need_a_part_of_the_cap_s_delta_as_well() -> None:
     listed = (ApproximateEvent(0.5, 1e-8),)
     rules = replace(RULES, per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
-    assert not rules._covers_as_signed(planned(Budget(1.0, 1e-7), listed))
+    assert not covers_as_signed(rules.per_job, planned(Budget(1.0, 1e-7), listed))
     larger = replace(rules, per_job=Cap(1.0, 1e-6, 1e-8))
-    assert larger._covers_as_signed(planned(Budget(1.0, 1e-7), listed))
+    assert covers_as_signed(larger.per_job, planned(Budget(1.0, 1e-7), listed))
 
 
 def test_a_part_of_delta_may_be_set_aside_for_approximate_mechanisms() -> None:

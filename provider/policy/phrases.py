@@ -1,0 +1,17 @@
+"""Phrases of the policy's refusals. Pure."""
+
+
+def providers(count: int) -> str:
+    """Count providers in words."""
+    return "1 provider" if count == 1 else f"{count} providers"
+
+
+def rows(count: int) -> str:
+    """Count rows in words."""
+    return "one row" if count == 1 else f"all {count} rows"
+
+
+def written(key: str, value: str | int) -> str:
+    """Say what to write into a job, and which flag says the same."""
+    shown = f'"{value}"' if isinstance(value, str) else value
+    return f"Write {key} = {shown} (--{'center' if key == 'centering' else key.replace('_', '-')} {value})"
