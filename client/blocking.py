@@ -12,6 +12,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from dpspca.common.dictionary import Dictionary
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec, Schema
@@ -153,24 +154,44 @@ class Federation:
         """Return the columns of a data set, and the providers to ask: those named, or all that offer it now."""
         return self._loop.run(self._federation.describe(data_set, providers))
 
-    def submit(self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None) -> Job:
+    def providers_of(self, data_set: str) -> list[str]:
+        """Name the providers that offer a data set now."""
+        return self._loop.run(self._federation.providers_of(data_set))
+
+    def submit(
+        self,
+        spec: JobSpec,
+        data_set: str | None = None,
+        providers: Sequence[str] | None = None,
+        *,
+        dictionary: Dictionary | None = None,
+    ) -> Job:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
-        ``data_set`` may be left out if only one is on offer.
+        ``data_set`` may be left out if only one is on offer. With the job's ``dictionary``, the model can prepare raw
+        rows.
         """
-        return Job(self._loop.run(self._federation.submit(spec, data_set, providers)), self._loop)
+        submitted = self._federation.submit(spec, data_set, providers, dictionary=dictionary)
+        return Job(self._loop.run(submitted), self._loop)
 
-    def fit(self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None) -> Model:
+    def fit(
+        self,
+        spec: JobSpec,
+        data_set: str | None = None,
+        providers: Sequence[str] | None = None,
+        *,
+        dictionary: Dictionary | None = None,
+    ) -> Model:
         """Submit a job and wait for its model."""
-        return self.submit(spec, data_set, providers).result()
+        return self.submit(spec, data_set, providers, dictionary=dictionary).result()
 
     def jobs(self) -> list[JobStatus]:
         """List this analyst's jobs, oldest first."""
         return self._loop.run(self._federation.jobs())
 
-    def job(self, name: str) -> Job:
+    def job(self, name: str, *, dictionary: Dictionary | None = None) -> Job:
         """Return a job that was submitted before, by its name or the first characters of it."""
-        return Job(self._loop.run(self._federation.job(name)), self._loop)
+        return Job(self._loop.run(self._federation.job(name, dictionary=dictionary)), self._loop)
 
     def evidence(self, job: str, *, model: bytes | None = None, bill_of_materials: bytes | None = None) -> bytes:
         """Return a file that shows, also years later, what this job asked and what its providers state about it."""

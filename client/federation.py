@@ -17,6 +17,7 @@ from typing import Self
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
+from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, NotNowError, RefusedError
 from dpspca.common.model import Model
 from dpspca.common.names import PartyName, Role, check_name
@@ -34,6 +35,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from . import bounds
 from .bounds import ANSWER_SECONDS, LIST_SECONDS, WATCH_SECONDS
 from .calls import RETRY_SECONDS, Attempts, CoordinatorLink, Notify, log_warning
+from .described_jobs import attached
 from .errors import AwayError, FederationError, TooMuchError
 from .evidence import collect
 from .findings import issue, with_warnings
@@ -67,6 +69,8 @@ class AsyncJob:
     stub: pb_grpc.AnalystServiceStub = field(repr=False)
     link: CoordinatorLink = field(default_factory=CoordinatorLink, repr=False)
     providers: frozenset[str] | None = None
+    features: Dictionary | None = None
+    """The features of a job with a dictionary, if the dictionary is at hand. Its model then prepares raw rows."""
 
     @property
     def spec(self) -> JobSpec:
@@ -126,7 +130,11 @@ class AsyncJob:
         # A job may end before every planned query was sent. A provider took part if it answered all that were sent.
         parties = sum(each.answered == last.answered for each in last.participants)
         statement = PrivacyStatement.of(self.plan, parties=parties, fresh_noise=True, federated=True)
-        return with_warnings(self.plan, replace(model, statement=statement, feature_names=self.spec.schema.names))
+        return with_warnings(self.plan, self._completed(model, statement))
+
+    def _completed(self, model: Model, statement: PrivacyStatement) -> Model:
+        names = self.spec.schema.names
+        return replace(model, statement=statement, feature_names=names, dictionary=self.features)
 
     async def _content(self) -> bytearray:
         most = bounds.model_of(self.spec)
@@ -246,26 +254,43 @@ class AsyncFederation:
         )
         return schemas.pop(), names
 
+    async def providers_of(self, data_set: str) -> list[str]:
+        """Name the providers that offer a data set now."""
+        return sorted({each.provider for each in await self.data_sets() if each.data_set == data_set})
+
     async def submit(
-        self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None
+        self,
+        spec: JobSpec,
+        data_set: str | None = None,
+        providers: Sequence[str] | None = None,
+        *,
+        dictionary: Dictionary | None = None,
     ) -> AsyncJob:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
         ``data_set`` may be left out if only one is on offer. If the job does not name its columns, it is signed with
-        the names on offer, so that the model has them.
+        the names on offer, so that the model has them. With the job's ``dictionary``, the model can prepare raw rows.
         """
+        features = None if dictionary is None else attached(spec, dictionary)
         catalogue.plan(spec)  # raises for an invalid job before anything is sent
         federation = self._identity.name.federation
         data_set = await self.only_data_set() if data_set is None else check_name("the data set", data_set)
         spec.schema.require_named()
-        names = (await self.describe(data_set))[1] if providers is None else list(providers)
+        names = await self._names(spec, data_set) if providers is None else list(providers)
         asked = [each for each in await self.data_sets() if each.data_set == data_set and each.provider in names]
         require_fit(spec, data_set, names, asked)
-        spec = spec.with_names({each.provider: each.schema.names for each in asked})
+        if spec.dictionary is None:
+            spec = spec.with_names({each.provider: each.schema.names for each in asked})
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
         life = validity_of(catalogue.plan(spec))
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=life)
-        return await self.submit_signed(sign(envelope, self._identity), spec)
+        return replace(await self.submit_signed(sign(envelope, self._identity), spec), features=features)
+
+    async def _names(self, spec: JobSpec, data_set: str) -> list[str]:
+        """Name the providers to ask: all that offer the data set. Without a dictionary, their columns must agree."""
+        if spec.dictionary is None:
+            return (await self.describe(data_set))[1]
+        return await self.providers_of(data_set) or (await self.describe(data_set))[1]
 
     async def submit_signed(self, signed: SignedJob, spec: JobSpec) -> AsyncJob:
         """Submit a job that is already signed. Submitting the same bytes again does not create another job."""
@@ -275,9 +300,16 @@ class AsyncFederation:
             raise RefusedError("The coordinator replied about another job than the one submitted.", NO_TRUST)
         return AsyncJob(job.job, catalogue.plan(spec), self.stub, self._link, _contents(signed)[1])
 
-    async def fit(self, spec: JobSpec, data_set: str | None = None, providers: Sequence[str] | None = None) -> Model:
+    async def fit(
+        self,
+        spec: JobSpec,
+        data_set: str | None = None,
+        providers: Sequence[str] | None = None,
+        *,
+        dictionary: Dictionary | None = None,
+    ) -> Model:
         """Submit a job and wait for its model."""
-        return await (await self.submit(spec, data_set, providers)).result()
+        return await (await self.submit(spec, data_set, providers, dictionary=dictionary)).result()
 
     async def jobs(self) -> list[JobStatus]:
         """List this analyst's jobs, oldest first."""
@@ -289,8 +321,10 @@ class AsyncFederation:
 
         return sorted(await self._link.retry(listed), key=lambda job: job.submitted)
 
-    async def job(self, name: str) -> AsyncJob:
+    async def job(self, name: str, *, dictionary: Dictionary | None = None) -> AsyncJob:
         """Return a job that was submitted before, by its name or the first characters of it.
+
+        With the job's ``dictionary``, its model can prepare raw rows.
 
         The signature is checked, because the privacy statement of a model is computed from the job. A coordinator that
         could pass off another analyst's job, or one of its own making, could attach a false promise to a model.
@@ -303,7 +337,8 @@ class AsyncFederation:
         if signer_of(signed, self._identity.authority_pem) != self._identity.name:
             raise RefusedError("The coordinator replied with a job that you did not sign.", NO_TRUST)
         spec, providers = _contents(signed)
-        return AsyncJob(reply.job, catalogue.plan(spec), self.stub, self._link, providers)
+        features = None if dictionary is None else attached(spec, dictionary)
+        return AsyncJob(reply.job, catalogue.plan(spec), self.stub, self._link, providers, features)
 
     async def evidence(self, job: str, *, model: bytes | None = None, bill_of_materials: bytes | None = None) -> bytes:
         """Return a file that shows, also years later, what this job asked and what its providers state about it.

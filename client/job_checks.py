@@ -1,6 +1,6 @@
 """Checks of a job before it is signed: how long it has to be valid, and whether it fits the data sets on offer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -14,6 +14,7 @@ from .jobs import Offer
 
 VALIDITY: Final = timedelta(hours=12)
 """How long a signed job is valid, unless its answers may take longer."""
+_MOST_NAMED: Final = 8
 
 
 def validity_of(plan: Plan) -> timedelta:
@@ -42,10 +43,27 @@ def require_fit(spec: JobSpec, data_set: str, names: Sequence[str], asked: Seque
         f"The job needs at least {spec.minimum_parties} providers (minimum_parties), but would ask {len(names)}.",
         "Name more providers, or lower minimum_parties.",
     )
+    if spec.dictionary is not None:
+        _require_offered(spec.schema.names or (), data_set, {each.provider: each.schema.names for each in asked})
+        return
     columns = spec.schema.dimension
     for each in asked:
         check(
             each.schema.dimension == columns,
             f"The job has {columns} columns, but {data_set!r} at {each.provider} has {each.schema.dimension}.",
             "Describe the columns as they are on offer, or leave that provider out.",
+        )
+
+
+def _require_offered(columns: Sequence[str], data_set: str, offered: Mapping[str, Sequence[str] | None]) -> None:
+    """Refuse a job whose columns a provider does not offer. ``offered`` has each provider's columns, or None."""
+    for provider, names in offered.items():
+        held = frozenset(columns if names is None else names)
+        absent = [column for column in columns if column not in held]
+        more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
+        listed = ", ".join(f"{name!r:.60}" for name in absent[:_MOST_NAMED])
+        check(
+            not absent,
+            f"{data_set!r} at {provider} does not have {listed}{more}.",
+            "Leave these features out, or ask other providers. Nothing was sent.",
         )

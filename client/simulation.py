@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import column_names
 from dpspca.common.checks import check_whole, choice
+from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan, Step
@@ -27,6 +28,7 @@ from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.release import Evaluator, Responder, system_entropy
 from dpspca.server.jobs import JobSums
 
+from .described_jobs import features_of
 from .findings import issue, with_warnings
 
 
@@ -44,6 +46,7 @@ class Progress:
     aggregate: Aggregate | None = None
 
 
+Done = TypeVar("Done")
 Watcher: TypeAlias = Callable[[Progress], None]
 Spans: TypeAlias = Sequence[Span | None] | Mapping[str, Span | None] | None
 Persons: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
@@ -67,6 +70,7 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     watch: Watcher | None = None,
     spans: Spans = None,
     persons: Persons = None,
+    dictionary: Dictionary | None = None,
 ) -> Model:
     """Run a job over shards and return its model. Each shard is the dense or sparse table of one provider.
 
@@ -80,12 +84,20 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     If the job's unit is a person, ``persons`` gives the person of each row of each shard, in the order of the shards or
     by the same names. Of each person a shard uses only the first ``rows_per_person`` rows.
 
+    If the job has a ``dictionary``, give it: shards are then raw rows in its terms, and each is prepared by it.
+
     ``noise_seed`` makes the noise repeatable and the result unfit for release. ``strategy`` chooses how shards are
     evaluated, which changes the time but not one bit of the result. By default the one expected to be faster is used.
 
     What to know before you rely on the result is issued as ``DpspcaWarning`` and is in its privacy statement.
     """
     tables = _tables(shards, spec)
+    features = features_of(spec, dictionary)
+    if features is not None:
+        tables = [
+            _for_shard(number, len(tables), partial(prepare_table, features, each))
+            for number, each in enumerate(tables, start=1)
+        ]
     spec = spec.with_names({f"shard {number}": column_names(each) for number, each in enumerate(tables, start=1)})
     seed = None if noise_seed is None else check_whole("noise_seed", noise_seed, least=0, most=2**64 - 1)
     chosen = None if strategy is None else choice(Strategy, "strategy", strategy)
@@ -102,7 +114,8 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     ]
     federation = _Federation(plan, responders, watch)
     model = drive(catalogue.run(plan), federation).weighed_by(federation.sums.weighed)
-    model = with_warnings(plan, _state(model, parties=len(tables), fresh_noise=seed is None))
+    model = replace(_state(model, parties=len(tables), fresh_noise=seed is None), dictionary=features)
+    model = with_warnings(plan, model)
     issue(model.statement)
     return model
 
@@ -217,7 +230,7 @@ def _require_disjoint(spans: Sequence[Span | None]) -> None:
             )
 
 
-def _for_shard(number: int, parties: int, work: Callable[[], CheckedRows]) -> CheckedRows:
+def _for_shard(number: int, parties: int, work: Callable[[], Done]) -> Done:
     """Do the work for one shard. An error names the shard, if there are several."""
     try:
         return work()

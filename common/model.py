@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .arrays import MATRIX, FloatArray, column_names
 from .checks import check, is_real
 from .decision import Decision
+from .dictionary import Dictionary, prepare_table
 from .errors import CorruptModelError, InvalidDataError, InvalidParameterError
 from .notebook import fragment
 from .privacy import PrivacyUnit
@@ -62,6 +63,9 @@ class Model:
 
     They are those of the last sum. What was asked before may have been weighed less.
     """
+    dictionary: Dictionary | None = None
+    """How raw rows are prepared: the features of the model in their order. ``statement.dictionary`` is the digest of
+    the whole dictionary."""
 
     def __post_init__(self) -> None:
         rows, columns = _two(self.components.shape)
@@ -76,6 +80,8 @@ class Model:
             raise _corrupt(f"There are {len(self.feature_names)} names for {columns} features.")
         if not all(isinstance(name, str) for name in self.feature_names or ()):
             raise _corrupt("A feature's name is not text.")
+        if self.dictionary is not None and self.dictionary.columns != self.feature_names:
+            raise _corrupt("The features of the dictionary are not those of the model.")
         if not isinstance(self.explained_variance_std, float | None):
             raise _corrupt("The noise of the explained variance is no number.")
 
@@ -136,18 +142,42 @@ class Model:
             scores=None,
         )
 
-    def transform(self, rows: Any, *, by_position: bool = False) -> FloatArray:  # noqa: ANN401  # dense or sparse
+    def with_dictionary(self, dictionary: Dictionary) -> Self:
+        """Return the model with what it needs to prepare raw rows. Refuse another dictionary than that of its job."""
+        if dictionary.digest() != self.statement.dictionary:
+            raise InvalidParameterError(
+                f"The model's job names the dictionary {self.statement.dictionary or 'none'}, and this one is "
+                f"{dictionary.digest()}.",
+                "Give the dictionary of the job. `dpspca dictionary check FILE OTHER` compares two.",
+            )
+        return replace(self, dictionary=dictionary.with_columns(self.feature_names or ()))
+
+    def transform(self, rows: Any, *, by_position: bool = False, prepared: bool = False) -> FloatArray:  # noqa: ANN401  # dense or sparse
         """Project rows (dense or sparse) onto the components. The scores are exact: privacy does not protect them.
 
         The columns of a data frame are matched to the features by name. The columns of an array have no names, and must
         be in the order of the features. ``by_position`` takes a data frame's columns in their order, too.
+
+        If the job had a dictionary, raw rows are prepared by it first, as the providers prepared theirs. Their columns
+        are the dictionary's features, in its units. ``prepared`` says that rows are prepared already.
         """
+        if self.statement.dictionary and not prepared:
+            return self.transform(self._prepared(rows, by_position=by_position), by_position=True, prepared=True)
         order = None if by_position else self.order_of(column_names(rows))
         rows = _numbers(rows)
         self._check_width(rows.shape[1], self.components.shape[1], "features")
         scores = (rows if order is None else rows[:, order]) @ self.components.T
         dense = np.asarray(scores.toarray() if isinstance(scores, scipy.sparse.csr_array) else scores)
         return dense if self.mean is None else dense - self.mean @ self.components.T
+
+    def _prepared(self, rows: Any, *, by_position: bool) -> FloatArray:  # noqa: ANN401  # any table
+        if self.dictionary is None:
+            raise InvalidDataError(
+                f"Rows have to be prepared by the dictionary {self.statement.dictionary:.12}, which the model lacks.",
+                "Call model.with_dictionary(load_dictionary(FILE)), or give --dictionary FILE on the command line. If "
+                "the rows are prepared already, call transform(rows, prepared=True).",
+            )
+        return prepare_table(self.dictionary, rows, by_position=by_position)
 
     def order_of(self, names: Sequence[str] | None) -> NDArray[np.intp] | None:
         """Return the position of each feature among columns of these names, or None if they are in order already.
@@ -192,6 +222,7 @@ class Model:
             "feature_names": self.feature_names,
             "decision": None if self.decision is None else self.decision.to_dict(),
             "scores": None if self.scores is None else self.scores.to_dict(),
+            "dictionary": None if self.dictionary is None else self.dictionary.to_dict(),
         }
         body = b"".join(np.ascontiguousarray(array, dtype="<f8").tobytes() for array in arrays.values())
         return json.dumps(header).encode() + b"\n" + body
@@ -205,13 +236,14 @@ class Model:
             if header["format"] not in {FORMAT, BEFORE}:
                 raise _corrupt(f"The format is {header['format']!r}, not {FORMAT!r}.")
             stated = header["statement"] if header["format"] == FORMAT else _in_two_words(header["statement"])
-            names, decided, scores = header["feature_names"], header.get("decision"), header.get("scores")
+            names, decided, scores, known = map(header.get, ("feature_names", "decision", "scores", "dictionary"))
             return cls(
                 statement=_statement(stated),
                 explained_variance_std=header["explained_variance_std"],
                 feature_names=None if names is None else tuple(names),
                 decision=None if decided is None else Decision.from_dict(decided),
                 scores=None if scores is None else ScoreMap.from_dict(scores),
+                dictionary=None if known is None else Dictionary.parse(known),
                 **_arrays(header["shapes"], body),
             )
         except CorruptModelError:

@@ -6,6 +6,7 @@ from .draft import draft
 from .features import UNKNOWN, Category, Feature, Genotype, Kind, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
+from .tables import names_of, prepare_table
 from .values import PLACEHOLDER, check_keys, plain_name
 
 __all__ = [
@@ -28,9 +29,11 @@ __all__ = [
     "draft",
     "faults",
     "feature_of",
+    "names_of",
     "parse_frequencies",
     "parse_json",
     "plain_name",
+    "prepare_table",
     "raw_values",
     "text_code",
     "without_codes",

@@ -21,7 +21,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import shortened
-from dpspca.common.spec import MAX_DIMENSION
+from dpspca.common.spec import MAX_DIMENSION, PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Schema
 
 from . import values
 from .features import Feature, parse_feature
@@ -118,6 +118,25 @@ class Dictionary:
             "Name features, and take the columns that follow from them.",
         )
         return chosen
+
+    def job(
+        self,
+        features: Iterable[str] | None = None,
+        *,
+        norm_bound: float | str | None = None,
+        **others: Any,  # noqa: ANN401  # the other fields of a job
+    ) -> JobSpec:
+        """Return a job about some features in the given order, or about all.
+
+        Left out, the norm bound follows from the features, and so does ``mean_bound`` of a private mean. ``others`` are
+        what a ``JobSpec`` needs besides.
+        """
+        chosen = self if features is None else self.subset(features)
+        follows = chosen.norm_bound()
+        if others.get("centering") == Centering.PRIVATE:
+            others = {"mean_bound": follows} | others
+        bound: Any = PRIVATE_BOUND if norm_bound == PRIVATE else follows if norm_bound is None else norm_bound
+        return JobSpec(schema=Schema.of(chosen.columns), norm_bound=bound, dictionary=self.digest(), **others)
 
     def encode(self, raw: Mapping[str, FloatArray]) -> FloatArray:
         """Prepare rows. ``raw`` has an array for each feature; see ``features.py`` for raw values."""

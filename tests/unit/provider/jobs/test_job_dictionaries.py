@@ -160,7 +160,9 @@ def test_another_dictionary_is_refused_before_anything_is_reserved(
     assert KNOWN.digest() in caplog.text
 
 
-def test_features_that_a_provider_lacks_are_named_before_anything_is_reserved(setup: ProviderSetup, town: Town, ada: Identity) -> None:
+def test_features_that_a_provider_lacks_are_named_before_anything_is_reserved(
+    setup: ProviderSetup, town: Town, ada: Identity
+) -> None:
     before = entries(setup)
     with pytest.raises(MissingFeatureError, match="does not have: 'height'"):
         opened(setup, town, ada, spec("age", "height"))
@@ -176,12 +178,16 @@ def test_features_that_a_provider_lacks_are_named_before_anything_is_reserved(se
         Schema.of(["age", "sex=other"]),
     ],
 )
-def test_columns_that_are_no_whole_features_are_refused(setup: ProviderSetup, town: Town, ada: Identity, schema: Schema) -> None:
+def test_columns_that_are_no_whole_features_are_refused(
+    setup: ProviderSetup, town: Town, ada: Identity, schema: Schema
+) -> None:
     with pytest.raises(RefusedError):
         opened(setup, town, ada, spec("age", "sex", schema=schema))
 
 
-def test_a_policy_may_demand_a_dictionary_and_allows_the_bound_that_follows(setup: ProviderSetup, town: Town, ada: Identity) -> None:
+def test_a_policy_may_demand_a_dictionary_and_allows_the_bound_that_follows(
+    setup: ProviderSetup, town: Town, ada: Identity
+) -> None:
     strict = replace(setup, policy=lambda: Policy.parse(POLICY))
     assert opened(strict, town, ada, spec("age", "sex")).plan.spec.norm_bound == np.sqrt(1.5)
     assert opened(strict, town, ada, spec("age", "sex", norm_bound=3.5)).plan.spec.norm_bound == 3.5

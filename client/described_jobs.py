@@ -1,0 +1,48 @@
+"""Jobs with a shared dictionary: what the analyst's side knows about their features."""
+
+from os import PathLike
+from pathlib import Path
+
+from dpspca.common.checks import check
+from dpspca.common.dictionary import Dictionary
+from dpspca.common.errors import InvalidParameterError, InvalidTypeError
+from dpspca.common.spec import JobSpec
+from dpspca.common.storage import read_dictionary
+
+
+def load_dictionary(path: str | PathLike[str]) -> Dictionary:
+    """Read a shared dictionary from a TOML or JSON file, and check it."""
+    return read_dictionary(Path(path))
+
+
+def dictionary_of(given: object) -> Dictionary | None:
+    """Return a dictionary that was given as such or as the path of its file."""
+    if given is None or isinstance(given, Dictionary):
+        return given
+    if not isinstance(given, str | PathLike):
+        raise InvalidTypeError(
+            f"dictionary is a {type(given).__name__}.", "Give a Dictionary, or the path of a dictionary's file."
+        )
+    return load_dictionary(given)
+
+
+def features_of(spec: JobSpec, dictionary: Dictionary | None) -> Dictionary | None:
+    """Return the features of a job, or None if it has no dictionary. Refuse another dictionary than the job names."""
+    if spec.dictionary is None and dictionary is None:
+        return None
+    if dictionary is None:
+        raise InvalidParameterError(
+            f"The job names the dictionary {spec.dictionary:.12}, which was not given.", "Give dictionary=."
+        )
+    return attached(spec, dictionary)
+
+
+def attached(spec: JobSpec, dictionary: Dictionary) -> Dictionary:
+    """Return the features of a job by its dictionary."""
+    check(
+        spec.dictionary == dictionary.digest(),
+        f"The job names the dictionary {spec.dictionary or 'none'}, and {dictionary.digest()} was given.",
+        "Make the job with this dictionary: dictionary.job(...), or --dictionary FILE.",
+    )
+    check(spec.schema.names is not None, "The job does not name its columns.", "Make it with dictionary.job(...).")
+    return dictionary.with_columns(spec.schema.names or ())

@@ -1,0 +1,73 @@
+"""Prepares tables of any library that are in a dictionary's own terms: numpy, pandas, polars and Arrow. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from dpspca.common.arrays import MATRIX, FloatArray, column_names
+from dpspca.common.errors import InvalidDataError, InvalidTypeError
+
+from .codes import raw_values
+from .dictionary import Dictionary
+from .features import Feature
+
+_MOST_NAMED: Final = 8
+_TERMS: Final = "Give values in the dictionary's own unit, and levels by their names."
+
+
+def prepare_table(dictionary: Dictionary, rows: Any, *, by_position: bool = False) -> FloatArray:  # noqa: ANN401
+    """Prepare rows whose columns are features. Columns with other names are not used.
+
+    An array has no names: its columns are the features in their order. ``by_position`` says so of any table.
+    """
+    names = None if by_position else names_of(rows)
+    columns = _by_position(rows, dictionary) if names is None else _by_name(rows, names, dictionary)
+    return dictionary.encode({feature.name: _raw(feature, cells) for feature, cells in columns})
+
+
+def names_of(rows: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # any table
+    """Return the names of a table's columns, if it has names."""
+    if isinstance(rows, Mapping):
+        return tuple(rows)
+    stated = getattr(rows, "column_names", None)  # of Arrow, whose columns are not names
+    return tuple(stated) if isinstance(stated, list) else column_names(rows)
+
+
+def _by_name(rows: Any, names: Sequence[str], dictionary: Dictionary) -> Iterator[tuple[Feature, Any]]:  # noqa: ANN401
+    counts = Counter(names)
+    missing = [name for name in dictionary.names if not counts[name]]
+    twice = [name for name in dictionary.names if counts[name] > 1]
+    for what, wrong in (("have no column for", missing), ("have several columns with the name", twice)):
+        if wrong:
+            more = f" and {len(wrong) - _MOST_NAMED} more" if len(wrong) > _MOST_NAMED else ""
+            raise InvalidDataError(
+                f"The rows {what} {', '.join(f'{name!r:.60}' for name in wrong[:_MOST_NAMED])}{more}.",
+                "Give each feature one column that has its name.",
+            )
+    for feature in dictionary.features:
+        yield feature, rows[feature.name]
+
+
+def _by_position(rows: Any, dictionary: Dictionary) -> Iterator[tuple[Feature, Any]]:  # noqa: ANN401
+    table = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+    if table.ndim != MATRIX or table.shape[1] != len(dictionary.features):
+        raise InvalidDataError(
+            f"The rows have the shape {table.shape}, and there are {len(dictionary.features)} features.",
+            "Give one column for each feature, in their order, or a table with names of columns.",
+        )
+    yield from zip(dictionary.features, table.T, strict=True)
+
+
+def _raw(feature: Feature, cells: Any) -> FloatArray:  # noqa: ANN401  # a column of any library
+    array = np.asarray(cells)
+    if array.dtype.kind in "Mm":
+        raise InvalidTypeError(
+            f"The column {feature.name!r:.60} holds dates or durations.",
+            "Compute a number from them, such as the age on a public day.",
+        )
+    raw = raw_values(array, feature)
+    if np.isinf(raw).any():
+        raise InvalidDataError(f"The column {feature.name!r:.60} holds something that is no finite number.", _TERMS)
+    return raw
