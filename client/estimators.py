@@ -9,16 +9,17 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 
 from dpspca.common.algorithms import AUTO, Kind, catalogue
-from dpspca.common.arrays import FloatArray, column_names
+from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_bound, choice
+from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
-from dpspca.common.plan import Plan
-from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
 from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema, Weights
-from dpspca.provider.data import check_rows, numeric
+from dpspca.provider.data import check_rows
 
 from . import component_count
 from .blocking import Federation, progress_of
+from .described_jobs import dictionary_of
+from .estimator_values import methods_with, numbers_of, rounds_of
 from .forecast import Forecast, forecast
 from .simulation import Watcher, simulate
 from .unit_names import UnitName, unit_named
@@ -34,8 +35,6 @@ except ImportError:
 
 USUAL_SPARSITY: Final = 50
 USUAL_COMPONENTS: Final = 5
-_BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)
-"""Queries before and after the components are found. They do not count as rounds."""
 
 
 class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -66,6 +65,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         includes the fits of a cross-validation.
     norm_bound : float, "private" or None
         Bound on the Euclidean length of a row after centring. It must be public knowledge: never read it off the data.
+        With a dictionary, None takes the bound that follows from it.
         "private" lets the method find one, for a few hundredths of the budget. None does so if the method can, which
         "auto" does; other methods need a number.
         With the units "entry" and "spectral" it bounds the change of the matrix that is hidden.
@@ -100,6 +100,11 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     random_state : None, int or RandomState
         Leave it None for a result that may be released. Any other value makes the run repeatable, noise included. Such
         a result is for tests only, and ``privacy_`` says so.
+    dictionary : Dictionary or path, optional
+        A shared dictionary. Rows are then raw: their columns are the dictionary's features, in its units, and each row
+        is prepared by it. A federation's providers prepare theirs. No ``norm_bound`` is needed, because one follows.
+    features : sequence of str, optional
+        Which features of the dictionary to use, in this order. None uses all.
     watch : callable
         Called with a ``Progress`` after every answer.
 
@@ -146,6 +151,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         accounting: Literal["exact", "published"] = "exact",
         start: Literal["dense", "published"] = "dense",
         random_state: int | np.random.RandomState | None = None,
+        dictionary: Dictionary | str | PathLike[str] | None = None,
+        features: Sequence[str] | None = None,
         watch: Watcher | None = None,
     ) -> None:
         self.n_components = n_components
@@ -166,6 +173,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.accounting = accounting
         self.start = start
         self.random_state = random_state
+        self.dictionary = dictionary
+        self.features = features
         self.watch = watch
 
     def fit(  # noqa: PLR0913  # either rows and persons, or a federation's data set
@@ -208,19 +217,26 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
     def _fit_rows(self, X: Any, persons: Any) -> None:  # noqa: ANN401  # the caller's values, not yet checked
-        rows = check_rows(_numbers(X)).matrix
-        validate_data(self, X, skip_check_array=True)
-        start_seed, noise_seed = self._seeds()
-        names = getattr(self, "feature_names_in_", None)
-        spec = self._spec(Schema(rows.shape[1], None if names is None else tuple(names)), start_seed)
+        known, (start_seed, noise_seed) = self._known(), self._seeds()
+        if known is None:
+            rows = check_rows(numbers_of(X)).matrix
+            validate_data(self, X, skip_check_array=True)
+            names = getattr(self, "feature_names_in_", None)
+            spec = self._spec(Schema(rows.shape[1], None if names is None else tuple(names)), start_seed)
+        else:
+            check(X is not None, "No rows are given.", "Give X, or a federation and the name of a data set.")
+            rows, spec = X, self._spec(Schema.of(known[1].columns), start_seed)
+            self._remember(known[1].names)
         check(
             persons is not None or not spec.unit.is_person,
             f"unit is {self.unit!r}, but fit was not given persons.",
             "Call fit(X, persons=...) with one name or number for each row.",
         )
         by_shard = None if persons is None else [persons]
-        self.model_ = simulate([rows], spec, noise_seed=noise_seed, watch=self.watch, persons=by_shard)
-        self.rounds_ = _rounds(catalogue.plan(spec))
+        self.model_ = simulate(
+            [rows], spec, noise_seed=noise_seed, watch=self.watch, persons=by_shard, dictionary=known and known[0]
+        )
+        self.rounds_ = rounds_of(catalogue.plan(spec))
 
     def _fit_federation(
         self,
@@ -230,21 +246,36 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         providers: Sequence[str] | None,
     ) -> None:
         check(X is None, "fit was given both X and a federation.", "Leave X out: the providers hold the rows.")
-        data_set = federation.only_data_set() if data_set is None else data_set
-        schema, names = federation.describe(data_set, providers)
+        data_set, known = federation.only_data_set() if data_set is None else data_set, self._known()
+        if known is None:
+            schema, names = federation.describe(data_set, providers)
+        else:
+            schema, names = Schema.of(known[1].columns), list(providers or federation.providers_of(data_set))
         start_seed, _ = self._seeds()
-        spec = replace(self._spec(schema, start_seed), minimum_parties=len(names))
-        job = federation.submit(spec, data_set, names)
+        spec = replace(self._spec(schema, start_seed), minimum_parties=max(1, len(names)))
+        job = federation.submit(spec, data_set, names or None, dictionary=known and known[0])
         for progress in progress_of(job):
             if self.watch:
                 self.watch(progress)
         self.model_ = job.result()
-        self.rounds_ = _rounds(job.plan)
-        self.n_features_in_ = schema.dimension
-        if schema.names:
-            self.feature_names_in_ = np.array(schema.names, dtype=object)
+        self.rounds_ = rounds_of(job.plan)
+        self._remember(schema.names if known is None else known[1].names, schema.dimension)
+
+    def _remember(self, names: Sequence[str] | None, count: int = 0) -> None:
+        """Say which columns rows have, as scikit-learn does."""
+        self.n_features_in_ = len(names or ()) or count
+        if names:
+            self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+    def _known(self) -> tuple[Dictionary, Dictionary] | None:
+        """Return the dictionary, and that of the features to use."""
+        whole = dictionary_of(self.dictionary)
+        check(whole is not None or self.features is None, "features is set without a dictionary.", "Give dictionary=.")
+        if whole is None:
+            return None
+        return whole, whole if self.features is None else whole.subset(self.features)
 
     def plan(self, columns: int, *, rows: int, **hints: Any) -> Forecast:  # noqa: ANN401  # those of dpspca.forecast
         """Forecast a fit to so many rows and columns, from public facts alone. See ``dpspca.forecast`` for the hints.
@@ -256,7 +287,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
         """Project rows onto the components. This spends no budget, and the scores do not protect the rows of X."""
         check_is_fitted(self)
-        rows = check_rows(_numbers(X), least=1).matrix
+        if self.model_.dictionary is not None:
+            return self.model_.transform(X)
+        rows = check_rows(numbers_of(X), least=1).matrix
         validate_data(self, X, skip_check_array=True, reset=False)
         return self.model_.transform(rows)
 
@@ -267,16 +300,18 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _spec(self, schema: Schema, seed: int) -> JobSpec:
         """Return the job spec for these parameters. Its constructor checks them."""
+        known = self._known()
         return JobSpec(
             schema=schema,
             unit=unit_named(self.unit),
             budget=Budget(self.epsilon, self.delta),
-            norm_bound=self._norm_bound(),
+            norm_bound=self._norm_bound() if known is None else self._bound_by(known[1]),
+            dictionary=None if known is None else known[0].digest(),
             components=self._components(schema.dimension),
             method=self.method,
             accounting=choice(Accounting, "accounting", self.accounting),
             centering=Centering.NONE if self.center is None else choice(Centering, "center", self.center),
-            mean_bound=self.mean_bound,
+            mean_bound=self._mean_bound(known and known[1]),
             public_mean=self.public_mean,
             explained_variance=self.explained_variance,
             weights=choice(Weights, "weights", self.weights),
@@ -301,6 +336,14 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             return PRIVATE_BOUND
         return check_bound("norm_bound", self.norm_bound)
 
+    def _bound_by(self, features: Dictionary) -> float:
+        """Return the bound that follows from a dictionary, unless another is given."""
+        return features.norm_bound() if self.norm_bound is None else self._norm_bound()
+
+    def _mean_bound(self, features: Dictionary | None) -> float | None:
+        follows = features is not None and self.mean_bound is None and self.center == Centering.PRIVATE.value
+        return features.norm_bound() if features is not None and follows else self.mean_bound
+
     def _options(self, columns: int) -> dict[str, Scalar]:
         """Return the method's options: ``options``, and those parameters for which the method has an option.
 
@@ -322,7 +365,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if value != default and not entry.option(name):
                 raise InvalidParameterError(
                     f"{parameter} is {value!r:.80}, but the method {self.method} has no such option.",
-                    f"Leave {parameter} out, or choose a method that has it: {', '.join(_methods_with(name))}.",
+                    f"Leave {parameter} out, or choose a method that has it: {', '.join(methods_with(name))}.",
                 )
         for name in sorted(parameters.keys() & own.keys()):
             parameter = parameters[name][0]
@@ -359,26 +402,3 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _rounds(plan: Plan) -> int:
-    """Count the planned queries that the components are found from."""
-    return sum(step.query not in _BESIDE for step in plan)
-
-
-def _methods_with(option: str) -> list[str]:
-    return [name for name, entry in catalogue.CATALOGUE.items() if entry.option(option)]
-
-
-def _numbers(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
-    """Convert an array of Python objects that are numbers to a numeric array, as scikit-learn's callers expect."""
-    check(rows is not None, "No rows are given.", "Give X, or a federation and the name of a data set.")
-    if isinstance(rows, str | PathLike):
-        raise InvalidTypeError(
-            f"X is {str(rows)!r:.80}, not a table of numbers.",
-            "Read the file first, for example with numpy.load or pandas.read_csv.",
-        )
-    if hasattr(rows, "tocsr") or column_names(rows) or np.ma.is_masked(rows):
-        return rows
-    array = np.asarray(rows)
-    return numeric(array) if array.dtype.kind == "O" else array

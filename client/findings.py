@@ -17,10 +17,15 @@ from dpspca.common.errors import DpspcaWarning
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import Centering, JobSpec
 from dpspca.common.statement import LARGE_DELTA, PrivacyStatement
 
 WITHIN_NOISE: Final = "within the noise"
+
+UNCENTRED: Final = (
+    "The rows are not centred. Unless every column is around zero, component 1 shows the mean of the columns, and not "
+    "how rows differ. Use a dictionary with public centres, or center."
+)
 
 _NOISE_LIMIT: Final = 3
 """A variance of a single component below this many standard deviations of its noise counts as noise."""
@@ -57,6 +62,12 @@ def _rarely_intended(spec: JobSpec) -> list[str]:
 
 
 # Warnings about a model
+
+
+def _uncentred(spec: JobSpec) -> list[str]:
+    """Return a warning if rows were neither prepared around public centres nor centred."""
+    is_raw = spec.unit.is_row and spec.centering is Centering.NONE and spec.dictionary is None
+    return [UNCENTRED] if is_raw else []
 
 
 def of_model(model: Model) -> list[str]:
@@ -187,7 +198,7 @@ the noisy matrix has e without any rows, and e + e/4 where the rows' own largest
 
 def with_warnings(plan: Plan, model: Model) -> Model:
     """Return the model with all warnings in its privacy statement, which contains the caveat already."""
-    all_warnings = (*_rarely_intended(plan.spec), *of_model(model), *of_result(plan, model))
+    all_warnings = (*_rarely_intended(plan.spec), *_uncentred(plan.spec), *of_model(model), *of_result(plan, model))
     statement = replace(model.statement, warnings=all_warnings, decision=decision_of(model), weights=weights_of(model))
     return replace(model, statement=statement)
 

@@ -236,7 +236,8 @@ class Model:
             if header["format"] not in {FORMAT, BEFORE}:
                 raise _corrupt(f"The format is {header['format']!r}, not {FORMAT!r}.")
             stated = header["statement"] if header["format"] == FORMAT else _in_two_words(header["statement"])
-            names, decided, scores, known = map(header.get, ("feature_names", "decision", "scores", "dictionary"))
+            names = header["feature_names"]
+            decided, scores, known = map(header.get, ("decision", "scores", "dictionary"))
             return cls(
                 statement=_statement(stated),
                 explained_variance_std=header["explained_variance_std"],

@@ -1,7 +1,7 @@
 """Read a job from a file or from flags, with the checks that providers use to decide what they answer."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -10,9 +10,11 @@ import typer
 
 from dpspca.client import component_count
 from dpspca.client.demo import check_sparsity
+from dpspca.client.described_jobs import attached, load_dictionary
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
 from dpspca.common.checks import check
+from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import check_name, shortened
 from dpspca.common.plan import Plan
@@ -20,7 +22,7 @@ from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema, Weights
 from dpspca.common.storage import read_toml
 
-from . import method_options
+from . import job_dictionaries, method_options
 
 REQUIRED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "delta")
 DATA_KEYS: Final = ("data_set", "providers")
@@ -140,6 +142,20 @@ class Flags:
             "as that makes the result less noisy. equal: every row counts the same. Default: auto."
         ),
     ] = None
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of the shared dictionary (TOML or JSON) by which providers prepare their rows. Columns and the "
+            "norm bound follow from it. With a job that names a dictionary by its digest: the file of that dictionary."
+        ),
+    ] = None
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Feature of the dictionary to use. Repeat for each, in the order of the model. Default: all.",
+            metavar="NAME",
+        ),
+    ] = None
     seed: Annotated[
         int | None, typer.Option(help="Public seed for randomness that need not be secret. Default: 0.")
     ] = None
@@ -160,6 +176,13 @@ class JobFile:
     plan: Plan
     data_set: str | None = None
     providers: tuple[str, ...] | None = None
+    dictionary: Dictionary | None = None
+    """The job's dictionary, if its file is known."""
+
+    @property
+    def public_bound(self) -> float | None:
+        """The norm bound that follows from the dictionary, if its file is known."""
+        return None if self.dictionary is None else attached(self.spec, self.dictionary).norm_bound()
 
     @property
     def spec(self) -> JobSpec:
@@ -169,13 +192,17 @@ class JobFile:
 
 def from_file(path: Path, flags: Flags) -> JobFile:
     """Read a job's file. Refuse flags that describe a job too, because either could be meant."""
-    given = [_flag(name) if value is not False else _flag(f"no_{name}") for name, value in _given_flags(flags).items()]
+    others = _given_flags(replace(flags, dictionary=None))
+    given = [_flag(name) if value is not False else _flag(f"no_{name}") for name, value in others.items()]
     check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job's file, or leave it out.")
     with reading(path, A_JOB):
-        job, rows = _read_job(path)
+        job, rows, known = _read_job(path)
         spec = JobSpec.from_json(job)
         spec.schema.require_named()
-        return JobFile(catalogue.plan(spec), *_data_set_and_providers(path, rows))
+        if flags.dictionary is not None:
+            known = load_dictionary(flags.dictionary)
+            attached(spec, known)
+        return JobFile(catalogue.plan(spec), *_data_set_and_providers(path, rows), known)
 
 
 def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
@@ -186,6 +213,11 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
     check_given(flags, columns_known=schema is not None)
     values: dict[str, Any] = asdict(flags)
     others = {name: value for name, value in _given_flags(flags).items() if name in OPTIONAL}
+    known = dictionary_of(flags)
+    if known is not None:
+        told = job_dictionaries.follows(known, flags.feature or None, flags.center)
+        schema, others = Schema(**told["schema"]), others | {"dictionary": known.digest()}
+        values = {"norm_bound": told["norm_bound"], "mean_bound": told.get("mean_bound")} | _given_flags(flags)
     columns = schema or Schema(values["dimension"])
     components, options = _components(values["components"]), _options(flags)
     if components is None:
@@ -198,7 +230,7 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
         norm_bound=_norm_bound(values["norm_bound"]),
         components=components,
         centering=flags.center or Centering.NONE,
-        mean_bound=flags.mean_bound,
+        mean_bound=values["mean_bound"],
         public_mean=_public_mean(flags.public_mean) if flags.public_mean else None,
         options=options,
         **others,
@@ -207,7 +239,14 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
 
 def check_given(flags: Flags, *, columns_known: bool) -> None:
     """Refuse flags that do not describe a job. With ``columns_known``, the number of columns may be missing."""
-    known, own = {*_given_flags(flags), *(["dimension"] if columns_known else [])}, _options(flags)
+    follow = ["dimension", "norm_bound"] if flags.dictionary is not None else ["dimension"] if columns_known else []
+    known, own = {*_given_flags(flags), *follow}, _options(flags)
+    check(not flags.feature or flags.dictionary is not None, "--feature needs --dictionary.", "Add --dictionary FILE.")
+    check(
+        flags.dimension is None or flags.dictionary is None,
+        "Both --dimension and --dictionary are given.",
+        "Leave --dimension out: columns follow from the dictionary.",
+    )
     missing = [_flag(name) for name in REQUIRED if name not in known] + method_options.missing(flags.method, own)
     check(
         not missing,
@@ -228,7 +267,12 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
     _check_center(flags)
 
 
-def _norm_bound(text: str) -> float:
+def dictionary_of(flags: Flags) -> Dictionary | None:
+    """Read the dictionary that the flags name, if they name one."""
+    return None if flags.dictionary is None else load_dictionary(flags.dictionary)
+
+
+def _norm_bound(text: str | float) -> float:
     if text == PRIVATE:
         return PRIVATE_BOUND
     try:
@@ -272,8 +316,8 @@ def _check_unit_and_accounting(flags: Flags) -> None:
         )
 
 
-def _read_job(path: Path) -> tuple[str | bytes, dict[str, Any]]:
-    """Return a job from TOML or from the output of `plan --json`, and the file's data set and providers.
+def _read_job(path: Path) -> tuple[str | bytes, dict[str, Any], Dictionary | None]:
+    """Return a job from TOML or from the output of `plan --json`, the file's data set and providers, its dictionary.
 
     Any other job is returned unchanged, byte for byte.
     """
@@ -283,13 +327,17 @@ def _read_job(path: Path) -> tuple[str | bytes, dict[str, Any]]:
     except DpspcaError:
         raise
     except ValueError:
-        return text, {}  # JobSpec.from_json reports what is wrong
+        return text, {}, None  # JobSpec.from_json reports what is wrong
     if not isinstance(raw, dict):
-        return text, {}
-    if path.suffix != ".toml" and not (raw.keys() & {*DATA_KEYS, "job"} or _has_short_forms(raw)):
-        return text, {}
+        return text, {}, None
+    is_own_form = raw.keys() & {*DATA_KEYS, "job"} or _has_short_forms(raw) or job_dictionaries.names_a_file(raw)
+    if path.suffix != ".toml" and not is_own_form:
+        return text, {}, None
     rows = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
-    return json.dumps(_with_component_count(_with_full_unit_name(raw.get("job", raw)))), rows
+    job, known = _with_full_unit_name(raw.get("job", raw)), None
+    if job_dictionaries.names_a_file(job):
+        job, known = job_dictionaries.resolved(job, path.parent)
+    return json.dumps(_with_component_count(job)), rows, known
 
 
 def _has_short_forms(job: dict[str, Any]) -> bool:
@@ -353,7 +401,7 @@ def _check_center(flags: Flags) -> None:
     for center, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
         given = getattr(flags, name) is not None
         check(
-            given == (flags.center is center),
+            given == (flags.center is center) or (flags.dictionary is not None and not given and name == "mean_bound"),
             f"{_flag(name)} and --center {center.value} go together, but only one of the two is given.",
             "Give both or neither.",
         )

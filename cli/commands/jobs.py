@@ -34,6 +34,7 @@ from dpspca.cli.render import (
 )
 from dpspca.client import findings
 from dpspca.client.calls import RETRY_SECONDS
+from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
 from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
@@ -202,14 +203,20 @@ def _result(  # noqa: PLR0913  # a command's flags are its parameters
     out: ModelFile = Path("model.dpspca"),
     force: Force = False,
     plots: Plots = None,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(help="The job's dictionary, if it has one: the model can then prepare raw rows."),
+    ] = None,
     retry_seconds: RetrySeconds = RETRY_SECONDS,
     as_json: AsJson = False,
 ) -> None:
     """Wait until a job ends and write its model."""
     result_files = progress.ResultFiles(out, plots, replace=force)
+    known = None if dictionary is None else load_dictionary(dictionary)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
-        return await _write_model(federation, await federation.job(job), result_files, config, quiet=as_json)
+        submitted = await federation.job(job, dictionary=known)
+        return await _write_model(federation, submitted, result_files, config, quiet=as_json)
 
     facts = connected(config, work, retry_seconds)
     if as_json:
@@ -226,16 +233,17 @@ async def _submit(
 ) -> AsyncJob:
     """Submit the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
     data_set, providers = chosen.data_set or await federation.only_data_set(), chosen.providers
+    dictionary = job_file.dictionary if job_file else job_flags.dictionary_of(flags)
     if job_file:
         spec = job_file.spec
     else:
-        known = flags.dimension is not None
+        known = flags.dimension is not None or dictionary is not None
         spec = job_flags.from_flags(flags, None if known else (await federation.describe(data_set, providers))[0])
     for remark in findings.of_job(catalogue.plan(spec)):
         typer.echo(remark, err=True)
     if providers:
         await absent_providers.warn_before_job(federation, data_set, providers, spec.answer_seconds)
-    submitted = await federation.submit(spec, data_set, providers)
+    submitted = await federation.submit(spec, data_set, providers, dictionary=dictionary)
     typer.echo(f"job {submitted.name}", err=True)
     return submitted
 

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from dpspca.cli.arguments import EXIT_CODES, AsJson
 from dpspca.cli.render import PLOTS, Folder, print_output, print_text, to_json, write_file
 from dpspca.client import report
+from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import load_model
 from dpspca.client.html_report import page
 from dpspca.client.input_files import reading
+from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
+from dpspca.common.dictionary import Preparation
 from dpspca.common.model import Model
 from dpspca.common.storage import ProviderConfig, Reading, read_config
 from dpspca.common.text import to_csv
@@ -106,7 +109,12 @@ def _transform(  # noqa: PLR0913  # a command's flags are its parameters
         typer.Option(help="A provider's settings that declare how to read the rows.", show_default=False),
     ] = None,
     data_set: Annotated[
-        str | None, typer.Option(help="The data set of these settings whose [reading] to use.", show_default=False)
+        str | None,
+        typer.Option(help="The data set of these settings whose reading and dictionary to use.", show_default=False),
+    ] = None,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(help="The dictionary of the model's job, if the model does not hold it.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -114,11 +122,20 @@ def _transform(  # noqa: PLR0913  # a command's flags are its parameters
 
     Columns are matched to the model's features by name, in any order. The file is refused if a column is missing,
     unknown or there twice.
+
+    If the model's job had a dictionary, rows are prepared by it first. Columns of the file are then features in the
+    dictionary's units, or the settings map them to features.
     """
     _check_ending(out, ".npy", ".csv")
-    read, table = _read(stored), read_rows(rows, _declared(config, data_set), least=1)
-    order = None if by_position else _columns_in_model_order(read, table.names, rows)
-    scores = read.transform(table.matrix if order is None else table.matrix[:, order])
+    read, reading_as = _read(stored), _declared(config, data_set)
+    if dictionary is not None:
+        read = read.with_dictionary(load_dictionary(dictionary))
+    if read.statement.dictionary:
+        scores = _scores_of_raw(read, rows, reading_as)
+    else:
+        table = read_rows(rows, reading_as, least=1)
+        order = None if by_position else _columns_in_model_order(read, table.names, rows)
+        scores = read.transform(table.matrix if order is None else table.matrix[:, order])
     write_file(out, to_csv([_headings(read), *scores.tolist()]) if out.suffix == ".csv" else _npy_bytes(scores))
     facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": SCORES_WARNING}
     print_output(facts, str(out), as_json=as_json)
@@ -180,6 +197,33 @@ def _declared(config: Path | None, data_set: str | None) -> Reading:
     settings = read_config(ProviderConfig, config)
     settings.require_name(data_set)
     return settings.reading_of(data_set)
+
+
+def _scores_of_raw(read: Model, rows: Path, reading_as: Reading) -> FloatArray:
+    """Prepare the rows of a file by the model's dictionary, and project them.
+
+    With settings, the columns are mapped as they say, and the dictionary must be the model's.
+    """
+    if reading_as.preparation is None:
+        check(
+            read.dictionary is not None,
+            f"Rows have to be prepared by the dictionary {read.statement.dictionary:.12}, which the model lacks.",
+            "Give --dictionary FILE, or --config and --data-set of a provider that has it.",
+        )
+        assert read.dictionary is not None
+        reading_as = Reading().prepared(Preparation.parse(read.dictionary, None, None))
+    else:
+        held = reading_as.preparation.dictionary.digest()
+        check(
+            held == read.statement.dictionary,
+            f"The model's job names the dictionary {read.statement.dictionary}, and the settings hold {held}.",
+            "Use the settings with the dictionary of the job.",
+        )
+    table = read_rows(rows, reading_as, least=1)
+    held_names = table.names or ()
+    absent = [name for name in read.feature_names or () if name not in held_names]
+    check(not absent, f"The data set does not have {', '.join(absent[:8])}.", "Use rows that have all features.")
+    return read.transform(table.with_columns(read.feature_names).matrix, by_position=True, prepared=True)
 
 
 def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:

@@ -238,7 +238,7 @@ def _refusals(read: Policy, job_file: job_flags.JobFile, name: str, analyst: str
         return [refusal]
     signer = PartyName("any", Role.ANALYST, analyst or rules.analysts[0])
     audience = job_file.providers or tuple(map(str, range(rules.minimum_parties)))
-    return [*rules.refusals(job_file.spec, signer, audience)]
+    return [*rules.refusals(job_file.spec, signer, audience, job_file.public_bound)]
 
 
 def _lifetime_refusal(read: Policy, job_file: job_flags.JobFile, name: str) -> list[RefusedError]:
@@ -331,7 +331,9 @@ def _queries(rules: Rules) -> str:
     rows = " or ".join(_CENTERING[each] for each in rules.centering) if rules.unit.is_row else "a symmetric matrix"
     how = "; ".join(f"{name}, {catalogue.find(name).summary}" for name in rules.methods)
     also = ", and the variance that they explain" if rules.explained_variance else ""
-    return f"principal components of {rows}{also}. Methods: {how}. Accounting: {' or '.join(rules.accounting)}"
+    with_dictionary = ", prepared by the shared dictionary that the settings hold" if rules.dictionary else ""
+    of = f"principal components of {rows}{with_dictionary}{also}"
+    return f"{of}. Methods: {how}. Accounting: {' or '.join(rules.accounting)}"
 
 
 def _rows(rules: Rules) -> str:

@@ -92,6 +92,8 @@ def _asked(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     budget = ["epsilon ", rounded_up(statement["epsilon"]), ", delta ", rounded_up(statement["delta"])]
     yield "Budget", joined(budget)
     yield "Norm bound", "found privately" if bound == PRIVATE_BOUND else exact(bound)
+    if statement["dictionary"]:
+        yield "Prepared by the dictionary", statement["dictionary"]
     if unit.is_row:
         yield "Mean", _CENTRED[Centering(statement["centering"])]
     yield "Accounting", statement["accounting"]

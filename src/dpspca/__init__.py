@@ -15,6 +15,7 @@ if "grpc" not in sys.modules:
 
 if TYPE_CHECKING:
     from dpspca.client.blocking import Federation as Federation
+    from dpspca.client.described_jobs import load_dictionary as load_dictionary
     from dpspca.client.estimators import DPSPCA as DPSPCA
     from dpspca.client.federation import AsyncFederation as AsyncFederation
     from dpspca.client.files import load_model as load_model
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dpspca.client.forecast import forecast as forecast
     from dpspca.client.simulation import Progress as Progress
     from dpspca.client.simulation import simulate as simulate
+    from dpspca.common.dictionary import Dictionary as Dictionary
     from dpspca.common.errors import DpspcaError as DpspcaError
     from dpspca.common.errors import DpspcaWarning as DpspcaWarning
     from dpspca.common.model import Model as Model
@@ -43,9 +45,11 @@ _HOMES = {
     "forecast": "dpspca.client.forecast",
     "Progress": "dpspca.client.simulation",
     "simulate": "dpspca.client.simulation",
+    "Dictionary": "dpspca.common.dictionary",
     "DpspcaError": "dpspca.common.errors",
     "DpspcaWarning": "dpspca.common.errors",
     "Centering": "dpspca.common.spec",
+    "load_dictionary": "dpspca.client.described_jobs",
     "load_model": "dpspca.client.files",
     "save_model": "dpspca.client.files",
     "Model": "dpspca.common.model",
@@ -61,6 +65,7 @@ __all__ = [
     "AsyncFederation",
     "Budget",
     "Centering",
+    "Dictionary",
     "DpspcaError",
     "DpspcaWarning",
     "Federation",
@@ -73,6 +78,7 @@ __all__ = [
     "Span",
     "__version__",
     "forecast",
+    "load_dictionary",
     "load_model",
     "save_model",
     "simulate",

@@ -63,8 +63,8 @@ def test_each_warning_is_issued_once_and_points_to_the_caller(
     model, caught = fitted(count, **changes)
     texts = [str(each.message) for each in caught]
     assert texts == list(model.statement.warnings)
-    assert len(texts) == len(said)
-    assert all(any(part in text for text in texts) for part in said)
+    assert len(texts) == len(said | {findings.UNCENTRED})
+    assert all(any(part in text for text in texts) for part in {*said, findings.UNCENTRED})
     assert {each.filename for each in caught} <= {__file__}
 
 
@@ -80,9 +80,16 @@ def test_too_few_rows_are_warned_of_only_if_components_are_noise(method: str) ->
 
 def test_a_caveat_is_a_warning_and_is_in_the_statement_once() -> None:
     model, caught = fitted(1000, method="ppca", options={"sampler": "gibbs"}, components=1, explained_variance=False)
-    assert [str(each.message) for each in caught] == [model.statement.caveat]
+    assert [str(each.message) for each in caught] == [model.statement.caveat, findings.UNCENTRED]
     assert model.statement.text.count(model.statement.caveat) == 1
-    assert not model.statement.warnings
+    assert model.statement.warnings == (findings.UNCENTRED,)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"centering": "private", "mean_bound": 16.0}, {"centering": "public", "public_mean": (0.0,) * 60}]
+)
+def test_centred_rows_get_no_warning_that_component_1_may_be_the_mean(changes: dict[str, Any]) -> None:
+    assert findings.UNCENTRED not in fitted(1000, **changes)[0].statement.warnings
 
 
 def test_warnings_are_stored_and_shown_with_the_model() -> None:
