@@ -1,5 +1,6 @@
 """Jobs with a shared dictionary: what the analyst's side knows about their features."""
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -24,6 +25,15 @@ def dictionary_of(given: object) -> Dictionary | None:
             f"dictionary is a {type(given).__name__}.", "Give a Dictionary, or the path of a dictionary's file."
         )
     return load_dictionary(given)
+
+
+def whole_and_chosen(given: object, features: Sequence[str] | None) -> tuple[Dictionary, Dictionary] | None:
+    """Return a dictionary that was given, and that of the features to use. None if no dictionary was given."""
+    whole = dictionary_of(given)
+    check(whole is not None or features is None, "features is set without a dictionary.", "Give dictionary=.")
+    if whole is None:
+        return None
+    return whole, whole if features is None else whole.subset(features)
 
 
 def features_of(spec: JobSpec, dictionary: Dictionary | None) -> Dictionary | None:

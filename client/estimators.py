@@ -18,7 +18,7 @@ from dpspca.provider.data import check_rows
 
 from . import component_count
 from .blocking import Federation, progress_of
-from .described_jobs import dictionary_of
+from .described_jobs import whole_and_chosen
 from .estimator_values import methods_with, numbers_of, rounds_of
 from .forecast import Forecast, forecast
 from .simulation import Watcher, simulate
@@ -270,12 +270,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             del self.feature_names_in_
 
     def _known(self) -> tuple[Dictionary, Dictionary] | None:
-        """Return the dictionary, and that of the features to use."""
-        whole = dictionary_of(self.dictionary)
-        check(whole is not None or self.features is None, "features is set without a dictionary.", "Give dictionary=.")
-        if whole is None:
-            return None
-        return whole, whole if self.features is None else whole.subset(self.features)
+        return whole_and_chosen(self.dictionary, self.features)
 
     def plan(self, columns: int, *, rows: int, **hints: Any) -> Forecast:  # noqa: ANN401  # those of dpspca.forecast
         """Forecast a fit to so many rows and columns, from public facts alone. See ``dpspca.forecast`` for the hints.

@@ -30,6 +30,7 @@ NOT_RUN: Final = {
 }
 TUTORIAL: Final = "docs/tutorial.md"
 AUDIT: Final = "docs/audit.md"
+DICTIONARY: Final = "docs/dictionary.md"
 SAMPLES: Final = ROOT / "deploy" / "samples"
 COLUMNS: Final = 40
 """The number of columns in the sample job."""
@@ -74,7 +75,7 @@ def is_run(command: Command) -> bool:
 
 
 RUN: Final = list(filter(is_run, COMMANDS))
-OTHER_PAGES: Final = sorted({command.page for command in RUN} - {TUTORIAL, AUDIT})
+OTHER_PAGES: Final = sorted({command.page for command in RUN} - {TUTORIAL, AUDIT, DICTIONARY})
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,25 @@ def filled(command: Command, here: Callable[..., Ended]) -> Iterator[str]:
             case _:
                 yield word
         before = word
+
+
+def test_the_page_about_dictionaries_runs_on_the_files_that_it_shows(here: Here, tmp_path: Path) -> None:
+    """The block of a file begins with its name. `tests/e2e/test_dictionaries.py` runs such a job in a federation."""
+    text = (ROOT / DICTIONARY).read_text(encoding="utf-8")
+    for language, block, _ in BLOCK.findall(text):
+        name, _, content = block.removeprefix("# ").partition("\n")
+        if language in {"toml", "text"} and Path(name).suffix:
+            (tmp_path / name).write_text(content, encoding="utf-8")
+    for command in (each for each in RUN if each.page == DICTIONARY and each.words[0] != "run"):
+        ended = here(tmp_path)(*command.words)
+        assert ended.code == ("west.csv" in command.words), f"{command}: {ended.err}{ended.out}"
+        said = [line[2:] for line in text.splitlines() if line.startswith("> ")]
+        assert " ".join(said) in " ".join(ended.out.split()) or "west.csv" not in command.words
+        if command.output:
+            (tmp_path / command.output).write_text(ended.out, encoding="utf-8")
+    for language, block, _ in BLOCK.findall(text):
+        if language == "python":
+            exec(compile(block, DICTIONARY, "exec"), {})  # noqa: S102  # our own text
 
 
 def test_the_commands_that_audit_run_with_few_runs(federation: Federation, here: Here) -> None:
