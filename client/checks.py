@@ -232,7 +232,7 @@ class _Checks:
         by_person = "" if persons is None else f", with persons from {persons}"
         span = f"; it holds {rows.span.rows} of the {rows.span.of} rows of the whole table" if rows.span else ""
         unusable = "" if rows.unusable is None else f" {rows.unusable.count} of them {_UNUSABLE}"
-        size = f"{rows.count} rows of {rows.dimension} columns"
+        size = f"{rows.count} rows of {rows.dimension} columns{_prepared(self.settings, name)}"
         return f"{self.settings.data_sets[name]}: {size}{by_person}{span}.{unusable}"
 
     def arriving(self, name: str) -> str:
@@ -241,7 +241,8 @@ class _Checks:
         rows, folder = arriving_data_set(self.settings, name), (self.settings.arriving or {})[name]
         self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
         self.columns[name] = rows.names
-        return f"{folder}: {rows.count} rows of {rows.dimension} columns, and more may arrive."
+        size = f"{rows.count} rows of {rows.dimension} columns{_prepared(self.settings, name)}"
+        return f"{folder}: {size}, and more may arrive."
 
     def names_of_columns(self) -> str:
         """Report column names that are too many for a greeting to the coordinator. That is no failure."""
@@ -324,3 +325,9 @@ def _reach(address: Address) -> None:
             f"{address} cannot be reached: {problem.strerror or problem}.",
             "Check the address and the firewall, and that the coordinator is running.",
         ) from None
+
+
+def _prepared(settings: ProviderConfig, name: str) -> str:
+    """Say by which dictionary the rows of a data set are prepared, if by one."""
+    held = (settings.dictionaries or {}).get(name)
+    return "" if held is None else f", prepared by the dictionary {held.dictionary.digest()}"

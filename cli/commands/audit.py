@@ -1,6 +1,6 @@
 """The `dpspca audit` command: test on made-up rows that this installation's answers are as private as promised."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -36,6 +36,7 @@ def audit(
     No real data are read, and nobody's budget is spent.
     """
     job = job_flags.from_file(spec, job_flags.Flags()).spec if spec else auditing.default_job()
+    job = replace(job, dictionary=None)  # made-up rows need no preparation, and noise does not depend on it
     with log_on_failure(), daemons(job) as opening, show_count("jobs answered", quiet=as_json) as show_progress:
         found = auditing.audit(job, runs=runs, opening=opening, progress=show_progress, check_times=True)
     print_output(facts(found), *map(printable, lines(found)), as_json=as_json)

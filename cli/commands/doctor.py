@@ -86,11 +86,12 @@ class Sample(StrEnum):
     ANALYST = "analyst"
     POLICY = "policy"
     JOB = "job"
+    DICTIONARY = "dictionary"
 
 
 @config.command("sample", epilog=EXIT_CODES)
 def _sample(
-    of: Annotated[Sample, typer.Argument(help="Which sample: settings of a program, a policy or a job.")],
+    of: Annotated[Sample, typer.Argument(help="Which sample: settings of a program, a policy, a job or a dictionary.")],
     *,
     as_json: AsJson = False,
 ) -> None:

@@ -94,6 +94,7 @@ def _asked(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Norm bound", "found privately" if bound == PRIVATE_BOUND else exact(bound)
     if statement["dictionary"]:
         yield "Prepared by the dictionary", statement["dictionary"]
+        yield "Public centres", "subtracted, as the dictionary says"
     if unit.is_row:
         yield "Mean", _CENTRED[Centering(statement["centering"])]
     yield "Accounting", statement["accounting"]

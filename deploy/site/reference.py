@@ -15,7 +15,7 @@ import dpspca
 from dpspca.cli.app import app
 
 ROOT: Final = Path(__file__).parents[2]
-SAMPLES: Final = ("coordinator", "provider", "analyst", "policy", "job")
+SAMPLES: Final = ("coordinator", "provider", "analyst", "policy", "job", "dictionary")
 
 
 def commands() -> str:

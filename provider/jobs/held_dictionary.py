@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from dpspca.common.dictionary import Dictionary, Preparation, feature_of
 from dpspca.common.errors import DpspcaError, MissingFeatureError, OtherDictionaryError, RefusedError
@@ -24,11 +24,17 @@ class HeldDictionary:
 
     data_set: str
     preparation: Preparation | None
+    digest: str | None
+
+    @classmethod
+    def of(cls, data_set: str, preparation: Preparation | None) -> Self:
+        """Take the digest once: a dictionary of a panel is long."""
+        return cls(data_set, preparation, None if preparation is None else preparation.dictionary.digest())
 
     def public_bound(self, spec: JobSpec) -> float | None:
         """Return the norm bound that follows from the job's dictionary, or None if the job does not fit it."""
         with suppress(DpspcaError):
-            if spec.dictionary is not None and spec.dictionary == self._digest():
+            if spec.dictionary is not None and spec.dictionary == self.digest:
                 return self._features(spec).norm_bound()
         return None
 
@@ -39,7 +45,7 @@ class HeldDictionary:
         """
         if spec.dictionary is None:
             return
-        held = self._digest()
+        held = self.digest
         if spec.dictionary != held:
             _log.warning(
                 "A job on '%s' was refused: it names the dictionary %s, and the settings hold %s. "
@@ -53,9 +59,6 @@ class HeldDictionary:
                 "The refusal cost nothing. Agree with the data steward on one dictionary.",
             )
         self._features(spec)
-
-    def _digest(self) -> str | None:
-        return None if self.preparation is None else self.preparation.dictionary.digest()
 
     def _features(self, spec: JobSpec) -> Dictionary:
         """Return the features that a job is about. Refuse names that this provider does not have."""

@@ -112,6 +112,7 @@ class JobRegistry:
         self._shards: dict[str, tuple[_Preparation, Shard | MatrixShard]] = {}
         """For each data set, the rows as they were prepared for the last job."""
         self._named_at = {name: rows.count for name, rows in settings.data_sets.items()}
+        self._held = {name: HeldDictionary.of(name, held) for name, held in settings.dictionaries.items()}
         self._waiting = WaitingQueries(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
         self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
         self._fingerprints = {name: rows.fingerprints() for name, rows in settings.data_sets.items()}
@@ -272,7 +273,7 @@ class JobRegistry:
         return Permission(sources, signed, envelope, spec, analyst, public_bound=bound)
 
     def _held_dictionary(self, data_set: str) -> HeldDictionary:
-        return HeldDictionary(data_set, self._settings.dictionaries.get(data_set))
+        return self._held.get(data_set) or HeldDictionary.of(data_set, None)
 
     def _name_rows(self, data_set: str) -> None:
         """Record fingerprints of the rows that are there by now in the ledger.

@@ -24,6 +24,7 @@ from dpspca.common.dictionary import (
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage import dictionary_faults, read_dictionary
 
+SAMPLE = Path(__file__).parents[4] / "deploy" / "samples" / "dictionary.toml"
 STUDY = """
 format = "dpspca-dictionary-1"
 title = "Three hospitals"
@@ -77,6 +78,10 @@ def test_toml_and_json_in_any_order_have_one_digest(tmp_path: Path) -> None:
 def test_the_digest_of_the_example_stays_what_it_is() -> None:
     """Signed jobs name digests, so the canonical form never changes."""
     assert Dictionary.parse(study()).digest() == "3aca13dafec2fd1e633d1d8b534d747653da7d8051bc7e53770d5f79550b0d81"
+
+
+def test_the_shipped_sample_is_a_dictionary() -> None:
+    assert len(read_dictionary(SAMPLE).features) == 4
 
 
 def test_omitted_defaults_and_those_written_out_are_the_same() -> None:
