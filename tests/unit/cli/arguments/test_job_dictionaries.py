@@ -1,0 +1,137 @@
+"""A job in a file or in flags names a dictionary and features; its columns and its norm bound follow."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ended, commands_in
+
+from dpspca.cli.arguments import job_flags
+from dpspca.common.dictionary import Dictionary
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.spec import PRIVATE_BOUND, JobSpec
+
+Here = Callable[..., Ended]
+
+STUDY = """
+format = "dpspca-dictionary-1"
+[features.age]
+kind = "number"
+unit = "years"
+range = [0, 110]
+[features.sex]
+kind = "category"
+levels = ["female", "male"]
+[features.bmi]
+kind = "number"
+unit = "kg/m²"
+range = [10, 60]
+"""
+KNOWN = Dictionary.parse(tomllib.loads(STUDY))
+JOB: dict[str, Any] = {
+    "dictionary": "study.toml",
+    "features": ["sex", "age"],
+    "unit": "row-add-remove",
+    "components": 2,
+    "budget": {"epsilon": 1.0, "delta": 1e-6},
+}
+FLAGS = (
+    "--components",
+    "1",
+    "--unit",
+    "row-add-remove",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-6",
+    "--dictionary",
+    "study.toml",
+)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Here:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    (tmp_path / "other.toml").write_text(STUDY.replace("110", "120"), encoding="utf-8")
+    return commands_in(tmp_path, monkeypatch, capfd)
+
+
+def read(folder: Path, job: dict[str, Any], *, dictionary: str | None = None) -> job_flags.JobFile:
+    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    return job_flags.from_file(
+        folder / "job.json", job_flags.Flags(dictionary=None if dictionary is None else folder / dictionary)
+    )
+
+
+@pytest.mark.usefixtures("here")
+def test_the_schema_and_the_bound_of_a_file_follow_from_its_features(tmp_path: Path) -> None:
+    made = read(tmp_path, JOB)
+    assert made.dictionary == KNOWN
+    assert made.spec.schema.names == ("sex=female", "sex=male", "age")
+    assert made.spec.norm_bound == made.public_bound == KNOWN.subset(["sex", "age"]).norm_bound()
+    assert made.spec.dictionary == KNOWN.digest()
+    every = read(tmp_path, {key: value for key, value in JOB.items() if key != "features"})
+    assert every.spec.schema.names == KNOWN.columns
+    assert read(tmp_path, JOB | {"norm_bound": "private"}).spec.norm_bound == PRIVATE_BOUND
+    assert read(tmp_path, JOB | {"norm_bound": 3.0}).spec.norm_bound == 3.0
+    assert read(tmp_path, JOB | {"centering": "private"}).spec.mean_bound == made.spec.norm_bound
+    assert read(tmp_path, {"data_set": "cohort", "job": JOB}).spec == made.spec
+
+
+@pytest.mark.usefixtures("here")
+def test_a_job_in_canonical_form_is_read_with_or_without_its_dictionary(tmp_path: Path) -> None:
+    canonical = json.loads(read(tmp_path, JOB).spec.to_json())
+    assert read(tmp_path, canonical).dictionary is None
+    assert read(tmp_path, canonical, dictionary="study.toml").dictionary == KNOWN
+    with pytest.raises(InvalidParameterError, match="names the dictionary"):
+        read(tmp_path, canonical, dictionary="other.toml")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"features": ["age", "weight"]}, "no feature 'weight'"),
+        ({"features": []}, "features is []"),
+        ({"features": "age"}, "features is 'age'"),
+        ({"features": ["age", "age"]}, "Several features"),
+        ({"dictionary": "absent.toml"}, "cannot be read"),
+        ({"dictionary": ""}, "names features, and its dictionary"),
+        ({"dictionary": None}, "names features, and its dictionary"),
+        ({"schema": {"dimension": 3}}, "a dictionary and a schema"),
+        ({"unit": "entry", "method": "noisy-power"}, "protects no rows"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_what_is_wrong_with_a_described_job_is_named(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidParameterError) as refused:
+        read(tmp_path, JOB | change)
+    assert said in str(refused.value)
+
+
+def test_flags_describe_the_same_job(here: Here, tmp_path: Path) -> None:
+    told = here("plan", *FLAGS, "--feature", "sex", "--feature", "age", "--write-job", "made.json", "--json")
+    assert told.code == 0, told.err
+    made = JobSpec.from_json((tmp_path / "made.json").read_bytes())
+    assert made.schema.names == ("sex=female", "sex=male", "age")
+    assert made.norm_bound == KNOWN.subset(["sex", "age"]).norm_bound()
+    for more, bound in ((("--norm-bound", "private"), PRIVATE_BOUND), (("--norm-bound", "2.5"), 2.5)):
+        assert here("plan", *FLAGS, *more, "--write-job", "made.json", "--json").code == 0
+        assert JobSpec.from_json((tmp_path / "made.json").read_bytes()).norm_bound == bound
+    assert here("plan", *FLAGS, "--center", "private", "--write-job", "made.json", "--json").code == 0
+    assert JobSpec.from_json((tmp_path / "made.json").read_bytes()).mean_bound == KNOWN.norm_bound()
+    assert "--dimension" in here("plan", *FLAGS, "--dimension", "4").error_line
+    assert "--feature needs --dictionary" in here("plan", *FLAGS[:-2], "--feature", "age").error_line
+
+
+def test_a_policy_is_tried_with_the_bound_that_follows(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(JOB), encoding="utf-8")
+    suggested = here("policy", "suggest", "job.json", "--analyst", "ada", "--data-set", "cohort")
+    assert "dictionary = true" in suggested.out
+    narrow = suggested.out.replace("norm_bound = {", "norm_bound = { least = 5.0, most = 6.0 } #")
+    (tmp_path / "policy.toml").write_text(narrow, encoding="utf-8")
+    tried = here("policy", "check", "policy.toml", "--job", "job.json", "--data-set", "cohort")
+    assert tried.code == 0, tried.out
+    assert "prepared by the shared dictionary" in tried.out
