@@ -39,7 +39,7 @@ def test_the_sample_of_a_job_is_a_job() -> None:
 
 
 def test_there_is_a_sample_for_every_program() -> None:
-    assert {path.stem for path in SAMPLES.iterdir()} == {*KINDS, "job", "policy"}
+    assert {path.stem for path in SAMPLES.iterdir()} == {*KINDS, "dictionary", "job", "policy"}
 
 
 @pytest.mark.parametrize(
