@@ -197,7 +197,7 @@ class Model:
         return order_of(names, self.feature_names)
 
     def inverse_transform(self, scores: FloatArray) -> FloatArray:
-        """Map scores back to rows over the features."""
+        """Map scores back to rows over the features. If the job had a dictionary, these are prepared rows."""
         scores = _numbers(scores)
         self._check_width(scores.shape[1], self.components.shape[0], "components")
         rows = np.asarray(scores @ self.components)

@@ -18,7 +18,7 @@ from live import COMMAND
 from numpy.typing import NDArray
 from town import lax_policy
 
-from dpspca import load_dictionary, load_model
+from dpspca import DPSPCA, Federation, load_dictionary, load_model
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.privacy import PrivacyUnit
@@ -178,6 +178,7 @@ async def wrong_units_are_found_and_clipped(folder: Path) -> None:
         assert abs(model.components[0] @ expected(known, ["mean area", "sex", "age"])) > 0.95
 
         await transforms_agree(folder, model.transform(PEOPLE["north"]))
+        await later_results_prepare_rows_too(folder, done.stderr.split()[1])
 
 
 async def transforms_agree(folder: Path, scores: NDArray[np.float64]) -> None:
@@ -194,6 +195,17 @@ async def transforms_agree(folder: Path, scores: NDArray[np.float64]) -> None:
     other = await command(folder, "model", "transform", "model.dpspca", "south.parquet", "--dictionary", "other.toml")
     assert other.returncode == 2
     assert "names the dictionary" in other.stderr
+
+
+async def later_results_prepare_rows_too(folder: Path, job: str) -> None:
+    """A result that is fetched later is given the dictionary, or the model says that it lacks it."""
+    for more, said in (("--dictionary", "study.toml"), ""), ((), "the model lacks"):
+        again = await command(
+            folder, "jobs", "result", job, "--config", "ada.toml", "--out", "again.dpspca", "--force", *more
+        )
+        assert again.returncode == 0, again.stderr
+        made = await command(folder, "model", "transform", "again.dpspca", "plain.parquet", "--out", "again.npy")
+        assert (made.returncode, said in made.stderr) == (2 if said else 0, True)
 
 
 def test_wrong_units_at_one_hospital_are_found_and_clipped(tmp_path: Path) -> None:
@@ -221,9 +233,19 @@ async def another_dictionary_or_a_missing_feature_costs_nothing(folder: Path) ->
             model = await federation.fit(without, "cohort", ["north"], dictionary=known)
             assert model.transform(PEOPLE["north"]).shape == (300, 1)
             before = await federation.jobs()
+        await asyncio.to_thread(an_estimator_fits, folder, known)
         spent = await command(folder, "outbox", "--config", "south.toml", "--json")
         assert json.loads(spent.stdout)["answers"] == []
         assert [status.state for status in before] == ["failed", "done"]
+
+
+def an_estimator_fits(folder: Path, known: Dictionary) -> None:
+    """The estimator asks the providers for features of a dictionary, and prepares new rows."""
+    with Federation.connect(folder / "ada.toml") as federation:
+        pca = DPSPCA(1, epsilon=4.0, unit="replace-one", dictionary=known, features=["age", "bmi"])
+        pca.fit(federation=federation, data_set="cohort", providers=["north"])
+    assert pca.feature_names_in_.tolist() == ["age", "bmi"]
+    np.testing.assert_array_equal(pca.transform(PEOPLE["west"]), pca.model_.transform(PEOPLE["west"]))
 
 
 def test_another_dictionary_or_a_missing_feature_costs_nothing(tmp_path: Path) -> None:
