@@ -19,9 +19,10 @@ from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.terms import Terms
 
 from .calls import RETRY_SECONDS
-from .federation import AsyncFederation, AsyncJob, FederationError, settings
+from .federation import AsyncFederation, AsyncJob, FederationError
 from .findings import issue
 from .jobs import JobStatus, Offer
+from .sign_in import settings
 from .simulation import Progress
 
 Result = TypeVar("Result")

@@ -11,21 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary
-from dpspca.common.errors import InvalidParameterError, NotNowError, RefusedError
+from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.model import Model
 from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PARTIES
 from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
-from dpspca.common.storage import AnalystConfig, read_config
 from dpspca.common.terms import Terms
 from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity, JobEnvelope, SignedJob, sign, signer_of
@@ -41,6 +39,7 @@ from .evidence import collect
 from .findings import issue, with_warnings
 from .job_checks import require_fit, validity_of
 from .jobs import JobList, JobStatus, Offer, OfferList
+from .sign_in import require_filled, require_in_force, settings
 from .statements import NO_TRUST, Inquirer
 
 __all__ = [
@@ -49,8 +48,6 @@ __all__ = [
     "FederationError",
     "JobFailedError",
     "require_done",
-    "require_in_force",
-    "settings",
 ]
 
 
@@ -329,7 +326,7 @@ class AsyncFederation:
         The signature is checked, because the privacy statement of a model is computed from the job. A coordinator that
         could pass off another analyst's job, or one of its own making, could attach a false promise to a model.
         """
-        _require_filled("the job", name)  # every name begins with the empty text
+        require_filled("the job", name)  # every name begins with the empty text
         reply = await self._link.ask(lambda: self.stub.Get(pb.JobName(job=name), timeout=ANSWER_SECONDS))
         signed = SignedJob.from_bytes(reply.signed_job)
         if signed.job_id != reply.job or not reply.job.startswith(name):
@@ -366,30 +363,6 @@ class AsyncFederation:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -> tuple[str, Identity]:
-    """Return the coordinator's address and the identity: from a settings file, or from an address and a folder."""
-    _require_filled("the coordinator's address" if identity is not None else "the path of the settings file", where)
-    if identity is not None:
-        _require_filled("the folder of the identity", identity)
-        return str(where), Identity.load(Path(identity))
-    read = read_config(AnalystConfig, Path(where))
-    return read.coordinator, Identity.load(read.identity)
-
-
-def _require_filled(what: str, given: str | PathLike[str]) -> None:
-    """Refuse empty text. As a path it would mean the current folder, and as a prefix it would match every name."""
-    check(bool(str(given).strip()), f"{what} is {given!r}, which is empty.", "Give a value.")
-
-
-def require_in_force(me: Identity, now: datetime) -> None:
-    """Raise if the certificate has expired. It is checked here because gRPC does not say why a handshake failed."""
-    if me.not_after <= now:
-        raise NotNowError(
-            f"The certificate of {me.name} expired at {me.not_after:%Y-%m-%d %H:%M} UTC.",
-            "Renew it, beginning with `dpspca identity renew`, or correct the clock.",
-        )
 
 
 def require_done(status: JobStatus) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from dpspca.common.names import check_name
 
-from .job_flags import JobFile
+from .job_files import JobFile
 
 DataSet: TypeAlias = Annotated[
     str | None,

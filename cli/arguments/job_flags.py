@@ -1,7 +1,7 @@
-"""Read a job from a file or from flags, with the checks that providers use to decide what they answer."""
+"""Read a job from flags, with the checks that providers use to decide what they answer."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -10,29 +10,24 @@ import typer
 
 from dpspca.client import component_count
 from dpspca.client.demo import check_sparsity
-from dpspca.client.described_jobs import attached, load_dictionary
+from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.input_files import reading
-from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
+from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary
-from dpspca.common.errors import DpspcaError, InvalidParameterError
-from dpspca.common.names import check_name, shortened
-from dpspca.common.plan import Plan
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.names import shortened
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema, Weights
-from dpspca.common.storage import read_toml
 
 from . import job_dictionaries, method_options
 
 REQUIRED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "delta")
-DATA_KEYS: Final = ("data_set", "providers")
-"""Keys that a job's file may have besides the job: the data set and the providers."""
 OPTIONAL: Final = (
     *("method", "accounting", "rows_per_person", "explained_variance", "weights", "seed", "minimum_parties"),
     "answer_seconds",
 )
 """Flags that are keys of a job and have a default there."""
-A_JOB: Final = "a job as JSON or TOML"
 
 
 class UnitFlag(StrEnum):
@@ -169,42 +164,6 @@ class Flags:
     answer_seconds: Annotated[int | None, typer.Option(help="Seconds to wait for an answer. Default: 600.")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class JobFile:
-    """The content of a job's file: a job and, if the file names them, the data set and the providers."""
-
-    plan: Plan
-    data_set: str | None = None
-    providers: tuple[str, ...] | None = None
-    dictionary: Dictionary | None = None
-    """The job's dictionary, if its file is known."""
-
-    @property
-    def public_bound(self) -> float | None:
-        """The norm bound that follows from the dictionary, if its file is known."""
-        return None if self.dictionary is None else attached(self.spec, self.dictionary).norm_bound()
-
-    @property
-    def spec(self) -> JobSpec:
-        """The job."""
-        return self.plan.spec
-
-
-def from_file(path: Path, flags: Flags) -> JobFile:
-    """Read a job's file. Refuse flags that describe a job too, because either could be meant."""
-    others = _given_flags(replace(flags, dictionary=None))
-    given = [_flag(name) if value is not False else _flag(f"no_{name}") for name, value in others.items()]
-    check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job's file, or leave it out.")
-    with reading(path, A_JOB):
-        job, rows, known = _read_job(path)
-        spec = JobSpec.from_json(job)
-        spec.schema.require_named()
-        if flags.dictionary is not None:
-            known = load_dictionary(flags.dictionary)
-            attached(spec, known)
-        return JobFile(catalogue.plan(spec), *_data_set_and_providers(path, rows), known)
-
-
 def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
     """Return the job that the flags describe. Required flags have no default: each is part of the promise or the price.
 
@@ -212,12 +171,12 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
     """
     check_given(flags, columns_known=schema is not None)
     values: dict[str, Any] = asdict(flags)
-    others = {name: value for name, value in _given_flags(flags).items() if name in OPTIONAL}
+    others = {name: value for name, value in given_flags(flags).items() if name in OPTIONAL}
     known = dictionary_of(flags)
     if known is not None:
         told = job_dictionaries.follows(known, flags.feature or None, flags.center)
         schema, others = Schema(**told["schema"]), others | {"dictionary": known.digest()}
-        values = {"norm_bound": told["norm_bound"], "mean_bound": told.get("mean_bound")} | _given_flags(flags)
+        values = {"norm_bound": told["norm_bound"], "mean_bound": told.get("mean_bound")} | given_flags(flags)
     columns = schema or Schema(values["dimension"])
     components, options = _components(values["components"]), _options(flags)
     if components is None:
@@ -240,14 +199,14 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
 def check_given(flags: Flags, *, columns_known: bool) -> None:
     """Refuse flags that do not describe a job. With ``columns_known``, the number of columns may be missing."""
     follow = ["dimension", "norm_bound"] if flags.dictionary is not None else ["dimension"] if columns_known else []
-    known, own = {*_given_flags(flags), *follow}, _options(flags)
+    known, own = {*given_flags(flags), *follow}, _options(flags)
     check(not flags.feature or flags.dictionary is not None, "--feature needs --dictionary.", "Add --dictionary FILE.")
     check(
         flags.dimension is None or flags.dictionary is None,
         "Both --dimension and --dictionary are given.",
         "Leave --dimension out: columns follow from the dictionary.",
     )
-    missing = [_flag(name) for name in REQUIRED if name not in known] + method_options.missing(flags.method, own)
+    missing = [flag_name(name) for name in REQUIRED if name not in known] + method_options.missing(flags.method, own)
     check(
         not missing,
         f"Without a job's file, these flags are needed: {', '.join(missing)}.",
@@ -294,7 +253,7 @@ def _components(text: str) -> int | None:
     return number
 
 
-def _given_flags(flags: Flags) -> dict[str, Any]:
+def given_flags(flags: Flags) -> dict[str, Any]:
     """Return the flags that were given. A repeatable flag that was not given is an empty list."""
     return {name: value for name, value in asdict(flags).items() if value is not None and value != []}
 
@@ -316,93 +275,13 @@ def _check_unit_and_accounting(flags: Flags) -> None:
         )
 
 
-def _read_job(path: Path) -> tuple[str | bytes, dict[str, Any], Dictionary | None]:
-    """Return a job from TOML or from the output of `plan --json`, the file's data set and providers, its dictionary.
-
-    Any other job is returned unchanged, byte for byte.
-    """
-    text = path.read_bytes()
-    try:
-        raw = read_toml(path) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=_refuse_repeated_keys)
-    except DpspcaError:
-        raise
-    except ValueError:
-        return text, {}, None  # JobSpec.from_json reports what is wrong
-    if not isinstance(raw, dict):
-        return text, {}, None
-    is_own_form = raw.keys() & {*DATA_KEYS, "job"} or _has_short_forms(raw) or job_dictionaries.names_a_file(raw)
-    if path.suffix != ".toml" and not is_own_form:
-        return text, {}, None
-    rows = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
-    job, known = _with_full_unit_name(raw.get("job", raw)), None
-    if job_dictionaries.names_a_file(job):
-        job, known = job_dictionaries.resolved(job, path.parent)
-    return json.dumps(_with_component_count(job)), rows, known
-
-
-def _has_short_forms(job: dict[str, Any]) -> bool:
-    """Return whether a file has values that a job spec does not have: a short unit name, or components = "auto"."""
-    return job.get("unit") in SHORT_UNITS or job.get("components") == AUTO
-
-
-def _with_full_unit_name(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
-    """Replace the estimator's short name of a unit by the full name."""
-    if isinstance(job, dict) and job.get("unit") in SHORT_UNITS:
-        return job | {"unit": UnitFlag(job["unit"]).unit.value}
-    return job
-
-
-def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
-    """Replace components = "auto" by a number, and have the method leave out components that do not show.
-
-    Whatever else is wrong with the job is left to ``JobSpec.from_json``.
-    """
-    if not isinstance(job, dict) or job.get("components") != AUTO:
-        return job
-    method: Any = job.get("method", job.get("algorithm", method_options.DEFAULT_METHOD))
-    options = job.get("options", {})
-    schema = job.get("schema")
-    columns = schema.get("dimension") if isinstance(schema, dict) else None
-    if method not in CATALOGUE or not isinstance(options, dict) or not isinstance(columns, int):
-        return job | {"components": component_count.MOST_COMPONENTS}
-    component_count.require_can_decide("components", method)
-    check(
-        component_count.OPTION not in options,
-        f'components = "auto" sets the option {component_count.OPTION}, which is given too.',
-        f"Leave the option {component_count.OPTION} out, or give a number of components.",
-    )
-    number = component_count.automatic(columns, options.get("sparsity"))
-    return job | {"components": number, "options": options | {component_count.OPTION: True}}
-
-
-def _data_set_and_providers(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:
-    data_set, providers = map(rows.get, DATA_KEYS)
-    check(
-        providers is None or isinstance(providers, list),
-        f"{path}: providers is {providers!r:.120}.",
-        "Give a list of names, or leave it out to query all providers.",
-    )
-    try:
-        named = None if data_set is None else check_name("data_set", data_set)
-        return named, None if providers is None else tuple(check_name("a provider", each) for each in providers)
-    except DpspcaError as problem:
-        raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
-
-
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse an object that gives a key twice: when it is written again, only one would be left."""
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key is given twice")
-    return dict(pairs)
-
-
 def _check_center(flags: Flags) -> None:
     """Refuse a mean, or a bound for it, that the chosen centring does not use, and a missing one that it needs."""
     for center, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
         given = getattr(flags, name) is not None
         check(
             given == (flags.center is center) or (flags.dictionary is not None and not given and name == "mean_bound"),
-            f"{_flag(name)} and --center {center.value} go together, but only one of the two is given.",
+            f"{flag_name(name)} and --center {center.value} go together, but only one of the two is given.",
             "Give both or neither.",
         )
 
@@ -412,5 +291,6 @@ def _public_mean(path: Path) -> tuple[float, ...]:
         return tuple(json.loads(path.read_bytes()))
 
 
-def _flag(name: str) -> str:
+def flag_name(name: str) -> str:
+    """Return a flag as the command line has it."""
     return "--" + name.replace("_", "-")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import AsJson, job_flags
+from dpspca.cli.arguments import AsJson, job_files, job_flags
 from dpspca.cli.render import print_output, show_count
 from dpspca.client.audit import Audit, daemons
 from dpspca.client.audit import answers as auditing
@@ -35,7 +35,7 @@ def audit(
 
     No real data are read, and nobody's budget is spent.
     """
-    job = job_flags.from_file(spec, job_flags.Flags()).spec if spec else auditing.default_job()
+    job = job_files.from_file(spec, job_flags.Flags()).spec if spec else auditing.default_job()
     job = replace(job, dictionary=None)  # made-up rows need no preparation, and noise does not depend on it
     with log_on_failure(), daemons(job) as opening, show_count("jobs answered", quiet=as_json) as show_progress:
         found = auditing.audit(job, runs=runs, opening=opening, progress=show_progress, check_times=True)

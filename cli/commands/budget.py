@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import CHECK_CODES, AsJson, DaemonSettings, job_flags
+from dpspca.cli.arguments import CHECK_CODES, AsJson, DaemonSettings, job_files, job_flags
 from dpspca.cli.render import print_text, to_json
 from dpspca.client.clock import now
 from dpspca.common.checks import check
@@ -66,7 +66,7 @@ def budget(
     check(job is not None or analyst is None, "--analyst is given without --job.", "Give the job that they would sign.")
     view = read_ledger(config)
     policy = read_policy(view.settings.policy)
-    job_file = job_flags.from_file(job, job_flags.Flags()) if job else None
+    job_file = job_files.from_file(job, job_flags.Flags()) if job else None
     job_check = check_job(policy, job_file, data_set, analyst) if job_file else None
     names = _names(view, policy, str(job_check["data_set"]) if job_check else data_set)
     shown = [balance(view, name, _rules(policy, name)) for name in names]
@@ -161,7 +161,7 @@ def _budget_facts(of: Budget) -> dict[str, float]:
 # --- What a job would cost --------------------------------------------------------------------------------------------
 
 
-def cost(view: LedgerView, policy: Policy, job_file: job_flags.JobFile, job_check: dict[str, Any]) -> dict[str, Any]:
+def cost(view: LedgerView, policy: Policy, job_file: job_files.JobFile, job_check: dict[str, Any]) -> dict[str, Any]:
     """Return what a job costs and whether it would be admitted now. Jobs past their expiry are closed in the books."""
     price = job_file.plan.price
     facts = {key: job_check[key] for key in ("data_set", "allowed", "refusals", "price")}

@@ -15,7 +15,7 @@ from dpspca.cli.render import print_output
 from dpspca.client import probe
 from dpspca.client.checks import examine, require_fit
 from dpspca.client.clock import now
-from dpspca.client.federation import require_in_force
+from dpspca.client.sign_in import require_in_force
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import (
     AnalystConfig,

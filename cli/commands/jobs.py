@@ -19,6 +19,7 @@ from dpspca.cli.arguments import (
     Plots,
     Providers,
     RetrySeconds,
+    job_files,
     job_flags,
     with_job_flags,
 )
@@ -83,7 +84,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     as_json: AsJson = False,
 ) -> None:
     """Sign a job, run it in the federation, and write its model."""
-    job_file = job_flags.from_file(job, flags) if job else None
+    job_file = job_files.from_file(job, flags) if job else None
     if job_file is None:
         job_flags.check_given(flags, columns_known=True)
     chosen = Chosen.of(job_file, data_set, provider)
@@ -227,7 +228,7 @@ def _result(  # noqa: PLR0913  # a command's flags are its parameters
 
 async def _submit(
     federation: AsyncFederation,
-    job_file: job_flags.JobFile | None,
+    job_file: job_files.JobFile | None,
     flags: job_flags.Flags,
     chosen: Chosen,
 ) -> AsyncJob:

@@ -15,6 +15,7 @@ from dpspca.cli.arguments import (
     DataSet,
     Providers,
     PublicFacts,
+    job_files,
     job_flags,
     with_job_flags,
     with_public_facts,
@@ -70,7 +71,7 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     also hold the job against the terms of the providers. Without --config nothing is sent.
     """
     check(write is None or write.suffix == ".json", f"{write} does not end in .json.", "The job is written as JSON.")
-    read = job_flags.from_file(job, flags) if job else None
+    read = job_files.from_file(job, flags) if job else None
     chosen = Chosen.of(read, data_set, provider)
     held = hold_to_terms(config, lambda schema: _spec(read, flags, schema), chosen) if config else None
     spec = held.made.spec if held else _spec(read, flags)
@@ -93,7 +94,7 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
         print_fit(held.made, held.terms)
 
 
-def _spec(read: job_flags.JobFile | None, flags: job_flags.Flags, schema: Schema | None = None) -> JobSpec:
+def _spec(read: job_files.JobFile | None, flags: job_flags.Flags, schema: Schema | None = None) -> JobSpec:
     """Return the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
     if read:
         return read.spec

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, job_flags
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, job_files, job_flags
 from dpspca.cli.render import print_text, to_json
 from dpspca.client import prices
 from dpspca.client.input_files import reading
@@ -85,7 +85,7 @@ def _check(
         text = file.read_text(encoding="utf-8")
     problems = [str(fault) for fault in faults(text)]
     read = Policy() if problems else Policy.parse(text)
-    job_file = job_flags.from_file(job, job_flags.Flags()) if job else None
+    job_file = job_files.from_file(job, job_flags.Flags()) if job else None
     job_check = check_job(read, job_file, data_set, analyst) if job_file and not problems else None
     shown = [] if problems else _shown(read, data_set, job_check)
     facts = {"file": str(file), "passed": not problems, "problems": problems, "data_sets": [*map(rules_facts, shown)]}
@@ -110,7 +110,7 @@ def _suggest(
     as_json: AsJson = False,
 ) -> None:
     """Print a draft policy that allows a job and little else, for the steward to read and change."""
-    job_file = job_flags.from_file(job, job_flags.Flags())
+    job_file = job_files.from_file(job, job_flags.Flags())
     name = check_name("the data set", _data_set(job_file, data_set))
     text = _DRAFT_HEADER + suggest(job_file.plan, name, analyst)
     Policy.parse(text)  # refuses names and units that no policy may have
@@ -131,7 +131,7 @@ def rules_facts(rules: Rules) -> dict[str, Any]:
     )
 
 
-def check_job(read: Policy, job_file: job_flags.JobFile, data_set: str | None, analyst: str | None) -> dict[str, Any]:
+def check_job(read: Policy, job_file: job_files.JobFile, data_set: str | None, analyst: str | None) -> dict[str, Any]:
     """Check a job against a policy under which nothing has been spent yet."""
     name = _data_set(job_file, data_set)
     refusals = _refusals(read, job_file, name, analyst) or _lifetime_refusal(read, job_file, name)
@@ -173,7 +173,7 @@ def explanation(rules: Rules) -> Iterator[str]:
     yield from _budget_lines(rules)
 
 
-def _data_set(job_file: job_flags.JobFile, given: str | None) -> str:
+def _data_set(job_file: job_files.JobFile, given: str | None) -> str:
     """Return the name of a job's data set, from its file or from --data-set."""
     check(
         None in {given, job_file.data_set},
@@ -227,7 +227,7 @@ def _budget_lines(rules: Rules) -> Iterator[str]:
     )
 
 
-def _refusals(read: Policy, job_file: job_flags.JobFile, name: str, analyst: str | None) -> list[RefusedError]:
+def _refusals(read: Policy, job_file: job_files.JobFile, name: str, analyst: str | None) -> list[RefusedError]:
     """Return the refusals by the rules.
 
     A job that names no providers is addressed to all that offer the data set. They are assumed to be enough.
@@ -241,7 +241,7 @@ def _refusals(read: Policy, job_file: job_flags.JobFile, name: str, analyst: str
     return [*rules.refusals(job_file.spec, signer, audience, job_file.public_bound)]
 
 
-def _lifetime_refusal(read: Policy, job_file: job_flags.JobFile, name: str) -> list[RefusedError]:
+def _lifetime_refusal(read: Policy, job_file: job_files.JobFile, name: str) -> list[RefusedError]:
     """Return a refusal if the rules allow the job but the lifetime is too small for it even while nothing is spent."""
     rules = read.rules(name)
     try:
@@ -251,7 +251,7 @@ def _lifetime_refusal(read: Policy, job_file: job_flags.JobFile, name: str) -> l
     return []
 
 
-def _price(job_file: job_flags.JobFile, rules: Rules | None) -> dict[str, Any]:
+def _price(job_file: job_files.JobFile, rules: Rules | None) -> dict[str, Any]:
     price = {"price": prices.facts(job_file.plan)["total"]}
     return price | ({"such_jobs": _jobs_that_fit(rules, job_file.plan.price)} if rules else {})
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dpspca.cli.arguments import AsJson, DaemonSettings, job_flags
+from dpspca.cli.arguments import AsJson, DaemonSettings, job_files, job_flags
 from dpspca.cli.render import print_output
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
@@ -140,7 +140,7 @@ def parse_count(given: str, name: str, text: str, policy: Policy) -> Price:
 
 def _price_of(name: str, file: Path) -> Price:
     """Return what the job in a file costs, as its provider charged it."""
-    job_file = job_flags.from_file(file, job_flags.Flags())
+    job_file = job_files.from_file(file, job_flags.Flags())
     other = f"{file} is a job on the data set {job_file.data_set!r:.80}, but --count names {name!r:.80}."
     check(job_file.data_set in {None, name}, other, f"Write {job_file.data_set}={file}, or name another job's file.")
     return job_file.plan.price

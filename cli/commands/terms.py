@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import CHECK_CODES, AnalystSettings, AsJson, Chosen, Providers, job_flags
+from dpspca.cli.arguments import CHECK_CODES, AnalystSettings, AsJson, Chosen, Providers, job_files, job_flags
 from dpspca.cli.render import connected, fit_facts, print_fit, print_terms, print_text, terms_facts, to_json
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.terms import Fit, fit
@@ -55,7 +55,7 @@ def terms(
     A provider shows its terms only to analysts whom its policy names. It signs them, so that a coordinator cannot make
     any up.
     """
-    job_file = job_flags.from_file(job, job_flags.Flags()) if job else None
+    job_file = job_files.from_file(job, job_flags.Flags()) if job else None
     chosen = Chosen.of(job_file, data_set, provider)
     if job_file:
         held = hold_to_terms(config, lambda _: job_file.spec, chosen)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from commands import Ended, commands_in
 
-from dpspca.cli.arguments import job_flags
+from dpspca.cli.arguments import job_files, job_flags
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import PRIVATE_BOUND, JobSpec
@@ -59,9 +59,9 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
     return commands_in(tmp_path, monkeypatch, capfd)
 
 
-def read(folder: Path, job: dict[str, Any], *, dictionary: str | None = None) -> job_flags.JobFile:
+def read(folder: Path, job: dict[str, Any], *, dictionary: str | None = None) -> job_files.JobFile:
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-    return job_flags.from_file(
+    return job_files.from_file(
         folder / "job.json", job_flags.Flags(dictionary=None if dictionary is None else folder / dictionary)
     )
 
@@ -112,15 +112,15 @@ def test_what_is_wrong_with_a_described_job_is_named(tmp_path: Path, change: dic
 
 
 def test_flags_describe_the_same_job(here: Here, tmp_path: Path) -> None:
-    told = here("plan", *FLAGS, "--feature", "sex", "--feature", "age", "--write-job", "made.json", "--json")
+    told = here("plan", *FLAGS, "--feature", "sex", "--feature", "age", "--write", "made.json", "--json")
     assert told.code == 0, told.err
     made = JobSpec.from_json((tmp_path / "made.json").read_bytes())
     assert made.schema.names == ("sex=female", "sex=male", "age")
     assert made.norm_bound == KNOWN.subset(["sex", "age"]).norm_bound()
     for more, bound in ((("--norm-bound", "private"), PRIVATE_BOUND), (("--norm-bound", "2.5"), 2.5)):
-        assert here("plan", *FLAGS, *more, "--write-job", "made.json", "--json").code == 0
+        assert here("plan", *FLAGS, *more, "--write", "made.json", "--json").code == 0
         assert JobSpec.from_json((tmp_path / "made.json").read_bytes()).norm_bound == bound
-    assert here("plan", *FLAGS, "--center", "private", "--write-job", "made.json", "--json").code == 0
+    assert here("plan", *FLAGS, "--center", "private", "--write", "made.json", "--json").code == 0
     assert JobSpec.from_json((tmp_path / "made.json").read_bytes()).mean_bound == KNOWN.norm_bound()
     assert "--dimension" in here("plan", *FLAGS, "--dimension", "4").error_line
     assert "--feature needs --dictionary" in here("plan", *FLAGS[:-2], "--feature", "age").error_line

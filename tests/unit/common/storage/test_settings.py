@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dpspca.cli.arguments.job_flags import Flags, from_file
+from dpspca.cli.arguments.job_files import from_file
+from dpspca.cli.arguments.job_flags import Flags
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spans import Span
 from dpspca.common.storage.settings import (

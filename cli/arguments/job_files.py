@@ -1,0 +1,141 @@
+"""Read a job from a file, with the checks that providers use to decide what they answer."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from dpspca.client import component_count
+from dpspca.client.described_jobs import attached, load_dictionary
+from dpspca.client.input_files import reading
+from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
+from dpspca.common.checks import check
+from dpspca.common.dictionary import Dictionary
+from dpspca.common.errors import DpspcaError
+from dpspca.common.names import check_name
+from dpspca.common.plan import Plan
+from dpspca.common.spec import JobSpec
+from dpspca.common.storage import read_toml
+
+from . import job_dictionaries, method_options
+from .job_flags import SHORT_UNITS, Flags, UnitFlag, flag_name, given_flags
+
+DATA_KEYS: Final = ("data_set", "providers")
+"""Keys that a job's file may have besides the job: the data set and the providers."""
+A_JOB: Final = "a job as JSON or TOML"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """The content of a job's file: a job and, if the file names them, the data set and the providers."""
+
+    plan: Plan
+    data_set: str | None = None
+    providers: tuple[str, ...] | None = None
+    dictionary: Dictionary | None = None
+    """The job's dictionary, if its file is known."""
+
+    @property
+    def public_bound(self) -> float | None:
+        """The norm bound that follows from the dictionary, if its file is known."""
+        return None if self.dictionary is None else attached(self.spec, self.dictionary).norm_bound()
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job."""
+        return self.plan.spec
+
+
+def from_file(path: Path, flags: Flags) -> JobFile:
+    """Read a job's file. Refuse flags that describe a job too, because either could be meant."""
+    others = given_flags(replace(flags, dictionary=None))
+    given = [flag_name(name) if value is not False else flag_name(f"no_{name}") for name, value in others.items()]
+    check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job's file, or leave it out.")
+    with reading(path, A_JOB):
+        job, rows, known = _read_job(path)
+        spec = JobSpec.from_json(job)
+        spec.schema.require_named()
+        if flags.dictionary is not None:
+            known = load_dictionary(flags.dictionary)
+            attached(spec, known)
+        return JobFile(catalogue.plan(spec), *_data_set_and_providers(path, rows), known)
+
+
+def _read_job(path: Path) -> tuple[str | bytes, dict[str, Any], Dictionary | None]:
+    """Return a job from TOML or from the output of `plan --json`, the file's data set and providers, its dictionary.
+
+    Any other job is returned unchanged, byte for byte.
+    """
+    text = path.read_bytes()
+    try:
+        raw = read_toml(path) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=_refuse_repeated_keys)
+    except DpspcaError:
+        raise
+    except ValueError:
+        return text, {}, None  # JobSpec.from_json reports what is wrong
+    if not isinstance(raw, dict):
+        return text, {}, None
+    is_own_form = raw.keys() & {*DATA_KEYS, "job"} or _has_short_forms(raw) or job_dictionaries.names_a_file(raw)
+    if path.suffix != ".toml" and not is_own_form:
+        return text, {}, None
+    rows = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
+    job, known = _with_full_unit_name(raw.get("job", raw)), None
+    if job_dictionaries.names_a_file(job):
+        job, known = job_dictionaries.resolved(job, path.parent)
+    return json.dumps(_with_component_count(job)), rows, known
+
+
+def _has_short_forms(job: dict[str, Any]) -> bool:
+    """Return whether a file has values that a job spec does not have: a short unit name, or components = "auto"."""
+    return job.get("unit") in SHORT_UNITS or job.get("components") == AUTO
+
+
+def _with_full_unit_name(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+    """Replace the estimator's short name of a unit by the full name."""
+    if isinstance(job, dict) and job.get("unit") in SHORT_UNITS:
+        return job | {"unit": UnitFlag(job["unit"]).unit.value}
+    return job
+
+
+def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+    """Replace components = "auto" by a number, and have the method leave out components that do not show.
+
+    Whatever else is wrong with the job is left to ``JobSpec.from_json``.
+    """
+    if not isinstance(job, dict) or job.get("components") != AUTO:
+        return job
+    method: Any = job.get("method", job.get("algorithm", method_options.DEFAULT_METHOD))
+    options = job.get("options", {})
+    schema = job.get("schema")
+    columns = schema.get("dimension") if isinstance(schema, dict) else None
+    if method not in CATALOGUE or not isinstance(options, dict) or not isinstance(columns, int):
+        return job | {"components": component_count.MOST_COMPONENTS}
+    component_count.require_can_decide("components", method)
+    check(
+        component_count.OPTION not in options,
+        f'components = "auto" sets the option {component_count.OPTION}, which is given too.',
+        f"Leave the option {component_count.OPTION} out, or give a number of components.",
+    )
+    number = component_count.automatic(columns, options.get("sparsity"))
+    return job | {"components": number, "options": options | {component_count.OPTION: True}}
+
+
+def _data_set_and_providers(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:
+    data_set, providers = map(rows.get, DATA_KEYS)
+    check(
+        providers is None or isinstance(providers, list),
+        f"{path}: providers is {providers!r:.120}.",
+        "Give a list of names, or leave it out to query all providers.",
+    )
+    try:
+        named = None if data_set is None else check_name("data_set", data_set)
+        return named, None if providers is None else tuple(check_name("a provider", each) for each in providers)
+    except DpspcaError as problem:
+        raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object that gives a key twice: when it is written again, only one would be left."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key is given twice")
+    return dict(pairs)

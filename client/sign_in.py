@@ -1,0 +1,34 @@
+"""Who connects to which coordinator, and whether the certificate is still valid."""
+
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+
+from dpspca.common.checks import check
+from dpspca.common.errors import NotNowError
+from dpspca.common.storage import AnalystConfig, read_config
+from dpspca.common.trust import Identity
+
+
+def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -> tuple[str, Identity]:
+    """Return the coordinator's address and the identity: from a settings file, or from an address and a folder."""
+    require_filled("the coordinator's address" if identity is not None else "the path of the settings file", where)
+    if identity is not None:
+        require_filled("the folder of the identity", identity)
+        return str(where), Identity.load(Path(identity))
+    read = read_config(AnalystConfig, Path(where))
+    return read.coordinator, Identity.load(read.identity)
+
+
+def require_filled(what: str, given: str | PathLike[str]) -> None:
+    """Refuse empty text. As a path it would mean the current folder, and as a prefix it would match every name."""
+    check(bool(str(given).strip()), f"{what} is {given!r}, which is empty.", "Give a value.")
+
+
+def require_in_force(me: Identity, now: datetime) -> None:
+    """Raise if the certificate has expired. It is checked here because gRPC does not say why a handshake failed."""
+    if me.not_after <= now:
+        raise NotNowError(
+            f"The certificate of {me.name} expired at {me.not_after:%Y-%m-%d %H:%M} UTC.",
+            "Renew it, beginning with `dpspca identity renew`, or correct the clock.",
+        )
