@@ -66,6 +66,7 @@ class AsyncJob:
     stub: pb_grpc.AnalystServiceStub = field(repr=False)
     link: CoordinatorLink = field(default_factory=CoordinatorLink, repr=False)
     providers: frozenset[str] | None = None
+    data_set: str | None = None
     features: Dictionary | None = None
     """The features of a job with a dictionary, if the dictionary is at hand. Its model then prepares raw rows."""
 
@@ -127,11 +128,11 @@ class AsyncJob:
         # A job may end before every planned query was sent. A provider took part if it answered all that were sent.
         parties = sum(each.answered == last.answered for each in last.participants)
         statement = PrivacyStatement.of(self.plan, parties=parties, fresh_noise=True, federated=True)
-        return with_warnings(self.plan, self._completed(model, statement))
+        return with_warnings(self.plan, self._completed(model, statement, last))
 
-    def _completed(self, model: Model, statement: PrivacyStatement) -> Model:
-        names = self.spec.schema.names
-        return replace(model, statement=statement, feature_names=names, dictionary=self.features)
+    def _completed(self, model: Model, statement: PrivacyStatement, last: JobStatus) -> Model:
+        origin, names = last.origin(self.spec.method, self.data_set), self.spec.schema.names
+        return replace(model, statement=statement, feature_names=names, dictionary=self.features, origin=origin)
 
     async def _content(self) -> bytearray:
         most = bounds.model_of(self.spec)
@@ -295,7 +296,8 @@ class AsyncFederation:
         job = await self._link.ask(lambda: self.stub.Submit(request, timeout=ANSWER_SECONDS))
         if job.job != signed.job_id:
             raise RefusedError("The coordinator replied about another job than the one submitted.", NO_TRUST)
-        return AsyncJob(job.job, catalogue.plan(spec), self.stub, self._link, _contents(signed)[1])
+        _, providers, data_set = _contents(signed)
+        return AsyncJob(job.job, catalogue.plan(spec), self.stub, self._link, providers, data_set)
 
     async def fit(
         self,
@@ -333,9 +335,9 @@ class AsyncFederation:
             raise RefusedError("The coordinator replied with another job than the one asked for.", NO_TRUST)
         if signer_of(signed, self._identity.authority_pem) != self._identity.name:
             raise RefusedError("The coordinator replied with a job that you did not sign.", NO_TRUST)
-        spec, providers = _contents(signed)
+        spec, providers, about = _contents(signed)
         features = None if dictionary is None else attached(spec, dictionary)
-        return AsyncJob(reply.job, catalogue.plan(spec), self.stub, self._link, providers, features)
+        return AsyncJob(reply.job, catalogue.plan(spec), self.stub, self._link, providers, about, features)
 
     async def evidence(self, job: str, *, model: bytes | None = None, bill_of_materials: bytes | None = None) -> bytes:
         """Return a file that shows, also years later, what this job asked and what its providers state about it.
@@ -388,7 +390,7 @@ def _model(spec: JobSpec, content: bytearray) -> Model:
     return model
 
 
-def _contents(signed: SignedJob) -> tuple[JobSpec, frozenset[str]]:
-    """Return the spec of a signed job, and the names of the providers in its audience."""
+def _contents(signed: SignedJob) -> tuple[JobSpec, frozenset[str], str]:
+    """Return the spec of a signed job, the names of the providers in its audience, and its data set."""
     envelope = JobEnvelope.from_bytes(signed.payload)
-    return JobSpec.from_json(envelope.spec), frozenset(envelope.audience)
+    return JobSpec.from_json(envelope.spec), frozenset(envelope.audience), envelope.data_set

@@ -7,8 +7,10 @@ from typing import Any, Final
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.names import check_name
+from dpspca.common.origin import Origin, Participant
 from dpspca.common.privacy import MAX_PARTIES
 from dpspca.common.spec import Schema
+from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .bounds import COLUMNS, LISTED, PER_COLUMN, PER_OFFER, PER_PARTICIPANT, Count
@@ -113,6 +115,18 @@ class JobStatus:
     def is_final(self) -> bool:
         """Whether the job is over."""
         return self.state in FINAL
+
+    def origin(self, method: str, data_set: str | None) -> Origin:
+        """Return where the model of this job comes from, by what the coordinator reports."""
+        parts = tuple(Participant(each.name, each.answered, each.reason) for each in self.participants)
+        return Origin(
+            method=method,
+            rounds=self.answered,
+            software=__version__,
+            data_set=data_set,
+            job=self.name,
+            participants=parts,
+        )
 
     def is_news_after(self, last: "JobStatus") -> bool:
         """Whether this status is newer than ``last``. After a restart a coordinator may report an earlier one."""

@@ -16,9 +16,12 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check_whole
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model
+from dpspca.common.origin import Origin
 from dpspca.common.privacy import PrivacyUnit
+from dpspca.common.text import printable
 
 from .findings import WITHIN_NOISE, bound_may_be_small, decision_of, of_model, within_noise
+from .readings import best_guess, stability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,8 +65,17 @@ def summary(model: Model, *, top: int = TOP) -> str:
     measure = _measure(model.statement.unit)
     components = [_component_text(component, measure) for component in facts["components"]]
     warning = [] if model.statement.releasable else [model.statement.headline]
-    parts = [*warning, head, *components, *remarks(facts), model.statement.text]
+    origin = [printable(_origin_text(model.origin))] if model.origin else []
+    parts = [*warning, head, *origin, *components, *remarks(facts), model.statement.text]
     return "\n\n".join(parts)
+
+
+def _origin_text(origin: Origin) -> str:
+    """Return in one line how and from whose data a model was made."""
+    data_set = f", data set {origin.data_set}" if origin.data_set else ""
+    who = f", providers {', '.join(origin.took_part)}" if origin.took_part else ""
+    gone = f"; dropped out: {', '.join(each.name for each in origin.dropped_out)}" if origin.dropped_out else ""
+    return f"Method {origin.method}{data_set}{who}{gone}; {_counted(origin.rounds, 'round')}, dpspca {origin.software}."
 
 
 def remarks(facts: dict[str, Any]) -> list[str]:
@@ -77,6 +89,7 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
     """Return every number of the summary as plain values, ready for JSON."""
     check_whole("the number of features to name", top, least=1, most=2**31)
     statement, intervals = model.statement, model.intervals(LEVEL)
+    components = [_component(model, index, top, intervals) for index in range(len(model.components))]
     return {
         "promise": statement.headline,  # first; it also says if the model is not for release
         "features": model.components.shape[1],
@@ -85,7 +98,7 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
         "decision": model.decision and model.decision.to_dict() | {"text": decision_of(model)},
         "norm_bound_may_be_small": bound_may_be_small(model),
         "interval_level": LEVEL,
-        "components": [_component(model, index, top, intervals) for index in range(len(model.components))],
+        "components": components,
         "price": {
             "epsilon": statement.epsilon,
             "delta": statement.delta,
@@ -93,8 +106,11 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
             "exact_epsilon": statement.exact_epsilon,
             "answers": statement.answers,
             "providers": statement.parties,
+            "guess_at_most": best_guess(statement),
         },
         "scores": model.scores and model.scores.to_dict(),
+        "origin": model.origin and model.origin.to_dict(),
+        "stability": stability(model, components),
         "warnings": list(dict.fromkeys([*of_model(model), *statement.warnings])),
         "statement": statement.to_dict(),
     }

@@ -16,12 +16,14 @@ from dpspca.common.checks import check_whole, choice
 from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model
+from dpspca.common.origin import Origin
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import MAX_PARTIES, Entropy, PrivacyUnit, repeatable_entropy
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import RowQuery
 from dpspca.common.spans import Span
 from dpspca.common.spec import JobSpec
+from dpspca.common.version import __version__
 from dpspca.provider.data import CheckedRows, check_rows, with_persons
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, with_span
 from dpspca.provider.ledger import MemoryLedger
@@ -114,7 +116,8 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     ]
     federation = _Federation(plan, responders, watch)
     model = drive(catalogue.run(plan), federation).weighed_by(federation.sums.weighed)
-    model = replace(_state(model, parties=len(tables), fresh_noise=seed is None), dictionary=features)
+    made = Origin(method=spec.method, rounds=federation.answered, software=__version__)
+    model = replace(_state(model, parties=len(tables), fresh_noise=seed is None), dictionary=features, origin=made)
     model = with_warnings(plan, model)
     issue(model.statement)
     return model
@@ -129,6 +132,11 @@ class _Federation:
         self._watch = watch
         self._position = 0
         self.sums = JobSums(plan.spec)
+
+    @property
+    def answered(self) -> int:
+        """How many queries were answered so far."""
+        return self._position
 
     def __call__(self, query: RowQuery) -> Aggregate:
         position = self._position

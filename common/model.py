@@ -20,6 +20,7 @@ from .decision import Decision
 from .dictionary import Dictionary, prepare_table
 from .errors import CorruptModelError, InvalidDataError, InvalidParameterError
 from .notebook import fragment
+from .origin import Origin
 from .privacy import PrivacyUnit
 from .rotation import varimax
 from .score_map import ScoreMap
@@ -66,6 +67,8 @@ class Model:
     dictionary: Dictionary | None = None
     """How raw rows are prepared: the features of the model in their order. ``statement.dictionary`` is the digest of
     the whole dictionary."""
+    origin: Origin | None = None
+    """Where the model comes from. None in files of earlier versions."""
 
     def __post_init__(self) -> None:
         rows, columns = _two(self.components.shape)
@@ -223,6 +226,7 @@ class Model:
             "decision": None if self.decision is None else self.decision.to_dict(),
             "scores": None if self.scores is None else self.scores.to_dict(),
             "dictionary": None if self.dictionary is None else self.dictionary.to_dict(),
+            "origin": None if self.origin is None else self.origin.to_dict(),
         }
         body = b"".join(np.ascontiguousarray(array, dtype="<f8").tobytes() for array in arrays.values())
         return json.dumps(header).encode() + b"\n" + body
@@ -237,7 +241,7 @@ class Model:
                 raise _corrupt(f"The format is {header['format']!r}, not {FORMAT!r}.")
             stated = header["statement"] if header["format"] == FORMAT else _in_two_words(header["statement"])
             names = header["feature_names"]
-            decided, scores, known = map(header.get, ("decision", "scores", "dictionary"))
+            decided, scores, known, origin = map(header.get, ("decision", "scores", "dictionary", "origin"))
             return cls(
                 statement=_statement(stated),
                 explained_variance_std=header["explained_variance_std"],
@@ -245,6 +249,7 @@ class Model:
                 decision=None if decided is None else Decision.from_dict(decided),
                 scores=None if scores is None else ScoreMap.from_dict(scores),
                 dictionary=None if known is None else Dictionary.parse(known),
+                origin=None if origin is None else Origin.from_dict(origin),
                 **_arrays(header["shapes"], body),
             )
         except CorruptModelError:

@@ -7,7 +7,6 @@ the same model gives the same bytes.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dpspca import __version__
 from dpspca.client import report
 from dpspca.client.findings import WITHIN_NOISE
 from dpspca.common.markup import Markup, element, joined, number, table, void
@@ -16,6 +15,8 @@ from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.spec import PRIVATE_BOUND, Centering
 from dpspca.common.statement import NOT_FOR_RELEASE
 
+from .origin import origin_rows, software, who_took_part
+from .readings import how_stable, price_in_words
 from .scree import scree
 from .style import policy, sheet
 from .words import REFERENCES, exact, methods_paragraph, rounded_up, terms
@@ -52,11 +53,15 @@ def _sections(facts: dict[str, Any]) -> Iterator[Markup]:
     yield from _warnings([*filter(None, [statement["caveat"]]), *facts["warnings"]])
     yield element("h2", "What was asked, and of whom")
     yield table("The job and its result", ["Fact", "Value"], _asked(facts))
+    yield from who_took_part(facts["origin"])
     yield from _explained(facts)
     yield element("h2", "The components")
     for component in facts["components"]:
         yield from _component(component, facts)
+    yield element("h2", "How stable the components are")
+    yield from how_stable(facts)
     yield element("h2", "The price")
+    yield price_in_words(facts)
     yield table("What the answers of each provider cost", ["Measure", "Value"], _price(facts))
     yield element("h2", "How the budget was spent")
     yield element("p", _decision(facts))
@@ -82,7 +87,8 @@ def _asked(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Components", exact(len(facts["components"]))
     yield "Features", exact(facts["features"])
     yield "Features in the support", exact(facts["support_size"])
-    yield "Providers who took part", joined([exact(statement["parties"]), " (a model does not hold their names)"])
+    yield from origin_rows(facts["origin"])
+    yield "Providers who took part", exact(statement["parties"])
     where = "with the providers" if statement["federated"] else "in one process, with whoever ran the job"
     yield "Where the data were", where
     yield "Queries that each answered", exact(statement["answers"])
@@ -181,9 +187,7 @@ def _citation(facts: dict[str, Any]) -> Iterator[Markup]:
     yield methods_paragraph(facts)
     yield element("p", "References:")
     yield element("ul", *(element("li", reference) for reference in REFERENCES))
-    yield element(
-        "p", f"Software: dpspca. Version {__version__} wrote this report; a model does not hold which made it."
-    )
+    yield software(facts["origin"])
 
 
 def _footer(top: int) -> Markup:

@@ -28,8 +28,10 @@ table {{ border-collapse: collapse; width: 100%; margin: .5rem 0 1rem; font-vari
 caption {{ text-align: left; color: {FAINT}; font-size: .9rem; padding-bottom: .3rem; }}
 th, td {{ text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid {LINE}; }}
 thead th {{ border-bottom: 2px solid {INK}; }}
-tbody th {{ font-weight: normal; overflow-wrap: anywhere; }}
+tbody th {{ font-weight: normal; }}
+tbody th, td {{ overflow-wrap: anywhere; }}
 data {{ white-space: nowrap; }}
+code {{ overflow-wrap: anywhere; }}
 tbody tr:nth-child(even) {{ background: {STRIPE}; }}
 figure {{ margin: 1rem 0; }}
 figcaption {{ color: {FAINT}; font-size: .9rem; }}

@@ -9,6 +9,8 @@ from dpspca.common.spec import PRIVATE_BOUND, Centering
 from dpspca.common.statement import format_up
 
 TERMS: Final = {
+    "Method": "How components are found from noisy answers. Its name is that of a published algorithm, or auto.",
+    "Round": "One query to all providers, and the sum of their noisy answers.",
     "Component": "A direction in the space of the features: it gives each of them a loading.",
     "Loading": "The weight of one feature in a component, between −1 and 1.",
     "Support": "The features whose loadings are not zero.",
@@ -60,7 +62,10 @@ def _sentences(facts: dict[str, Any]) -> Iterator[str]:
     yield " were" if len(facts["components"]) != 1 else " was"
     yield " estimated with differential privacy (Dwork et al., 2006) from the data of "
     yield counted(statement["parties"], "provider")
-    yield ", with the software dpspca. "
+    yield ", with the software dpspca"
+    if origin := facts["origin"]:
+        yield f" (version {origin['software']}, method {origin['method']})"
+    yield ". "
     yield from _clipping(statement, unit)
     yield "The result is (ε, δ)-differentially private with ε = "
     yield rounded_up(statement["epsilon"])

@@ -4,19 +4,22 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import matplotlib.image
 import numpy as np
 import pytest
-from html_pages import of_tag
+from html_pages import elements_of, of_tag
 
 from dpspca.client.html_report import page
 from dpspca.client.html_report.style import ALARM, BAR
 from dpspca.client.simulation import simulate
 from dpspca.common.model import Model
+from dpspca.common.origin import Origin
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 
@@ -52,7 +55,12 @@ def browse(folder: Path, written: str, *flags: str) -> subprocess.CompletedProce
 
 def test_a_browser_keeps_to_the_policy_and_shows_names_as_text(model: Model, tmp_path: Path) -> None:
     seen = browse(tmp_path, page(model), "--dump-dom")
-    assert "Content Security Policy" not in seen.stderr  # the style sheet is the one that the policy allows
+    assert "CONSOLE" not in seen.stderr  # no error, and the style sheet is the one that the policy allows
+    assert not [each for each in elements_of(seen.stdout) if {"src", "href", "action", "data"} & each.attributes.keys()]
+    headings = [int(each.tag[1]) for each in of_tag(seen.stdout, "h1", "h2", "h3")]
+    assert headings[0] == 1
+    assert headings.count(1) == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(headings))
     assert of_tag(seen.stdout, "title")[0].text.startswith("NOT FOR RELEASE")
     assert set(NAMES) <= {each.text for each in of_tag(seen.stdout, "th")}
 
@@ -93,6 +101,20 @@ def test_the_policy_stops_a_script_and_a_request_that_got_in(
     allowed = browse(tmp_path, spoilt.replace("Content-Security-Policy", "nothing"), "--dump-dom")
     assert "<title>run</title>" in allowed.stdout
     assert "/loaded" in paths
+
+
+def test_the_report_can_be_printed_and_fits_a_narrow_screen(model: Model, tmp_path: Path) -> None:
+    """A long word, such as the name of a job, neither widens the page nor squeezes the other cells."""
+    named = replace(model, origin=Origin(method="auto", rounds=1, software="0.2.0", data_set="d" * 63, job="a" * 64))
+    browse(tmp_path, page(named), f"--print-to-pdf={tmp_path}/seen.pdf")
+    assert (tmp_path / "seen.pdf").read_bytes().startswith(b"%PDF")
+    measure = (
+        "<script>document.title = document.documentElement.scrollWidth + ' of ' + window.innerWidth</script></main>"
+    )
+    written = page(named).replace("Content-Security-Policy", "nothing").replace("</main>", measure)
+    seen = browse(tmp_path, written, "--dump-dom", "--window-size=500,900")
+    needed, there = map(int, of_tag(seen.stdout, "title")[0].text.split(" of "))
+    assert needed <= there
 
 
 def test_the_alarm_and_the_bars_are_seen(model: Model, tmp_path: Path) -> None:

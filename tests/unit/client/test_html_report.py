@@ -18,9 +18,11 @@ from dpspca.client import report
 from dpspca.client.html_report import page
 from dpspca.client.html_report.scree import ticks
 from dpspca.client.html_report.style import PAIRS, policy, sheet
+from dpspca.client.readings import best_guess
 from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.model import Model
+from dpspca.common.origin import Origin, Participant
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.spec import PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.text import visible
@@ -301,3 +303,95 @@ def test_a_notebook_shows_the_promise_and_a_table(model: Model) -> None:
     values = {float(each.attributes["value"]) for each in of_tag(shown, "data")}
     assert float(np.abs(model.components[0]).max()) in set(map(abs, values))
     assert len(shown) < 10_000
+
+
+# Where a model comes from
+
+
+def from_providers(model: Model, *participants: Participant, **changes: Any) -> Model:
+    """Return a model as a federation gives it."""
+    facts: dict[str, Any] = {"method": "auto", "rounds": 3, "software": "0.2.0", "data_set": "cohort", "job": "ab" * 32}
+    return replace(model, origin=Origin(**facts | changes, participants=participants))
+
+
+def test_the_report_names_who_took_part_and_who_dropped_out_and_why() -> None:
+    made = from_providers(
+        fresh(MODEL), Participant("north", 3), Participant("south", 3), Participant("west", 1, "Its connection ended.")
+    )
+    written = page(made)
+    cells = [each.text for each in of_tag(written, "th", "td")]
+    for known in (
+        "north",
+        "south",
+        "west",
+        "cohort",
+        "3 of 3",
+        "1 of 3",
+        "dropped out: Its connection ended.",
+        "ab" * 32,
+    ):
+        assert known in cells
+    (method,) = [cell for cell in cells if cell.startswith("auto: ")]
+    assert "decides from public facts" in method
+    text = of_tag(written, "body")[0].text
+    assert "1 provider dropped out" in text
+    assert "Version 0.2.0 made this model" in text
+    assert "with the software dpspca (version 0.2.0, method auto)" in text
+
+
+def test_the_report_of_an_older_model_says_what_it_lacks() -> None:
+    text = of_tag(page(replace(fresh(MODEL), origin=None)), "body")[0].text
+    assert "not in this model, which an earlier version made" in text
+    assert "The model does not hold which version made it" in text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_t41_names_of_providers_data_sets_methods_and_versions_are_text(name: str) -> None:
+    """A model file may come from a stranger: whatever it says of its origin becomes neither markup nor a link."""
+    plain = page(from_providers(fresh(MODEL), Participant("north", 3), Participant("west", 1, "gone")))
+    spoilt = from_providers(
+        fresh(MODEL),
+        Participant(name, 3),
+        Participant("west", 1, name),
+        method=name,
+        software=name,
+        data_set=name,
+        job=name,
+    )
+    written = page(spoilt)
+    assert [each.tag for each in elements_of(written)] == [each.tag for each in elements_of(plain)]
+    assert {key for each in elements_of(written) for key in each.attributes} == {
+        key for each in elements_of(plain) for key in each.attributes
+    }
+    shown = "\n".join(map(visible, name.split("\n")))
+    texts = [each.text for each in of_tag(written, "th", "td", "code")]
+    assert sum(shown in text for text in texts) >= 4
+    assert written.encode()
+
+
+def test_the_price_and_the_stability_are_said_in_words() -> None:
+    made = fresh(fitted("analyze-gauss"))
+    facts, text = report.to_dict(made), of_tag(page(made), "body")[0].text
+    assert f"right in at most {facts['price']['guess_at_most']:.1%} of cases" in text
+    (pair,) = facts["stability"]["neighbours"]
+    assert pair["told_apart"] == (pair["difference"] > 3 * pair["difference_std"])
+    assert ("told apart" in text) == pair["told_apart"]
+    clear, known = (facts["stability"][f"loadings_{what}"] for what in ("clear_of_zero", "with_interval"))
+    assert 0 < clear <= known
+    assert f"Of the {known} loadings listed above, {clear} are clear of zero." in text
+
+
+def test_components_that_noise_may_have_mixed_are_said_to_be_read_together() -> None:
+    alike = replace(MODEL, explained_variance=np.array([10.0, 9.9]), explained_variance_std=1.0)
+    assert "read the two together" in page(fresh(alike))
+    apart = replace(MODEL, explained_variance=np.array([90.0, 9.9]), explained_variance_std=1.0)
+    assert "they are told apart" in page(fresh(apart))
+    unknown = replace(MODEL, explained_variance_std=None)
+    assert report.to_dict(unknown)["stability"]["neighbours"] == []
+
+
+@pytest.mark.parametrize(("epsilon", "mu", "gaussian", "most"), [(1.0, 0.24, True, 0.548), (1.0, 0.24, False, 0.732)])
+def test_a_guess_is_never_better_than_the_promise_says(epsilon: float, mu: float, gaussian: bool, most: float) -> None:
+    statement = replace(MODEL.statement, epsilon=epsilon, delta=1e-6, mu=mu, gaussian=gaussian)
+    assert best_guess(statement) == most
+    assert best_guess(replace(statement, epsilon=48.0, gaussian=False)) == 1.0

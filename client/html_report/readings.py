@@ -1,0 +1,47 @@
+"""What numbers mean, in sentences: the price for one person, and how far noise may have mixed components."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dpspca.client.readings import in_words
+from dpspca.common.markup import Markup, element, number
+from dpspca.common.privacy import PrivacyUnit
+
+from .words import counted, exact
+
+_WHO: Final = {
+    PrivacyUnit.ROW_ADD_REMOVE: "whether one given row is in the data",
+    PrivacyUnit.ROW_REPLACE_ONE: "which of two contents one given row has",
+    PrivacyUnit.PERSON_ADD_REMOVE: "whether one given person is in the data",
+    PrivacyUnit.PERSON_REPLACE_ONE: "which of two sets of rows one given person has",
+    PrivacyUnit.ENTRY: "which of two values one entry of the matrix has, if they differ by at most the norm bound",
+    PrivacyUnit.SPECTRAL: "which of two matrices the data are, if they differ by at most the norm bound",
+}
+
+
+def price_in_words(facts: dict[str, Any]) -> Markup:
+    """Return how well somebody who knows everything else could guess, from this result alone."""
+    who, best = _WHO[PrivacyUnit(facts["statement"]["unit"])], facts["price"]["guess_at_most"]
+    if not facts["statement"]["releasable"]:
+        return element("p", "The price below is not the price of this result, which must not be released.")
+    return element(
+        "p",
+        f"Somebody who knows all the other data guesses {who}. A coin toss is right in 50% of cases. With this result, "
+        "the guess is right in at most ",
+        number(best, f"{best:.1%}"),
+        " of cases. Further results about the same data make guesses better.",
+    )
+
+
+def how_stable(facts: dict[str, Any]) -> Iterator[Markup]:
+    """Yield whether components are told apart, and how many loadings have a certain sign."""
+    found = facts["stability"]
+    if sentences := in_words(found["neighbours"]):
+        yield element("ul", *(element("li", sentence) for sentence in sentences))
+    elif len(facts["components"]) > 1:
+        yield element("p", "Whether noise mixed components is not known: the noise of what they explain is not known.")
+    else:
+        yield element("p", "There is one component. What the next would explain was not asked.")
+    if found["loadings_with_interval"]:
+        counts = counted(found["loadings_with_interval"], "loading"), exact(found["loadings_clear_of_zero"])
+        yield element("p", "Of the ", counts[0], " listed above, ", counts[1], " are clear of zero.")

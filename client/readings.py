@@ -1,0 +1,72 @@
+"""How much a result says and hides: whether noise may have mixed components, and how well anybody can guess a row.
+
+This is post-processing of the model, so it costs nothing. Two directions that explain about the same amount can be
+turned into each other by little noise. So where the difference of two explained variances is not clearly above its own
+noise, the two components have to be read together, as a plane.
+"""
+
+import math
+from typing import Any, Final
+
+from dpspca.common.model import Model
+from dpspca.common.statement import PrivacyStatement
+
+_MOST: Final = 20
+"""At this epsilon and above, a guess can be right in all cases, up to rounding."""
+CLEARLY: Final = 3.0
+"""Times the standard deviation of its noise, from which a difference counts as clear."""
+
+
+def stability(model: Model, components: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return whether neighbouring components are told apart, and how many of the listed loadings are clear of zero."""
+    known = [each["loading_interval"] for part in components for each in part["top_features"]]
+    ends = [each for each in known if each]
+    return {
+        "neighbours": _neighbours(model),
+        "loadings_with_interval": len(ends),
+        "loadings_clear_of_zero": sum(low > 0 or high < 0 for low, high in ends),
+    }
+
+
+def _neighbours(model: Model) -> list[dict[str, Any]]:
+    """Return for each component but the last how far it is from the next. Empty if the noise is not known."""
+    values, std = model.explained_variance, model.explained_variance_std
+    if values is None or not std:
+        return []
+    sizes, noise = abs(values), math.sqrt(2.0) * std
+    return [
+        {
+            "component": place + 1,
+            "difference": float(sizes[place] - sizes[place + 1]),
+            "difference_std": noise,
+            "told_apart": bool(sizes[place] - sizes[place + 1] > CLEARLY * noise),
+        }
+        for place in range(len(sizes) - 1)
+    ]
+
+
+def best_guess(statement: PrivacyStatement) -> float:
+    """Return the most that a guess between two neighbouring data sets can be right, rounded up to a thousandth.
+
+    The guess is at even odds, by somebody who knows everything else. By (epsilon, delta) it is right with probability
+    at most (e^epsilon + delta) / (1 + e^epsilon). If all noise is Gaussian, also at most Phi(mu / 2), and delta covers
+    how far the implemented noise is from ideal.
+    """
+    odds, delta = math.exp(min(statement.epsilon, _MOST)), statement.delta
+    right = (odds + delta) / (1 + odds)
+    if statement.gaussian:
+        right = min(right, math.erfc(-statement.mu / 2 / math.sqrt(2)) / 2 + delta)
+    return float(min(1.0, math.ceil(1000 * right) / 1000))
+
+
+def in_words(facts: list[dict[str, Any]]) -> list[str]:
+    """Return one sentence for each pair of neighbouring components."""
+    return [_sentence(each) for each in facts]
+
+
+def _sentence(each: dict[str, Any]) -> str:
+    one, times = each["component"], each["difference"] / each["difference_std"]
+    head = f"Components {one} and {one + 1} differ in size by {max(times, 0.0):.1f} times the noise of that difference"
+    if each["told_apart"]:
+        return f"{head}: they are told apart."
+    return f"{head}: noise may have turned one towards the other, so read the two together."

@@ -1,0 +1,57 @@
+"""Where a model comes from: the method, the data set, who took part, who dropped out and why, and the software. Pure.
+
+In a federation, the names of providers and of the data set come from the signed job. Who dropped out, and how many
+queries were answered, is what the coordinator reported.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from . import stored_values
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """A provider that the job names: how many queries it answered, and why it dropped out, if it did."""
+
+    name: str
+    answered: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """How a model came about. What a run in one process does not have is None or empty."""
+
+    method: str
+    rounds: int
+    """Queries that were answered and added up."""
+    software: str
+    """The version of dpspca that made the model."""
+    data_set: str | None = None
+    job: str | None = None
+    participants: Sequence[Participant] = ()
+
+    @property
+    def took_part(self) -> tuple[str, ...]:
+        """The providers that answered every query."""
+        return tuple(each.name for each in self.participants if each.answered == self.rounds)
+
+    @property
+    def dropped_out(self) -> tuple[Participant, ...]:
+        """The providers that the job names and that did not answer every query."""
+        return tuple(each for each in self.participants if each.answered != self.rounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self) | {"participants": [asdict(each) for each in self.participants]}
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Self:
+        """Read plain values, or raise ``TypeError``, ``KeyError`` or ``ValueError``."""
+        parts = tuple(stored_values.made(Participant, each) for each in raw["participants"])
+        read: Self = stored_values.made(cls, {k: v for k, v in raw.items() if k != "participants"}, participants=parts)
+        if min((read.rounds, *(each.answered for each in parts))) < 0:
+            raise ValueError
+        return read
