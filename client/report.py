@@ -26,6 +26,7 @@ from .readings import best_guess, stability
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
 Destination: TypeAlias = str | PathLike[str]
 Ends: TypeAlias = tuple[FloatArray, FloatArray]
@@ -199,8 +200,8 @@ def with_noise(value: float, noise: float | None) -> str:
 # Plots
 
 
-def scree(model: Model, path: Destination) -> None:
-    """Write a PNG of the explained variance of each component, with the noise of each number."""
+def scree(model: Model, path: Destination | None = None) -> "Figure":
+    """Draw the explained variance of each component, with the noise of each number. Write a PNG if a path is given."""
     variances = model.explained_variance
     if variances is None:
         raise InvalidParameterError(
@@ -218,11 +219,11 @@ def scree(model: Model, path: Destination) -> None:
     axes.set_ylabel(f"{'explained variance' if of_rows else 'eigenvalue'}{shares}", fontsize=10, color=_INK)
     shown = _thinned(count, 24)
     axes.set_xticks(shown + 1, _numbered(model, shown))
-    _finish(canvas, axes, "How much each component explains" if of_rows else "Eigenvalues", model, path)
+    return _finish(canvas, axes, "How much each component explains" if of_rows else "Eigenvalues", model, path)
 
 
-def loadings(model: Model, path: Destination) -> None:
-    """Write a PNG of the components as a heat map of the features in the support."""
+def loadings(model: Model, path: Destination | None = None) -> "Figure":
+    """Draw the components as a heat map of the features in the support. Write a PNG if a path is given."""
     support = model.support
     if not len(support):
         raise InvalidParameterError("All loadings of this model are zero.", "Plot a model that was fitted.")
@@ -246,7 +247,7 @@ def loadings(model: Model, path: Destination) -> None:
     bar.set_label("loading", fontsize=10, color=_INK)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8, labelcolor=_FAINT)
-    _finish(canvas, axes, "Which features make up each component", model, path)
+    return _finish(canvas, axes, "Which features make up each component", model, path)
 
 
 def new_canvas(*, width: float, height: float) -> "tuple[FigureCanvasAgg, Axes]":
@@ -262,15 +263,16 @@ def new_canvas(*, width: float, height: float) -> "tuple[FigureCanvasAgg, Axes]"
     return FigureCanvasAgg(figure), figure.add_subplot()
 
 
-def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, path: Destination) -> None:
+def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, path: Destination | None) -> "Figure":
     """Finish a plot whose horizontal axis has the components."""
-    finish(canvas, axes, title, model, path, f"component{f' (*: {WITHIN_NOISE})' if within_noise(model).any() else ''}")
+    label = f"component{f' (*: {WITHIN_NOISE})' if within_noise(model).any() else ''}"
+    return finish(canvas, axes, title, model, path, label)
 
 
 def finish(  # noqa: PLR0913, PLR0917  # a plot, and what to write on it
-    canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, path: Destination, label: str
-) -> None:
-    """Add the title, the label of the horizontal axis and the footer that all plots have, and write the file."""
+    canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, path: Destination | None, label: str
+) -> "Figure":
+    """Add the title, the label of the horizontal axis and the footer that all plots have. Write the file, if any."""
     axes.set_title(title, loc="left", fontsize=12, color=_INK, pad=10)
     axes.tick_params(length=0, labelsize=8, labelcolor=_INK)
     for side in axes.spines.values():
@@ -278,7 +280,9 @@ def finish(  # noqa: PLR0913, PLR0917  # a plot, and what to write on it
     axes.set_xlabel(label, fontsize=10, color=_INK)
     colour = _FAINT if model.statement.releasable else _WARNING
     canvas.figure.supxlabel(_footer(model), x=0.01, ha="left", fontsize=7.5, color=colour)
-    canvas.figure.savefig(path, format="png")
+    if path is not None:
+        canvas.figure.savefig(path, format="png")
+    return canvas.figure
 
 
 def _footer(model: Model) -> str:

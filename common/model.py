@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from statistics import NormalDist
 from typing import Any, Final, Self
 
@@ -120,6 +121,14 @@ class Model:
             low, high = self.explained_variance - spread, self.explained_variance + spread
             ends["explained_variance"] = np.maximum(low, 0.0) if self.statement.unit.is_row else low, high
         return ends
+
+    @property
+    def plot(self) -> Any:  # noqa: ANN401  # dpspca.client.plots.Plots
+        """The plots of this model: ``model.plot.scree()``, ``.loadings()``, ``.biplot()`` and ``.vega_lite(name)``.
+
+        They are found by name when they are first used: a daemon has models, and needs no plots.
+        """
+        return import_module("dpspca.client.plots").Plots(self)
 
     def varimax(self) -> Self:
         """Return the model with its components rotated by varimax, so that each has few large loadings.

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,7 +11,7 @@ import typer
 from numpy.typing import NDArray
 
 from dpspca.cli.arguments import EXIT_CODES, AsJson
-from dpspca.cli.render import PLOTS, Folder, print_output, print_text, to_json, write_file
+from dpspca.cli.render import PLOTS, VEGA_LITE, Folder, print_output, print_text, to_json, write_file
 from dpspca.client import report
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import load_model
@@ -27,6 +28,14 @@ from dpspca.provider.data import read_rows
 model = typer.Typer(name="model", no_args_is_help=True, help="Show, plot, report, apply or export a stored model.")
 
 Stored = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
+
+
+class PlotFormat(StrEnum):
+    """How plots are written."""
+
+    PNG = "png"
+    VEGA_LITE = "vega-lite"
+
 
 SCORES_WARNING: Final = (
     "Scores are not private: each is computed from one row and reveals something about it. Treat them like the rows."
@@ -56,11 +65,19 @@ def _plot(
     stored: Stored,
     *,
     out: Annotated[Path, typer.Option(help="Folder for the plots.")] = Path(),
+    form: Annotated[
+        PlotFormat,
+        typer.Option("--format", help="png: pictures, with matplotlib. vega-lite: JSON that other programs draw."),
+    ] = PlotFormat.PNG,
     as_json: AsJson = False,
 ) -> None:
-    """Plot the explained variance and the loadings of each component."""
+    """Plot what each component explains, the loadings, and the features in the first two components.
+
+    No plot shows a row's scores.
+    """
     read = _read(stored)
-    files = Folder(out, PLOTS).draw(read)
+    as_png = form is PlotFormat.PNG
+    files = Folder(out, PLOTS).draw(read) if as_png else Folder(out, VEGA_LITE).write_vega_lite(read)
     print_output({"files": files}, *files.values(), as_json=as_json)
 
 

@@ -2,12 +2,24 @@
 
 from . import absent_providers, logs, output, progress
 from .connection import connected
-from .output import PLOTS, Folder, print_output, print_table, print_text, require_new, show_count, to_json, write_file
+from .output import (
+    PLOTS,
+    VEGA_LITE,
+    Folder,
+    print_output,
+    print_table,
+    print_text,
+    require_new,
+    show_count,
+    to_json,
+    write_file,
+)
 from .progress import participants, show_job_progress
 from .terms import fit_facts, print_fit, print_terms, terms_facts
 
 __all__ = [
     "PLOTS",
+    "VEGA_LITE",
     "Folder",
     "absent_providers",
     "connected",

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -19,9 +20,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from dpspca.client import report
 from dpspca.client.findings import WITHIN_NOISE
 from dpspca.client.job_progress import JobProgress
+from dpspca.client.plots import Plots
 from dpspca.client.prices import MECHANISM
 from dpspca.client.report import remarks, with_noise
 from dpspca.client.score_plot import score_contours
@@ -39,7 +40,8 @@ PLAIN_WIDTH: Final = 100
 MAX_WIDTH: Final = 1000
 """The widest that a table is measured, in characters."""
 
-PLOTS: Final = ("scree.png", "loadings.png", "scores.png")
+PLOTS: Final = ("scree.png", "loadings.png", "biplot.png", "scores.png")
+VEGA_LITE: Final = ("scree.json", "loadings.json", "biplot.json")
 NOISE_FITS_NOTE: Final = (
     "The noise of some queries depends on the exact query, at the same price. The table shows the most that it can be."
 )
@@ -74,15 +76,17 @@ class Folder:
             return {}, [str(problem)]
 
     def draw(self, model: Model) -> dict[str, str]:
-        """Draw the plots and return their paths. A model without explained variance or scores gets no plot of these."""
-        scree, loadings, scores = PLOTS
-        files = {}
-        if model.explained_variance is not None:
-            files["scree"] = self.write(scree, lambda path: report.scree(model, path))
-        files["loadings"] = self.write(loadings, lambda path: report.loadings(model, path))
+        """Draw the plots that the model has, and return their paths."""
+        plots = Plots(model)
+        files = {name: self.write(f"{name}.png", getattr(plots, name)) for name in plots.names}
         if model.scores is not None:
-            files["scores"] = self.write(scores, lambda path: score_contours(model, path))
+            files["scores"] = self.write("scores.png", lambda path: score_contours(model, path))
         return files
+
+    def write_vega_lite(self, model: Model) -> dict[str, str]:
+        """Write the plots that the model has as Vega-Lite, and return their paths."""
+        plots = Plots(model)
+        return {name: self.write(f"{name}.json", partial(_write_json, plots.vega_lite(name))) for name in plots.names}
 
     def write(self, name: str, save: Callable[[Path], object], remedy: str = ANOTHER_FOLDER) -> str:
         """Let ``save`` write a file of that name, and return its path."""
@@ -92,6 +96,10 @@ class Folder:
         except OSError as problem:
             raise _unwritable(path, problem.strerror or str(problem), remedy) from None
         return str(path)
+
+
+def _write_json(facts: dict[str, Any], path: Path) -> None:
+    path.write_text(to_json(facts) + "\n", encoding="utf-8")
 
 
 def require_new(path: Path, *, replace: bool) -> None:

@@ -115,7 +115,10 @@ def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any], spans: Ma
     assert model.statement.releasable is model.statement.proven is inside.statement.proven
     assert (inside.statement.federated, inside.statement.releasable) == (False, False)
     statement = replace(model.statement, federated=False, fresh_noise=False)
-    assert parts(replace(model, statement=statement)) == parts(inside)
+    assert model.origin
+    assert inside.origin
+    assert (model.origin.method, model.origin.rounds) == (inside.origin.method, inside.origin.rounds)
+    assert parts(replace(model, statement=statement, origin=inside.origin)) == parts(inside)
 
 
 def parts(model: Model) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def test_a_demo_says_its_rows_are_made_up_and_writes_its_files(tmp_path: Path) -
     folder = tmp_path / "out" / "demo"
     paths = ended.stdout.partition("Written:\n")[2].split()
     assert [tmp_path / path for path in paths] == [
-        folder / name for name in ("model.dpspca", "scree.png", "loadings.png", "result.json")
+        folder / name for name in ("model.dpspca", "scree.png", "loadings.png", "biplot.png", "result.json")
     ]
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in ("scree.png", "loadings.png"))
     assert Model.from_bytes((folder / "model.dpspca").read_bytes()).statement.releasable
@@ -134,7 +134,8 @@ def test_a_seed_repeats_the_rows_and_never_the_noise(seeded: tuple[Path, Ended],
     again = run(tmp_path, *SMALL, "--seed", "7", "--quiet", "--out", "elsewhere")
     assert again.stderr == ""
     assert again.stdout.split() == [
-        str(Path("elsewhere") / name) for name in ("model.dpspca", "scree.png", "loadings.png", "result.json")
+        str(Path("elsewhere") / name)
+        for name in ("model.dpspca", "scree.png", "loadings.png", "biplot.png", "result.json")
     ]
     second = load_model(tmp_path / "elsewhere" / "model.dpspca")
     assert replace(second.statement, decision="") == replace(first.statement, decision="")

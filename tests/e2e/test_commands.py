@@ -77,8 +77,9 @@ def test_a_job_from_flags_takes_columns_and_providers_on_offer(finished_job: End
     assert {0, 1} <= set(model.support)
     assert (model.statement.parties, model.statement.federated) == (2, True)
     assert "Nobody else had to be trusted" in finished_job.out
-    assert finished_job.out.split()[-3:] == ["model.dpspca", "plots/scree.png", "plots/loadings.png"]
-    assert all((town / "plots" / name).stat().st_size for name in ("scree.png", "loadings.png"))
+    plots = ["scree.png", "loadings.png", "biplot.png"]
+    assert finished_job.out.split()[-4:] == ["model.dpspca", *(f"plots/{name}" for name in plots)]
+    assert all((town / "plots" / name).stat().st_size for name in plots)
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if name != DEFAULT_METHOD])

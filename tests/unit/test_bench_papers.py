@@ -30,6 +30,7 @@ warnings.simplefilter("ignore", DpspcaWarning)
 from models import Spiked, sample
 from measure import run_prepared
 import methods, numpy
+from dataclasses import replace
 from dpspca.client.simulation import simulate
 from dpspca.common.spec import Budget
 population = Spiked(30, components=2, rows=500)
@@ -37,7 +38,7 @@ for method in (methods.DPS_PUBLISHED, methods.DPS_OURS, methods.GAUSS, methods.M
     spec = method.spec(population, Budget(1.0, 0.1), 3)
     ours = run_prepared(sample(population, 1).shards, spec, 3, [])
     theirs = simulate([population.draw(1)[0]], spec, noise_seed=3)
-    assert ours.to_bytes() == theirs.to_bytes(), method.label
+    assert replace(ours, origin=None).to_bytes() == replace(theirs, origin=None).to_bytes(), method.label
 """
 
 

@@ -69,11 +69,14 @@ def test_a_model_without_explained_variance_is_shown_and_plotted(
     model = simulate([rows], spec(explained_variance=False))
     save_model(model, tmp_path / "model.dpspca")
     assert here("model", "show", "model.dpspca").out
-    assert here("model", "plot", "model.dpspca", "--json").facts["files"] == {"loadings": "loadings.png"}
+    assert here("model", "plot", "model.dpspca", "--json").facts["files"] == {
+        "loadings": "loadings.png",
+        "biplot": "biplot.png",
+    }
     capfd.readouterr()
     print_components(to_dict(model))
     assert "not known" in capfd.readouterr().out
-    assert set(Folder(tmp_path / "plots", PLOTS).write_plots(model)[0]) == {"loadings"}
+    assert set(Folder(tmp_path / "plots", PLOTS).write_plots(model)[0]) == {"loadings", "biplot"}
 
 
 @pytest.mark.parametrize(

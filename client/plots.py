@@ -1,0 +1,55 @@
+"""Plots of one model: ``model.plot.scree()``, ``.loadings()``, ``.biplot()``, as figures or as Vega-Lite.
+
+A plot is post-processing of the model, so it costs no privacy, and it shows the promise. Figures need matplotlib (the
+extra ``plots``); Vega-Lite needs nothing.
+"""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from dpspca.common.checks import check
+from dpspca.common.model import Model
+
+from . import vega_lite
+from .biplot import PLANE, biplot
+from .report import Destination, loadings, scree
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+VEGA_LITE: Final = MappingProxyType(
+    {"scree": vega_lite.scree, "loadings": vega_lite.loadings, "biplot": vega_lite.biplot}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plots:
+    """The plots of a model. Each returns a matplotlib figure, and writes it as PNG if a path is given."""
+
+    model: Model
+
+    def scree(self, path: Destination | None = None) -> "Figure":
+        """Plot how much each component explains, with the noise of each number."""
+        return scree(self.model, path)
+
+    def loadings(self, path: Destination | None = None) -> "Figure":
+        """Plot which features make up each component."""
+        return loadings(self.model, path)
+
+    def biplot(self, path: Destination | None = None) -> "Figure":
+        """Plot how much features weigh in the first two components. No row's scores are shown."""
+        return biplot(self.model, path)
+
+    def vega_lite(self, name: str) -> dict[str, Any]:
+        """Return a plot as a Vega-Lite specification."""
+        check(name in VEGA_LITE, f"There is no plot {name!r:.80}.", f"Choose one of: {', '.join(VEGA_LITE)}.")
+        return VEGA_LITE[name](self.model)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The plots that this model has: a scree plot needs explained variances, a biplot two components."""
+        lacking = set() if self.model.explained_variance is not None else {"scree"}
+        if len(self.model.components) < PLANE:
+            lacking.add("biplot")
+        return tuple(name for name in VEGA_LITE if name not in lacking)
