@@ -10,6 +10,7 @@ from dpspca.common.text import printable
 
 from .arguments import CHECK_CODES, EXIT_CODES, empty_values
 from .commands import (
+    approval,
     audit,
     authority,
     budget,
@@ -28,6 +29,7 @@ from .commands import (
     policy,
     terms,
 )
+from .dashboard import dashboard
 
 FAILURE: Final = 2
 
@@ -69,6 +71,7 @@ def _common(
 app.command("demo", epilog=EXIT_CODES)(demo.demo)
 
 
+app.command("dashboard", epilog=EXIT_CODES)(dashboard)
 app.command("plan", epilog=EXIT_CODES)(plan.plan)
 app.command("methods", epilog=EXIT_CODES)(methods.methods)
 
@@ -85,6 +88,7 @@ for part in (
     doctor.config,
     policy.policy,
     ledger.ledger,
+    approval.approval,
 ):
     app.add_typer(part)
 for name, command in (("run", jobs.run), ("datasets", jobs.datasets), ("outbox", outbox.outbox)):

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from datetime import timedelta
 from os import PathLike
 from threading import Thread
 from types import TracebackType
@@ -166,13 +167,14 @@ class Federation:
         providers: Sequence[str] | None = None,
         *,
         dictionary: Dictionary | None = None,
+        life: timedelta | None = None,
     ) -> Job:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
         ``data_set`` may be left out if only one is on offer. With the job's ``dictionary``, the model can prepare raw
-        rows.
+        rows. ``life`` is how long the job is valid, if it may have to wait long for a person's approval.
         """
-        submitted = self._federation.submit(spec, data_set, providers, dictionary=dictionary)
+        submitted = self._federation.submit(spec, data_set, providers, dictionary=dictionary, life=life)
         return Job(self._loop.run(submitted), self._loop)
 
     def fit(

@@ -70,8 +70,8 @@ MESSAGE_BYTES: Final = MappingProxyType(
 )
 """The longest reply to each method. A method that is not listed is never called."""
 
-MOST_PARTS: Final = 5 * MAX_PARTIES + 100
-"""Parts of a reply: a participant is one part, and so is each of its four fields."""
+MOST_PARTS: Final = 6 * MAX_PARTIES + 100
+"""Parts of a reply: a participant is one part, and so is each of its five fields."""
 MOST_COLUMNS: Final = 2**18
 """Columns of an offer: as many as a provider sends letters of their names."""
 

@@ -4,6 +4,7 @@ A check that depends on a failed one is skipped, so that the first problem repor
 """
 
 import asyncio
+import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from dpspca.common.storage import (
     Address,
     AnalystConfig,
     AnyConfig,
+    ApprovalSettings,
     CoordinatorConfig,
     ProviderConfig,
     read_any_config,
@@ -36,6 +38,7 @@ from dpspca.common.trust import (
     read_certificate,
     require_role,
 )
+from dpspca.provider.approval import RequestState
 from dpspca.provider.connection import names_warning
 from dpspca.provider.data import require_unit
 from dpspca.provider.jobs import require_one_name
@@ -48,7 +51,7 @@ from dpspca.provider.ledger import (
     read_ledger,
 )
 from dpspca.provider.policy import read_policy, read_readable_part
-from dpspca.provider.startup import arriving_data_set, read_data_set
+from dpspca.provider.startup import approval_queue, arriving_data_set, read_data_set
 
 from . import probe
 from .clock import now
@@ -141,6 +144,8 @@ class _Checks:
             rows = tuple(f"data set {name}" for name in (*settings.data_sets, *(settings.arriving or {})))
             yield "names of rows", (*rows, "ledger"), partial(self.names_of_rows, settings)
             yield "promises", ("policy", "ledger"), partial(self.promises, settings)
+            if settings.approval:
+                yield "approval", (), partial(_approval, settings, settings.approval, self.file)
         yield "port", (), self.port
         yield "coordinator", ("identity", "certificate", "port"), self.coordinator
         if isinstance(settings, ProviderConfig):
@@ -315,6 +320,17 @@ def _ledger(settings: ProviderConfig, file: Path) -> str:
             f"The ledger is in quarantine, and every job is refused: {view.quarantine_reason}", QUARANTINE_REMEDY
         )
     return f"{path}: {view.books.head.entries} entries, in agreement with its head file."
+
+
+def _approval(settings: ProviderConfig, approval: ApprovalSettings, file: Path) -> str:
+    """Check that the queue of jobs that wait for approval can be read, and that the steward's command exists."""
+    waiting = len(approval_queue(settings, file).requests(RequestState.WAITING))
+    command = approval.notify[:1]
+    if command and shutil.which(command[0]) is None:
+        raise InvalidParameterError(
+            f"notify names {command[0]!r:.80}, which is no program that can be run.", "Give its whole path in notify."
+        )
+    return f"{waiting} jobs wait. {f'{command[0]} is run for each.' if command else 'Nobody is notified (notify).'}"
 
 
 def _reach(address: Address) -> None:

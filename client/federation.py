@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from os import PathLike
 from types import TracebackType
 from typing import Self
@@ -263,11 +263,13 @@ class AsyncFederation:
         providers: Sequence[str] | None = None,
         *,
         dictionary: Dictionary | None = None,
+        life: timedelta | None = None,
     ) -> AsyncJob:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
         ``data_set`` may be left out if only one is on offer. If the job does not name its columns, it is signed with
         the names on offer, so that the model has them. With the job's ``dictionary``, the model can prepare raw rows.
+        ``life`` is how long the job is valid, if it may have to wait longer than ``validity_of`` for an approval.
         """
         features = None if dictionary is None else attached(spec, dictionary)
         catalogue.plan(spec)  # raises for an invalid job before anything is sent
@@ -280,7 +282,7 @@ class AsyncFederation:
         if spec.dictionary is None:
             spec = spec.with_names({each.provider: each.schema.names for each in asked})
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
-        life = validity_of(catalogue.plan(spec))
+        life = max(validity_of(catalogue.plan(spec)), life or timedelta())
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=life)
         return replace(await self.submit_signed(sign(envelope, self._identity), spec), features=features)
 

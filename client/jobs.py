@@ -17,6 +17,9 @@ from .bounds import COLUMNS, LISTED, PER_COLUMN, PER_OFFER, PER_PARTICIPANT, Cou
 from .errors import TooMuchError
 
 FINAL: Final = frozenset({"done", "failed", "cancelled"})
+AWAITING_APPROVAL: Final = "waiting for approval"
+_BEFORE_QUERIES: Final = {"waiting": 0, AWAITING_APPROVAL: 1}
+"""The states of a job before its first query, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,16 @@ class OfferList:
 
 @dataclass(frozen=True, slots=True)
 class ParticipantStatus:
-    """One provider in one job: queries sent to it, answers that count, and why it dropped out, if it did."""
+    """One provider in one job: queries sent to it, answers that count, and why it dropped out, if it did.
+
+    ``awaiting_approval_since`` says since when a person there has to approve the job, or is None.
+    """
 
     name: str
     asked: int
     answered: int
     reason: str
+    awaiting_approval_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,14 @@ class JobStatus:
             submitted=_moment(message.submitted),
             ended=_moment(message.ended) if message.ended else None,
             participants=tuple(
-                ParticipantStatus(each.name, each.asked, each.answered, each.reason) for each in message.participants
+                ParticipantStatus(
+                    each.name,
+                    each.asked,
+                    each.answered,
+                    each.reason,
+                    _moment(each.awaiting_approval_since) if each.awaiting_approval_since else None,
+                )
+                for each in message.participants
             ),
         )
 
@@ -130,13 +144,16 @@ class JobStatus:
 
     def is_news_after(self, last: "JobStatus") -> bool:
         """Whether this status is newer than ``last``. After a restart a coordinator may report an earlier one."""
-        behind = (self.answered, self.state != "waiting") < (last.answered, last.state != "waiting")
-        return self.is_final or (self != last and not behind)
+        return self.is_final or (self != last and _progress(self) >= _progress(last))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with times in ISO 8601."""
-        times = {"submitted": self.submitted.isoformat(), "ended": self.ended.isoformat() if self.ended else None}
-        return asdict(self) | times
+        times = {"submitted": self.submitted.isoformat(), "ended": _text(self.ended)}
+        participants = [
+            asdict(each) | {"awaiting_approval_since": _text(each.awaiting_approval_since)}
+            for each in self.participants
+        ]
+        return asdict(self) | times | {"participants": participants}
 
 
 class JobList:
@@ -149,6 +166,14 @@ class JobList:
         """Read one job from the coordinator's message."""
         self._kept.add_bytes(message.ByteSize() + PER_PARTICIPANT * len(message.participants))
         return JobStatus.of(message)
+
+
+def _progress(status: JobStatus) -> tuple[int, int]:
+    return status.answered, _BEFORE_QUERIES.get(status.state, len(_BEFORE_QUERIES))
+
+
+def _text(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
 
 
 def _moment(seconds: float) -> datetime:

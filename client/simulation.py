@@ -1,7 +1,7 @@
 """A whole federation in one process. Method, checks, noise and sums are the same code as over a network.
 
 With a noise seed everything repeats, noise included, and the model says that it must not be released. Without a seed
-the noise comes from the operating system's randomness.
+the noise comes from the operating system's randomness. There is no policy, so no job waits for a person's approval.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,16 +1,21 @@
 """Builds a provider's data sets and its ledger from its settings. Reads files."""
 
 import logging
+from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.storage import ProviderConfig
+from dpspca.common.storage import ApprovalSettings, ProviderConfig
+from dpspca.common.trust import Identity
 
+from .approval import QUEUE_FILE, ApprovalDesk, ApprovalQueue
 from .data import Arrivals, CheckedRows, DataSet, read_arriving, read_protected
 from .evaluate import with_span
-from .ledger import QUARANTINE_REMEDY, SqliteLedger, ledger_paths
+from .ledger import QUARANTINE_REMEDY, Ledger, SqliteLedger, ledger_paths
+from .policy import Policy
 
 UNUSABLE: Final = (
     "has rows that are not finite numbers, or that name no person. Such a row counts as a row of zeros. "
@@ -51,3 +56,21 @@ def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:
     if ledger.quarantine:
         _log.error("The ledger is in quarantine, and every job is refused: %s %s", ledger.quarantine, QUARANTINE_REMEDY)
     return ledger
+
+
+def approval_queue(settings: ProviderConfig, config: Path) -> ApprovalQueue:
+    """Return the queue of jobs that wait for approval. It is a file beside the ledger."""
+    return ApprovalQueue(ledger_paths(settings, config)[0].parent / QUEUE_FILE)
+
+
+def approval_desk(  # noqa: PLR0913, PLR0917  # what a daemon has
+    settings: ProviderConfig,
+    config: Path,
+    ledger: Ledger,
+    identity: Callable[[], Identity],
+    policy: Callable[[], Policy],
+    clock: Callable[[], datetime],
+) -> ApprovalDesk:
+    """Return the desk of a daemon at which jobs wait for approval."""
+    queue = approval_queue(settings, config)
+    return ApprovalDesk(queue, ledger, identity, policy, clock, settings.approval or ApprovalSettings())

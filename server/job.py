@@ -13,6 +13,7 @@ class State(StrEnum):
     """The state of a job. The last three are final."""
 
     WAITING = "waiting"
+    AWAITING_APPROVAL = "waiting for approval"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
@@ -27,6 +28,7 @@ class State(StrEnum):
 class Event(StrEnum):
     """What happens to a job."""
 
+    AWAIT = "wait for approval"
     BEGIN = "begin"
     FINISH = "finish"
     FAIL = "fail"
@@ -35,9 +37,13 @@ class Event(StrEnum):
 
 TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = MappingProxyType(
     {
+        (State.WAITING, Event.AWAIT): State.AWAITING_APPROVAL,
         (State.WAITING, Event.BEGIN): State.RUNNING,
         (State.WAITING, Event.FAIL): State.FAILED,
         (State.WAITING, Event.CANCEL): State.CANCELLED,
+        (State.AWAITING_APPROVAL, Event.BEGIN): State.RUNNING,
+        (State.AWAITING_APPROVAL, Event.FAIL): State.FAILED,
+        (State.AWAITING_APPROVAL, Event.CANCEL): State.CANCELLED,
         (State.RUNNING, Event.FINISH): State.DONE,
         (State.RUNNING, Event.FAIL): State.FAILED,
         (State.RUNNING, Event.CANCEL): State.CANCELLED,
@@ -50,12 +56,16 @@ class Participant:
     """One provider in one job: how many queries it was asked and answered, and why it dropped out, if it did.
 
     ``rows`` is how many rows it said that it has, if sums are weighed by it.
+
+    ``awaiting_since`` is when the job began to wait for a person's approval there, in seconds since 1970. It is 0 if
+    the job does not wait there.
     """
 
     asked: int = 0
     answered: int = 0
     reason: str = ""
     rows: int | None = None
+    awaiting_since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,11 @@ class JobRecord:
         next_state = TRANSITIONS.get((self.state, event))
         if next_state is None:
             raise RefusedError(f"A job that is {self.state} cannot {event}.", "Check the job's state first.")
-        return replace(self, state=next_state, reason=reason, ended=now if next_state.is_final else 0.0)
+        participants = self.participants
+        if self.state is State.AWAITING_APPROVAL:
+            participants = {name: replace(each, awaiting_since=0.0) for name, each in participants.items()}
+        ended = now if next_state.is_final else 0.0
+        return replace(self, state=next_state, reason=reason, ended=ended, participants=participants)
 
     def with_asked_at_least(self, queries: int) -> "JobRecord":
         """Return the job as it may be after a restart: every provider that takes part may have been asked so many."""

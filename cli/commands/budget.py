@@ -41,6 +41,7 @@ from dpspca.provider.policy import Policy, Rules, filter_of, read_policy
 from .policy import check_job
 
 REFUSED: Final = 1
+MOST_POINTS: Final = 200
 _NOBODY: Final = ""
 BUDGET_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", "the job is refused or does not fit")
 
@@ -131,7 +132,16 @@ def balance(view: LedgerView, name: str, rules: Rules | None) -> dict[str, Any]:
             "analysts": analysts,
         }
         | {"newcomers": _of_analyst(books, rules, _NOBODY, further, largest) if rules.per_analyst else None}
+        | {"history": _history(view, name, balance_now)}
     )
+
+
+def _history(view: LedgerView, name: str, balance_now: Balance) -> list[dict[str, Any]]:
+    """Return what was spent over time, in at most ``MOST_POINTS`` points, of which the last is the newest."""
+    points = view.spending(name)
+    step = -(-len(points) // MOST_POINTS)
+    chosen = points[::-1][:: step or 1][::-1]
+    return [{"at": format_time(at), "mu": spent.mu, "share": balance_now.share(spent)} for at, spent in chosen]
 
 
 def _reason_for_no_jobs(view: LedgerView, rules: Rules) -> str | None:

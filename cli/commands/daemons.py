@@ -9,19 +9,21 @@ from typing import Any, Final
 
 import typer
 
-from dpspca.cli.arguments import DAEMON_CODES, DaemonSettings
-from dpspca.cli.render import logs
+from dpspca.cli.arguments import DAEMON_CODES, EXIT_CODES, AsJson, DaemonSettings
+from dpspca.cli.render import logs, print_table, print_text, to_json
+from dpspca.client import operation
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
 from dpspca.common.names import Role
 from dpspca.common.storage import CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
+from dpspca.common.text import printable
 from dpspca.common.transport import rpc
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, peer_of, require_role
 from dpspca.provider.connection import Daemon, names_warning
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.policy import CurrentPolicy
-from dpspca.provider.startup import data_sets_of, open_ledger
+from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.journal import Journal, PostgresJournal, SqliteJournal
 from dpspca.server.rpc import RESULT_BYTES
@@ -37,9 +39,6 @@ provider = typer.Typer(
 
 RECEIPTS_FILE: Final = "peers"
 """Name of the file beside the ledger in which a provider keeps other providers' receipts."""
-JOURNAL_FILE: Final = "journal.db"
-"""Name of the coordinator's journal beside its settings, unless these name another."""
-
 PARENT_CHECK_SECONDS: Final = 1.0
 """Seconds between two checks that the process which started a daemon still runs."""
 
@@ -56,6 +55,47 @@ def _start_coordinator(
     """Run the coordinator until SIGTERM or SIGINT."""
     with logs.logging_to_stderr(log_format, log_level):
         _run_coordinator(config)
+
+
+@coordinator.command("show", epilog=EXIT_CODES)
+def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> None:
+    """Show a coordinator's parties, who is connected, its jobs and certificates. Run it on its machine."""
+    facts = asyncio.run(operation.facts(config))
+    if as_json:
+        typer.echo(to_json(facts))
+        return
+    state = "serves" if facts["serving"] else f"does not serve. {facts['problem']}"
+    print_text(printable(f"{facts['coordinator']} at {facts['address']} {state}"))
+    for each in facts["certificates"]:
+        print_text(printable(f"{each['what']}: valid until {each['until']}, for {each['days_left']} more days."))
+    connected = {True: "connected", False: "not connected", None: ""}
+    print_table(
+        ("role", "party", "", "jobs", "certificate until"),
+        (
+            (
+                each["role"],
+                each["name"],
+                connected[each["connected"]],
+                str(each["jobs"]),
+                each["certificate_until"] or "",
+            )
+            for each in facts["parties"]
+        ),
+    )
+    print_table(
+        ("job", "analyst", "data set", "state", "answered", "submitted"),
+        (
+            (
+                each["name"][:12],
+                each["analyst"],
+                each["data_set"],
+                each["state"],
+                f"{each['answered']} of {each['queries']}",
+                each["submitted"],
+            )
+            for each in facts["jobs"]
+        ),
+    )
 
 
 def _run_coordinator(config: Path) -> None:
@@ -105,6 +145,7 @@ def _run_provider(config: Path) -> None:
 
     async def serve() -> None:
         _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.coordinator)
+        desk = approval_desk(settings, config, ledger, identity.get, policy.get, now)
         setup = ProviderSetup(
             settings.coordinator,
             identity.get,
@@ -115,6 +156,7 @@ def _run_provider(config: Path) -> None:
             ledger,
             peers=peers,
             dictionaries=settings.dictionaries or {},
+            desk=desk,
         )
         daemon = Daemon(setup)
         try:
@@ -137,7 +179,7 @@ def _raise_file_limit(most: int) -> None:
 
 
 def _journal(settings: CoordinatorConfig, config: Path) -> Journal:
-    location = settings.journal or config.parent / JOURNAL_FILE
+    location = operation.journal_location(settings, config)
     return PostgresJournal(location) if isinstance(location, DatabaseUrl) else SqliteJournal(location)
 
 

@@ -12,7 +12,7 @@ import typer
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnySettings, AsJson
 from dpspca.cli.render import print_output
-from dpspca.client import probe
+from dpspca.client import certificates, probe
 from dpspca.client.checks import examine, require_fit
 from dpspca.client.clock import now
 from dpspca.client.sign_in import require_in_force
@@ -157,11 +157,16 @@ def health(config: AnySettings, *, as_json: AsJson = False) -> None:
 
     A provider answers jobs if it is connected, its whole policy can be read, and its ledger is not in quarantine.
     """
-    problems = _health_problems(config)
-    passed = not problems
-    message = " ".join(problems) or _HEALTHY_MESSAGES[kind_of(read_toml(config))]
-    print_output({"passed": passed, "details": message}, printable(message), as_json=as_json)
+    passed, message = health_message(config)
+    facts = {"passed": passed, "details": message, "certificates": certificates.facts(config)}
+    print_output(facts, printable(message), as_json=as_json)
     _exit_unless(passed=passed)
+
+
+def health_message(config: Path) -> tuple[bool, str]:
+    """Return whether a program is healthy, and what there is to say about it."""
+    problems = _health_problems(config)
+    return not problems, " ".join(problems) or _HEALTHY_MESSAGES[kind_of(read_toml(config))]
 
 
 def _health_problems(config: Path) -> list[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -41,6 +41,7 @@ from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.text import printable
+from dpspca.common.trust import MAX_JOB_LIFE
 
 jobs = typer.Typer(
     name="jobs", no_args_is_help=True, help="List, watch or cancel your submitted jobs, or fetch a result."
@@ -81,6 +82,16 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
         bool, typer.Option("--detach", help="Print the job's name and exit without waiting for it.")
     ] = False,
     retry_seconds: RetrySeconds = RETRY_SECONDS,
+    valid_hours: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_JOB_LIFE // 3600,
+            help="How long the signed job is valid at least: longer if a person at a provider has to approve it first. "
+            "If left out: 12 hours, or as long as its answers may take.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Sign a job, run it in the federation, and write its model."""
@@ -94,7 +105,8 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     result_files = None if detach else progress.ResultFiles(out, plots, replace=force)
 
     async def work(federation: AsyncFederation) -> dict[str, Any]:
-        submitted = await _submit(federation, job_file, flags, chosen)
+        life = None if valid_hours is None else timedelta(hours=valid_hours)
+        submitted = await _submit(federation, job_file, flags, chosen, life)
         if result_files is None:
             return {"job": submitted.name}
         facts = await _write_model(federation, submitted, result_files, config, quiet=as_json)
@@ -231,6 +243,7 @@ async def _submit(
     job_file: job_files.JobFile | None,
     flags: job_flags.Flags,
     chosen: Chosen,
+    life: timedelta | None,
 ) -> AsyncJob:
     """Submit the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
     data_set, providers = chosen.data_set or await federation.only_data_set(), chosen.providers
@@ -244,7 +257,7 @@ async def _submit(
         typer.echo(remark, err=True)
     if providers:
         await absent_providers.warn_before_job(federation, data_set, providers, spec.answer_seconds)
-    submitted = await federation.submit(spec, data_set, providers, dictionary=dictionary)
+    submitted = await federation.submit(spec, data_set, providers, dictionary=dictionary, life=life)
     typer.echo(f"job {submitted.name}", err=True)
     return submitted
 
@@ -288,6 +301,7 @@ def _print_status(job: AsyncJob, status: JobStatus, *, as_json: bool, why: bool 
         f"job {status.name}",
         f"{status.state}: {status.answered} of {status.queries} queries answered{step}",
         f"data set {status.data_set}, submitted {_time(status.submitted)}",
+        *(progress.awaiting_line(each) for each in status.participants if each.awaiting_approval_since),
         *([status.reason] if status.reason and why else []),
     ]
     print_output(facts, *map(printable, lines), as_json=as_json)

@@ -19,6 +19,7 @@ OTHER_MESSAGES: Final = {
         "the jobs in the ledger that have not ended, and receipts of other providers."
     ),
     "admission": "For each job, before its first query: that it keeps the rules and that its price is reserved.",
+    "approval": "For each job that a person has to approve: since when it waits, and until when. Then the decision.",
     "receipt": "With each answer: how many entries the ledger had, and the hash of the last entry.",
     "refusal": "Instead of an admission or an answer: the rule, what was asked, and how much of the budget is left.",
     "heartbeat": "An empty message from time to time.",
@@ -60,7 +61,7 @@ def outbox(
         and analyst in {None, each.analyst, short_name(each.analyst)}
     ]
     if as_json:
-        facts = {"answers": [_release_facts(each) for each in chosen], "of": len(every), "gaps": view.gaps}
+        facts = {"answers": [release_facts(each) for each in chosen], "of": len(every), "gaps": view.gaps}
         typer.echo(to_json(facts | {"analysts": sorted({each.analyst for each in every}), "beside": OTHER_MESSAGES}))
     else:
         _print_outbox(chosen, len(every), view.gaps)
@@ -68,7 +69,8 @@ def outbox(
             _list_known_analysts(analyst, every)
 
 
-def _release_facts(sent: Release) -> dict[str, Any]:
+def release_facts(sent: Release) -> dict[str, Any]:
+    """Return an answer that left, as plain values."""
     return {
         "at": format_time(sent.at),
         "job": sent.job,
@@ -107,7 +109,8 @@ def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) ->
         "later, whenever it was asked for, always with the same bytes."
     )
     print_text(
-        "Besides answers, a provider sends greetings, admissions, receipts, refusals and heartbeats. No row has a "
+        "Besides answers, a provider sends greetings, admissions, receipts, refusals, heartbeats, and that a job waits "
+        "for approval. No row has a "
         "part in any of these."
     )
     for gap in gaps:

@@ -168,6 +168,7 @@ def explanation(rules: Rules) -> Iterator[str]:
         "and must not continue with fewer. Each provider's noise protects its data whoever else takes part."
     )
     yield f"  When answers leave: {_answer_times(rules)}"
+    yield f"  Who decides: {_approval(rules)}"
     yield f"  {_quotas(rules.quotas)}"
     yield f"  Who is protected: {rules.unit.neighbours}{_rows(rules)}"
     yield from _budget_lines(rules)
@@ -377,6 +378,14 @@ def _columns(rules: Rules) -> str:
     if isinstance(rules.columns, int):
         return f"any, at most {rules.columns}"
     return f"only {', '.join(rules.columns)}"
+
+
+def _approval(rules: Rules) -> str:
+    rule = rules.approval_rule
+    if rule is None:
+        return "nobody is asked. A job that keeps the rules and fits the budgets is answered."
+    persons = "one of them has" if rule.needed == 1 else f"{rule.needed} different ones of them have"
+    return f"each job waits for {', '.join(rule.approvers)}; {persons} to approve it."
 
 
 def _quotas(quotas: Quotas) -> str:

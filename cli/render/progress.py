@@ -14,7 +14,7 @@ import typer
 from dpspca.client import report
 from dpspca.client.files import save_model
 from dpspca.client.job_progress import JobProgress, job_progress
-from dpspca.client.jobs import JobStatus
+from dpspca.client.jobs import JobStatus, ParticipantStatus
 from dpspca.common.checks import check
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan
@@ -46,8 +46,18 @@ class Follower:
             survived = status.is_final or each.asked <= went_on
             if each.reason and survived and each.reason not in status.reason and self._is_new(each.name):
                 typer.echo(printable(f"{each.name} dropped out: {each.reason}"), err=True)
+            self._follow_approval(each)
         if self._is_new(status.answered or status.state):
             show(job_progress(self._plan, status, monotonic() - self._start))
+
+    def _follow_approval(self, provider: ParticipantStatus) -> None:
+        """Print once that a person at a provider has to approve the job, and once that this was done."""
+        awaited = (provider.name, "awaited")
+        if provider.awaiting_approval_since:
+            if self._is_new(awaited):
+                typer.echo(printable(awaiting_line(provider)), err=True)
+        elif awaited in self._printed and not provider.reason and self._is_new((provider.name, "approved")):
+            typer.echo(printable(f"approved by {provider.name}"), err=True)
 
     def line(self, now: JobProgress) -> str:
         """Return a line that says who answered and how far the job is."""
@@ -72,6 +82,11 @@ def show_job_progress(plan: Plan, *, quiet: bool) -> Iterator[Callable[[JobStatu
         yield lambda status: None if quiet else follower.follow(status, show)
 
 
+def awaiting_line(provider: ParticipantStatus) -> str:
+    """Say that a person at a provider has to approve the job, and since when."""
+    return f"waiting for approval by {provider.name} (since {provider.awaiting_approval_since:%Y-%m-%d %H:%M:%S} UTC)"
+
+
 def participants(plan: Plan, status: JobStatus) -> list[dict[str, Any]]:
     """Return for every provider how many queries it was asked and answered, and the most that it spent."""
     return [
@@ -81,6 +96,9 @@ def participants(plan: Plan, status: JobStatus) -> list[dict[str, Any]]:
             "answered": each.answered,
             "epsilon_at_most": plan.epsilon_after(each.asked),
             "reason": each.reason,
+            "awaiting_approval_since": (
+                each.awaiting_approval_since.isoformat() if each.awaiting_approval_since else None
+            ),
         }
         for each in status.participants
     ]

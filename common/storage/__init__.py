@@ -2,6 +2,7 @@
 
 from . import files, posix, sqlite_file
 from .addresses import Address, DatabaseUrl
+from .approval_settings import ApprovalSettings
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
 from .files import PRIVATE, require_private_folder
@@ -28,6 +29,7 @@ __all__ = [
     "Address",
     "AnalystConfig",
     "AnyConfig",
+    "ApprovalSettings",
     "CoordinatorConfig",
     "DatabaseUrl",
     "ProviderConfig",

@@ -18,7 +18,7 @@ class Address(str):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Check the form of an address; whether anybody is there is another query."""
-        found = _ADDRESS.fullmatch(text)
+        found = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
         if not found or int(found[3]) > _LAST_PORT:
             raise InvalidParameterError(
                 f"{text!r:.120} is no address.",

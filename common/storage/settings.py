@@ -13,6 +13,7 @@ from dpspca.common.names import check_name
 from dpspca.common.spans import Span
 
 from .addresses import Address, DatabaseUrl
+from .approval_settings import ApprovalSettings
 from .dictionary_settings import doubly_declared, read_preparation
 from .reading import Reading
 from .toml_file import read_toml
@@ -37,6 +38,7 @@ Spans: TypeAlias = dict[str, Span] | None
 Counts: TypeAlias = dict[str, int] | None
 Readings: TypeAlias = dict[str, Reading] | None
 Preparations: TypeAlias = dict[str, Preparation] | None
+Approval: TypeAlias = ApprovalSettings | None
 _Tables: TypeAlias = Mapping[str, dict[str, Any] | None]
 """What a provider's settings say of data sets, as it stands there; None for what is no table."""
 
@@ -63,6 +65,7 @@ class ProviderConfig:
     describes their columns.
 
     Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
+    ``approval`` says how long jobs wait for a person's approval, and who is notified.
     """
 
     coordinator: Address
@@ -78,6 +81,7 @@ class ProviderConfig:
     arriving: OptionalPaths = None
     ledger: OptionalPath = None
     ledger_head: OptionalPath = None
+    approval: Approval = None
 
     @property
     def names(self) -> set[str]:
@@ -106,6 +110,7 @@ class AnalystConfig:
 
 
 Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)
+Parsed = TypeVar("Parsed")
 AnyConfig: TypeAlias = CoordinatorConfig | ProviderConfig | AnalystConfig
 
 
@@ -268,8 +273,8 @@ def _path(folder: Path, text: str) -> Path:
 
 
 def _value(path: Path, each: "Field[Any]", value: object) -> Any:  # noqa: ANN401  # an address, a path, or paths
-    if each.type is Address and isinstance(value, str):
-        return _address(path, each.name, value)
+    if parse := _PARSED.get(each.type):
+        return _parsed(path, each.name, parse, value)
     _require_filled(path, each.name, value)
     if each.type in {Path, OptionalPath} and isinstance(value, str):
         return _path(path.parent, value)
@@ -311,10 +316,15 @@ def _span(path: Path, name: str, told: object) -> Span:
 
 
 def _reading(path: Path, name: str, told: object) -> Reading:
+    return _parsed(path, f"reading.{name:.80}", Reading.parse, told)
+
+
+def _parsed(path: Path, where: str, parse: Callable[[object], Parsed], told: object) -> Parsed:
+    """Parse a value, and say of every error where it is."""
     try:
-        return Reading.parse(told)
+        return parse(told)
     except InvalidParameterError as problem:
-        raise InvalidParameterError(f"{path}: reading.{name:.80}: {problem.what}", problem.remedy) from None
+        raise InvalidParameterError(f"{path}: {where}: {problem.what}", problem.remedy) from None
 
 
 def _preparation(path: Path, name: str, told: object) -> Preparation:
@@ -338,11 +348,8 @@ def _place(path: Path, key: str, text: str) -> Place:
     return _path(path.parent, text)
 
 
-def _address(path: Path, key: str, text: str) -> Address:
-    try:
-        return Address.parse(text)
-    except InvalidParameterError as problem:
-        raise InvalidParameterError(f"{path}: {key}: {problem.what}", problem.remedy) from None
+_PARSED: Final[Mapping[Any, Callable[[Any], object]]] = {Address: Address.parse, Approval: ApprovalSettings.parse}
+"""What reads values that are read whole."""
 
 
 def require_own(kind: type[AnyConfig], path: Path) -> None:

@@ -8,6 +8,7 @@ from .identity import IDENTITY_FILE, CurrentIdentity, CurrentRevocations, Identi
 from .receipts import MAX_RECEIPT_BYTES, sign_receipt, verify_receipt
 from .renewal_requests import REQUEST_HEADER
 from .revocations import RevocationList, holder_at, holder_of, peer_of, require_role
+from .signed_texts import sign_texts, verify_texts
 from .signing import (
     JOB_SKEW,
     MAX_JOB_BYTES,
@@ -74,10 +75,12 @@ __all__ = [
     "sign_receipt",
     "sign_request",
     "sign_statement",
+    "sign_texts",
     "signer_of",
     "verify",
     "verify_challenge",
     "verify_receipt",
     "verify_request",
     "verify_statement",
+    "verify_texts",
 ]

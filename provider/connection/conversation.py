@@ -19,6 +19,7 @@ from dpspca.common.queries import Announcement, Extent
 from dpspca.common.transport import wire
 from dpspca.common.trust import SignedJob, new_challenge, peer_of, require_role, verify_challenge, verify_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.approval import AwaitingApprovalError
 from dpspca.provider.jobs import JobRegistry, OpenJob, ProviderSetup, Statements
 from dpspca.provider.ledger import QUARANTINE_REMEDY, Head
 
@@ -30,6 +31,8 @@ MISSED: Final = 3
 """After so many heartbeat intervals without a message, the connection counts as lost."""
 SLOWEST_HEARTBEAT: Final = 300
 MAX_RECEIPTS: Final = 4
+DECISION_SECONDS: Final = 1.0
+"""Seconds between two looks at whether a job need not wait for approval any more."""
 QUEUE: Final = 8
 """The most messages that wait to be sent."""
 
@@ -69,6 +72,8 @@ class Conversation:
         self._query: _Query | None = None
         self._coordinator: pb.Welcome | None = None
         self._answers: dict[str, asyncio.Task[None]] = {}
+        self._awaiting: dict[str, bytes] = {}
+        """Signed jobs that wait for approval and whose coordinator waits for a reply on this connection."""
         self._timeout = MISSED * HEARTBEAT_SECONDS
 
     async def outbound(self) -> AsyncGenerator[pb.FromProvider]:
@@ -78,6 +83,7 @@ class Conversation:
 
     async def handle(self, stream: Stream) -> None:
         """Handle messages until the coordinator ends the connection or stops sending. Then cancel all answers."""
+        deciding = asyncio.create_task(self._reply_after_decisions())
         try:
             while True:
                 async with asyncio.timeout(self._timeout):
@@ -89,9 +95,10 @@ class Conversation:
                     await self._start_answer(self._query)
                     self._query = None
         finally:
-            for answer in self._answers.values():
-                answer.cancel()
-            await asyncio.gather(*self._answers.values(), return_exceptions=True)
+            ending = [deciding, *self._answers.values()]
+            for task in ending:
+                task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
 
     async def _handle_message(self, message: pb.ToProvider) -> None:
         """Handle a message. A query's frames follow its announcement, and another announcement abandons the query."""
@@ -126,6 +133,7 @@ class Conversation:
 
     async def _handle_farewell(self, farewell: pb.Farewell) -> None:
         """Close a job and stop waiting for its rows. If the ledger cannot close it now, it ends when it expires."""
+        self._awaiting.pop(farewell.job, None)
         answer = self._answers.get(farewell.job)
         if answer:
             answer.cancel()
@@ -182,10 +190,36 @@ class Conversation:
             raise _LostAuthorityError from problem
 
     async def _admit(self, signed: bytes) -> None:
-        """Open a job, which reserves its price if it keeps every rule and fits the budgets. Refuse it otherwise."""
+        """Open a job, which reserves its price if it keeps every rule and fits the budgets. Refuse it otherwise.
+
+        If persons have to approve the job, say so. The reply follows when they have decided.
+        """
         async with self._refusing(signed):
-            job = await self._find_or_open(signed)
+            try:
+                job = await self._find_or_open(signed)
+            except AwaitingApprovalError as waits:
+                request = waits.request
+                self._awaiting[request.job] = signed
+                told = pb.AwaitingApproval(job=request.job, since=request.asked_at, until=request.lapses_at)
+                await self._outbound.put(pb.FromProvider(awaiting_approval=told))
+                return
+            self._awaiting.pop(job.name, None)
             await self._outbound.put(pb.FromProvider(admitted=pb.Admitted(job=job.name)))
+
+    async def _reply_after_decisions(self) -> None:
+        """Reply about jobs that need not wait any more: admitted, or refused.
+
+        What is in the queue decides, and not a signal that could be missed. If the coordinator lost its authority in
+        the meantime, it is told nothing.
+        """
+        while desk := self._settings.desk:
+            await asyncio.sleep(DECISION_SECONDS)
+            waiting = await asyncio.to_thread(desk.waiting) if self._awaiting else None
+            for name in [] if waiting is None else [name for name in self._awaiting if name not in waiting]:
+                signed = self._awaiting.pop(name)
+                async with self._refusing(signed):
+                    self._require_requester()
+                    await self._admit(signed)
 
     async def _find_or_open(self, content: bytes) -> OpenJob:
         return await self._registry.find_or_open(SignedJob.from_bytes(content))

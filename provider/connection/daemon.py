@@ -23,6 +23,8 @@ from .conversation import Conversation
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
+DESK_SECONDS: Final = 1.0
+"""Seconds between two looks at what persons decided about waiting jobs."""
 LONGEST_WELCOME_PAUSE: Final = 5.0
 """The longest pause after a connection on which the coordinator had proved its identity."""
 _CUT_SHORT: Final = "Internal error from Core"
@@ -44,7 +46,23 @@ class Daemon:
         self.connected = asyncio.Event()
 
     async def run(self) -> None:
-        """Stay connected until cancelled."""
+        """Stay connected until cancelled, and take up what persons decide about jobs, connected or not."""
+        deciding = asyncio.create_task(self._take_decisions())
+        try:
+            await self._stay_connected()
+        finally:
+            deciding.cancel()
+            await asyncio.gather(deciding, return_exceptions=True)
+
+    async def _take_decisions(self) -> None:
+        while desk := self._settings.desk:
+            try:
+                await asyncio.to_thread(desk.work)
+            except Exception:  # noqa: BLE001  # the daemon goes on without decisions
+                _log.exception("Taking up decisions failed because of a bug.")
+            await asyncio.sleep(DESK_SECONDS)
+
+    async def _stay_connected(self) -> None:
         clock = asyncio.get_running_loop().time
         pause = FIRST_PAUSE
         while True:

@@ -29,7 +29,8 @@ def greeting(settings: ProviderSetup, challenge: bytes) -> pb.Hello:
     named = {name: rows.names for name, rows in settings.data_sets.items()}
     nameless = data_sets_without_names(named)
     offered = [_offer(name, rows, with_names=name not in nameless) for name, rows in sorted(settings.data_sets.items())]
-    unfinished = settings.ledger.open_jobs()[:MOST_OPEN_JOBS]
+    waiting = (settings.desk and settings.desk.waiting()) or ()
+    unfinished = [*settings.ledger.open_jobs(), *sorted(waiting)][:MOST_OPEN_JOBS]
     held = settings.peers.held()
     return pb.Hello(software=SOFTWARE, data_sets=offered, challenge=challenge, open_jobs=unfinished, held=held)
 

@@ -5,6 +5,9 @@ current policy does not allow a job, nothing more of it is answered: no further 
 and no answer that was stored before. What was answered stays spent. The rest of its reservation is free at once,
 because the job is closed in the ledger. It stays closed even if the policy changes back.
 
+If the policy asks for a person's approval, this holds for approvals too: a job that lacks one, or that a person
+rejected after it was approved, is answered no further.
+
 An unreadable policy allows nothing either. But then nobody has decided about the job, so it is not closed: it continues
 once the policy is repaired, if the coordinator still asks.
 """
@@ -21,8 +24,9 @@ from dpspca.common.names import PartyName
 from dpspca.common.privacy import Filter, PrivacyUnit
 from dpspca.common.spec import JobSpec
 from dpspca.common.trust import JobEnvelope, RevocationList, SignedJob, require_still_valid
-from dpspca.provider.ledger import Ledger, Limits, Promise, Quotas
-from dpspca.provider.policy import UnreadablePolicyError
+from dpspca.provider.approval import RejectedError, require_approved
+from dpspca.provider.ledger import Decided, Ledger, Limits, Promise, Quotas
+from dpspca.provider.policy import ApprovalRule, UnreadablePolicyError
 
 WITHDRAWN: Final = "withdrawn"
 """The state of a job that ended because the policy no longer allowed it."""
@@ -62,6 +66,11 @@ class DataSetRules(Protocol):
     @property
     def answer_interval(self) -> float | None:
         """Seconds between two moments at which an answer may leave. None: the interval follows from the plan."""
+        ...
+
+    @property
+    def approval_rule(self) -> ApprovalRule | None:
+        """Who has to approve a job before it is admitted, or None if nobody has to."""
         ...
 
     def check(
@@ -114,7 +123,7 @@ class Permission:
         self._spec = spec
         self._analyst = analyst
         self._public_bound = public_bound
-        self._kept: DataSetRules | None = None
+        self._kept: tuple[DataSetRules, tuple[Decided, ...]] | None = None
         self._withdrawn: WithdrawnError | None = None
 
     def rules(self) -> DataSetRules:
@@ -124,15 +133,23 @@ class Permission:
             rules.check(self._spec, self._analyst, self._envelope.audience, self._public_bound)
         return rules
 
+    def require_approval(self, rules: DataSetRules) -> tuple[Decided, ...]:
+        """Refuse a job that persons rejected or did not approve, and close it if it is open. Return their decisions."""
+        decisions = self._sources.ledger.decisions(self._signed.job_id)
+        with self._withdrawing():
+            require_approved(decisions, rules.approval_rule)
+        return decisions
+
     def require_room(self, rules: DataSetRules) -> None:
-        """Refuse a job if the budgets are now smaller than what is spent and reserved.
+        """Refuse a job that is not approved, or if the budgets are now smaller than what is spent and reserved.
 
         The ledger checks this only when it admits a job, and a budget may have been lowered since.
         """
+        decisions = self.require_approval(rules)
         limits = Limits(*rules.limits(self._analyst))
         with self._withdrawing():
             self._sources.ledger.require_within(self._envelope.data_set, self._analyst.uri, limits)
-        self._kept = rules
+        self._kept = rules, decisions
 
     def require(self) -> None:
         """Refuse a job that is no longer valid, or that the current policy does not allow."""
@@ -147,13 +164,15 @@ class Permission:
             except UnreadablePolicyError:
                 raise
             except RefusedError as problem:
-                self._withdrawn = WithdrawnError(f"The policy changed while this job ran. {problem.what}", _OVER)
+                why = "" if isinstance(problem, RejectedError) else "The policy changed while this job ran. "
+                self._withdrawn = WithdrawnError(f"{why}{problem.what}", _OVER)
                 raise self._withdrawn from None
 
     def _has_changed(self) -> bool:
-        """Tell quickly whether the rules differ from those that the job was checked against."""
+        """Tell quickly whether the rules or the decisions differ from those that the job was checked against."""
+        decisions = self._sources.ledger.decisions(self._signed.job_id)
         try:
-            return self._sources.policy().rules(self._envelope.data_set) != self._kept
+            return (self._sources.policy().rules(self._envelope.data_set), decisions) != self._kept
         except RefusedError:
             return True
 

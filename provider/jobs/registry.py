@@ -28,6 +28,7 @@ from dpspca.common.privacy import Entropy, PrivacyUnit
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, JobSpec
 from dpspca.common.trust import Identity, JobEnvelope, RevocationList, SignedJob, sign_receipt, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.approval import ApprovalDesk, require_approved
 from dpspca.provider.data import (
     Arrivals,
     CheckedRows,
@@ -39,7 +40,17 @@ from dpspca.provider.data import (
     run_in_row_thread,
 )
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy
-from dpspca.provider.ledger import ANSWER, Ledger, Limits, MemoryLedger, Named, Opening, PeerReceipts, extent_of
+from dpspca.provider.ledger import (
+    ANSWER,
+    Ledger,
+    Limits,
+    MemoryLedger,
+    Named,
+    Opening,
+    PeerReceipts,
+    Quotas,
+    extent_of,
+)
 from dpspca.provider.policy import Policy
 from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
 
@@ -98,6 +109,8 @@ class ProviderSetup:
     """The shared dictionaries by which the rows of data sets were prepared, by the names of the data sets."""
     toss: Coin = system_coin
     """The coin that chooses when answers leave. Only tests use another than the default."""
+    desk: ApprovalDesk | None = None
+    """Has jobs wait for a person's approval. Without it, a policy that asks for approval refuses every job."""
 
 
 class JobRegistry:
@@ -155,6 +168,8 @@ class JobRegistry:
     def close(self, name: str, state: str) -> None:
         """End a job for good. Nothing more of it is answered, and what it has not spent is free again."""
         self._forget(name)
+        if self._settings.desk:
+            self._settings.desk.close(name)
         self._settings.ledger.close(name, state if state in ENDS else "ended")
 
     def _forget(self, name: str) -> None:
@@ -207,7 +222,11 @@ class JobRegistry:
         self._drop_expired()
         settings.ledger.expire(settings.clock().timestamp())
         limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)
-        settings.ledger.open(self._opening(signed, envelope, plan, analyst), limits, self._named(envelope.data_set))
+        opening = self._opening(signed, envelope, plan, analyst)
+        settings.ledger.require_admissible(opening, limits)  # nobody is asked about a job that would be refused
+        if settings.ledger.standing(opening.job) is None:
+            self._require_approval(signed, envelope, opening.analyst, rules)
+        settings.ledger.open(opening, limits, self._named(envelope.data_set))
         permission.require_room(rules)
         slot = envelope.audience.index(me.name.name)
         responder = Responder(plan, shard, settings.ledger, settings.entropy, job=signed.job_id, slot=slot)
@@ -253,6 +272,13 @@ class JobRegistry:
             idle = [name for name, job in list(self._jobs.items())[:-1] if not job.is_busy]
             for name in idle[: max(0, len(self._jobs) - MAX_OPEN_JOBS)]:
                 del self._jobs[name]
+
+    def _require_approval(self, signed: SignedJob, envelope: JobEnvelope, analyst: str, rules: DataSetRules) -> None:
+        """Have a job wait in the queue if persons have to approve it and have not. Nothing is reserved for it."""
+        if desk := self._settings.desk:
+            desk.require(signed, envelope, analyst, rules.approval_rule, rules.quotas or Quotas())
+        else:
+            require_approved(self._settings.ledger.decisions(signed.job_id), rules.approval_rule)
 
     def _require_spectral_check(self, name: str, spec: JobSpec, rules: DataSetRules) -> None:
         """Refuse a job with the unit spectral if its matrix failed the check at the start, whatever the job's bound."""

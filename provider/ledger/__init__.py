@@ -1,7 +1,18 @@
 """The durable, append-only record of what was reserved, spent and sent. It notices if it goes back in time."""
 
 from .accounts import Account, JobAccount, JobPosition, Release
-from .entries import QUARANTINE_REMEDY, Entry, Head, Limits, Named, Opening, Quarantined, QuarantinedError, Released
+from .entries import (
+    QUARANTINE_REMEDY,
+    Decided,
+    Entry,
+    Head,
+    Limits,
+    Named,
+    Opening,
+    Quarantined,
+    QuarantinedError,
+    Released,
+)
 from .files import file_errors, read_head
 from .ledger import ANSWER, Ledger, MemoryLedger
 from .peer_receipts import PeerReceipts
@@ -33,6 +44,7 @@ __all__ = [
     "Account",
     "Balance",
     "Books",
+    "Decided",
     "Entry",
     "Head",
     "JobAccount",

@@ -58,6 +58,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         f"""CREATE INDEX openings_by_expiry ON entries (json_extract(content, '$.expires_at')) WHERE {OPENINGS}""",
     ),
     ("DROP INDEX openings_by_expiry",),  # answers are dropped when their job is over, and there are new kinds of entry
+    (),  # there are decisions about jobs, which older software cannot read
 )
 """Step n turns version n - 1 into version n. Version 0 is an empty file. Steps are added, never changed."""
 

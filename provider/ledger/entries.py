@@ -217,7 +217,50 @@ class Released:
     ledger: str = ""
 
 
-Fact: TypeAlias = Founded | Started | Opening | Named | Reserved | Stored | Closed | Quarantined | Released | Vouched
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A person approved or rejected a job before it was admitted, or rejected it later.
+
+    The provider's key signed these fields (``provider/approval/decisions.py``). ``job`` is the digest of what the
+    analyst signed, which names the data set and the providers, so that a decision is about no other job. ``login`` is
+    the account of the operating system from which the person decided. ``expires_at`` is when the job expires.
+    """
+
+    job: str
+    data_set: str
+    verdict: str
+    person: str
+    login: str
+    reason: str
+    decided_at: int
+    expires_at: int
+    certificate: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """A job with decisions ended before its first query, so that its approvals are used up."""
+
+    job: str
+    state: str
+    expires_at: int
+
+
+Fact: TypeAlias = (
+    Founded
+    | Started
+    | Opening
+    | Named
+    | Reserved
+    | Stored
+    | Closed
+    | Quarantined
+    | Released
+    | Vouched
+    | Decided
+    | Lapsed
+)
 
 _KINDS: Final[Mapping[str, type[Fact]]] = {
     "founded": Founded,
@@ -230,6 +273,8 @@ _KINDS: Final[Mapping[str, type[Fact]]] = {
     "quarantined": Quarantined,
     "released": Released,
     "vouched": Vouched,
+    "decided": Decided,
+    "lapsed": Lapsed,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _WRITTEN_AS: Final = {"query": "question", "queries": "questions"}

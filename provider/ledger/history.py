@@ -26,10 +26,12 @@ from .accounts import Account, Answer, FindEnd, JobAccount, JobPosition, QueryRe
 from .entries import (
     GENESIS,
     Closed,
+    Decided,
     Entry,
     Fact,
     Founded,
     Head,
+    Lapsed,
     LedgerError,
     Named,
     Opening,
@@ -74,6 +76,8 @@ class History:
         self._open: dict[str, JobAccount] = {}
         self._unasked: dict[str, tuple[str, int]] = {}
         """Jobs that ended before their first query: how they ended, and when they expire. They have no entries."""
+        self._decisions: dict[str, tuple[Decided, ...]] = {}
+        """Decisions about jobs that are not over, by job."""
         self._untrimmed: list[JobAccount] = []
         self._accounted: set[str] | None = None
         self.signed_after = 0
@@ -114,6 +118,10 @@ class History:
         """
         return seen.entries <= self._seen_elsewhere.get(seen.ledger, 0)
 
+    def decisions(self, job: str) -> tuple[Decided, ...]:
+        """Return what persons decided about a job that is not over, oldest first."""
+        return self._decisions.get(job, ())
+
     @property
     def ended(self) -> list[str]:
         """List the jobs that are over but not yet trimmed."""
@@ -129,9 +137,12 @@ class History:
         self._untrimmed.clear()
 
     def forget(self, now: float) -> None:
-        """Forget jobs that ended without a query and have expired, because an expired job is refused anyway."""
+        """Forget jobs without a query that have expired, because an expired job is refused anyway."""
         for name in [name for name, (_, expires_at) in self._unasked.items() if expires_at <= now]:
             del self._unasked[name]
+        for name in [name for name, each in self._decisions.items() if each[0].expires_at <= now]:
+            if name not in self._open:
+                del self._decisions[name]
 
     def is_over(self, job: str) -> bool:
         """Tell whether a job is not open, so that its answers cannot be asked for again."""
@@ -204,6 +215,8 @@ class History:
             case Closed():
                 job = self._open.get(fact.job)
                 return job is not None and fact.returned == job.returnable()
+            case Lapsed():
+                return fact.job in self._decisions and not self._was_asked(fact.job)
             case Founded():
                 return self.head.entries == 0
             case Vouched():
@@ -234,9 +247,19 @@ class History:
                 self._apply_ledger_fact(entry.fact)
 
     def _apply_ledger_fact(self, fact: Fact) -> None:
-        """Apply a fact about the ledger itself. Only what an operator vouched for changes anything."""
+        """Apply a fact that moves no amount: what a person decided about a job, or an operator vouched for."""
         if isinstance(fact, Vouched):
             self._promises.vouch(fact.data_set, fact.protects)
+        elif isinstance(fact, Decided):
+            self._decisions[fact.job] = (*self.decisions(fact.job), fact)
+        elif isinstance(fact, Lapsed):
+            del self._decisions[fact.job]
+            self._unasked[fact.job] = fact.state, fact.expires_at
+
+    def _was_asked(self, job: str) -> bool:
+        """Tell whether a job has entries of its own, which begin with its first query."""
+        found = self.jobs.get(job)
+        return found is not None and not found.unwritten
 
     def _apply_named(self, fact: Named) -> None:
         self.named.add(fact.data_set)
@@ -270,6 +293,7 @@ class History:
 
     def _apply_closed(self, fact: Closed) -> None:
         job = self._open.pop(fact.job)
+        self._decisions.pop(fact.job, None)
         lost = fact.returned - job.account.reserved  # the price of answers that were never stored
         self._end(job, fact.state)
         self._untrimmed.append(job)

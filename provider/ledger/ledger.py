@@ -17,7 +17,7 @@ from dpspca.common.arrays import Integers
 from dpspca.common.privacy import Price
 
 from .accounts import FindEnd, JobPosition, QueryRecord, no_forgotten_jobs
-from .entries import Entry, Fact, Founded, Head, LedgerError, Limits, Named, Opening, QuarantinedError
+from .entries import Decided, Entry, Fact, Founded, Head, LedgerError, Limits, Named, Opening, QuarantinedError
 from .promises import Promise
 from .recall import RecalledJob
 from .rules import EXPIRED, Books
@@ -119,6 +119,21 @@ class Ledger(Protocol):
         """Close every job past its expiry."""
         ...
 
+    def require_admissible(self, opening: Opening, limits: Limits) -> None:
+        """Refuse a job that ``open`` would refuse now. Nothing is reserved."""
+        ...
+
+    def decide(self, decided: Decided) -> None:
+        """Record durably what a person decided about a job. Refuse if the job is over."""
+        ...
+
+    def decisions(self, job: str) -> tuple[Decided, ...]:
+        """Return what persons decided about a job that is not over, oldest first.
+
+        Decisions are used up when the job ends, also if that was before its first query.
+        """
+        ...
+
     def require_promise(self, data_set: str, stated: Promise) -> None:
         """Refuse if the policy promises to protect neighbours that some jobs on the data set did not protect."""
         ...
@@ -186,9 +201,22 @@ class BaseLedger(ABC):
 
     def close(self, job: str, state: str) -> None:
         with self._lock:
+            lapsed = None if self._books.quarantine else self._books.to_lapse(job, state)
             self._books.withdraw(job, state)
-            self._record(self._books.to_close(job, state))
+            self._record(self._books.to_close(job, state), lapsed)
             self._drop()
+
+    def require_admissible(self, opening: Opening, limits: Limits) -> None:
+        with self._lock:
+            self._books.to_open(opening, limits, int(self._clock()))
+
+    def decide(self, decided: Decided) -> None:
+        with self._lock:
+            self._record(self._books.to_decide(decided))
+
+    def decisions(self, job: str) -> tuple[Decided, ...]:
+        with self._lock:
+            return self._books.decisions(job)
 
     def require_within(self, data_set: str, analyst: str, limits: Limits) -> None:
         with self._lock:

@@ -14,9 +14,11 @@ from dpspca.common.trust import JOB_SKEW
 from .accounts import Account, JobAccount, JobPosition, admit
 from .entries import (
     Closed,
+    Decided,
     Entry,
     Fact,
     Head,
+    Lapsed,
     LedgerError,
     Limits,
     Named,
@@ -143,6 +145,21 @@ class Books(History):
         self.require_trusted()
         found = self._open.get(job)
         return Closed(job, state, *found.returnable().pair) if found and not found.unwritten else None
+
+    def to_decide(self, decided: Decided) -> Decided | None:
+        """Record what a person decided about a job that is not over. Return None if this is recorded already."""
+        self.require_trusted()
+        known = self.jobs.get(decided.job)
+        if known is None:
+            self._require_new(decided.job)
+        elif known.state is not None:
+            raise _over(known.state)
+        return None if decided in self.decisions(decided.job) else decided
+
+    def to_lapse(self, job: str, state: str) -> Lapsed | None:
+        """Use up the decisions about a job that ends before its first query. Return None if there are none."""
+        found = self.decisions(job)
+        return Lapsed(job, state, found[0].expires_at) if found and not self._was_asked(job) else None
 
     def to_release(self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price]) -> Released:
         """End a quarantine. A data set in ``budgets`` but not in ``counted`` counts as wholly spent.

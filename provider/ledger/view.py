@@ -42,6 +42,29 @@ class LedgerView:
     """The entries of its quarantines and releases."""
     quarantine_reason: str | None
 
+    def spending(self, data_set: str) -> list[tuple[int, Price]]:
+        """Return what was spent on a data set up to each moment at which an answer was stored, oldest first.
+
+        What operators counted as spent is included. Queries without a stored answer count when their job was opened.
+        """
+        changes = [
+            (each.answer.stored_at if each.answer else job.opened_at, each.price)
+            for job in self.books.jobs.values()
+            if job.opening.data_set == data_set
+            for each in job.queries
+            if each.answer or job.state is None
+        ]
+        changes += [
+            (each.at, Price(*each.fact.counted[data_set]))
+            for each in self.decisions
+            if isinstance(each.fact, Released) and data_set in each.fact.counted
+        ]
+        total, found = NOTHING, list[tuple[int, Price]]()
+        for at, price in sorted(changes, key=lambda change: change[0]):
+            total += price
+            found.append((at, total))
+        return found
+
     @property
     def gaps(self) -> list[str]:
         """Say since when earlier answers may be missing from the ledger."""

@@ -1,5 +1,6 @@
 """The steward's policy: its rules, its file, and suggestions for one."""
 
+from .approval import AUTOMATIC, HUMAN, ApprovalRule
 from .caps import Cap, Range, filter_of
 from .file import CurrentPolicy, read_policy, read_readable_part
 from .rules import Policy, Rules, UnreadablePolicyError, faults
@@ -7,6 +8,9 @@ from .suggestion import budget_for_a_few, suggest
 from .terms import conditions_of
 
 __all__ = [
+    "AUTOMATIC",
+    "HUMAN",
+    "ApprovalRule",
     "Cap",
     "CurrentPolicy",
     "Policy",

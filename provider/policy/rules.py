@@ -49,6 +49,7 @@ from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, Filter, Price, PrivacyU
 from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec
 from dpspca.provider.ledger import Promise, Quotas, extent_of
 
+from .approval import MODES, MOST_NEEDED, ApprovalKeys
 from .caps import Range, budget_of, covers_as_signed, filter_of
 from .phrases import providers, rows, written
 from .unusable import unusable
@@ -88,7 +89,7 @@ _UNPROVEN: Final = _Check("unproven", False, "a mechanism without a proven price
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
+class Rules(ApprovalKeys):
     """What may be asked of one data set, by whom and at what price. ``Policy.parse`` makes it."""
 
     data_set: str
@@ -164,6 +165,7 @@ class Rules:
 
     def _contradictions(self) -> Iterator[str]:
         """Find rules that contradict each other."""
+        yield from self.contradictions_of_approval()
         if (self.mean_bound is None) == (Centering.PRIVATE in self.centering):
             yield "mean_bound and the centring 'private' need each other, and only one of them is given."
         if not self.unit.is_row and self.centering != (Centering.NONE,):
@@ -389,5 +391,8 @@ _READERS: Final[Mapping[str, Reader]] = {
     "per_job": budget_of,
     "per_analyst": budget_of,
     "quotas": partial(some_of, Quotas),
+    "approval": one_of(MODES),
+    "approvers": list_of(check_name),
+    "approvals_needed": whole(MOST_NEEDED),
 }
 """Every key of a data set's table, and what reads it."""

@@ -4,8 +4,9 @@ If a provider loses its connection, the coordinator waits for it until the query
 again; the provider sends the same bytes. A provider that refuses, sends a malformed answer or stays away is left out
 from then on. If the sum already holds part of its answer, the coordinator asks the others again: they send their stored
 answers, which costs no privacy. Before the first query, all providers must admit the job, so that a refusal costs the
-others nothing. With fewer providers than the spec's minimum the job fails and gives the reasons. It never hangs and
-never returns a partial result.
+others nothing. If a person at a provider has to approve the job, the coordinator waits for the decision until the time
+that the provider gave, at most until the job expires, whether the provider is connected or not. With fewer providers
+than the spec's minimum the job fails and gives the reasons. It never hangs and never returns a partial result.
 
 If the spec allows it, answers are weighed by the numbers of rows that the providers gave (``dpspca.common.weights``).
 
@@ -40,6 +41,7 @@ from dpspca.common.weights import FULL, ProviderWeights, Weighed, rows_in
 from dpspca.server.job import Event, JobRecord, Participant, State
 from dpspca.server.journal import JournalError, JournalThread, Sum
 
+from .job_errors import PlanExceededError, ReplayError, TooFewProvidersError
 from .outgoing import OutgoingQuery
 from .roster import Link, ProviderLostError, Roster
 from .rounds import LARGEST_ANSWER, aggregate
@@ -49,24 +51,6 @@ SMALL_SUM: Final = 2**13
 """Numbers in a sum from which the next query is computed in about a millisecond."""
 
 _log = logging.getLogger(__name__)
-
-
-class TooFewProvidersError(DpspcaError):
-    """Too few providers are left to continue."""
-
-    code = "too-few-providers"
-
-
-class PlanExceededError(DpspcaError):
-    """The method asked for more queries than its plan has. This is a bug in the method."""
-
-    code = "plan-exceeded"
-
-
-class ReplayError(DpspcaError):
-    """Replaying the journal leads to another query than the recorded one."""
-
-    code = "replay"
 
 
 class JobRunner:
@@ -86,6 +70,7 @@ class JobRunner:
         self.signed_bytes = len(self.signed)
         self.model_bytes = 0
         self._data_set = envelope.data_set
+        self._expires_at = envelope.expires_at
         self._spec = _without_names(JobSpec.from_json(envelope.spec))
         self._plan = catalogue.plan(self._spec)
         small = self._spec.components * self._spec.schema.dimension <= SMALL_SUM
@@ -166,7 +151,7 @@ class JobRunner:
         if not self._recorded:
             await self._wait_for_enough()
             await self._admit_all()
-        if self.job.state is State.WAITING:
+        if self.job.state is not State.RUNNING:
             self._update(self._after(Event.BEGIN))
         model = await self._run_method()
         return await asyncio.to_thread(model.to_bytes)
@@ -285,22 +270,26 @@ class JobRunner:
         """Ask one provider a query; return the reason if it drops out."""
         number = query.ask.position + 1
 
-        def ask(link: Link) -> Awaitable[None]:
+        def ask(link: Link, _: asyncio.Timeout) -> Awaitable[None]:
             self._record(name, asked=number)
             return link.ask(query.ask, self.job.name, query.frames, reader)
 
         return await self._ask_until_replied(name, ask, f"No answer to query {number}")
 
-    async def _ask_until_replied(self, name: str, ask: Callable[[Link], Awaitable[None]], missing: str) -> str | None:
+    async def _ask_until_replied(
+        self, name: str, ask: Callable[[Link, asyncio.Timeout], Awaitable[None]], missing: str
+    ) -> str | None:
         """Ask a provider until it replies or the deadline passes; return the reason if it drops out."""
         try:
-            async with asyncio.timeout(self._spec.answer_seconds):
+            async with asyncio.timeout(self._spec.answer_seconds) as deadline:
                 while True:
                     link = await self._roster.wait_for(name, self._data_set, self._offered_columns)
                     with suppress(ProviderLostError):  # wait for it and ask again
-                        await ask(link)
+                        await ask(link, deadline)
                         return None
         except TimeoutError:
+            if self.job.participants[name].awaiting_since:
+                return "Nobody there approved the job in time."
             return f"{missing} within {self._spec.answer_seconds} seconds."
         except DpspcaError as problem:
             return str(problem)
@@ -332,13 +321,30 @@ class JobRunner:
 
     async def _admit_one(self, name: str) -> None:
         """Ask one provider to admit the job, and continue without it if it does not."""
-        problem = await self._ask_until_replied(
-            name, lambda link: link.admit(self.signed, self.job.name), "No reply about the job"
-        )
+
+        def ask(link: Link, deadline: asyncio.Timeout) -> Awaitable[None]:
+            return link.admit(self.signed, self.job.name, lambda *times: self._await_approval(name, deadline, *times))
+
+        problem = await self._ask_until_replied(name, ask, "No reply about the job")
+        if self.job.participants[name].awaiting_since:
+            self._record(name, awaiting_since=0.0)
+            self._update(self.job)
         if problem:
             self._drop(name, problem)
             self._update(self.job)
             self._require_enough(len(self._remaining))
+
+    def _await_approval(self, name: str, deadline: asyncio.Timeout, since: float, until: float) -> None:
+        """Wait for a person at a provider, at most until the job expires, and ``answer_seconds`` for the reply."""
+        now = self._clock().timestamp()
+        waits = min(until, self._expires_at) + self._spec.answer_seconds - now
+        if waits > 0 and not deadline.expired():
+            deadline.reschedule(asyncio.get_running_loop().time() + waits)
+        if self.job.state is State.WAITING:
+            self.job = self._after(Event.AWAIT)
+        if not self.job.participants[name].awaiting_since:
+            self._record(name, awaiting_since=min(max(since, 1.0), now))
+            self._update(self.job)
 
     def _require_enough(self, count: int) -> None:
         if count < max(1, self._spec.minimum_parties):
@@ -365,7 +371,7 @@ class JobRunner:
             left_out = {name: replace(self.job.participants[name], reason=reason) for name in names}
             self.job = replace(self.job, participants={**self.job.participants, **left_out})
 
-    def _record(self, name: str, **changes: int | str) -> None:
+    def _record(self, name: str, **changes: float | str) -> None:
         changed: Participant = replace(self.job.participants[name], **changes)  # type: ignore[arg-type]
         self.job = self.job.with_participant(name, changed)
 

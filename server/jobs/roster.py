@@ -1,8 +1,10 @@
 """The connected providers, with one link to each: it sends queries and adds the answers to a sum."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
 from dpspca.common.spec import Schema
@@ -22,6 +24,9 @@ MAX_WITNESSED_LEDGERS = 2
 MAX_REASON_LENGTH = 300
 """Characters of a provider's reason that are passed on."""
 
+OnWait: TypeAlias = Callable[[float, float], None]
+"""Called when a person has to approve a job: since when it waits, and until when, in seconds since 1970."""
+
 
 class ProviderLostError(DpspcaError):
     """The connection ended before the answer; the provider may reconnect."""
@@ -40,6 +45,7 @@ class _Pending:
     reader: AnswerReader | None
     """Adds the answer to the sum; None if the reply has no content."""
     done: asyncio.Future[None]
+    on_wait: OnWait | None = None
 
 
 class Link:
@@ -72,13 +78,13 @@ class Link:
         finally:
             timer.cancel()
 
-    async def admit(self, signed: bytes, job: str) -> None:
-        """Ask the provider to admit a job, and wait until it does."""
+    async def admit(self, signed: bytes, job: str, on_wait: OnWait) -> None:
+        """Ask the provider to admit a job, and wait until it does, also if a person there has to approve it first."""
 
         def message() -> pb.ToProvider:
             return pb.ToProvider(admit=pb.Admit(signed_job=signed))
 
-        await self._reply((job, ADMISSION), None, lambda: asyncio.ensure_future(self._send(message)))
+        await self._reply((job, ADMISSION), None, lambda: asyncio.ensure_future(self._send(message)), on_wait)
 
     async def ask(self, query: pb.Ask, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
         """Send a query, and wait until its answer is in the sum."""
@@ -116,11 +122,12 @@ class Link:
         key: tuple[str, int],
         reader: AnswerReader | None,
         send: "Callable[[], asyncio.Future[None] | None]",
+        on_wait: OnWait | None = None,
     ) -> None:
         """Send, and wait for the reply rather than for the sending, which never ends if the connection was lost."""
         if self.closed:
             raise _lost_error(self.name)
-        pending = self._pending[key] = _Pending(reader, asyncio.get_running_loop().create_future())
+        pending = self._pending[key] = _Pending(reader, asyncio.get_running_loop().create_future(), on_wait)
         sending = send()
         try:
             await pending.done
@@ -154,6 +161,12 @@ class Link:
         pending = self._pending.get((admitted.job, ADMISSION))
         if pending and not pending.done.done():
             pending.done.set_result(None)
+
+    def receive_wait(self, wait: pb.AwaitingApproval) -> None:
+        """Record that a person at the provider has to approve the job. Ignore times that are not finite numbers."""
+        pending = self._pending.get((wait.job, ADMISSION))
+        if pending and pending.on_wait and math.isfinite(wait.since) and math.isfinite(wait.until):
+            pending.on_wait(wait.since, wait.until)
 
     def receive_refusal(self, refusal: pb.Refusal) -> None:
         """End a query or an admission with the provider's reason, escaped and shortened because it is not trusted.

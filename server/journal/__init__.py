@@ -4,6 +4,7 @@ from .contract import Journal, JournalError, RecordedJob, Sum, damaged_error
 from .journal_thread import JournalThread
 from .postgres import PostgresJournal
 from .sqlite import SqliteJournal, TemporaryJournal
+from .view import read_jobs
 
 __all__ = [
     "Journal",
@@ -15,4 +16,5 @@ __all__ = [
     "Sum",
     "TemporaryJournal",
     "damaged_error",
+    "read_jobs",
 ]

@@ -130,3 +130,11 @@ def _unusable_error(problem: Exception) -> JournalError:
         f"The journal's PostgreSQL cannot be used: {lines[0].rstrip('.')}.",
         "Check that it runs and that no other coordinator took over the journal. Then restart the coordinator.",
     )
+
+
+class PostgresView(PostgresJournal):
+    """The journal in PostgreSQL, connected to be read beside its holder."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._connect()

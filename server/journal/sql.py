@@ -153,6 +153,12 @@ class SqlJournal(ABC):
             for standing, signed, queries, size in rows
         ]
 
+    def records(self) -> list[JobRecord]:
+        """Return the state of every job, in the order of acceptance."""
+        return [
+            read_job(_cell(standing, str)) for (standing,) in self._rows("SELECT standing FROM jobs ORDER BY number")
+        ]
+
     def job(self, name: str) -> JobRecord | None:
         rows = self._rows("SELECT standing FROM jobs WHERE name = ?", name)
         return read_job(_cell(rows[0][0], str)) if rows else None

@@ -82,6 +82,15 @@ class _Tables(SqlJournal):
             self._connection = None
 
 
+class SqliteView(_Tables):
+    """The journal in a file, opened to be read beside its holder."""
+
+    def __init__(self, path: Path, connection: Connection) -> None:
+        self._label = f"The journal {path}"
+        self._connection = connection
+        self._version()
+
+
 class SqliteJournal(_Tables):
     """The journal in a file. A lock file beside it ensures that it has one holder.
 

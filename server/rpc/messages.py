@@ -10,7 +10,13 @@ from dpspca.server.job import JobRecord
 def as_message(job: JobRecord, signed: bytes = b"") -> pb.Job:
     """Convert a job's state, and the signed job if it is given, to a message."""
     participants = [
-        pb.Participant(name=name, reason=each.reason, answered=each.answered, asked=each.asked)
+        pb.Participant(
+            name=name,
+            reason=each.reason,
+            answered=each.answered,
+            asked=each.asked,
+            awaiting_approval_since=each.awaiting_since,
+        )
         for name, each in job.participants.items()
     ]
     return pb.Job(

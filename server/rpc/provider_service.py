@@ -147,6 +147,8 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 link.receive_admission(message.admitted)
             case "stated":
                 link.receive_statement(message.stated)
+            case "awaiting_approval":
+                link.receive_wait(message.awaiting_approval)
             case _:
                 pass
 

@@ -33,6 +33,7 @@ from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import Price
 from dpspca.provider.ledger.accounts import Account
+from dpspca.provider.ledger.entries import Decided, Lapsed
 from dpspca.provider.ledger.ledger import BaseLedger, Head, Limits, MemoryLedger, Opening
 from dpspca.provider.ledger.rules import Books
 from dpspca.provider.ledger.sqlite import SqliteLedger, read_books
@@ -532,3 +533,92 @@ def test_a_ledger_in_memory_takes_no_other_process_for_itself() -> None:
     ledger = MemoryLedger()
     assert ledger.check_head(Head("memory", 1 << 20, "0" * 64)) is None
     ledger.open(opening(), LIMITS)
+
+
+# --- Decisions of persons ---------------------------------------------------------------------------------------------
+
+
+def decided(job: str = "job", verdict: str = "approve", person: str = "maria", expires_at: int = EXPIRY) -> Decided:
+    return Decided(
+        job=job,
+        data_set="cohort",
+        verdict=verdict,
+        person=person,
+        login="m",
+        reason="",
+        decided_at=1,
+        expires_at=expires_at,
+        certificate="c",
+        signature="5",
+    )
+
+
+def test_a_decision_is_recorded_once_and_moves_no_amount(kept: Kept) -> None:
+    kept.ledger.decide(decided())
+    entries = kept.ledger.head().entries
+    kept.ledger.decide(decided())
+    assert kept.ledger.head().entries == entries
+    kept.ledger.decide(decided(person="ben"))
+    assert [each.person for each in kept.ledger.decisions("job")] == ["maria", "ben"]
+    assert kept.replayed().decisions("job") == kept.ledger.decisions("job")
+    assert kept.taken() == (0, 0)
+    kept.ledger.open(opening(), LIMITS)
+    kept.ledger.decide(decided(verdict="reject"))
+    assert [each.verdict for each in kept.ledger.decisions("job")] == ["approve", "approve", "reject"]
+
+
+def test_decisions_are_used_up_when_their_job_ends(kept: Kept) -> None:
+    kept.ledger.decide(decided())
+    kept.ledger.open(opening(), LIMITS)
+    respond(kept.ledger, "job", 0)
+    kept.ledger.close("job", "done")
+    assert kept.ledger.decisions("job") == kept.replayed().decisions("job") == ()
+    with pytest.raises(RefusedError, match="has ended"):
+        kept.ledger.decide(decided())
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_decisions_are_used_up_also_if_their_job_ends_before_its_first_query(kept: Kept, opened: bool) -> None:
+    """Otherwise the approval of a cancelled job would still be good after a restart."""
+    kept.ledger.decide(decided())
+    if opened:
+        kept.ledger.open(opening(), LIMITS)
+    kept.ledger.close("job", "cancelled")
+    kept.ledger.close("job", "cancelled")
+    for books in (kept.ledger._books, kept.replayed()):
+        assert books.decisions("job") == ()
+        with pytest.raises(RefusedError, match="has ended"):
+            books.to_open(opening(), LIMITS)
+
+
+def test_decisions_about_jobs_that_expired_are_forgotten_but_those_about_open_jobs_stay(kept: Kept) -> None:
+    for job in ("job", "other"):
+        kept.ledger.decide(decided(job))
+    kept.ledger.decide(decided("later", expires_at=EXPIRY + 1))
+    kept.ledger.open(opening(), LIMITS)
+    respond(kept.ledger, "job", 0)
+    kept.ledger._books.forget(EXPIRY)
+    assert [bool(kept.ledger.decisions(job)) for job in ("job", "other", "later")] == [True, False, True]
+
+
+def test_what_would_be_refused_is_refused_without_a_reservation(kept: Kept) -> None:
+    kept.ledger.require_admissible(opening(), LIMITS)
+    assert kept.taken() == (0, 0)
+    kept.ledger.open(opening(), LIMITS)
+    kept.ledger.close("job", "done")
+    with pytest.raises(RefusedError, match="has ended"):
+        kept.ledger.require_admissible(opening(), LIMITS)
+
+
+def test_a_lapse_that_does_not_follow_is_refused(kept: Kept) -> None:
+    """Entries that nobody wrote: a lapse of a job without decisions, and of one that was asked a query."""
+    books = kept.ledger._books
+    (stray,) = books.draft(1, [Lapsed("job", "cancelled", EXPIRY)])
+    with pytest.raises(DpspcaError, match="does not follow"):
+        books.append(stray)
+    kept.ledger.decide(decided())
+    kept.ledger.open(opening(), LIMITS)
+    respond(kept.ledger, "job", 0)
+    (late,) = books.draft(1, [Lapsed("job", "cancelled", EXPIRY)])
+    with pytest.raises(DpspcaError, match="does not follow"):
+        books.append(late)

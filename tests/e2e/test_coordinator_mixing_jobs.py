@@ -246,12 +246,13 @@ SAID = {
 """All that a coordinator can say to a provider. No share, no mask and no key of anybody's is among it: a certificate
 proves who speaks, and nothing is encrypted or masked with its key."""
 HEARD = {
-    "FromProvider": {"hello", "heartbeat", "answer", "refusal", "admitted"},
+    "FromProvider": {"hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval"},
     "Hello": {"software", "data_sets", "challenge", "open_jobs", "held"},
     "DataSet": {"name", "dimension", "columns"},
     "AnswerFrame": {"job", "position", "sequence", "content", "receipt"},
     "Refusal": {"job", "position", "code", "what", "remedy"},
     "Admitted": {"job"},
+    "AwaitingApproval": {"job", "since", "until"},
 } | {name: SAID[name] for name in ("Heartbeat", "HeldReceipt", "Receipt")}
 """All that a provider can say to a coordinator."""
 

@@ -166,6 +166,7 @@ def test_the_outbox_lists_the_selected_answers(here: Here) -> None:
     output = {
         "greeting": "hello",
         "admission": "admitted",
+        "approval": "awaiting_approval",
         "receipt": "answer",
         "refusal": "refusal",
         "heartbeat": "heartbeat",

@@ -27,6 +27,10 @@ COMMANDS: Final = list(commands())
 NOT_RUN: Final = {
     "dpspca --install-completion": "it changes the start-up file of the shell",
     "dpspca health --config /party/settings.toml": "it runs in containers: see tests/compose",
+    "dpspca dashboard --config FILE": "it runs until it is interrupted: see test_dashboard.py",
+    "dpspca approval show JOB --config provider.toml": "it needs a job that waits: see test_approval_commands.py",
+    "dpspca approval approve JOB --config provider.toml --person maria": "the same",
+    "dpspca approval reject JOB --config provider.toml --person maria --reason TEXT": "the same",
 }
 TUTORIAL: Final = "docs/tutorial.md"
 AUDIT: Final = "docs/audit.md"

@@ -235,6 +235,7 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
         ),
         "Admit": st.builds(pb.Admit, signed_job=_jobs()),
         "Admitted": st.builds(pb.Admitted, job=_names()),
+        "AwaitingApproval": st.builds(pb.AwaitingApproval, job=_names(), since=st.floats(), until=st.floats()),
         "Witness": st.builds(pb.Witness, receipts=st.lists(_receipts(), max_size=3)),
         "HeldReceipt": _held(),
         "HeldReceipts": st.builds(pb.HeldReceipts, held=st.lists(_held(), max_size=3)),

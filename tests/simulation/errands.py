@@ -102,6 +102,7 @@ class Purse:
 
     promise = None
     quotas = None
+    approval_rule = None
 
     def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
         return self.data_set, self.analyst

@@ -361,8 +361,12 @@ async def at_mercy(
     data_sets: Mapping[str, Any],
     ledger: Ledger | None = None,
     welcome: "Callable[[Stage], Callable[[bytes], pb.Welcome]] | None" = None,
+    setup: "Callable[[Stage], Mapping[str, Any]] | None" = None,
 ) -> AsyncIterator[Stage]:
-    """Run a daemon with a meddler. ``welcome`` replaces the honest welcome; the test sends all messages after it."""
+    """Run a daemon with a meddler. ``welcome`` replaces the honest welcome; the test sends all messages after it.
+
+    ``setup`` replaces settings of the daemon.
+    """
     hub, ada, home = (
         town.identity(*who) for who in ((Role.COORDINATOR, "hub"), (Role.ANALYST, "ada"), (Role.PROVIDER, name))
     )
@@ -375,9 +379,10 @@ async def at_mercy(
     port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
     await server.start()
     rows = {data_set: check_rows(each) for data_set, each in data_sets.items()}
-    daemon = Daemon(
-        ProviderSetup(f"127.0.0.1:{port}", lambda: home, lambda: stage.revoked, now, rows, AnythingGoes, stage.ledger)
+    settings = ProviderSetup(
+        f"127.0.0.1:{port}", lambda: home, lambda: stage.revoked, now, rows, AnythingGoes, stage.ledger
     )
+    daemon = Daemon(replace(settings, **setup(stage)) if setup else settings)
     task = asyncio.create_task(daemon.run())
     try:
         assert [each.name for each in (await stage.reply()).hello.data_sets] == sorted(data_sets)

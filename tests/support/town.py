@@ -85,6 +85,7 @@ class AnythingGoes:
     """Answers leave as soon as they are made. Tests of the schedule set another interval."""
     promise = None
     quotas = None
+    approval_rule = None
 
     def limits(self, _: PartyName) -> tuple[Filter, None]:
         return Filter.for_budget(30.0, 0.9, aside=0.4), None

@@ -7,20 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromProvider(_message.Message):
-    __slots__ = ("hello", "heartbeat", "answer", "refusal", "admitted", "stated")
+    __slots__ = ("hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval", "stated")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     ADMITTED_FIELD_NUMBER: _ClassVar[int]
+    AWAITING_APPROVAL_FIELD_NUMBER: _ClassVar[int]
     STATED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     heartbeat: Heartbeat
     answer: AnswerFrame
     refusal: Refusal
     admitted: Admitted
+    awaiting_approval: AwaitingApproval
     stated: Stated
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., stated: _Optional[_Union[Stated, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., awaiting_approval: _Optional[_Union[AwaitingApproval, _Mapping]] = ..., stated: _Optional[_Union[Stated, _Mapping]] = ...) -> None: ...
 
 class ToProvider(_message.Message):
     __slots__ = ("welcome", "heartbeat", "ask", "frame", "farewell", "witness", "admit", "inquiry")
@@ -109,6 +111,16 @@ class Admitted(_message.Message):
     JOB_FIELD_NUMBER: _ClassVar[int]
     job: str
     def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class AwaitingApproval(_message.Message):
+    __slots__ = ("job", "since", "until")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    since: float
+    until: float
+    def __init__(self, job: _Optional[str] = ..., since: _Optional[float] = ..., until: _Optional[float] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "content", "block", "blocks")
@@ -251,16 +263,18 @@ class Job(_message.Message):
     def __init__(self, job: _Optional[str] = ..., analyst: _Optional[str] = ..., data_set: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., queries: _Optional[int] = ..., step: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., bytes_moved: _Optional[int] = ..., submitted: _Optional[float] = ..., ended: _Optional[float] = ..., signed_job: _Optional[bytes] = ...) -> None: ...
 
 class Participant(_message.Message):
-    __slots__ = ("name", "reason", "answered", "asked")
+    __slots__ = ("name", "reason", "answered", "asked", "awaiting_approval_since")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
+    AWAITING_APPROVAL_SINCE_FIELD_NUMBER: _ClassVar[int]
     name: str
     reason: str
     answered: int
     asked: int
-    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., asked: _Optional[int] = ...) -> None: ...
+    awaiting_approval_since: float
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., asked: _Optional[int] = ..., awaiting_approval_since: _Optional[float] = ...) -> None: ...
 
 class DataSetsRequest(_message.Message):
     __slots__ = ()

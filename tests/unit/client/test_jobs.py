@@ -33,7 +33,26 @@ def test_a_status_has_plain_values() -> None:
     assert status.ended == datetime.fromtimestamp(1e9 + 2, UTC)
     told = json.loads(json.dumps(status.to_dict()))
     assert told["submitted"] == "2001-09-09T01:46:40+00:00"
-    assert told["participants"][1] == {"name": "south", "asked": 2, "answered": 0, "reason": "x"}
+    assert told["participants"][1] == {
+        "name": "south",
+        "asked": 2,
+        "answered": 0,
+        "reason": "x",
+        "awaiting_approval_since": None,
+    }
+
+
+def test_a_status_says_who_has_to_approve_and_an_earlier_one_is_no_news() -> None:
+    def status(state: str, since: float = 0.0) -> JobStatus:
+        north = pb.Participant(name="north", awaiting_approval_since=since)
+        return JobStatus.of(pb.Job(job="abc", state=state, participants=[north]))
+
+    waiting, held, running = status("waiting"), status("waiting for approval", 1e9), status("running")
+    assert held.to_dict()["participants"][0]["awaiting_approval_since"] == "2001-09-09T01:46:40+00:00"
+    assert held.is_news_after(waiting)
+    assert running.is_news_after(held)
+    assert not waiting.is_news_after(held)
+    assert not held.is_news_after(running)
 
 
 def test_a_job_that_runs_has_no_end() -> None:

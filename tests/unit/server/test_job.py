@@ -19,6 +19,7 @@ JOB = JobRecord("a1", "dpspca://town/analyst/ada", "cohort", 7)
 def in_state(state: State) -> JobRecord:
     path = {
         State.WAITING: [],
+        State.AWAITING_APPROVAL: [Event.AWAIT],
         State.RUNNING: [Event.BEGIN],
         State.DONE: [Event.BEGIN, Event.FINISH],
         State.FAILED: [Event.FAIL],
@@ -53,6 +54,13 @@ def test_final_states_have_no_transitions_and_all_others_can_end() -> None:
 
 def test_done_is_reached_only_by_finishing_a_running_job() -> None:
     assert [pair for pair, after in TRANSITIONS.items() if after is State.DONE] == [(State.RUNNING, Event.FINISH)]
+
+
+def test_nobody_is_waited_for_once_a_job_no_longer_waits_for_approval() -> None:
+    job = JOB.with_participant("north", Participant(awaiting_since=5.0)).after(Event.AWAIT)
+    assert job.participants["north"].awaiting_since == 5.0
+    for event in (Event.BEGIN, Event.FAIL, Event.CANCEL):
+        assert job.after(event).participants["north"].awaiting_since == 0.0
 
 
 def test_replacing_one_participant_keeps_the_others() -> None:

@@ -76,3 +76,21 @@ def test_a_provider_name_cannot_control_the_terminal(tmp_path: Path, capsys: pyt
     printed = capsys.readouterr().out
     assert "not known: \\x1b[2Jgone " in printed
     assert "\x1b[2J" not in printed
+
+
+def test_a_wait_for_approval_and_its_end_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    since = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    waits = ParticipantStatus("north", 0, 0, "", since)
+    plan = catalogue.plan(spec())
+    states = [
+        replace(status(waits, NEVER_CAME), state="waiting for approval", answered=0),
+        replace(status(waits), state="waiting for approval", answered=0),
+        replace(status(replace(waits, awaiting_approval_since=None)), state="running", answered=0),
+        replace(status(replace(waits, awaiting_approval_since=None)), state="running", answered=1),
+    ]
+    with progress.show_job_progress(plan, quiet=False) as show:
+        for each in states:
+            show(each)
+    written = capsys.readouterr().err
+    assert written.count("waiting for approval by north (since 2026-01-31 12:00:00 UTC)") == 1
+    assert written.count("approved by north") == 1

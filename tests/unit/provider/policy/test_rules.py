@@ -27,6 +27,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Count, Extent
 from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger.quotas import Quotas
+from dpspca.provider.policy.approval import AUTOMATIC, HUMAN, ApprovalRule
 from dpspca.provider.policy.caps import Cap, Range, budget_of, covers_as_signed, filter_of
 from dpspca.provider.policy.rules import Policy, Rules, faults
 from dpspca.provider.policy.suggestion import suggest
@@ -353,7 +354,8 @@ def table(name: str = "cohort", /, **changes: Any) -> str:
 
 def render(policy: Policy) -> str:
     def values(rules: Rules) -> dict[str, Any]:
-        return {each.name: getattr(rules, each.name) for each in fields(rules) if each.name != "data_set"}
+        found = {each.name: getattr(rules, each.name) for each in fields(rules) if each.name != "data_set"}
+        return found | {"approvers": rules.approvers or None}
 
     tables = [table(rules.data_set, **values(rules)) for rules in policy.data_sets]
     return "\n".join(tables) or "data_sets = {}"
@@ -363,7 +365,13 @@ def test_the_sample_is_a_policy_and_leaves_no_key_unexplained() -> None:
     rules = Policy.parse(SAMPLE).rules("cohort")
     assert rules.analysts == ("ada", "grace")
     for each in fields(Rules):
-        assert each.name == "data_set" or f"\n{each.name} = " in SAMPLE
+        assert each.name == "data_set" or f"\n{each.name} = " in SAMPLE or f"\n# {each.name} = " in SAMPLE
+
+
+def test_the_persons_who_have_to_approve_follow_from_three_keys() -> None:
+    assert Policy.parse(table()).rules("cohort").approval_rule is None
+    human = {"approval": "human", "approvers": ["maria", "ben"], "approvals_needed": 2}
+    assert Policy.parse(table(**human)).rules("cohort").approval_rule == ApprovalRule(("maria", "ben"), 2)
 
 
 def test_what_may_be_left_out_is_then_the_strictest() -> None:
@@ -430,6 +438,13 @@ def test_everything_else_has_to_be_said(key: str) -> None:
         ({"per_analyst": {"epsilon": 9, "delta": 1e-5}}, "per_analyst (mu = 1.83"),
         ({"mean_bound": {"least": 1, "most": 2}}, "mean_bound"),
         ({"centering": ["private"]}, "mean_bound"),
+        ({"approval": "steward"}, "approval: 'steward' is not known. Choose among: automatic, human."),
+        ({"approval": "human"}, "approvers names nobody who could approve"),
+        ({"approvers": ["maria"]}, 'approval is "automatic", so nobody would be asked'),
+        ({"approvals_needed": 2}, 'approval is "automatic", so nobody would be asked'),
+        ({"approval": "human", "approvers": ["Maria"]}, "approvers is 'Maria'. Use"),
+        ({"approval": "human", "approvers": ["maria"], "approvals_needed": 2}, "approvers names only 1"),
+        ({"approval": "human", "approvers": ["maria"], "approvals_needed": 3}, "it must lie between 1 and 2"),
     ],
 )
 def test_what_is_no_rule_is_refused_by_the_name_of_its_key(changes: dict[str, Any], said: str) -> None:
@@ -497,6 +512,7 @@ def units_of(budget: Budget) -> int:
 def rules_of(draw: Callable[..., Any], data_set: str = "cohort") -> Rules:
     ranges = st.tuples(_BOUND, _BOUND).map(lambda ends: Range(min(ends), max(ends)))
     caps = sorted(draw(st.tuples(_BUDGET, _BUDGET, _BUDGET)), key=units_of)
+    approvers = draw(st.just(()) | some(_NAMES))
     centering = draw(some(st.sampled_from(Centering)))
     return Rules(
         data_set=data_set,
@@ -515,6 +531,9 @@ def rules_of(draw: Callable[..., Any], data_set: str = "cohort") -> Rules:
         per_analyst=draw(st.sampled_from([caps[1], None])),
         per_job=caps[0],
         quotas=Quotas(*(draw(st.integers(1, 2**40)) for _ in fields(Quotas))),
+        approval=HUMAN if approvers else AUTOMATIC,
+        approvers=approvers,
+        approvals_needed=draw(st.integers(1, min(2, len(approvers)))) if approvers else 1,
     )
 
 

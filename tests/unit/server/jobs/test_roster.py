@@ -1,4 +1,5 @@
 import asyncio
+import math
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,23 @@ def test_frames_of_two_queries_do_not_mix() -> None:
 
 
 def admit(link: Link, job: str) -> "asyncio.Task[None]":
-    return asyncio.ensure_future(link.admit(job.encode(), job))
+    return asyncio.ensure_future(link.admit(job.encode(), job, lambda *_: None))
+
+
+def test_a_wait_for_approval_is_heard_only_with_times_that_are_numbers() -> None:
+    async def scenario() -> None:
+        link, heard = Link("north", {}), list[tuple[float, float]]()
+        asked = asyncio.ensure_future(link.admit(b"a", "a", lambda *times: heard.append(times)))
+        await asyncio.sleep(0)
+        for since, until in ((1.0, math.nan), (-math.inf, 2.0), (1.0, 2.0)):
+            link.receive_wait(pb.AwaitingApproval(job="a", since=since, until=until))
+        link.receive_wait(pb.AwaitingApproval(job="b", since=1.0, until=2.0))
+        assert heard == [(1.0, 2.0)]
+        assert not asked.done()
+        link.receive_admission(pb.Admitted(job="a"))
+        await asked
+
+    asyncio.run(scenario())
 
 
 def test_a_job_is_admitted_by_an_admission_and_not_by_an_answer() -> None:
@@ -80,7 +97,7 @@ def test_admission_fails_if_the_provider_refuses_or_is_lost() -> None:
         with pytest.raises(ProviderLostError):
             await lost
         with pytest.raises(ProviderLostError):
-            await link.admit(b"a", "a")
+            await link.admit(b"a", "a", lambda *_: None)
 
     asyncio.run(scenario())
 

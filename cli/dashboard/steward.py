@@ -1,0 +1,142 @@
+"""The steward's dashboard: data sets, budgets, policy in words, jobs that wait, what left, health. It may decide."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from dpspca.cli.commands import budget, doctor, outbox, policy
+from dpspca.client import certificates
+from dpspca.client.approvals import ApprovalOffice, login_name
+from dpspca.common.errors import DpspcaError
+from dpspca.common.storage import files
+from dpspca.provider.approval import APPROVE, REJECT, lines
+from dpspca.provider.ledger import ledger_paths, read_ledger
+from dpspca.provider.policy import read_policy
+
+from .chart import Point, spending
+from .views import NoPageError, Page, Section
+
+MOST_RELEASES: Final = 200
+"""Answers on the page of the outbox. The command lists all."""
+
+
+class StewardView:
+    """A provider's dashboard."""
+
+    role = "Provider"
+    sections: tuple[Section, ...] = (
+        Section("", "Overview"),
+        Section("approval", "Jobs that wait"),
+        Section("policy", "Policy"),
+        Section("outbox", "Outbox"),
+    )
+
+    def __init__(self, config: Path) -> None:
+        self._config = config
+
+    async def page(self, section: str, item: str) -> Page:
+        """Return a page. Files are read anew for each."""
+        make = {"": self._overview, "approval": self._queue, "policy": self._policy, "outbox": self._outbox}.get(
+            section
+        )
+        if section == "approval" and item:
+            return await asyncio.to_thread(self._job, item)
+        if make is None or item:
+            raise NoPageError
+        return await asyncio.to_thread(make)
+
+    async def report(self, item: str) -> str:
+        """Return nothing: a provider has no results."""
+        raise NoPageError
+
+    async def decide(self, form: Mapping[str, str]) -> str:
+        """Approve or reject a job, as the command does."""
+        verdict = form.get("verdict", "")
+        if verdict not in {APPROVE, REJECT}:
+            raise NoPageError
+        office = ApprovalOffice.of(self._config)
+
+        def decide() -> str:
+            request = office.find(form.get("job", ""))
+            office.decide(request, verdict, form.get("person") or None, form.get("reason", "").strip())
+            return request.job
+
+        return f"approval/{await asyncio.to_thread(decide)}"
+
+    async def mark(self) -> str:
+        """Return the stamps of all files that the pages are made from."""
+        return await asyncio.to_thread(self._stamps)
+
+    def _stamps(self) -> str:
+        office = ApprovalOffice.of(self._config)
+        ledger, head = ledger_paths(office.settings, self._config)
+        watched = [self._config, office.settings.policy, head]
+        for path in (ledger, office.queue.path):
+            watched += [path, path.with_name(f"{path.name}-wal")]
+        return repr([files.stamp(path) for path in watched])
+
+    def _overview(self) -> Page:
+        office = ApprovalOffice.of(self._config)
+        passed, details = doctor.health_message(self._config)
+        facts: dict[str, Any] = {
+            "passed": passed,
+            "details": details,
+            "certificates": certificates.facts(self._config),
+            "waiting": len(office.requests()),
+            "data_sets": [],
+            "problem": None,
+        }
+        try:
+            view = read_ledger(self._config)
+            rules = {each.data_set: each for each in read_policy(view.settings.policy).data_sets}
+            for name in sorted(view.settings.names | rules.keys() | view.books.data_sets.keys()):
+                found = budget.balance(view, name, rules.get(name))
+                points = [Point(each["at"], each["share"]) for each in found.get("history", ())]
+                facts["data_sets"].append(found | {"chart": spending(name, points)})
+            facts["quarantine"] = view.quarantine_reason
+        except DpspcaError as problem:
+            facts["problem"] = str(problem)
+        return Page("steward_overview.html", "Overview", "dpspca budget, dpspca health", facts)
+
+    def _queue(self) -> Page:
+        requests = ApprovalOffice.of(self._config).requests(every=True)
+        return Page("steward_queue.html", "Jobs that wait", "dpspca approval list --all", {"requests": requests})
+
+    def _job(self, name: str) -> Page:
+        office = ApprovalOffice.of(self._config)
+        request = office.find(name)
+        facts = office.facts(request)
+        shown = lines(facts) if "asks" in facts else ()
+        words = [each.strip() for each in shown if not each.startswith(("Job ", "  State: "))]
+        approvers = facts.get("approvers", [])
+        own = login_name()
+        more = {"words": words, "can_decide": facts["state"] in {"waiting", "approved"} and bool(approvers)}
+        more |= {"chosen": own if own in approvers else ""}
+        return Page(
+            "steward_job.html", f"Job {request.job[:12]}", f"dpspca approval show {request.job[:12]}", facts | more
+        )
+
+    def _policy(self) -> Page:
+        office = ApprovalOffice.of(self._config)
+        try:
+            shown = read_policy(office.settings.policy).data_sets
+            words = [[each.strip() for each in policy.explanation(rules)] for rules in shown]
+            facts: dict[str, Any] = {"data_sets": words, "problem": None}
+        except DpspcaError as problem:
+            facts = {"data_sets": [], "problem": str(problem)}
+        return Page("steward_policy.html", "Policy", "dpspca policy check", facts)
+
+    def _outbox(self) -> Page:
+        try:
+            view = read_ledger(self._config)
+        except DpspcaError as problem:
+            return Page("steward_outbox.html", "Outbox", "dpspca outbox", {"releases": [], "problem": str(problem)})
+        every = sorted(view.books.outbox(), key=lambda each: (each.at, each.job, each.position), reverse=True)
+        facts = {
+            "releases": [outbox.release_facts(each) for each in every[:MOST_RELEASES]],
+            "of": len(every),
+            "gaps": view.gaps,
+            "problem": None,
+        }
+        return Page("steward_outbox.html", "Outbox", "dpspca outbox", facts)

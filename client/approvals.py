@@ -1,0 +1,183 @@
+"""The steward's side of approvals, on the provider's own machine: which jobs wait, what each asks, and a decision.
+
+Whoever may read the provider's key may decide, as the person whom they name and whom the policy lists. The commands
+work beside a running daemon, and without one: the daemon takes decisions up, within a second or when it starts.
+"""
+
+import getpass
+import os
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from dpspca.common.checks import check
+from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.storage import ProviderConfig, read_config, require_own
+from dpspca.common.trust import Identity
+from dpspca.provider.approval import (
+    ApprovalQueue,
+    Request,
+    RequestState,
+    SignedContent,
+    balance_facts,
+    decision_facts,
+    job_facts,
+    make_decision,
+    request_facts,
+)
+from dpspca.provider.ledger import LedgerView, read_ledger
+from dpspca.provider.policy import ApprovalRule, Rules, read_policy
+from dpspca.provider.startup import approval_queue
+
+from .clock import now
+
+TAKEN_SECONDS: Final = 5.0
+"""How long to wait for the daemon to take a decision up."""
+_PAUSE: Final = 0.1
+_SHOWN: Final = 5
+_LIST: Final = "List the jobs with `dpspca approval list`."
+
+
+@dataclass(frozen=True)
+class ApprovalOffice:
+    """The queue of one provider, and what is needed to understand it and to decide."""
+
+    config: Path
+    settings: ProviderConfig
+    queue: ApprovalQueue
+
+    @classmethod
+    def of(cls, config: Path) -> "ApprovalOffice":
+        """Open the queue of the provider that has these settings."""
+        require_own(ProviderConfig, config)
+        settings = read_config(ProviderConfig, config)
+        return cls(config, settings, approval_queue(settings, config))
+
+    @cached_property
+    def _view(self) -> LedgerView | None:
+        """The ledger, or None before the daemon has made it."""
+        try:
+            return read_ledger(self.config)
+        except DpspcaError:
+            return None
+
+    def requests(self, *, every: bool = False) -> list[dict[str, Any]]:
+        """List the waiting jobs, or all that have not expired, oldest first."""
+        states = () if every else (RequestState.WAITING,)
+        return [request_facts(each) | {"decisions": self._decisions(each)} for each in self.queue.requests(*states)]
+
+    def find(self, name: str) -> Request:
+        """Find a job by the first characters of its name."""
+        check(bool(name.strip()), f"The job is {name!r}.", _LIST)
+        found = [each for each in self.queue.requests() if each.job.startswith(name)]
+        check(bool(found), f"No job in the queue begins with {name!r:.80}.", _LIST)
+        shown = ", ".join(each.job[:12] for each in found[:_SHOWN])
+        check(
+            len(found) == 1, f"{len(found)} jobs begin with {name!r:.80}: {shown}.", "Use more characters of the name."
+        )
+        return found[0]
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """Return everything that a person needs to decide, as plain values."""
+        facts = request_facts(request) | {"decisions": self._decisions(request)}
+        signed = self.queue.signed(request.job)
+        if not signed:
+            return facts
+        content = SignedContent.read(request, signed)
+        facts |= job_facts(content)
+        try:
+            rules = read_policy(self.settings.policy).rules(request.data_set)
+        except DpspcaError as problem:
+            return facts | {"policy_problem": str(problem)}
+        if self._view:
+            facts["balances"] = balance_facts(self._view.books, rules, request.analyst, content.plan)
+        rule = rules.approval_rule
+        return facts | ({"approvers": list(rule.approvers), "approvals_needed": rule.needed} if rule else {})
+
+    def decide(self, request: Request, verdict: str, person: str | None, reason: str) -> dict[str, Any]:
+        """Sign a decision, and wait a moment for the daemon to take it up.
+
+        ``taken`` says whether it did, and ``problem`` why the decision does not count, if it does not.
+        """
+        rule = self._rule(request)
+        person = self.person(rule, person)
+        check(
+            request.state in {RequestState.WAITING, RequestState.APPROVED},
+            f"Job {request.job:.12} is {request.state}.",
+            "Only jobs that wait can be decided about. The analyst can sign a new job.",
+        )
+        earlier = [each for each in self._decisions(request) if each["person"] == person and not each["problem"]]
+        check(
+            all(each["verdict"] != verdict for each in earlier),
+            f"{person} has decided this about job {request.job:.12} already.",
+            f"{rule.needed} different persons have to approve it." if rule.needed > 1 else "There is nothing to do.",
+        )
+        decided = make_decision(
+            Identity.load(self.settings.identity),
+            job=request.job,
+            data_set=request.data_set,
+            verdict=verdict,
+            person=person,
+            login=login_name(),
+            reason=reason,
+            decided_at=int(now().timestamp()),
+            expires_at=request.expires_at,
+        )
+        number = self.queue.decide(decided)
+        taken, problem = self._wait_until_taken(request.job, number)
+        state = self.queue.find(request.job)
+        return decision_facts(decided) | {
+            "job": request.job,
+            "taken": taken,
+            "problem": problem,
+            "state": str(state.state) if state else None,
+            "approvals_needed": rule.needed,
+        }
+
+    def person(self, rule: ApprovalRule, given: str | None) -> str:
+        """Return who decides: the person who was named, or else the account's own name. The policy must list them."""
+        person = given or login_name()
+        check(
+            person in rule.approvers,
+            f"The policy does not name {person!r:.80} as an approver.",
+            f"Name one of these with --person: {', '.join(rule.approvers)}.",
+        )
+        return person
+
+    def _rule(self, request: Request) -> ApprovalRule:
+        rules: Rules = read_policy(self.settings.policy).rules(request.data_set)
+        if rules.approval_rule is None:
+            raise RefusedError(
+                f"The policy for {request.data_set!r:.80} asks for no approval.", 'Write approval = "human" into it.'
+            )
+        return rules.approval_rule
+
+    def _decisions(self, request: Request) -> list[dict[str, Any]]:
+        """Return the decisions about a job, and of each whether the ledger has it and why it does not count."""
+        recorded = self._view.books.decisions(request.job) if self._view else ()
+        found = []
+        for each in self.queue.decisions(request.job):
+            decided = each.read()
+            about = {"recorded": decided in recorded or (each.taken and not each.problem), "problem": each.problem}
+            found.append(decision_facts(decided) | about)
+        return found
+
+    def _wait_until_taken(self, job: str, number: int) -> tuple[bool, str]:
+        deadline = time.monotonic() + TAKEN_SECONDS
+        while True:
+            for each in self.queue.decisions(job):
+                if each.number == number and each.taken:
+                    return True, each.problem
+            if time.monotonic() >= deadline:
+                return False, ""
+            time.sleep(_PAUSE)
+
+
+def login_name() -> str:
+    """Return the account from which somebody works: under sudo, their own."""
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"

@@ -1,0 +1,141 @@
+"""A person's decision about a job, signed with the provider's key, and what all decisions about a job come to. Pure.
+
+Whoever can use the provider's key on the provider's machine can decide, in the name of a person whom the policy names.
+The signature covers the job's digest, so that a decision is about no other job. The job names its data set and its
+providers, so that the decision counts on no other data set and at no other provider.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Any, Final
+
+from dpspca.common import stored_values
+from dpspca.common.checks import check
+from dpspca.common.errors import RefusedError
+from dpspca.common.names import PartyName
+from dpspca.common.trust import Identity, sign_texts, verify_texts
+from dpspca.provider.ledger import Decided
+from dpspca.provider.policy import ApprovalRule
+
+APPROVE: Final = "approve"
+REJECT: Final = "reject"
+VERDICTS: Final = (APPROVE, REJECT)
+MOST_REASON: Final = 300
+"""Characters of a reason. It is sent to the analyst."""
+_PURPOSE: Final = "a person's decision about a job"
+_SIGNED: Final = (
+    "job", "data_set", "verdict", "person", "login", "reason", "decided_at", "expires_at",
+)  # fmt: skip
+
+
+class Standing(StrEnum):
+    """What the decisions about a job come to."""
+
+    WAITING = "waiting"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+
+
+class RejectedError(RefusedError):
+    """A person at the provider rejected the job."""
+
+    code = "rejected"
+
+
+class NotApprovedError(RefusedError):
+    """Too few persons at the provider approved the job."""
+
+    code = "not-approved"
+
+
+def make_decision(  # noqa: PLR0913  # the parts of a decision
+    identity: Identity,
+    *,
+    job: str,
+    data_set: str,
+    verdict: str,
+    person: str,
+    login: str,
+    reason: str,
+    decided_at: int,
+    expires_at: int,
+) -> Decided:
+    """Sign a decision. A rejection needs a reason, because the analyst is told it."""
+    check(verdict in VERDICTS, f"The verdict is {verdict!r:.40}.", f"Choose one of: {', '.join(VERDICTS)}.")
+    check(
+        verdict == APPROVE or bool(reason.strip()),
+        "A rejection needs a reason, which the analyst is told.",
+        "Give one.",
+    )
+    check(len(reason) <= MOST_REASON, f"The reason has {len(reason)} characters.", f"Use at most {MOST_REASON}.")
+    parts = (job, data_set, verdict, person, login, reason, str(decided_at), str(expires_at))
+    signature = sign_texts(identity, _PURPOSE, *parts)
+    return Decided(
+        job=job,
+        data_set=data_set,
+        verdict=verdict,
+        person=person,
+        login=login,
+        reason=reason,
+        decided_at=decided_at,
+        expires_at=expires_at,
+        certificate=identity.certificate_pem.decode(),
+        signature=signature.hex(),
+    )
+
+
+def require_signed(decided: Decided, provider: PartyName, authority_pem: bytes) -> None:
+    """Refuse a decision that this provider's key did not sign."""
+    parts = [str(getattr(decided, name)) for name in _SIGNED]
+    try:
+        signature = bytes.fromhex(decided.signature)
+    except ValueError:
+        signature = b""
+    verify_texts(signature, decided.certificate.encode(), authority_pem, provider, _PURPOSE, *parts)
+
+
+def standing_of(decisions: Sequence[Decided], rule: ApprovalRule | None) -> Standing:
+    """Say what decisions come to under the rule as it is now. A rejection is final, whatever else was decided.
+
+    Only persons whom the rule names now count, each once.
+    """
+    if any(each.verdict == REJECT for each in decisions):
+        return Standing.REJECTED
+    if rule is None:
+        return Standing.APPROVED
+    approved_by = {each.person for each in decisions if each.verdict == APPROVE} & set(rule.approvers)
+    return Standing.APPROVED if len(approved_by) >= rule.needed else Standing.WAITING
+
+
+def require_approved(decisions: Sequence[Decided], rule: ApprovalRule | None) -> None:
+    """Refuse a job that persons rejected, or that too few of them approved."""
+    match standing_of(decisions, rule):
+        case Standing.REJECTED:
+            raise rejection(decisions)
+        case Standing.WAITING:
+            raise NotApprovedError("A person at this provider has to approve the job, and has not.", "Sign a new job.")
+        case Standing.APPROVED:
+            pass
+
+
+def rejection(decisions: Sequence[Decided]) -> RejectedError:
+    """Return the error for a rejected job: who rejected it, and why."""
+    first = next(each for each in decisions if each.verdict == REJECT)
+    return RejectedError(f"Rejected by {first.person}: {first.reason}", "Ask the data steward, or sign another job.")
+
+
+def write_decision(decided: Decided) -> str:
+    """Write a decision as JSON."""
+    return json.dumps(asdict(decided), sort_keys=True)
+
+
+def read_decision(text: str) -> Decided:
+    """Read what ``write_decision`` wrote. Whether it was signed is checked by ``require_signed``."""
+    make: Callable[..., Decided] = Decided
+    try:
+        raw: Any = json.loads(text)
+        return stored_values.made(make, raw)
+    except (ValueError, TypeError, AttributeError, RecursionError) as problem:
+        raise RefusedError("A stored decision cannot be read.", "Decide again.") from problem

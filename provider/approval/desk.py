@@ -1,0 +1,212 @@
+"""What a daemon does about approvals: has jobs wait, takes decisions up, and says when a job need not wait any more.
+
+A decision counts once it is verified and recorded in the ledger, durably and before anything follows from it. If a
+crash comes before the queue's own note of that, the decision is taken up again, which records nothing twice.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.storage import ApprovalSettings
+from dpspca.common.trust import Identity, JobEnvelope, SignedJob
+from dpspca.provider.ledger import Decided, Ledger, Quotas
+from dpspca.provider.policy import ApprovalRule, UnreadablePolicyError
+
+from .decisions import Standing, rejection, require_signed, standing_of
+from .notify import Notifier
+from .queue import ApprovalQueue, QueueError
+from .requests import Request, RequestEvent, RequestState
+from .words import summary
+
+HOUR: Final = 3600
+
+_log = logging.getLogger(__name__)
+
+
+class AwaitingApprovalError(RefusedError):
+    """A person at the provider has to approve the job first. Nothing is reserved, and nothing is spent."""
+
+    code = "awaiting-approval"
+
+    def __init__(self, request: Request) -> None:
+        super().__init__("A person at this provider has to approve the job first.", "Wait for the decision.")
+        self.request = request
+
+
+class RequestExpiredError(RefusedError):
+    """Nobody decided about the job in time."""
+
+    code = "approval-expired"
+
+
+class HasApprovalRule(Protocol):
+    """The rules of a data set, as far as approvals go."""
+
+    @property
+    def approval_rule(self) -> ApprovalRule | None: ...
+
+
+class HasRules(Protocol):
+    """A policy."""
+
+    def rules(self, data_set: str) -> HasApprovalRule:
+        """Return the rules of a data set, or refuse."""
+        ...
+
+
+@dataclass(slots=True)
+class ApprovalDesk:
+    """The approvals of one daemon."""
+
+    queue: ApprovalQueue
+    ledger: Ledger
+    identity: Callable[[], Identity]
+    policy: Callable[[], HasRules]
+    clock: Callable[[], datetime]
+    settings: ApprovalSettings = field(default_factory=ApprovalSettings)
+    summarize: Callable[[Request, bytes], dict[str, Any]] = summary
+    """Describes a job for the steward's command."""
+    notifier: Notifier = field(init=False)
+    _logged: str = ""
+
+    def __post_init__(self) -> None:
+        self.notifier = Notifier(self.settings.notify, self.settings.notify_seconds)
+
+    # --- For jobs -----------------------------------------------------------------------------------------------------
+
+    def require(
+        self, signed: SignedJob, envelope: JobEnvelope, analyst: str, rule: ApprovalRule | None, quotas: Quotas
+    ) -> None:
+        """Return if a job may be admitted. Otherwise raise: it was rejected, it waits, or it waited too long."""
+        job = signed.job_id
+        decisions = self.ledger.decisions(job)
+        match standing_of(decisions, rule):
+            case Standing.REJECTED:
+                raise rejection(decisions)
+            case Standing.APPROVED:
+                return
+            case Standing.WAITING:
+                raise self._reason_to_wait(signed, envelope, analyst, quotas)
+
+    def _reason_to_wait(self, signed: SignedJob, envelope: JobEnvelope, analyst: str, quotas: Quotas) -> RefusedError:
+        """Put a job into the queue, if it is not there, and return the error that says how it stands."""
+        now = int(self.clock().timestamp())
+        lapses_at = min(now + self.settings.expires_hours * HOUR, envelope.expires_at)
+        request = Request(
+            signed.job_id, analyst, envelope.data_set, now, lapses_at, envelope.expires_at, RequestState.WAITING
+        )
+        try:
+            known = self.queue.ask(request, signed.to_bytes(), quotas.jobs_a_day)
+        except QueueError as problem:
+            _log.error("Job %.12s cannot wait for approval: %s", signed.job_id, problem)
+            return RefusedError("This provider cannot ask for approval at the moment.", "Try again later.")
+        if known.state is RequestState.WAITING and known.lapses_at > now:
+            _log.info("Job %.12s of %s over '%s' waits for approval.", known.job, analyst, known.data_set)
+            return AwaitingApprovalError(known)
+        if known.state in {RequestState.WAITING, RequestState.EXPIRED}:
+            return RequestExpiredError("Nobody here approved the job in time.", "Ask the data steward; sign a new job.")
+        return RefusedError(f"This job is {known.state} at this provider.", "Sign a new job.")
+
+    def close(self, job: str) -> None:
+        """End a job's request, if it has one that has not ended."""
+        try:
+            self.queue.change(job, RequestEvent.END)
+        except QueueError as problem:
+            _log.error("Job %.12s stays in the queue of approvals until it expires: %s", job, problem)
+        except RefusedError:
+            pass  # it was rejected, or has expired
+
+    def waiting(self) -> frozenset[str] | None:
+        """Name the jobs that wait, or return None if this cannot be read now."""
+        try:
+            return frozenset(each.job for each in self.queue.requests(RequestState.WAITING))
+        except QueueError as problem:
+            self._log_once("The queue of approvals cannot be read", problem)
+            return None
+
+    # --- For decisions ------------------------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Take decisions up, let requests expire, and notify the steward. Called regularly."""
+        try:
+            now = self.clock().timestamp()
+            for stored in self.queue.untaken():
+                self._take(stored.number, stored.read)
+            for each in self.queue.requests(RequestState.WAITING):
+                if each.lapses_at <= now:
+                    self.queue.change(each.job, RequestEvent.EXPIRE)
+                    _log.warning("Nobody approved job %.12s in time.", each.job)
+                elif self._needs_nobody(each):
+                    self.queue.change(each.job, RequestEvent.APPROVE)
+            self.queue.forget(now)
+            self._announce()
+            self._logged = ""
+        except DpspcaError as problem:
+            self._log_once("Decisions about jobs cannot be taken up now", problem)
+
+    def _log_once(self, what: str, problem: DpspcaError) -> None:
+        """Log a problem that would otherwise be logged every second until it is solved."""
+        if str(problem) != self._logged:
+            _log.error("%s: %s", what, problem)
+            self._logged = str(problem)
+
+    def _take(self, number: int, read: Callable[[], Decided]) -> None:
+        """Verify a decision and record it in the ledger. One that does not count is marked with the reason.
+
+        If the ledger cannot record it now, it stays and is tried again.
+        """
+        try:
+            decided = read()
+            self._require_valid(decided)
+            self.ledger.decide(decided)
+            standing = standing_of(self.ledger.decisions(decided.job), self._rule(decided.data_set))
+            if standing is not Standing.WAITING:
+                event = RequestEvent.APPROVE if standing is Standing.APPROVED else RequestEvent.REJECT
+                with suppress(RefusedError):  # a crash came after this and before the decision was marked
+                    self.queue.change(decided.job, event)
+        except UnreadablePolicyError:
+            raise
+        except RefusedError as problem:
+            _log.warning("A decision about a job does not count: %s", problem)
+            self.queue.mark_taken(number, str(problem))
+        else:
+            verdict = f"{decided.verdict} by {decided.person}"
+            _log.info("Job %.12s: %s. It is %s.", decided.job, verdict, standing)
+            self.queue.mark_taken(number)
+
+    def _require_valid(self, decided: Decided) -> None:
+        """Refuse a decision that this provider's key did not sign, by a stranger, or about no job that waits."""
+        me = self.identity()
+        require_signed(decided, me.name, me.authority_pem)
+        rule = self._rule(decided.data_set)
+        if rule is None or decided.person not in rule.approvers:
+            raise RefusedError(f"The policy does not name {decided.person} as an approver.", "Name them in approvers.")
+        request = self.queue.find(decided.job)
+        about = (decided.data_set, decided.expires_at)
+        if request is None or (request.data_set, request.expires_at) != about:
+            raise RefusedError(
+                "The decision is about no job in the queue.", "List the jobs with `dpspca approval list`."
+            )
+        recorded = decided in self.ledger.decisions(decided.job)
+        if not recorded and request.state not in {RequestState.WAITING, RequestState.APPROVED}:
+            raise RefusedError(f"The job is {request.state}.", "Ask the analyst to sign a new job.")
+
+    def _rule(self, data_set: str) -> ApprovalRule | None:
+        return self.policy().rules(data_set).approval_rule
+
+    def _needs_nobody(self, request: Request) -> bool:
+        """Whether the policy has changed so that a waiting job needs no further approval."""
+        with suppress(RefusedError):
+            standing = standing_of(self.ledger.decisions(request.job), self._rule(request.data_set))
+            return standing is Standing.APPROVED
+        return False
+
+    def _announce(self) -> None:
+        for each in self.queue.unannounced():
+            if self.notifier.notify(self.summarize(each, self.queue.signed(each.job))):
+                self.queue.mark_announced(each.job)

@@ -1,0 +1,104 @@
+"""Runs the steward's own command for each job that begins to wait for approval.
+
+The command runs without a shell, with a small environment, in a session of its own, for a limited time. It gets the
+job's identifier, data set and analyst in its environment, and a summary as JSON on its standard input. Failures are
+logged. Nothing waits for it: commands run one after the other in a thread of their own.
+"""
+
+import json
+import logging
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
+from typing import Any, Final
+
+from dpspca.common.text import printable
+
+MOST_PENDING: Final = 64
+"""Notifications that wait for the command. Further ones are tried again later."""
+_PASSED_ON: Final = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ")
+_SHOWN: Final = 300
+"""Characters of the command's output that are logged if it fails."""
+
+_log = logging.getLogger(__name__)
+
+
+class Notifier:
+    """Runs one command, given as a program and its arguments. Without a program, it does nothing."""
+
+    def __init__(self, command: Sequence[str], seconds: float) -> None:
+        self._command = list(command)
+        self._seconds = seconds
+        self._pending: queue.Queue[Mapping[str, Any]] = queue.Queue(MOST_PENDING)
+        self._thread: Thread | None = None
+
+    def notify(self, summary: Mapping[str, Any]) -> bool:
+        """Have the command run soon. Return false if too many notifications are pending."""
+        if not self._command:
+            return True
+        try:
+            self._pending.put_nowait(summary)
+        except queue.Full:
+            return False
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="notify", daemon=True)
+            self._thread.start()
+        return True
+
+    def _work(self) -> None:
+        while True:
+            summary = self._pending.get()
+            try:
+                self.run(summary)
+            except Exception:  # noqa: BLE001  # whatever a command can set off
+                _log.exception("Notifying about job %.12s failed because of a bug.", summary["job"])
+
+    def run(self, summary: Mapping[str, Any]) -> None:
+        """Run the command, and log how it failed if it did."""
+        told = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        told |= {f"DPSPCA_{name.upper()}": str(summary[name]) for name in ("job", "data_set", "analyst")}
+        content = json.dumps(summary, ensure_ascii=False).encode()
+        with tempfile.TemporaryFile() as output:
+            try:
+                process = subprocess.Popen(  # noqa: S603  # the operator names the command in the settings
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                    env=told,
+                    start_new_session=True,
+                )
+            except OSError as problem:
+                _log.error("Nobody was notified of job %.12s: %s", summary["job"], problem)
+                return
+            try:
+                process.communicate(content, self._seconds)
+            except subprocess.TimeoutExpired:
+                _end(process)
+                _log.error("Notifying about job %.12s was stopped after %g seconds.", summary["job"], self._seconds)
+                return
+            if process.returncode:
+                output.seek(0)
+                shown = printable(output.read(_SHOWN).decode("utf-8", "replace"))
+                _log.error(
+                    "Notifying about job %.12s failed: the command ended with %d. %s",
+                    summary["job"],
+                    process.returncode,
+                    shown,
+                )
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a command with everything that it started in its session."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    if process.stdin:
+        with suppress(OSError):
+            process.stdin.close()
+    process.wait()

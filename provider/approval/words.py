@@ -1,0 +1,264 @@
+"""What a job asks for, costs and would send, as plain values and in words, for the person who decides about it.
+
+Everything follows from the signed job, the policy and the ledger. No row has a part in it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any, Final
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import RefusedError
+from dpspca.common.plan import Plan, Step
+from dpspca.common.privacy import PrivacyUnit
+from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Centering, JobSpec
+from dpspca.common.statement import format_up
+from dpspca.common.trust import JobEnvelope, SignedJob
+from dpspca.provider.ledger import ANSWER, Balance, Books, Decided, format_time, price_facts
+from dpspca.provider.policy import Rules, filter_of
+
+from .requests import Request
+
+MOST_NAMES: Final = 8
+"""Columns that are named in words. The plain values name all."""
+
+KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "capped-product": "the matrix times a few directions",
+        "column-sums": "the sum of each column",
+        "commit": "a hash of a random number, about no row",
+        "compressed-covariance": "the variance along the components, and the rest of it",
+        "count": "the number of rows",
+        "count-above": "the number of rows longer than a bound",
+        "covariance": "the covariance of all columns",
+        "covariance-product": "the covariance times a few directions",
+        "covariance-triangle": "the covariance of all columns",
+        "drawn-subspace": "directions from a private mechanism",
+        "entry-total": "the sum of the sizes of all entries",
+        "norm-histogram": "how many rows have which length",
+        "norm-range": "how many rows have a length in which range",
+        "peaks": "sizes of a projection, which earlier answers give away",
+        "perturbed-subspace": "directions from a private mechanism",
+        "projection": "the rows' part along a random sketch",
+        "published-subspace": "directions from a private mechanism",
+        "reveal": "a random number that was hashed before, about no row",
+        "sign-pairs": "how often each column was chosen in private",
+        "sketch": "products of a random sketch of the rows",
+        "spectral-product": "the matrix times a few directions",
+        "squared-columns": "the sum of squares of each column",
+        "symmetric-product": "the matrix times a few directions",
+        "tied-columns": "columns that were chosen in private",
+        "view-covariance": "the covariance of some columns",
+        "view-squares": "the sum of squares of some columns",
+        "walked-subspace": "directions from a private mechanism",
+        "weighted-drawn-subspace": "directions from a private mechanism",
+        "weighted-perturbed-subspace": "directions from a private mechanism",
+        "weighted-published-subspace": "directions from a private mechanism",
+        "weighted-walked-subspace": "directions from a private mechanism",
+    }
+)
+"""What each kind of answer is about."""
+_CENTERING: Final = {
+    Centering.NONE: "the rows as they are",
+    Centering.PUBLIC: "the rows minus a public mean",
+    Centering.PRIVATE: "the rows minus their own mean, which is asked for with noise",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SignedContent:
+    """A waiting job, read from what the analyst signed."""
+
+    signed: SignedJob
+    envelope: JobEnvelope
+    plan: Plan
+
+    @classmethod
+    def read(cls, request: Request, content: bytes) -> "SignedContent":
+        """Read a stored job. Refuse bytes that are not the job of this request."""
+        signed = SignedJob.from_bytes(content)
+        envelope = JobEnvelope.from_bytes(signed.payload)
+        about = (signed.job_id, envelope.data_set, envelope.expires_at)
+        if about != (request.job, request.data_set, request.expires_at):
+            raise RefusedError(
+                "The stored job is not the one that waits.", "Reject it; the analyst can sign a new one."
+            )
+        return cls(signed, envelope, catalogue.plan(JobSpec.from_json(envelope.spec)))
+
+
+def summary(request: Request, content: bytes) -> dict[str, Any]:
+    """Return what is known of a waiting job without the ledger, as plain values."""
+    return request_facts(request) | job_facts(SignedContent.read(request, content))
+
+
+def request_facts(request: Request) -> dict[str, Any]:
+    """Return how a request stands, as plain values."""
+    return {
+        "job": request.job,
+        "analyst": request.analyst,
+        "data_set": request.data_set,
+        "state": request.state.value,
+        "waits_since": format_time(request.asked_at),
+        "waits_until": format_time(request.lapses_at),
+        "expires": format_time(request.expires_at),
+    }
+
+
+def job_facts(content: SignedContent) -> dict[str, Any]:
+    """Return what a job asks for, what it costs, and what would leave, as plain values."""
+    envelope, plan = content.envelope, content.plan
+    spec = plan.spec
+    groups = answer_groups(plan)
+    return {
+        "signed_at": format_time(envelope.issued_at),
+        "providers": list(envelope.audience),
+        "minimum_parties": spec.minimum_parties,
+        "asks": {
+            "method": spec.method,
+            "summary": catalogue.find(spec.method).summary,
+            "components": spec.components,
+            "options": dict(spec.options),
+            "columns": spec.schema.dimension,
+            "column_names": list(spec.schema.names) if spec.schema.names else None,
+            "centering": str(spec.centering),
+            "norm_bound": PRIVATE if spec.norm_bound == PRIVATE_BOUND else spec.norm_bound,
+            "explained_variance": spec.explained_variance,
+            "unit": str(spec.unit),
+            "protects": spec.unit.neighbours,
+        },
+        "price": price_facts(plan.price)
+        | {"epsilon": plan.loss.epsilon(spec.budget.delta), "delta": spec.budget.delta},
+        "leaves": groups,
+        "answers": len(plan),
+        "answer_bytes": sum(each["bytes"] for each in groups),
+    }
+
+
+def answer_groups(plan: Plan) -> list[dict[str, Any]]:
+    """Group the answers of a plan: answers of one kind and size that follow each other are one group."""
+    groups = []
+    for (kind, shape), steps in groupby(plan, key=_kind_and_shape):
+        same = list(steps)
+        numbers = math.prod(shape)
+        groups.append(
+            {
+                "kind": kind,
+                "about": KINDS.get(kind, kind),
+                "noise": _noise(same[0]),
+                "first": same[0].name,
+                "answers": len(same),
+                "numbers": numbers,
+                "bytes": len(same) * numbers * ANSWER.itemsize,
+            }
+        )
+    return groups
+
+
+def _kind_and_shape(step: Step) -> tuple[str, tuple[int, ...]]:
+    return step.query.kind, step.shape
+
+
+def _noise(step: Step) -> str:
+    """Say what makes an answer private."""
+    if step.query.is_private:
+        return "a private mechanism"
+    return "noise is added" if step.event else "exact, because the privacy unit leaves it public"
+
+
+def balance_facts(books: Books, rules: Rules, analyst: str, plan: Plan) -> dict[str, Any]:
+    """Return what is left of the budgets, and what would be left after the job, as plain values.
+
+    What is reserved for open jobs counts as gone.
+    """
+    accounts = {"data_set": (rules.lifetime, books.data_sets.get(rules.data_set))}
+    if rules.per_analyst:
+        accounts["analyst"] = (rules.per_analyst, books.analysts.get((rules.data_set, analyst)))
+    found = {}
+    for name, (budget, account) in accounts.items():
+        balance = Balance.of(filter_of(budget), [account])
+        found[name] = {
+            "share_of_budget": balance.share(plan.price),
+            "left": balance.facts()["left"],
+            "further_such_jobs": balance.jobs(plan.price),
+        }
+    return found
+
+
+def decision_facts(decided: Decided) -> dict[str, Any]:
+    """Return a decision as plain values."""
+    return {
+        "verdict": decided.verdict,
+        "person": decided.person,
+        "login": decided.login,
+        "reason": decided.reason,
+        "at": format_time(decided.decided_at),
+    }
+
+
+# --- In words ---------------------------------------------------------------------------------------------------------
+
+
+def lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the facts about a waiting job in words, one paragraph a line."""
+    yield f"Job {facts['job']}"
+    yield f"  Who asks: {facts['analyst']}, about the data set {facts['data_set']}. Signed {facts['signed_at']}."
+    yield f"  State: {facts['state']}. It waits since {facts['waits_since']}, until {facts['waits_until']} at most."
+    yield f"  What is asked: {_asked(facts['asks'])}"
+    least = facts["minimum_parties"]
+    yield f"  With whom: {', '.join(facts['providers'])}. The job goes on with {least} of them or more."
+    yield f"  Who is protected: {facts['asks']['protects']}"
+    yield from _cost(facts)
+    yield (
+        f"  What will leave: {facts['answers']} answers in as many rounds, {facts['answer_bytes']:,} bytes together. "
+        "No row leaves."
+    )
+    for each in facts["leaves"]:
+        times = "once" if each["answers"] == 1 else f"{each['answers']} times"
+        yield f"    {times}: {each['about']} ({each['kind']}), {_numbers(each['numbers'])}; {each['noise']}."
+    yield from _decisions(facts.get("decisions", ()), facts.get("approvers", ()), facts.get("approvals_needed", 0))
+
+
+def _numbers(count: int) -> str:
+    return "1 number" if count == 1 else f"{count:,} numbers"
+
+
+def _asked(asks: Mapping[str, Any]) -> str:
+    names = asks["column_names"] or []
+    named = f" ({', '.join(names[:MOST_NAMES])}{' and others' if len(names) > MOST_NAMES else ''})" if names else ""
+    rows = PrivacyUnit(asks["unit"]).is_row
+    of = _CENTERING[Centering(asks["centering"])] if rows else "a symmetric matrix"
+    options = "".join(f", {name} = {value}" for name, value in sorted(asks["options"].items()))
+    variance = ", and the variance that they explain" if asks["explained_variance"] else ""
+    components = "1 principal component" if asks["components"] == 1 else f"{asks['components']} principal components"
+    return (
+        f"{components} of {asks['columns']} columns{named} of {of}{variance}. Method: {asks['method']}, "
+        f"{asks['summary']}{options}. Norm bound: {asks['norm_bound']}."
+    )
+
+
+def _cost(facts: Mapping[str, Any]) -> Iterator[str]:
+    price = facts["price"]
+    worth = f"epsilon {format_up(price['epsilon'], 4)} at delta {format_up(price['delta'])}"
+    yield f"  What it costs: mu {format_up(price['mu'], 4)}, that is {worth}. Nothing is spent while it waits."
+    for name, each in facts.get("balances", {}).items():
+        whose = "the data set's lifetime" if name == "data_set" else "the analyst's own budget"
+        share = format_up(100 * each["share_of_budget"], 3)
+        left = format_up(-100 * each["left"]["share"], 3).removeprefix("-")
+        yield (
+            f"  What is left: {left} % of {whose}; this job takes {share} % of that budget. "
+            f"{each['further_such_jobs']} such jobs fit, this one included."
+        )
+
+
+def _decisions(decided: Sequence[Mapping[str, Any]], approvers: Sequence[str], needed: int) -> Iterator[str]:
+    if needed:
+        persons = "1 person" if needed == 1 else f"{needed} different persons"
+        yield f"  Who decides: {persons} of {', '.join(approvers)}."
+    for each in decided:
+        why = f": {each['reason']}" if each["reason"] else ""
+        where = "" if each.get("recorded", True) else " (the provider has not taken it up yet)"
+        problem = f" This does not count. {each['problem']}" if each.get("problem") else ""
+        yield f"  {each['verdict'].upper()} by {each['person']} ({each['login']}) at {each['at']}{why}.{where}{problem}"

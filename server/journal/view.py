@@ -1,0 +1,31 @@
+"""Reading a coordinator's journal while the coordinator uses it. Nothing is locked and nothing is written."""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from dpspca.common.storage import DatabaseUrl, sqlite_file
+from dpspca.server.job import JobRecord
+
+from .contract import JournalError
+from .postgres import PostgresView
+from .sqlite import SqliteView
+
+_MISSING: Final = "The coordinator makes it at its first start. Check `journal` in its settings."
+
+
+def read_jobs(location: Path | DatabaseUrl) -> tuple[list[JobRecord], dict[str, bytes]]:
+    """Return all jobs, oldest first, and the last receipt of each provider, as they are recorded now."""
+    if isinstance(location, DatabaseUrl):
+        journal: SqliteView | PostgresView = PostgresView(location)
+    else:
+        if not location.exists():
+            raise JournalError(f"There is no journal at {location}.", _MISSING)
+        try:
+            journal = SqliteView(location, sqlite_file.connect(location, "ro"))
+        except sqlite3.Error as problem:
+            raise JournalError(f"The journal {location} cannot be read: {problem}.", "Check its permissions.") from None
+    try:
+        return journal.records(), journal.receipts()
+    finally:
+        journal.close()

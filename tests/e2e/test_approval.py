@@ -1,0 +1,218 @@
+"""A person at a provider approves or rejects a job, over real connections, with real ledgers and queues."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from approvals import BEN, MARIA, Site, awaiting, human_policy, joined
+from hubs import answered
+from town import Running, Town, federation, spec
+
+from dpspca.client.federation import JobFailedError
+from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.provider.approval import APPROVE, REJECT
+from dpspca.provider.ledger.sqlite import read_books
+
+SPEC = spec(minimum_parties=2, answer_seconds=20)
+NAMES = ["site-0", "site-1"]
+
+
+@asynccontextmanager
+async def town_with(tmp_path: Path, policy: str, more: str = "") -> AsyncIterator[tuple[Running, Site]]:
+    """Run two providers, of which site-0 asks for approval."""
+    town = Town.found(tmp_path / "town")
+    site = Site.made(town, "site-0", policy, more)
+    async with federation(town, ["site-1"], heartbeat_seconds=1) as running:
+        with joined(running, site) as settings:
+            await running.start("site-0", **settings)
+            yield running, site
+
+
+def nothing_is_taken(site: Site) -> bool:
+    books = read_books(site.folder / "ledger" / "ledger.db")
+    return not books.jobs and not books.data_sets
+
+
+def test_an_approved_job_runs_and_the_decision_is_in_the_ledger(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with town_with(tmp_path, human_policy()) as (running, site):
+            job = await running.analyst.submit(SPEC, "cohort", NAMES)
+            status = await awaiting(job, "site-0")
+            assert status.state == "waiting for approval"
+            assert nothing_is_taken(site)
+            done = await site.decide(job.name[:8], APPROVE, reason="fine")
+            assert (done["taken"], done["problem"], done["state"]) == (True, "", "approved")
+            model = await job.result()
+            assert model.statement.parties == 2
+            assert all(each.awaiting_approval_since is None for each in (await job.status()).participants)
+        entries = [each for each in site_entries(site) if each["kind"] == "decided"]
+        assert [(each["job"], each["person"], each["verdict"], each["reason"]) for each in entries] == [
+            (job.name, MARIA, APPROVE, "fine")
+        ]
+
+    asyncio.run(scenario())
+
+
+def site_entries(site: Site) -> list[dict[str, object]]:
+    from dpspca.provider.ledger.sqlite import export  # noqa: PLC0415
+
+    return list(export(site.folder / "ledger" / "ledger.db"))
+
+
+def test_a_rejected_job_ends_with_the_name_and_the_reason_and_costs_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with town_with(tmp_path, human_policy()) as (running, site):
+            job = await running.analyst.submit(SPEC, "cohort", NAMES)
+            await awaiting(job, "site-0")
+            await site.decide(job.name, REJECT, reason="not in the protocol")
+            with pytest.raises(JobFailedError, match="Rejected by maria: not in the protocol"):
+                await job.result()
+            assert nothing_is_taken(site)
+            with pytest.raises(InvalidParameterError, match="is rejected"):
+                await site.decide(job.name, APPROVE)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_goes_on_without_a_provider_that_rejected_it_if_enough_are_left(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with town_with(tmp_path, human_policy()) as (running, site):
+            job = await running.analyst.submit(replace(SPEC, minimum_parties=1), "cohort", NAMES)
+            await awaiting(job, "site-0")
+            await site.decide(job.name, REJECT, reason="no")
+            assert (await job.result()).statement.parties == 1
+
+    asyncio.run(scenario())
+
+
+def test_two_different_persons_are_needed_if_the_policy_says_so(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with town_with(tmp_path, human_policy(MARIA, BEN, needed=2)) as (running, site):
+            job = await running.analyst.submit(SPEC, "cohort", NAMES)
+            await awaiting(job, "site-0")
+            assert (await site.decide(job.name, APPROVE))["state"] == "waiting"
+            with pytest.raises(InvalidParameterError, match="has decided this"):
+                await site.decide(job.name, APPROVE)
+            with pytest.raises(InvalidParameterError, match="does not name 'eve'"):
+                await site.decide(job.name, APPROVE, "eve")
+            await asyncio.sleep(2.5)  # two looks at the queue
+            await awaiting(job, "site-0")
+            assert (await site.decide(job.name, APPROVE, BEN))["state"] == "approved"
+            await job.result()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_cancelled_while_it_waits_leaves_the_queue(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with town_with(tmp_path, human_policy()) as (running, site):
+            job = await running.analyst.submit(SPEC, "cohort", NAMES)
+            await awaiting(job, "site-0")
+            assert (await job.cancel()).state == "cancelled"
+            async with asyncio.timeout(10):
+                while site.office.requests():  # noqa: ASYNC110  # a file, which tells nobody
+                    await asyncio.sleep(0.05)
+            with pytest.raises(InvalidParameterError, match="is ended"):
+                await site.decide(job.name, APPROVE)
+            assert nothing_is_taken(site)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_nobody_approves_in_time_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with town_with(tmp_path, human_policy()) as (running, site):
+            job = await running.analyst.submit(SPEC, "cohort", NAMES)
+            await awaiting(job, "site-0")
+            with site.office.queue._writing() as run:
+                run("UPDATE requests SET lapses_at = 1")
+            with pytest.raises(JobFailedError, match="Nobody here approved the job in time"):
+                await job.result()
+            assert nothing_is_taken(site)
+
+    asyncio.run(scenario())
+
+
+def test_a_waiting_job_survives_the_providers_restart_and_a_decision_made_meanwhile_counts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        town = Town.found(tmp_path / "town")
+        site = Site.made(town, "site-0", human_policy())
+        async with federation(town, ["site-1"], heartbeat_seconds=1) as running:
+            with joined(running, site) as settings:
+                await running.start("site-0", **settings)
+                job = await running.analyst.submit(SPEC, "cohort", NAMES)
+                since = await awaiting(job, "site-0")
+                running.daemons["site-0"].cancel()
+                await asyncio.gather(running.daemons["site-0"], return_exceptions=True)
+            decided = await site.decide(job.name, APPROVE)
+            assert not decided["taken"]
+            assert (await job.status()).state == "waiting for approval"
+            assert (await awaiting(job, "site-0")).participants == since.participants
+            with joined(running, site) as settings:
+                await running.start("site-0", **settings)
+                await job.result()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_rejected_after_it_began_is_answered_no_further(tmp_path: Path) -> None:
+    slow = {"answer_interval": "0.5"}
+
+    async def scenario() -> None:
+        async with town_with(tmp_path, human_policy(**slow)) as (running, site):
+            job = await running.analyst.submit(SPEC, "cohort", NAMES)
+            await awaiting(job, "site-0")
+            await site.decide(job.name, APPROVE)
+            await answered(job, 1)
+            await site.decide(job.name, REJECT, reason="a mistake")
+            with pytest.raises(JobFailedError, match="Rejected by maria: a mistake"):
+                await job.result()
+            books = read_books(site.folder / "ledger" / "ledger.db")
+            assert books.jobs[job.name].state == "withdrawn"
+            assert books.data_sets["cohort"].reserved.units == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_policy_that_asks_for_approval_ends_a_running_job_without_one(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        from town import lax_policy  # noqa: PLC0415
+
+        async with town_with(tmp_path, lax_policy() + "answer_interval = 0.5\n") as (running, site):
+            job = await running.analyst.submit(SPEC, "cohort", NAMES)
+            await answered(job, 1)
+            (site.folder / "policy.toml").write_text(human_policy(answer_interval="0.5"))
+            with pytest.raises(JobFailedError, match="The policy changed while this job ran"):
+                await job.result()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_the_rules_refuse_is_not_put_before_anybody(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        policy = human_policy().replace("minimum_parties = 1", "minimum_parties = 5")
+        async with town_with(tmp_path, policy) as (running, site):
+            job = await running.analyst.submit(SPEC, "cohort", NAMES)
+            with pytest.raises(JobFailedError, match="minimum_parties"):
+                await job.result()
+            assert site.office.requests(every=True) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_policy_that_asks_nobody_any_more_lets_waiting_jobs_run(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        from town import lax_policy  # noqa: PLC0415
+
+        async with town_with(tmp_path, human_policy()) as (running, site):
+            job = await running.analyst.submit(SPEC, "cohort", NAMES)
+            await awaiting(job, "site-0")
+            (site.folder / "policy.toml").write_text(lax_policy())
+            await job.result()
+            with pytest.raises(RefusedError, match="asks for no approval"):
+                await site.decide(job.name, APPROVE)
+
+    asyncio.run(scenario())

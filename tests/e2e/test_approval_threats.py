@@ -1,0 +1,262 @@
+"""A malicious coordinator, or somebody who can write the queue, against a provider at which persons approve jobs."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from approvals import BEN, MARIA
+from puppets import DENSE, NORTH, SPARSE, SPEC, Stage, at_mercy, rows_of
+from town import AnythingGoes, Town, now
+
+from dpspca.common.names import Role
+from dpspca.common.spec import Budget
+from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import SignedJob
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.approval import APPROVE, REJECT, ApprovalDesk, ApprovalQueue, make_decision
+from dpspca.provider.ledger.entries import Decided
+from dpspca.provider.ledger.sqlite import SqliteLedger
+from dpspca.provider.policy import ApprovalRule
+
+
+class Human(AnythingGoes):
+    """A policy under which one of two persons has to approve each job."""
+
+    approval_rule = ApprovalRule((MARIA, BEN), 1)  # type: ignore[assignment]
+
+
+class FourEyes(AnythingGoes):
+    """A policy under which two persons have to approve each job."""
+
+    approval_rule = ApprovalRule((MARIA, BEN), 2)  # type: ignore[assignment]
+
+
+@dataclass
+class Office:
+    """The queue, and decisions as a steward makes them."""
+
+    stage: Stage
+    desk: ApprovalDesk
+
+    def decision(
+        self,
+        job: SignedJob,
+        verdict: str = APPROVE,
+        person: str = MARIA,
+        signer: Identity | None = None,
+        **changes: Any,
+    ) -> Decided:
+        request = self.desk.queue.find(job.job_id)
+        parts: dict[str, Any] = {
+            "job": job.job_id,
+            "data_set": request.data_set if request else "cohort",
+            "verdict": verdict,
+            "person": person,
+            "login": "m",
+            "reason": "because",
+            "decided_at": 1,
+            "expires_at": request.expires_at if request else 1,
+        }
+        return make_decision(signer or self.stage.home, **parts | changes)
+
+    def take(self, decided: Decided) -> str:
+        """Put a decision into the queue and have the daemon take it up. Return why it does not count."""
+        number = self.desk.queue.decide(decided)
+        self.desk.work()
+        (problem,) = [each.problem for each in self.desk.queue.decisions(decided.job) if each.number == number]
+        return problem
+
+
+Scene = Callable[[Stage, Office], Awaitable[None]]
+
+
+def play(tmp_path: Path, scene: Scene, policy: type[AnythingGoes] = Human, ledger: SqliteLedger | None = None) -> None:
+    async def perform() -> None:
+        town = Town.found(tmp_path / "town")
+        offices = []
+
+        def setup(stage: Stage) -> dict[str, Any]:
+            queue = ApprovalQueue(tmp_path / "approvals.db")
+            offices.append(Office(stage, ApprovalDesk(queue, stage.ledger, lambda: stage.home, policy, now)))
+            return {"policy": policy, "desk": offices[0].desk}
+
+        rows = {"cohort": rows_of(50), "study": rows_of(51)}
+        async with at_mercy(town, NORTH.name, rows, ledger=ledger, setup=setup) as stage:
+            await scene(stage, offices[0])
+
+    asyncio.run(perform())
+
+
+async def waits(stage: Stage, job: SignedJob) -> None:
+    """Ask for a job, and see that it waits."""
+    reply = await stage.admit(job.to_bytes())
+    assert reply.awaiting_approval.job == job.job_id, reply
+
+
+def untouched(stage: Stage) -> bool:
+    return not stage.ledger._books.data_sets and not stage.ledger.open_jobs()  # type: ignore[attr-defined]
+
+
+def test_t42_nothing_that_a_coordinator_sends_gets_a_waiting_job_answered(tmp_path: Path) -> None:
+    """It repeats, reorders and skips messages. The queue has the job once, and nothing is reserved."""
+
+    async def scene(stage: Stage, office: Office) -> None:
+        job = stage.job()
+        for position, query in ((0, DENSE), (1, SPARSE), (0, DENSE)):
+            assert (await stage.ask(job.to_bytes(), position, query)).refusal.code == "awaiting-approval"
+        for _ in range(5):
+            await waits(stage, job)
+        assert (await stage.ask(job.to_bytes(), 0, DENSE)).refusal.code == "awaiting-approval"
+        assert [each.job for each in office.desk.queue.requests()] == [job.job_id]
+        assert untouched(stage)
+        await stage.say(farewell=pb.Farewell(job=job.job_id, state="done"))
+        assert (await stage.admit(job.to_bytes())).HasField("refusal")
+        assert office.take(office.decision(job)) != ""
+        assert (await stage.ask(job.to_bytes(), 0, DENSE)).HasField("refusal")
+        assert untouched(stage)
+
+    play(tmp_path, scene)
+
+
+def test_t42_a_job_changed_after_its_approval_waits_again(tmp_path: Path) -> None:
+    async def scene(stage: Stage, office: Office) -> None:
+        job = stage.job()
+        await waits(stage, job)
+        assert office.take(office.decision(job)) == ""
+        for other in (
+            stage.job(),
+            stage.job(data_set="study"),
+            stage.job(replace(SPEC, budget=Budget(2.0, 1e-6))),
+            stage.job(audience=["north", "south"]),
+        ):
+            await waits(stage, other)
+            assert (await stage.ask(other.to_bytes(), 0, DENSE)).refusal.code == "awaiting-approval"
+        forged = replace(job, payload=job.payload.replace(b"cohort", b"study!"))
+        assert (await stage.admit(forged.to_bytes())).HasField("refusal")
+        while not (reply := await stage.admit(job.to_bytes())).HasField("admitted"):
+            assert reply.HasField("awaiting_approval"), reply
+        assert (await stage.ask(job.to_bytes(), 0, DENSE)).answer.content
+
+    play(tmp_path, scene)
+
+
+def test_t42_a_decision_counts_for_its_own_job_provider_and_key_alone(tmp_path: Path) -> None:
+    """Whoever can write the queue but not use the provider's key approves nothing."""
+
+    async def scene(stage: Stage, office: Office) -> None:
+        job, other = stage.job(), stage.job(data_set="study")
+        for each in (job, other):
+            await waits(stage, each)
+        south = stage.town.identity(Role.PROVIDER, "south")
+        good = office.decision(job)
+        requested = office.desk.queue.find(other.job_id)
+        assert requested is not None
+        bad = (
+            office.decision(job, signer=south),
+            office.decision(job, signer=stage.analyst),
+            replace(good, job=other.job_id, data_set="study", expires_at=requested.expires_at),
+            replace(good, person=BEN),
+            replace(good, signature=""),
+            office.decision(job, person="eve"),
+            office.decision(job, data_set="study"),
+            office.decision(job, expires_at=1),
+            office.decision(stage.job()),
+        )
+        for decided in bad:
+            assert office.take(decided) != "", decided
+        for each in (job, other):
+            assert stage.ledger.decisions(each.job_id) == ()
+            assert (await stage.ask(each.to_bytes(), 0, DENSE)).refusal.code == "awaiting-approval"
+        assert office.take(good) == ""
+        assert stage.ledger.decisions(job.job_id) == (good,)
+
+    play(tmp_path, scene)
+
+
+def test_t42_one_person_is_not_two_however_often_they_decide(tmp_path: Path) -> None:
+    async def scene(stage: Stage, office: Office) -> None:
+        job = stage.job()
+        await waits(stage, job)
+        for number in range(3):
+            assert office.take(office.decision(job, decided_at=number, login=f"account-{number}")) == ""
+            await waits(stage, job)
+        assert office.take(office.decision(job, person=BEN)) == ""
+        assert (await stage.reply()).admitted.job == job.job_id
+
+    play(tmp_path, scene, FourEyes)
+
+
+def test_t42_an_approval_is_good_for_one_job_once_also_after_a_restart(tmp_path: Path) -> None:
+    """The job was approved, and cancelled before its first query. A coordinator replays it after a restart."""
+    places = tmp_path / "kept" / "ledger.db", tmp_path / "head" / "head"
+    kept: list[SignedJob] = []
+
+    async def cancelled(stage: Stage, office: Office) -> None:
+        job = stage.job()
+        kept.append(job)
+        await waits(stage, job)
+        assert office.take(office.decision(job)) == ""
+        assert (await stage.reply()).admitted.job == job.job_id
+        await stage.say(farewell=pb.Farewell(job=job.job_id, state="cancelled"))
+        assert (await stage.admit(job.to_bytes())).HasField("refusal")
+
+    with SqliteLedger(*places) as ledger:
+        play(tmp_path, cancelled, ledger=ledger)
+    (tmp_path / "approvals.db").unlink()  # even if the queue is lost, the ledger knows that the approval is used up
+    for side in ("approvals.db-wal", "approvals.db-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            (tmp_path / side).unlink()
+    with SqliteLedger(*places) as ledger:
+        assert ledger.decisions(kept[0].job_id) == ()
+        assert ledger._books._unasked[kept[0].job_id][0] == "cancelled"
+
+
+def test_t42_a_decision_taken_up_again_after_a_crash_is_recorded_once(tmp_path: Path) -> None:
+    """The daemon died after the ledger had the decision, and before the queue had noted that."""
+
+    async def scene(stage: Stage, office: Office) -> None:
+        job = stage.job()
+        await waits(stage, job)
+        decided = office.decision(job)
+        assert office.take(decided) == ""
+        with office.desk.queue._writing() as run:
+            run("UPDATE decisions SET taken = 0")
+        office.desk.work()
+        assert stage.ledger.decisions(job.job_id) == (decided,)
+        assert [(each.taken, each.problem) for each in office.desk.queue.decisions(job.job_id)] == [(True, "")]
+        assert (await stage.reply()).admitted.job == job.job_id
+
+    play(tmp_path, scene)
+
+
+def test_t42_a_rejection_is_final_and_told_with_its_reason(tmp_path: Path) -> None:
+    async def scene(stage: Stage, office: Office) -> None:
+        job = stage.job()
+        await waits(stage, job)
+        assert office.take(office.decision(job, REJECT)) == ""
+        refused = (await stage.reply()).refusal
+        assert (refused.code, refused.what) == ("rejected", f"Rejected by {MARIA}: because")
+        assert office.take(office.decision(job, person=BEN)) != ""
+        for _ in range(2):
+            assert (await stage.admit(job.to_bytes())).refusal.code == "rejected"
+        assert untouched(stage)
+
+    play(tmp_path, scene)
+
+
+def test_t42_a_coordinator_that_lost_its_authority_is_not_told_the_decision(tmp_path: Path) -> None:
+    async def scene(stage: Stage, office: Office) -> None:
+        job = stage.job()
+        await waits(stage, job)
+        stage.town.authority.revoke(stage.meddler.hub.name)
+        stage.revoked = stage.town.revocations()
+        assert office.take(office.decision(job)) == ""
+        with contextlib.suppress(TimeoutError):
+            reply = await asyncio.wait_for(stage.meddler.inbound.get(), 3)
+            assert not reply.HasField("admitted"), reply
+        assert untouched(stage)
+
+    play(tmp_path, scene)

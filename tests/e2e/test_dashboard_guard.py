@@ -1,0 +1,356 @@
+"""Nothing but its own pages in one browser can read the dashboard or decide with it. Browser and server are real."""
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from approvals import BEN, MARIA, Site, human_policy
+from browsers import BROWSER, chromium, dashboard_of, problems_of
+from patience import PATIENCE
+from town import Town, now, spec
+
+from dpspca.common.names import Role
+from dpspca.common.spec import Schema
+from dpspca.provider.approval import ApprovalQueue, Request, RequestState
+
+NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="needs chromium, which is not installed")
+NASTY = (
+    "<script>document.title = 'run'</script>",
+    "<img src=x onerror=\"document.title='run'\">",
+    "plain",
+    "\u202etxet",
+)
+
+
+@dataclass
+class Desk:
+    """A provider's folder with a job that waits, and its dashboard."""
+
+    site: Site
+    job: str
+    address: str
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.address).netloc
+
+    @property
+    def base(self) -> str:
+        return urlsplit(self.address).path.removesuffix("/enter")
+
+    @property
+    def queue(self) -> ApprovalQueue:
+        return self.site.office.queue
+
+    @property
+    def decided(self) -> list[str]:
+        return [each.read().verdict for each in self.queue.decisions(self.job)]
+
+    def ask(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, dict[str, str], str]:
+        """Send one request, and return the status, the headers and the body of the reply."""
+        sent = {"host": self.host} | {name.replace("_", "-"): value for name, value in headers.items() if value}
+        connection = http.client.HTTPConnection(self.host, timeout=PATIENCE)
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        for name, value in (sent | ({"content-length": str(len(body))} if body else {})).items():
+            connection.putheader(name, value)
+        connection.endheaders(body.encode())
+        reply = connection.getresponse()
+        found = (reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read().decode())
+        connection.close()
+        return found
+
+    def enter(self) -> str:
+        """Exchange the token for a session, and return the cookie."""
+        parts = urlsplit(self.address)
+        status, headers, _ = self.ask("GET", f"{parts.path}?{parts.query}")
+        assert (status, headers["location"]) == (303, f"{self.base}/")
+        return headers["set-cookie"]
+
+
+def waiting_job(town: Town, site: Site, names: tuple[str, ...] = ("a", "b", "c", "d")) -> str:
+    """Put a job into a provider's queue, as its daemon does."""
+    what = spec(schema=Schema.of(names), options={"sparsity": 4, "rounds": 2}, components=2)
+    signed = town.job(what, town.identity(Role.ANALYST, "ada"), [site.name])
+    at = int(now().timestamp())
+    envelope_end = at + 3600
+    request = Request(
+        signed.job_id, "dpspca://town/analyst/ada", "cohort", at, envelope_end, _expiry(signed), RequestState.WAITING
+    )
+    (site.folder / "ledger").mkdir(mode=0o700, exist_ok=True)
+    site.office.queue.ask(request, signed.to_bytes(), 100)
+    return signed.job_id
+
+
+def _expiry(signed: Any) -> int:
+    from dpspca.common.trust.signing import JobEnvelope  # noqa: PLC0415
+
+    return JobEnvelope.from_bytes(signed.payload).expires_at
+
+
+@contextmanager
+def desk_in(folder: Path) -> Iterator[Desk]:
+    town = Town.found(folder / "town")
+    site = Site.made(town, "north", human_policy(MARIA, BEN, needed=2))
+    job = waiting_job(town, site, NASTY)
+    with dashboard_of(site.config) as address:
+        yield Desk(site, job, address)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    with desk_in(tmp_path_factory.mktemp("desk")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cookie(desk: Desk) -> str:
+    return desk.enter()
+
+
+# --- Without a browser ------------------------------------------------------------------------------------------------
+
+
+def test_t43_the_address_works_once_and_the_cookie_is_strict(desk: Desk, cookie: str) -> None:
+    parts = urlsplit(desk.address)
+    assert desk.host.startswith("127.0.0.1:")
+    for word in ("HttpOnly", "SameSite=strict", f"Path={desk.base}"):
+        assert word in cookie
+    assert desk.ask("GET", f"{parts.path}?{parts.query}")[0] == 403
+    for query in ("", "token=", "token=x", f"{parts.query}x"):
+        assert desk.ask("GET", f"{parts.path}?{query}")[0] == 403
+    assert desk.ask("GET", f"{desk.base}/", cookie=cookie.split(";", maxsplit=1)[0])[0] == 200
+
+
+def test_t43_every_reply_has_the_headers_that_keep_others_out(desk: Desk, cookie: str) -> None:
+    session = cookie.split(";", maxsplit=1)[0]
+    for path, has_cookie in ((f"{desk.base}/", True), ("/", False), (f"{desk.base}/nothing/here", True)):
+        _, headers, _ = desk.ask("GET", path, cookie=session if has_cookie else "")
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in headers
+        assert "server" not in headers
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, 200),
+        ({"host": "evil.example"}, 421),
+        ({"host": "localhost:80"}, 421),
+        ({"host": "127.0.0.1"}, 421),
+        ({"cookie": ""}, 403),
+        ({"cookie": "dpspca_session="}, 403),
+        ({"cookie": "dpspca_session=wrong"}, 403),
+        ({"cookie": 'dpspca_session="; x'}, 403),
+        ({"sec_fetch_site": "same-origin"}, 200),
+        ({"sec_fetch_site": "none"}, 200),
+        ({"sec_fetch_site": "same-site"}, 403),
+        ({"sec_fetch_site": "cross-site"}, 403),
+    ],
+)
+def test_t43_a_page_is_read_only_by_its_own_session_and_origin(
+    desk: Desk, cookie: str, changes: dict[str, str], status: int
+) -> None:
+    sent = {"cookie": cookie.split(";", maxsplit=1)[0]} | changes
+    found, _, body = desk.ask("GET", f"{desk.base}/approval", **sent)
+    assert found == status
+    assert (desk.job[:12] in body) == (status == 200)
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "HEAD", "CONNECT"])
+def test_t43_other_methods_and_paths_are_not_served(desk: Desk, cookie: str, method: str) -> None:
+    session = cookie.split(";", maxsplit=1)[0]
+    assert desk.ask(method, f"{desk.base}/", cookie=session)[0] in {400, 404, 405}
+    for path in (
+        "/",
+        "/static/style.css",
+        f"{desk.base}",
+        f"{desk.base}/static/../app.py",
+        f"{desk.base}/static/%2e%2e/app.py",
+    ):
+        assert desk.ask("GET", path, cookie=session)[0] == 404
+
+
+def form_token_of(desk: Desk, session: str) -> str:
+    _, _, body = desk.ask("GET", f"{desk.base}/approval/{desk.job}", cookie=session)
+    return body.split('name="form_token" value="')[1].split('"')[0]
+
+
+def test_t43_a_decision_needs_session_origin_and_form_token(desk: Desk, cookie: str) -> None:
+    session = cookie.split(";", maxsplit=1)[0]
+    form = {"form_token": form_token_of(desk, session), "job": desk.job, "verdict": "approve", "person": MARIA}
+    good = {"cookie": session, "origin": f"http://{desk.host}"}
+
+    def send(changes: dict[str, str] | None = None, **headers: str) -> int:
+        body = urlencode({name: value for name, value in (form | (changes or {})).items() if value})
+        return desk.ask("POST", f"{desk.base}/decide", body, **good | headers)[0]
+
+    for headers in (
+        {"origin": ""},
+        {"origin": "null"},
+        {"origin": "http://evil.example"},
+        {"origin": f"http://localhost:{desk.host.rpartition(':')[2]}"},
+        {"cookie": ""},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+    ):
+        assert send(**headers) == 403, headers
+    assert send(host="evil.example") == 421
+    assert send({"form_token": ""}) == 403
+    assert send({"form_token": form["form_token"] + "x"}) == 403
+    assert send({"reason": "x" * 2**15}) == 413
+    assert desk.decided == []
+    for changes in ({"verdict": "perhaps"}, {"verdict": ""}, {"person": "eve"}, {"job": "f" * 64}, {"job": ""}):
+        assert send(changes) == 400, changes
+    assert send({"verdict": "reject"}) == 400  # without a reason
+    assert desk.ask("GET", f"{desk.base}/decide?{urlencode(form)}", **good)[0] == 404
+    assert desk.decided == []
+    assert send() == 303
+    assert desk.decided == ["approve"]
+
+
+# --- In a browser -----------------------------------------------------------------------------------------------------
+
+ATTACK = """<!DOCTYPE html><title>free cake</title><body><script>
+const target = %(target)s, form = %(form)s, found = [];
+async function attempt(name, work) {
+  try { found.push([name, await work()]); } catch (error) { found.push([name, "failed"]); }
+}
+function element(tag, attributes) {
+  return new Promise((done) => {
+    const made = Object.assign(document.createElement(tag), attributes);
+    made.onload = () => done("loaded"); made.onerror = () => done("failed");
+    document.body.append(made); setTimeout(() => done("silent"), 3000);
+  });
+}
+(async () => {
+  for (const mode of ["cors", "no-cors"]) {
+    await attempt("fetch " + mode, async () =>
+      (await fetch(target + "/approval", { mode, credentials: "include" })).text());
+    await attempt("post " + mode, async () => (await fetch(target + "/decide",
+      { mode, method: "POST", credentials: "include", body: new URLSearchParams(form) })).text());
+  }
+  await attempt("events", () => new Promise((done) => {
+    const source = new EventSource(target + "/events", { withCredentials: true });
+    source.onopen = () => done("open"); source.onerror = () => done("failed");
+  }));
+  await attempt("image", () => element("img", { src: target + "/approval" }));
+  await attempt("script", () => element("script", { src: target + "/static/live.js" }));
+  await attempt("style", () => element("link", { rel: "stylesheet", href: target + "/static/style.css" }));
+  const frame = document.createElement("iframe");
+  frame.src = target + "/approval"; document.body.append(frame);
+  await new Promise((done) => setTimeout(done, 1500));
+  await attempt("frame", async () => frame.contentDocument ? frame.contentDocument.body.innerText : "closed");
+  const opened = window.open(target + "/approval");
+  await new Promise((done) => setTimeout(done, 1500));
+  await attempt("window", async () => opened ? opened.document.body.innerText : "closed");
+  const inner = document.createElement("form");
+  inner.action = target + "/decide"; inner.method = "post"; inner.target = "hidden";
+  for (const [name, value] of Object.entries(form)) {
+    const input = document.createElement("input"); input.name = name; input.value = value; inner.append(input);
+  }
+  const hidden = document.createElement("iframe"); hidden.name = "hidden";
+  document.body.append(inner, hidden); inner.submit();
+  await new Promise((done) => setTimeout(done, 1500));
+  document.body.dataset.found = JSON.stringify(found);
+})();
+</script>"""
+
+
+class Hostile:
+    """A web server with a hostile page. It keeps the cookies that browsers send to it."""
+
+    def __init__(self) -> None:
+        self.page = ""
+        self.cookies: list[str] = []
+        hostile = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                hostile.cookies += self.headers.get_all("cookie") or []
+                content = hostile.page.encode()
+                self.send_response(200)
+                self.send_header("content-type", "text/html; charset=utf-8")
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_port
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@NEEDS_BROWSER
+@pytest.mark.parametrize("origin", ["127.0.0.1", "localhost", "evil.example"])
+def test_t43_a_hostile_page_in_the_same_browser_neither_reads_nor_decides(origin: str, tmp_path: Path) -> None:
+    """The worst case: the page knows the secret path and the form token. Another port of one host is even same-site."""
+    rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
+    with desk_in(tmp_path) as desk, Hostile() as hostile, chromium(rules) as browser:
+        context = browser.new_context()
+        own = context.new_page()
+        own.goto(desk.address)
+        own.goto(f"http://{desk.host}{desk.base}/approval/{desk.job}")
+        token = own.input_value('input[name="form_token"]')
+        target = f"http://{desk.host}{desk.base}"
+        form = {"form_token": token, "job": desk.job, "verdict": "approve", "person": MARIA}
+        hostile.page = ATTACK % {"target": json.dumps(target), "form": json.dumps(form)}
+        page = context.new_page()
+        page.goto(f"http://{origin}:{hostile.port}/")
+        page.wait_for_function("document.body.dataset.found", timeout=1000 * PATIENCE)
+        found = json.loads(page.evaluate("document.body.dataset.found"))
+        assert len(found) == 10
+        for name, outcome in found:
+            assert outcome in {"failed", "closed", ""}, (name, outcome)
+        assert desk.decided == []
+        assert hostile.cookies == []
+        own.reload()
+        assert desk.job[:12] in own.inner_text("h1")
+
+
+@NEEDS_BROWSER
+def test_t43_a_name_that_was_made_to_point_here_is_not_served(tmp_path: Path) -> None:
+    """DNS rebinding: the attacker's own name resolves to this machine, on the dashboard's port."""
+    with desk_in(tmp_path) as desk, chromium("--host-resolver-rules=MAP evil.example 127.0.0.1") as browser:
+        page = browser.new_page()
+        port = desk.host.rpartition(":")[2]
+        reply = page.goto(f"http://evil.example:{port}{desk.base}/enter?{urlsplit(desk.address).query}")
+        assert reply
+        assert reply.status == 421
+        page.goto(desk.address)  # the token was not used up
+        assert page.title().startswith("Overview")
+
+
+@NEEDS_BROWSER
+def test_names_that_an_analyst_chose_are_shown_as_text(tmp_path: Path) -> None:
+    with desk_in(tmp_path) as desk, chromium() as browser:
+        page = browser.new_page()
+        problems = problems_of(page)
+        page.goto(desk.address)
+        page.goto(f"http://{desk.host}{desk.base}/approval/{desk.job}")
+        assert NASTY[0] in page.inner_text("main")
+        assert "\N{REPLACEMENT CHARACTER}txet" in page.inner_text("main")
+        assert page.title() == f"Job {desk.job[:12]} - dpspca"
+        assert problems == []

@@ -1,0 +1,96 @@
+"""A provider whose policy asks for a person's approval: its files, and decisions as its steward makes them."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from patience import PATIENCE
+from town import Running, Town, lax_policy, now
+
+from dpspca.client.approvals import ApprovalOffice
+from dpspca.client.federation import AsyncJob
+from dpspca.client.jobs import JobStatus
+from dpspca.common.names import Role
+from dpspca.common.storage import read_config
+from dpspca.common.storage.settings import ProviderConfig
+from dpspca.common.trust.identity import Identity
+from dpspca.provider.ledger.sqlite import SqliteLedger
+from dpspca.provider.ledger.view import ledger_paths
+from dpspca.provider.policy.file import CurrentPolicy
+from dpspca.provider.startup import approval_desk
+
+MARIA, BEN = "maria", "ben"
+
+
+def human_policy(*approvers: str, needed: int = 1, **changes: str) -> str:
+    """Return a policy that allows every job that these persons approve."""
+    names = ", ".join(f'"{each}"' for each in approvers or (MARIA,))
+    rule = f'approval = "human"\napprovers = [{names}]\napprovals_needed = {needed}\n'
+    return lax_policy() + rule + "".join(f"{key} = {value}\n" for key, value in changes.items())
+
+
+@dataclass
+class Site:
+    """A provider's settings, policy and identity on disk."""
+
+    name: str
+    folder: Path
+    identity: Identity
+
+    @classmethod
+    def made(cls, town: Town, name: str, policy: str, more: str = "") -> "Site":
+        folder = town.folder / f"site-of-{name}"
+        folder.mkdir()
+        me = town.identity(Role.PROVIDER, name)
+        (folder / "policy.toml").write_text(policy)
+        (folder / "revoked.pem").write_bytes(town.authority.revocation_list())
+        (folder / "provider.toml").write_text(
+            f'coordinator = "127.0.0.1:1"\nidentity = "{town.folder}/provider-{name}"\nrevocations = "revoked.pem"\n'
+            f'policy = "policy.toml"\nledger = "ledger/ledger.db"\n[data_sets]\ncohort = "rows.npy"\n{more}'
+        )
+        return cls(name, folder, me)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "provider.toml"
+
+    @property
+    def office(self) -> ApprovalOffice:
+        """The steward's commands. Each use reads the files anew, as each command does."""
+        return ApprovalOffice.of(self.config)
+
+    @contextmanager
+    def open(self) -> Iterator[dict[str, Any]]:
+        """Open the ledger, and yield the settings of a daemon."""
+        settings = read_config(ProviderConfig, self.config)
+        policy = CurrentPolicy(settings.policy)
+        with SqliteLedger(*ledger_paths(settings, self.config)) as ledger:
+            desk = approval_desk(settings, self.config, ledger, lambda: self.identity, policy.get, now)
+            yield {"ledger": ledger, "policy": policy.get, "desk": desk}
+
+    async def decide(self, job: str, verdict: str, person: str = MARIA, reason: str = "") -> dict[str, Any]:
+        """Decide about a job as the command does, beside the running daemon."""
+        office = self.office
+        return await asyncio.to_thread(lambda: office.decide(office.find(job), verdict, person, reason))
+
+
+@contextmanager
+def joined(running: Running, site: Site) -> Iterator[dict[str, Any]]:
+    """Yield what ``running.start`` needs for a site."""
+    running.known[site.name] = site.identity
+    with site.open() as settings:
+        yield settings
+
+
+async def awaiting(job: AsyncJob, *providers: str) -> JobStatus:
+    """Wait until a job waits for approval by exactly these providers."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            status = await job.status()
+            assert not status.is_final, status
+            if {each.name for each in status.participants if each.awaiting_approval_since} == set(providers):
+                return status
+            await asyncio.sleep(0.02)
