@@ -6,6 +6,7 @@ for the journal. When the journal fails, the coordinator stops all work, and its
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from dpspca.common.metrics import Family
 from dpspca.common.names import PartyName, Role
 from dpspca.common.transport import provider_stream, rpc
 from dpspca.common.trust import Identity, RevocationList
@@ -24,6 +26,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .jobs import Roster
 from .journal import Journal, JournalError, JournalThread, TemporaryJournal
+from .metrics import BYTES, CONNECTIONS, ENDED, PROVIDERS, RUNNING, SERVING, CoordinatorMetrics, by_label
 from .rpc import (
     HEARTBEAT_SECONDS,
     RESULT_BYTES,
@@ -78,17 +81,19 @@ class Coordinator:
         journal: Journal | None = None,
     ) -> None:
         self._identity = identity
+        self.metrics = CoordinatorMetrics()
+        self.metrics.collect_from(self._collect)
         self._serving = asyncio.Event()
         self._journal = JournalThread(journal or TemporaryJournal())
         judge = rpc.CallerCheck(identity().authority_pem, revocations, clock, ALLOWED)
         self._frontend = TlsFrontend(judge, TlsSettings(identity).current)
         everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._frontend.certificate_of)
         door = _Door(*everybody, self._serving)
-        self.roster = Roster()
+        self.roster = Roster(self.metrics)
         self._analysts = AnalystService(door, self.roster, self._journal, identity, result_bytes)
         self._health = Health(rpc.CallerCheck(*everybody), self.roster)
         self._journal_task: asyncio.Task[None] | None = None
-        self._server = rpc.server(CallInterceptor(rpc.CallerCheck(*everybody), _name_of))
+        self._server = rpc.server(CallInterceptor(rpc.CallerCheck(*everybody), _name_of, metrics=self.metrics))
         providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.final_state)
         provider_stream.serve(providers, self._server)
         pb_grpc.add_AnalystServiceServicer_to_server(self._analysts, self._server)
@@ -108,6 +113,18 @@ class Coordinator:
         await self._server.start()
         self._frontend.start()
         self._journal_task = asyncio.create_task(self._watch())
+
+    def _collect(self) -> dict[Family, dict[tuple[str, ...], float]]:
+        """Return the numbers that are read when somebody looks."""
+        wire = self._frontend.traffic
+        return {
+            CONNECTIONS: by_label(Counter(party.role.value for party in self._frontend.parties)),
+            PROVIDERS: {(): float(len(self.roster.links))},
+            SERVING: {(): float(self._serving.is_set())},
+            RUNNING: by_label(self._analysts.running_states()),
+            ENDED: by_label(self._analysts.ended),
+            BYTES: {("received",): float(wire.received), ("sent",): float(wire.sent)},
+        }
 
     async def run(self) -> None:
         """Wait until the journal fails, and raise its error."""

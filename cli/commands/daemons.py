@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +16,16 @@ from dpspca.cli.render import logs, print_table, print_text, to_json
 from dpspca.client import operation
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
+from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import Role
-from dpspca.common.storage import CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
+from dpspca.common.storage import Address, CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
-from dpspca.common.transport import rpc
+from dpspca.common.transport import MetricsPage, rpc
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, peer_of, require_role
 from dpspca.provider.connection import Daemon, names_warning
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
+from dpspca.provider.metrics import ProviderMetrics
 from dpspca.provider.policy import CurrentPolicy
 from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger
 from dpspca.server.coordinator import Coordinator
@@ -110,7 +114,8 @@ def _run_coordinator(config: Path) -> None:
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
         try:
-            await _until_stopped(asyncio.create_task(running.run()))
+            async with _metrics_page(settings.metrics, running.metrics.text):
+                await _until_stopped(asyncio.create_task(running.run()))
         finally:
             await running.stop()
             _log.info("stopped")
@@ -160,12 +165,33 @@ def _run_provider(config: Path) -> None:
         )
         daemon = Daemon(setup)
         try:
-            await _until_stopped(asyncio.create_task(daemon.run()))
+            async with _metrics_page(settings.metrics, ProviderMetrics(setup, daemon.connected.is_set).text):
+                await _until_stopped(asyncio.create_task(daemon.run()))
         finally:
             _log.info("stopped")
 
     with open_ledger(settings, config) as ledger:
         asyncio.run(serve())
+
+
+@asynccontextmanager
+async def _metrics_page(address: Address | None, text: Callable[[], str]) -> AsyncIterator[None]:
+    """Serve metrics while the daemon runs, if its settings name an address for them."""
+    if address is None:
+        yield
+        return
+    page = MetricsPage(text)
+    try:
+        await page.start(address.host, address.port)
+    except OSError as problem:
+        raise InvalidParameterError(
+            f"Metrics cannot be served on {address}: {problem.strerror or problem}.", "Choose another address."
+        ) from None
+    _log.info("metrics on http://%s/metrics", page.address)
+    try:
+        yield
+    finally:
+        await page.stop()
 
 
 def _raise_file_limit(most: int) -> None:

@@ -33,6 +33,7 @@ _OF_ROWS_READ_ONCE: Final = {
 Place: TypeAlias = Path | DatabaseUrl | None
 Mebibytes: TypeAlias = int | None
 OptionalPath: TypeAlias = Path | None
+OptionalAddress: TypeAlias = Address | None
 OptionalPaths: TypeAlias = dict[str, Path] | None
 Spans: TypeAlias = dict[str, Span] | None
 Counts: TypeAlias = dict[str, int] | None
@@ -52,6 +53,7 @@ class CoordinatorConfig:
     revocations: Path
     journal: Place = None
     result_mebibytes: Mebibytes = None
+    metrics: OptionalAddress = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +84,7 @@ class ProviderConfig:
     ledger: OptionalPath = None
     ledger_head: OptionalPath = None
     approval: Approval = None
+    metrics: OptionalAddress = None
 
     @property
     def names(self) -> set[str]:
@@ -348,7 +351,11 @@ def _place(path: Path, key: str, text: str) -> Place:
     return _path(path.parent, text)
 
 
-_PARSED: Final[Mapping[Any, Callable[[Any], object]]] = {Address: Address.parse, Approval: ApprovalSettings.parse}
+_PARSED: Final[Mapping[Any, Callable[[Any], object]]] = {
+    Address: Address.parse,
+    OptionalAddress: Address.parse,
+    Approval: ApprovalSettings.parse,
+}
 """What reads values that are read whole."""
 
 

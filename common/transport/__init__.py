@@ -2,12 +2,14 @@
 
 from . import message_parts, provider_stream, rpc, wire
 from .log_limits import LogLimiter, SummaryWriter
+from .metrics_page import MetricsPage
 from .wire import FRAME, AnswerReader, answer_content
 
 __all__ = [
     "FRAME",
     "AnswerReader",
     "LogLimiter",
+    "MetricsPage",
     "SummaryWriter",
     "answer_content",
     "message_parts",

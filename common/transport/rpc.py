@@ -11,6 +11,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
@@ -234,12 +235,17 @@ class ConcurrencyLimit:
         return self._slots[caller]
 
 
+on_refusal: ContextVar[Callable[[str], None]] = ContextVar("on_refusal", default=lambda _: None)
+"""Is told the code of every refusal, within the call that is refused."""
+
+
 async def abort(context: grpc.aio.ServicerContext[Any, Any], problem: DpspcaError) -> NoReturn:
     """End a call with an error: a code for programs, sentences for people. Internal errors are logged, not sent."""
     status = status_of(problem)
     if status is grpc.StatusCode.INTERNAL and not isinstance(problem, FaultError):
         _log.error("%s", problem, extra=about(OURSELVES))
         problem = FaultError()
+    on_refusal.get()(problem.code)
     await context.abort(status, str(problem), ((CODE_KEY, problem.code),))
     raise AssertionError  # abort does not return
 

@@ -11,6 +11,7 @@ from dpspca.common.spec import Schema
 from dpspca.common.transport import AnswerReader
 from dpspca.common.trust import MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server.metrics import CoordinatorMetrics
 
 from .name_events import NameEvents
 
@@ -60,6 +61,8 @@ class Link:
         self._pending: dict[tuple[str, int], _Pending] = {}
         self._inquiries: dict[str, asyncio.Future[bytes]] = {}
         """Requests for statements that wait for the provider's reply, by their digests."""
+        self.metrics = CoordinatorMetrics()
+        """Counts answers and refusals; replaced when the link joins a roster that is counted."""
         self._receipts_due = 0
         self.newest_entries = 0
         """Entries in the newest receipt that came on this connection."""
@@ -96,7 +99,9 @@ class Link:
                 return None
             return asyncio.ensure_future(self._send(lambda: pb.ToProvider(ask=query), frames))
 
+        begun = asyncio.get_running_loop().time()
         await self._reply((job, query.position), reader, send)
+        self.metrics.answered(asyncio.get_running_loop().time() - begun)
 
     async def inquire(self, request: bytes, digest: str) -> bytes:
         """Pass on a request for a statement, and wait for the reply. Equal requests wait for the same reply."""
@@ -176,6 +181,7 @@ class Link:
         admission, query = (refusal.job, ADMISSION), (refusal.job, refusal.position)
         pending = self._pending.get(admission) or self._pending.get(query)
         if pending and not pending.done.done():
+            self.metrics.refused("provider", refusal.code)
             what, remedy = _escape(refusal.what), _escape(refusal.remedy)
             pending.done.set_exception(ProviderRefusedError(f"Refused: {what}", remedy or "Ask its operator."))
 
@@ -231,7 +237,8 @@ class Link:
 class Roster:
     """Every connected provider. When a provider connects again, its new link replaces the old one."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: CoordinatorMetrics | None = None) -> None:
+        self._metrics = metrics or CoordinatorMetrics()
         self._links: dict[str, Link] = {}
         self._arrivals = NameEvents()
         self.receipts: dict[str, pb.Receipt] = {}
@@ -256,6 +263,7 @@ class Roster:
             old.close(
                 RefusedError(f"Provider '{link.name}' connected a second time.", "Run one daemon for each identity.")
             )
+        link.metrics = self._metrics
         self._links[link.name] = link
         self._arrivals.notify(link.name)
 

@@ -8,6 +8,7 @@ restart knows the same jobs, continues those that have not ended, and has the sa
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -105,6 +106,8 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         self._results = Results(result_bytes)
         self._watches = rpc.CallLimit(MAX_WATCHES, f"You already watch {MAX_WATCHES} jobs.")
         self._changes = NameEvents()
+        self.ended: Counter[str] = Counter()
+        """Jobs that ended since the start, by state."""
 
     async def Submit(self, request: pb.SubmitRequest, context: Context) -> pb.Job:  # noqa: N802
         """Start a job. The same signed bytes are the same job."""
@@ -173,6 +176,11 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         caller = await self._door.admit(context, "Statements")
         async for statement in statements(self._door, self._roster, caller, request):
             yield statement
+
+    def running_states(self) -> "Counter[str]":
+        """Count the jobs that have not ended, by state."""
+        running = (self._known[name] for name in self._running)
+        return Counter(each.job.state.value for each in running if isinstance(each, JobRunner))
 
     async def resume(self) -> None:
         """Load receipts and jobs from the journal, and continue the jobs that have not ended."""
@@ -290,6 +298,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         name = runner.job.name
         try:
             await runner.run()
+            self.ended[runner.job.state.value] += 1
             self._known[name] = _EndedJob.of(runner.job, runner.signed_bytes)
             await self._keep_result(runner.job, runner.model_bytes)
         except JournalError:

@@ -13,6 +13,7 @@ that memory would not be counted.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from types import MappingProxyType
@@ -26,6 +27,7 @@ from dpspca.common.errors import DpspcaError, FaultError, InvalidDataError, Refu
 from dpspca.common.names import PartyName
 from dpspca.common.transport import rpc
 from dpspca.server.journal import JournalError
+from dpspca.server.metrics import CoordinatorMetrics
 
 MAX_UNREAD: Final = 8
 """Requests of one party that are read at once: at most 24 MiB of the largest that gRPC accepts here."""
@@ -61,8 +63,15 @@ else:
 class CallInterceptor(_Interceptor):
     """Applies the limits to every call, before its method runs."""
 
-    def __init__(self, door: rpc.CallerCheck, name_of: Callable[[str], str], seconds: float = READ_SECONDS) -> None:
+    def __init__(
+        self,
+        door: rpc.CallerCheck,
+        name_of: Callable[[str], str],
+        seconds: float = READ_SECONDS,
+        metrics: CoordinatorMetrics | None = None,
+    ) -> None:
         """Take the doorkeeper that admits callers, and the function that gives a method's name from its path."""
+        self._metrics = metrics or CoordinatorMetrics()
         self._door = door
         self._name_of = name_of
         self._seconds = seconds
@@ -92,6 +101,8 @@ class CallInterceptor(_Interceptor):
 
         async def serve_call(arriving: AsyncIterable[Any], context: Context) -> None:
             requests = _messages(arriving)
+            rpc.on_refusal.set(lambda code: self._metrics.refused("coordinator", code))
+            begun = time.monotonic()
             try:
                 async with (
                     self._admit(method, context) as caller,
@@ -103,6 +114,8 @@ class CallInterceptor(_Interceptor):
                     await send(serve(request, context), context)
             except grpc.aio.AbortError as ended:  # gRPC reports it; without these, it would keep the call in memory
                 ended.__traceback__ = ended.__context__ = None
+            finally:
+                self._metrics.call_ended(method, time.monotonic() - begun)
 
         return serve_call
 

@@ -33,11 +33,20 @@ class Buffers:
         self.plain = memoryview(bytearray(BUFFER_BYTES))
 
 
+class Traffic:
+    """Bytes on the wire, of all connections together."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.sent = 0
+
+
 class ConnectionOwner(Protocol):
     """What a connection needs from the front end that owns it."""
 
     buffers: Buffers
     call_rates: CallRates
+    traffic: Traffic
 
     def party_for(self, caller: "OuterConnection", certificate: bytes) -> PartyName:
         """Return a certificate's party, or refuse the connection."""
@@ -90,6 +99,7 @@ class OuterConnection(asyncio.BufferedProtocol):
         return self._owner.buffers.sealed
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._owner.traffic.received += nbytes
         self._incoming.write(self._owner.buffers.sealed[:nbytes])
         try:
             if self.in_handshake:
@@ -233,6 +243,7 @@ class OuterConnection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         sealed = self._outgoing.read()
         if sealed and self._outer:
+            self._owner.traffic.sent += len(sealed)
             self._outer.write(sealed)
 
     def _end_within(self, seconds: float | None) -> None:

@@ -30,7 +30,7 @@ from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity
 
 from .call_rates import CALLS_A_SECOND, CONNECTION_COST, CallRates
-from .connections import Buffers, InnerConnection, OuterConnection
+from .connections import Buffers, InnerConnection, OuterConnection, Traffic
 
 MAX_PARTY_CONNECTIONS: Final = 48
 """Connections of one party."""
@@ -67,6 +67,7 @@ class TlsFrontend:
         self.call_rates = CallRates(self._loop.time)
         self._context = context
         self.buffers = Buffers()
+        self.traffic = Traffic()
         self.grpc_address = ""
         """The address on which gRPC must listen."""
         self._numbers = count()
@@ -109,6 +110,11 @@ class TlsFrontend:
         await asyncio.sleep(0)  # transports close their sockets in the loop's next iteration
         if self.grpc_address:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def parties(self) -> list[PartyName]:
+        """The party of each open connection."""
+        return list(self._parties.elements())
 
     def certificate_of(self, peer: str) -> bytes | None:
         """Return the certificate of the caller that gRPC names ``peer``."""

@@ -1,0 +1,74 @@
+"""What a provider tells its operator about itself, if its settings ask for it: budgets, the ledger, the certificate.
+
+Nothing here comes from a row. What is left of a budget follows from signed jobs, as in ``dpspca budget``.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+from dpspca.common.errors import DpspcaError
+from dpspca.common.metrics import Family, Kind, Metrics
+from dpspca.common.names import PartyName, Role
+from dpspca.common.privacy import UNIT, root_down
+
+from .jobs import ProviderSetup
+from .ledger import Limits, QuarantinedError
+from .policy import Rules, filter_of
+
+CONNECTED: Final = Family("dpspca_provider_connected", Kind.GAUGE, "1 if the coordinator proved itself, else 0.")
+CERTIFICATE: Final = Family("dpspca_certificate_days", Kind.GAUGE, "Days until the certificate expires.")
+QUARANTINE: Final = Family("dpspca_ledger_quarantined", Kind.GAUGE, "1 if the ledger is in quarantine, else 0.")
+OPEN_JOBS: Final = Family("dpspca_provider_jobs_open", Kind.GAUGE, "Jobs that are open here.")
+LEFT: Final = Family(
+    "dpspca_budget_left_mu", Kind.GAUGE, "What is left of a data set's lifetime, in mu.", ("data_set",)
+)
+WHOLE: Final = Family("dpspca_budget_mu", Kind.GAUGE, "A data set's lifetime, in mu.", ("data_set",))
+
+FAMILIES: Final = (CONNECTED, CERTIFICATE, QUARANTINE, OPEN_JOBS, LEFT, WHOLE)
+
+
+class ProviderMetrics:
+    """Reads the numbers of one provider when somebody looks."""
+
+    def __init__(self, setup: ProviderSetup, connected: Callable[[], bool]) -> None:
+        self._setup = setup
+        self._connected = connected
+        self._metrics = Metrics(FAMILIES)
+
+    def text(self) -> str:
+        """Return everything as Prometheus reads it."""
+        put, setup = self._metrics.replace, self._setup
+        left, whole, quarantined = self._budgets()
+        put(CONNECTED.name, {(): float(self._connected())})
+        put(CERTIFICATE.name, {(): _days(setup.identity().not_after, setup.clock())})
+        put(QUARANTINE.name, {(): float(quarantined)})
+        put(OPEN_JOBS.name, {(): float(len(setup.ledger.open_jobs()))})
+        put(LEFT.name, left)
+        put(WHOLE.name, whole)
+        return self._metrics.text()
+
+    def _budgets(self) -> tuple[dict[tuple[str, ...], float], dict[tuple[str, ...], float], bool]:
+        """Return what is left of each data set's lifetime, the lifetime, and whether the ledger is in quarantine."""
+        left, whole, quarantined = dict[tuple[str, ...], float](), dict[tuple[str, ...], float](), False
+        for name in sorted(self._setup.data_sets):
+            with suppress(DpspcaError):  # no rules: nothing is allowed
+                rules = self._setup.policy().rules(name)
+                if not isinstance(rules, Rules):
+                    continue
+                budget = filter_of(rules.lifetime)
+                whole[name,], left[name,] = budget.budget, 0.0
+                try:
+                    room = self._setup.ledger.room(name, _NOBODY, Limits(budget))
+                    left[name,] = root_down(room.units * UNIT)
+                except QuarantinedError:
+                    quarantined = True
+        return left, whole, quarantined
+
+
+_NOBODY: Final = PartyName("none", Role.ANALYST, "none").uri
+
+
+def _days(until: datetime, now: datetime) -> float:
+    return (until - now).total_seconds() / 86_400

@@ -1,0 +1,70 @@
+"""What a coordinator counts about itself for its operator: connections, jobs, times, bytes and refusals.
+
+None of it is about rows: the coordinator has none. Names of parties are no labels, so that the numbers cannot tell who
+asked what.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dpspca.common import errors
+from dpspca.common.errors import DpspcaError
+from dpspca.common.metrics import OTHER, Family, Kind, Metrics
+
+CONNECTIONS: Final = Family("dpspca_connections", Kind.GAUGE, "Open connections, by the party's role.", ("role",))
+PROVIDERS: Final = Family("dpspca_providers_connected", Kind.GAUGE, "Providers that can be asked.")
+SERVING: Final = Family("dpspca_serving", Kind.GAUGE, "1 if this coordinator serves, 0 if it is a standby.")
+RUNNING: Final = Family("dpspca_jobs", Kind.GAUGE, "Jobs that have not ended, by state.", ("state",))
+ENDED: Final = Family("dpspca_jobs_ended_total", Kind.COUNTER, "Jobs that ended since the start, by state.", ("state",))
+CALLS: Final = Family(
+    "dpspca_call_seconds", Kind.HISTOGRAM, "How long analysts' calls took that are answered at once.", ("method",)
+)
+ANSWERS: Final = Family("dpspca_answer_seconds", Kind.HISTOGRAM, "From a query to a provider's whole answer.")
+BYTES: Final = Family("dpspca_bytes_total", Kind.COUNTER, "Bytes on the wire, inside TLS or not.", ("direction",))
+REFUSED: Final = Family("dpspca_refusals_total", Kind.COUNTER, "Refusals, by who refused and the code.", ("by", "code"))
+
+FAMILIES: Final = (CONNECTIONS, PROVIDERS, SERVING, RUNNING, ENDED, CALLS, ANSWERS, BYTES, REFUSED)
+
+TIMED: Final = frozenset({"Submit", "List", "Get", "Cancel", "DataSets", "Statements"})
+"""Calls whose time says how the coordinator does. The others wait for jobs, or are as slow as their reader."""
+
+_CODES: Final = {
+    each.code for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DpspcaError)
+} | {"withdrawn", "policy-unreadable", "quota-exceeded", "quarantined", "ledger"}
+
+
+class CoordinatorMetrics:
+    """The numbers of one coordinator. What it does not count itself, ``collect`` reads when somebody looks."""
+
+    def __init__(self) -> None:
+        self._metrics = Metrics(FAMILIES)
+        self._collect: Callable[[], Mapping[Family, Mapping[tuple[str, ...], float]]] = dict
+
+    def collect_from(self, collect: Callable[[], Mapping[Family, Mapping[tuple[str, ...], float]]]) -> None:
+        """Set what is read when somebody looks."""
+        self._collect = collect
+
+    def call_ended(self, method: str, seconds: float) -> None:
+        """Count a call."""
+        if method in TIMED:
+            self._metrics.observe(CALLS.name, seconds, method)
+
+    def answered(self, seconds: float) -> None:
+        """Count a provider's answer."""
+        self._metrics.observe(ANSWERS.name, seconds)
+
+    def refused(self, by: str, code: str) -> None:
+        """Count a refusal. A code that is not ours, such as a provider's invention, counts as other."""
+        self._metrics.count(REFUSED.name, by, code if code in _CODES else OTHER)
+
+    def text(self) -> str:
+        """Return everything as Prometheus reads it."""
+        for family, numbers in self._collect().items():
+            self._metrics.replace(family.name, numbers)
+        return self._metrics.text()
+
+
+def by_label(counts: Counter[str]) -> dict[tuple[str, ...], float]:
+    """Return counts by one label as a gauge takes them."""
+    return {(name,): float(count) for name, count in counts.items() if count}

@@ -1,0 +1,147 @@
+"""Daemons count what they do, and a page shows it to whoever reaches the operator's address, whatever callers send."""
+
+import asyncio
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from live import live_town, started
+from town import Running, Town, federation, lax_policy, now, spec
+
+from dpspca.client.errors import FederationError
+from dpspca.client.federation import JobFailedError
+from dpspca.common.names import Role
+from dpspca.common.transport import MetricsPage, metrics_page
+from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.jobs import ProviderSetup
+from dpspca.provider.metrics import ProviderMetrics
+from dpspca.provider.policy import Policy
+
+
+def number(text: str, series: str) -> float:
+    """Return one number of a page; 0 if it is not there."""
+    found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def play(folder: Path, scene: Callable[[Running], Any], names: tuple[str, ...] = ("site-0", "site-1")) -> None:
+    async def perform() -> None:
+        async with federation(Town.found(folder), names) as running:
+            await scene(running)
+
+    asyncio.run(perform())
+
+
+def test_a_coordinator_counts_connections_jobs_times_bytes_and_refusals(tmp_path: Path) -> None:
+    async def scene(running: Running) -> None:
+        metrics = running.coordinator.metrics
+        before = number(metrics.text(), 'dpspca_bytes_total{direction="received"}')
+        job = await running.analyst.submit(spec(), "cohort")
+        await job.model()
+        with pytest.raises(FederationError):
+            await running.analyst.job("0" * 64)
+        strict = Policy.parse(lax_policy("row-add-remove"))
+        await running.start("site-2", policy=lambda: strict)
+        refused = await running.analyst.submit(spec(), "cohort", ["site-2"])
+        with pytest.raises(JobFailedError):
+            await refused.model()
+        text = metrics.text()
+        assert number(text, 'dpspca_connections{role="provider"}') == 3
+        assert number(text, 'dpspca_connections{role="analyst"}') >= 1
+        assert (number(text, "dpspca_providers_connected"), number(text, "dpspca_serving")) == (3, 1)
+        assert number(text, 'dpspca_jobs_ended_total{state="done"}') == 1
+        assert number(text, 'dpspca_jobs_ended_total{state="failed"}') == 1
+        assert number(text, "dpspca_answer_seconds_count") == 2 * len(job.plan)
+        assert number(text, 'dpspca_call_seconds_count{method="Submit"}') == 2
+        assert number(text, 'dpspca_refusals_total{by="coordinator",code="refused"}') == 1
+        assert number(text, 'dpspca_refusals_total{by="provider",code="refused"}') == 1
+        assert number(text, 'dpspca_bytes_total{direction="received"}') > before > 0
+        assert number(text, 'dpspca_bytes_total{direction="sent"}') > 0
+        assert "ada" not in text
+        assert job.name not in text
+
+    play(tmp_path, scene)
+
+
+def test_a_provider_counts_its_budget_and_the_days_of_its_certificate(tmp_path: Path) -> None:
+    town = Town.found(tmp_path)
+    north, revoked = town.identity(Role.PROVIDER, "north", days=20), town.revocations()
+    policy = Policy.parse(lax_policy())
+    rows = np.random.default_rng(0).standard_normal((9, 4))
+    sets = {"cohort": check_rows(rows), "closed": check_rows(rows + 1)}
+    setup = ProviderSetup("", lambda: north, lambda: revoked, now, sets, lambda: policy)
+    text = ProviderMetrics(setup, lambda: False).text()
+    whole = number(text, 'dpspca_budget_mu{data_set="cohort"}')
+    assert number(text, 'dpspca_budget_left_mu{data_set="cohort"}') == pytest.approx(whole)
+    assert whole > 8
+    assert "closed" not in text
+    assert 19 < number(text, "dpspca_certificate_days") < 20.1
+    assert (number(text, "dpspca_provider_connected"), number(text, "dpspca_ledger_quarantined")) == (0, 0)
+    for others in ({"cohort": check_rows(100 * rows)}, {"cohort": check_rows(rows[:5])}):
+        setup.data_sets = others
+        again = ProviderMetrics(setup, lambda: False).text()
+        assert _without_days(again) == _without_days(text)  # nothing follows from a row
+
+
+def _without_days(text: str) -> str:
+    return re.sub(r"dpspca_certificate_days .*", "", text)
+
+
+# --- The page ---------------------------------------------------------------------------------------------------------
+
+
+async def asked(address: str, content: bytes) -> bytes:
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(content)
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def test_t35_whatever_is_sent_to_the_page_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_page, "READ_SECONDS", 0.3)
+
+    async def scenario() -> None:
+        page = MetricsPage(lambda: "a 1\n")
+        await page.start("127.0.0.1", 0)
+        good = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+        assert (await asked(page.address, good)).endswith(b"\r\n\r\na 1\n")
+        assert (await asked(page.address, good)).startswith(b"HTTP/1.1 200 OK\r\n")
+        for odd in (b"GET / HTTP/1.1\r\n\r\n", b"POST /metrics HTTP/1.1\r\n\r\n", b"\r\n\r\n", b"\xff\x00\r\n\r\n"):
+            assert (await asked(page.address, odd)).startswith(b"HTTP/1.1 404")
+        assert await asked(page.address, b"GET /metrics") == b""  # never finished
+        assert await asked(page.address, b"x" * 100_000) == b""
+        silent = [asked(page.address, b"") for _ in range(40)]
+        await asyncio.gather(*silent)
+        assert (await asked(page.address, good)).startswith(b"HTTP/1.1 200 OK\r\n")
+        await page.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("town")
+    with live_town(folder):
+        yield folder
+
+
+def test_daemons_serve_metrics_only_if_their_settings_name_an_address(town: Path) -> None:
+    west = town / "west.toml"
+    west.write_text(west.read_text().replace("[data_sets]", 'metrics = "127.0.0.1:0"\n[data_sets]'))
+    with started(town, "provider", "start", "--config", "west.toml", until="metrics on") as line:
+        address = line.split()[-1]
+        with urllib.request.urlopen(address, timeout=20) as reply:  # noqa: S310  # our own daemon
+            text = reply.read().decode()
+        assert number(text, "dpspca_certificate_days") > 20
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(address.replace("/metrics", "/"), timeout=20)  # noqa: S310
