@@ -72,7 +72,7 @@ def _check(
     files = [file] if other is None else [file, other]
     problems = [str(fault) for each in files for fault in dictionary_faults(each)]
     if problems:
-        print_output({"well": False, "problems": problems}, *map(printable, problems), as_json=as_json)
+        print_output({"passed": False, "problems": problems}, *map(printable, problems), as_json=as_json)
         raise typer.Exit(CHECK_FAILED)
     one, *others = map(read_dictionary, files)
     found = differences(one, others[0]) if others else []
@@ -102,7 +102,7 @@ def _facts(files: list[Path], read: list[Dictionary], found: list[tuple[str, str
         for file, each in zip(files, read, strict=True)
     ]
     said = [dict(zip(("feature", "key", "first", "second"), each, strict=True)) for each in found]
-    return {"well": not found, "problems": [], "dictionaries": listed, "differences": said}
+    return {"passed": not found, "problems": [], "dictionaries": listed, "differences": said}
 
 
 def _print(files: list[Path], read: list[Dictionary], found: list[tuple[str, str, Any, Any]]) -> None:

@@ -69,7 +69,7 @@ def test_a_draft_is_refused_until_it_is_filled_in(command: Callable[..., Ended],
     (tmp_path / "study.toml").write_text(filled, encoding="utf-8")
     (tmp_path / "other.toml").write_text(TEXT, encoding="utf-8")
     facts = command("dictionary", "check", "study.toml", "other.toml", "--json").facts
-    assert facts["well"]
+    assert facts["passed"]
     assert not facts["differences"]
     assert facts["dictionaries"][0]["columns"] == ["age", "sex=f", "sex=m"]
 
