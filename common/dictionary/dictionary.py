@@ -52,11 +52,36 @@ class Dictionary:
     @classmethod
     def parse(cls, raw: object) -> Self:
         """Check the content of a dictionary's file, or raise the first fault."""
-        for fault in faults(raw):
-            raise fault
-        assert isinstance(raw, Mapping)
-        tables = raw["features"].items()
-        return cls(tuple(parse_feature(_name(name), table) for name, table in tables), raw.get("title", ""))
+        found = list[InvalidParameterError]()
+        made = cls._made(raw, found)
+        if made is None:
+            raise found[0]
+        return made
+
+    @classmethod
+    def _made(cls, raw: object, found: list[InvalidParameterError]) -> Self | None:
+        """Return the dictionary of a file's content, or None. Add everything that is wrong to ``found``."""
+        try:
+            table = values.check_keys("The dictionary", raw, _TOP, {"format", "features"})
+            known = table["format"] == FORMAT
+            check(known, f"The dictionary's format is {shortened(table['format'])}.", f'Write format = "{FORMAT}".')
+            title = values.text("title", table.get("title", ""))
+            if not isinstance(table["features"], Mapping):
+                raise _no_table()
+        except InvalidParameterError as problem:
+            found.append(problem)
+            return None
+        good = list[Feature]()
+        for name, each in table["features"].items():
+            try:
+                good.append(parse_feature(_name(name), each))
+            except InvalidParameterError as problem:
+                found.append(problem)
+        try:
+            return None if found else cls(tuple(good), title)
+        except InvalidParameterError as problem:
+            found.append(problem)
+            return None
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -164,33 +189,15 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401  # whatever JSON holds
         raise InvalidParameterError(f"The dictionary is not valid JSON: {problem}.", "Correct that place.") from None
 
 
-def faults(raw: object) -> Iterable[InvalidParameterError]:
-    """Yield everything that is wrong with a dictionary, one fault for each feature."""
-    try:
-        table = values.check_keys("The dictionary", raw, _TOP, {"format", "features"})
-        known = table["format"] == FORMAT
-        check(known, f"The dictionary's format is {shortened(table['format'])}.", f'Write format = "{FORMAT}".')
-        values.text("title", table.get("title", ""))
-        values.check_keys("features", table["features"], table["features"])
-    except InvalidParameterError as problem:
-        yield problem
-        return
-    except TypeError:
-        yield InvalidParameterError("features is not a table.", "Write a table [features.NAME] for each feature.")
-        return
-    good = list[Feature]()
-    wrong = 0
-    for name, each in table["features"].items():
-        try:
-            good.append(parse_feature(_name(name), each))
-        except InvalidParameterError as problem:
-            wrong += 1
-            yield problem
-    try:
-        if not wrong:
-            Dictionary(tuple(good))
-    except InvalidParameterError as problem:
-        yield problem
+def faults(raw: object) -> list[InvalidParameterError]:
+    """Return everything that is wrong with a dictionary, one fault for each feature."""
+    found = list[InvalidParameterError]()
+    Dictionary._made(raw, found)  # noqa: SLF001  # of this module
+    return found
+
+
+def _no_table() -> InvalidParameterError:
+    return InvalidParameterError("features is not a table.", "Write a table [features.NAME] for each feature.")
 
 
 def differences(one: Dictionary, other: Dictionary) -> list[tuple[str, str, Any, Any]]:

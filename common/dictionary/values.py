@@ -17,6 +17,7 @@ LEVEL_MARK: Final = "="
 _LARGEST: Final = 2.0**64
 _LEAST: Final = 2.0**-64
 _LONGEST_NAME: Final = 200
+_MOST_NAMED: Final = 20
 
 Codes: TypeAlias = tuple[str | float, ...]
 Reader: TypeAlias = Callable[[str, Any], Any]
@@ -26,11 +27,11 @@ def check_keys(where: str, table: object, known: Iterable[str], needed: Iterable
     """Return a table that has no key but the known ones, and all needed ones."""
     if not isinstance(table, Mapping):
         raise InvalidParameterError(f"{where} is {shortened(table)}, not a table.", "Write key = value under it.")
-    known = sorted(known)
+    allowed = frozenset(known)
     for key in table:
-        if key not in known:
-            near = get_close_matches(str(key), known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Use: {', '.join(known)}."
+        if key not in allowed:
+            near = get_close_matches(str(key), sorted(allowed), n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Use: {', '.join(sorted(allowed)[:_MOST_NAMED])}."
             raise InvalidParameterError(f"{where} has an unknown key {shortened(key)}.", hint)
     missing = sorted(set(needed) - set(table))
     check(not missing, f"{where} lacks {', '.join(missing)}.", "Add it.")

@@ -1,6 +1,5 @@
 """Reads the files of shared dictionaries: TOML or JSON, and the files of allele frequencies that they name."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,24 +15,19 @@ _LEAST: Final = "least_frequency"
 
 def read_dictionary(path: Path) -> Dictionary:
     """Read a dictionary, or raise the first fault."""
-    found = _content(path)
-    with_path = list(_with_path(path, faults(found)))
-    for fault in with_path:
-        raise fault
-    return Dictionary.parse(found)
+    content = _content(path)
+    try:
+        return Dictionary.parse(content)
+    except InvalidParameterError as problem:
+        raise InvalidParameterError(f"{path}: {problem.what}", problem.remedy) from None
 
 
 def dictionary_faults(path: Path) -> list[InvalidParameterError]:
     """Return everything that is wrong with a dictionary's file."""
     try:
-        return list(_with_path(path, faults(_content(path))))
+        return [InvalidParameterError(f"{path}: {each.what}", each.remedy) for each in faults(_content(path))]
     except InvalidParameterError as problem:
         return [problem]
-
-
-def _with_path(path: Path, found: Any) -> Iterator[InvalidParameterError]:  # noqa: ANN401  # of faults
-    for fault in found:
-        yield InvalidParameterError(f"{path}: {fault.what}", fault.remedy)
 
 
 def _content(path: Path) -> Any:  # noqa: ANN401  # whatever the file holds

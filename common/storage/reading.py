@@ -49,6 +49,9 @@ class Reading:
     preparation: Preparation | None = None
     """How rows become those of a shared dictionary: what [dictionaries.NAME] says. Then ``columns`` follow from it."""
 
+    texts: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """For each column of a category, the places of the texts that stand for levels. They follow from the dictionary."""
+
     @classmethod
     def parse(cls, told: object) -> Self:
         """Check a table of the settings. An error does not say which data set it is about."""
@@ -77,12 +80,8 @@ class Reading:
                 f"missing_codes names {stray[0]!r:.80}, which no feature uses.", "Name columns that are used."
             )
         codes = {column: (*self.codes_of(column), *own.get(column, ())) for column in columns}
-        return replace(self, columns=columns, missing_codes=codes, preparation=preparation)
-
-    def texts_of(self, column: str) -> Mapping[str, int] | None:
-        """Return the places of the texts that stand for levels, if the column is a category's."""
-        texts = None if self.preparation is None else self.preparation.texts.get(column)
-        return None if texts is None else {text: place for place, text in enumerate(texts)}
+        texts = {column: {text: place for place, text in enumerate(own)} for column, own in preparation.texts.items()}
+        return replace(self, columns=columns, missing_codes=codes, preparation=preparation, texts=texts)
 
     def codes_of(self, column: str) -> Codes:
         """Return the values that stand for a missing value in a column."""
@@ -95,7 +94,7 @@ class Reading:
         return frozenset(key for key in KEYS if getattr(self, key) != getattr(plain, key))
 
 
-KEYS: Final = frozenset(each.name for each in fields(Reading)) - {"preparation"}
+KEYS: Final = frozenset(each.name for each in fields(Reading)) - {"preparation", "texts"}
 
 
 def _known(key: str) -> str:

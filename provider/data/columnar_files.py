@@ -83,7 +83,7 @@ def _columns(schema: Any, source: Source) -> Columns:  # noqa: ANN401  # of pyar
             [
                 (field.name, str(field.type))
                 for _, field in used
-                if not is_numeric(field.type) and not (source.reading.texts_of(field.name) and is_text(field.type))
+                if not is_numeric(field.type) and not (source.reading.texts.get(field.name) and is_text(field.type))
             ]
         )
     return Columns(chosen.names, [place for place, _ in used], tuple(str(field.type) for _, field in used))

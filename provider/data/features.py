@@ -142,10 +142,10 @@ def preview_row(path: Path, reading: Reading, number: int) -> PreviewedRow:
     cells = without_codes(dense, stored.names, reading)
     made = complete(cells, stored.names, reading)
     used = rows_or_zeros(made)
-    names, row = stored.names or (), used.matrix[0]
+    row, places = used.matrix[0], {name: place for place, name in enumerate(stored.names or ())}
     assert isinstance(row, np.ndarray)
     values = dict(zip(preparation.held.columns, row.tolist(), strict=True))
-    features = tuple(_previewed(each, cells[:, names.index(each.column)], values) for each in preparation.mapped)
+    features = tuple(_previewed(each, cells[:, places[each.column]], values) for each in preparation.mapped)
     length = float(np.linalg.norm(row))
     return PreviewedRow(number, stored.count, used.unusable is None, length, preparation.held.norm_bound(), features)
 

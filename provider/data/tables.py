@@ -104,7 +104,8 @@ def _require_features(preparation: Preparation, all_names: Sequence[str] | None)
             "The file has no column names, so its columns cannot be matched to the dictionary.",
             "Save it in a form with names.",
         )
-    lacking = [each for each in preparation.mapped if each.column not in all_names]
+    there = frozenset(all_names)
+    lacking = [each for each in preparation.mapped if each.column not in there]
     if lacking:
         listed = ", ".join(f"{each.feature.name!r:.60} (column {each.column!r:.60})" for each in lacking[:_LISTED])
         more = f" and {len(lacking) - _LISTED} more" if len(lacking) > _LISTED else ""
@@ -153,7 +154,7 @@ def _require_some(name: str, all_names: Sequence[str]) -> None:
 def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = float) -> Callable[[str], float]:
     """Return what turns a cell of a column into a number. See ``cell_number``, and for categories ``category_text``."""
     codes = frozenset(code for code in reading.codes_of(column) if isinstance(code, str))
-    texts = reading.texts_of(column)
+    texts = reading.texts.get(column)
     if texts is not None:
         return lambda cell: category_text(cell, texts, codes)
     return lambda cell: cell_number(cell, codes, parse)
