@@ -229,7 +229,7 @@ def test_t06_an_admission_during_a_query_changes_neither(tmp_path: Path) -> None
 # --- Shares, masks and keys -------------------------------------------------------------------------------------------
 
 SAID = {
-    "ToProvider": {"welcome", "heartbeat", "admit", "ask", "frame", "farewell", "witness"},
+    "ToProvider": {"welcome", "heartbeat", "admit", "ask", "frame", "farewell", "witness", "inquiry"},
     "Welcome": {"software", "heartbeat_seconds", "certificate", "proof", "receipt"},
     "Heartbeat": set[str](),
     "Admit": {"signed_job"},
@@ -240,19 +240,21 @@ SAID = {
     "Frame": {"sequence", "content"},
     "Farewell": {"job", "state", "receipts"},
     "Witness": {"receipts"},
+    "Inquiry": {"signed_request"},
     "Receipt": {"ledger", "entries", "hash", "certificate", "signature"},
     "HeldReceipt": {"provider", "receipt"},
 }
 """All that a coordinator can say to a provider. No share, no mask and no key of anybody's is among it: a certificate
 proves who speaks, and nothing is encrypted or masked with its key."""
 HEARD = {
-    "FromProvider": {"hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval"},
+    "FromProvider": {"hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval", "stated"},
     "Hello": {"software", "data_sets", "challenge", "open_jobs", "held"},
     "DataSet": {"name", "dimension", "columns"},
     "AnswerFrame": {"job", "position", "sequence", "content", "receipt"},
     "Refusal": {"job", "position", "code", "what", "remedy"},
     "Admitted": {"job"},
     "AwaitingApproval": {"job", "since", "until"},
+    "Stated": {"request", "signed_statement"},
 } | {name: SAID[name] for name in ("Heartbeat", "HeldReceipt", "Receipt")}
 """All that a provider can say to a coordinator."""
 
