@@ -24,7 +24,7 @@ from typing import Any
 
 import docker
 import pytest
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
@@ -325,8 +325,8 @@ def test_a_provider_that_is_restarted_in_time_takes_part_to_the_end(stack: Stack
 def test_a_daemon_that_is_told_to_stop_stops_by_itself(stack: Stack, name: str) -> None:
     container = stack.party(name)
     begin = time.monotonic()
-    container.stop(timeout=PATIENCE)
-    assert time.monotonic() - begin < PATIENCE / 2
+    container.stop(timeout=TIMEOUT)
+    assert time.monotonic() - begin < TIMEOUT / 2
     assert stack.party(name).attrs["State"]["ExitCode"] == 0
     container.start()
 

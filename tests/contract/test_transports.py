@@ -18,8 +18,8 @@ import examples
 import numpy as np
 import pytest
 import scipy.sparse
-from patience import PATIENCE
-from town import NOISE_SEED, Running, Town, federation, spec, words_for
+from local_federation import NOISE_SEED, Enrolment, RunningFederation, federation, noise_for, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.matrices import dilation
 from dpspca.client.simulation import simulate
@@ -202,18 +202,20 @@ def through(post: Post) -> Iterator[Post]:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-def check_over_the_wire(town: Town, what: JobSpec, shards: Mapping[str, Any], order: Order | None = None) -> None:
+def check_over_the_wire(
+    enrolment: Enrolment, what: JobSpec, shards: Mapping[str, Any], order: Order | None = None
+) -> None:
     """Run a job over mutual TLS, answers arriving as they come or in an order, and hold its model against its twin."""
 
     persons = persons_for(what, shards) or {}
 
     async def scenario() -> None:
         at_once = [name for name in shards if name not in persons]
-        async with federation(town, at_once, shards, words_for(what)) as running:
+        async with federation(enrolment, at_once, shards, noise_for(what)) as running:
             for name, whose in persons.items():
                 await running.start(name, data_sets={"cohort": with_persons(check_rows(shards[name]), whose)})
             with through(Post.of(order, what, parties=len(shards))) if order else nullcontext():
@@ -228,13 +230,13 @@ def test_every_algorithm_of_the_catalogue_has_examples_here() -> None:
 
 
 @pytest.mark.parametrize(("what", "parties"), by_parties(NAMED))
-def test_over_dense_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec, parties: int) -> None:
-    check_over_the_wire(town, what, data_for(what, parties))
+def test_over_dense_rows_the_model_is_the_same_bytes(enrolment: Enrolment, what: JobSpec, parties: int) -> None:
+    check_over_the_wire(enrolment, what, data_for(what, parties))
 
 
 @pytest.mark.parametrize(("what", "parties"), by_parties(SPARSE))
-def test_over_sparse_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec, parties: int) -> None:
-    check_over_the_wire(town, what, data_for(what, parties, is_sparse=True))
+def test_over_sparse_rows_the_model_is_the_same_bytes(enrolment: Enrolment, what: JobSpec, parties: int) -> None:
+    check_over_the_wire(enrolment, what, data_for(what, parties, is_sparse=True))
 
 
 @pytest.mark.parametrize(
@@ -243,14 +245,16 @@ def test_over_sparse_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec,
     ids=["forward", "backward", "shuffled 0", "shuffled 1", "shuffled 2"],
 )
 @pytest.mark.parametrize("what", FIRST)
-def test_in_whatever_order_answers_arrive_the_model_is_the_same_bytes(town: Town, what: JobSpec, order: Order) -> None:
+def test_in_whatever_order_answers_arrive_the_model_is_the_same_bytes(
+    enrolment: Enrolment, what: JobSpec, order: Order
+) -> None:
     shards = data_for(what, 5)
     shards["site-3"] = scipy.sparse.csr_array(shards["site-3"])
-    check_over_the_wire(town, what, shards, order)
+    check_over_the_wire(enrolment, what, shards, order)
 
 
 @pytest.mark.parametrize("what", TABLES)
-def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(town: Town, what: JobSpec) -> None:
+def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(enrolment: Enrolment, what: JobSpec) -> None:
     """The last of the providers declares none, and adds noise to everything."""
     rows = what.schema.dimension - 5
     spans = {f"site-{number}": Span(start, 4, rows) for number, start in enumerate((0, 4))}
@@ -259,7 +263,7 @@ def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(town: Town,
     shards["site-2"] = dilation(table[8:], 8, rows)
 
     async def scenario() -> None:
-        async with federation(town, (), shards, words_for(what)) as running:
+        async with federation(enrolment, (), shards, noise_for(what)) as running:
             for name, share in shards.items():
                 checked = check_rows(share)
                 offered = {"cohort": with_span(checked, spans[name]) if name in spans else checked}
@@ -272,19 +276,23 @@ def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(town: Town,
 
 
 @pytest.mark.parametrize("order", [backward, in_turns, shuffled(3)], ids=["backward", "frame by frame", "shuffled"])
-def test_however_the_frames_of_long_answers_mingle_the_model_is_the_same_bytes(town: Town, order: Order) -> None:
+def test_however_the_frames_of_long_answers_mingle_the_model_is_the_same_bytes(
+    enrolment: Enrolment, order: Order
+) -> None:
     assert max(map(frames_of, catalogue.plan(LONG))) == 3
-    check_over_the_wire(town, LONG, divided(sparse(LONG.schema.dimension), 3), order)
+    check_over_the_wire(enrolment, LONG, divided(sparse(LONG.schema.dimension), 3), order)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("what", FIRST)
-def test_in_whatever_order_providers_connect_the_model_is_the_same_bytes(town: Town, what: JobSpec, seed: int) -> None:
+def test_in_whatever_order_providers_connect_the_model_is_the_same_bytes(
+    enrolment: Enrolment, what: JobSpec, seed: int
+) -> None:
     shards = data_for(what, 5)
     connecting, named = (np.random.default_rng([seed, draw]).permutation(list(shards)).tolist() for draw in range(2))
 
     async def scenario() -> None:
-        async with federation(town, (), shards, words_for(what)) as running:
+        async with federation(enrolment, (), shards, noise_for(what)) as running:
             job = await running.analyst.submit(what, "cohort", named)
             for name in connecting:
                 await running.start(name)
@@ -294,7 +302,7 @@ def test_in_whatever_order_providers_connect_the_model_is_the_same_bytes(town: T
 
 
 def check_at_once(
-    town: Town, jobs: Sequence[tuple[str, JobSpec]], shards: Mapping[str, Mapping[str, Any]], order: Order
+    enrolment: Enrolment, jobs: Sequence[tuple[str, JobSpec]], shards: Mapping[str, Mapping[str, Any]], order: Order
 ) -> None:
     """Run jobs, each over one data set, at once and over the same providers, and hold their models against twins.
 
@@ -306,10 +314,10 @@ def check_at_once(
     def entropy(name: str, number: int, draw: Draw) -> WordSource:
         job = daemons[name]._registry.find(draw.job)
         assert job
-        return words_for(JobSpec.from_json(job.envelope.spec))(number)(draw)
+        return noise_for(JobSpec.from_json(job.envelope.spec))(number)(draw)
 
     async def scenario() -> None:
-        async with federation(town, (), sites) as running:
+        async with federation(enrolment, (), sites) as running:
             for number, name in enumerate(names):
                 offered = {data_set: check_rows(rows[name]) for data_set, rows in shards.items()}
                 daemons[name] = await running.start(name, data_sets=offered, entropy=partial(entropy, name, number))
@@ -321,27 +329,31 @@ def check_at_once(
     asyncio.run(scenario())
 
 
-async def begun(running: Running, post: Post, job: tuple[str, JobSpec], names: Sequence[str]) -> "asyncio.Task[Model]":
+async def begun(
+    running: RunningFederation, post: Post, job: tuple[str, JobSpec], names: Sequence[str]
+) -> "asyncio.Task[Model]":
     """Submit a job and wait until every provider has answered its first query, in one frame."""
     data_set, what = job
     handle = await running.analyst.submit(what, data_set, names)
     for _ in names:
-        await asyncio.wait_for(post.arrivals.get(), PATIENCE)
+        await asyncio.wait_for(post.arrivals.get(), TIMEOUT)
     return asyncio.create_task(handle.result())
 
 
 @pytest.mark.parametrize("order", [forward, shuffled(4)], ids=["job after job", "shuffled"])
 @pytest.mark.parametrize("second", ["cohort", "trial"], ids=["one data set", "two data sets"])
 @pytest.mark.parametrize("what", FIRST)
-def test_two_jobs_at_once_leave_each_other_s_bytes_alone(town: Town, what: JobSpec, second: str, order: Order) -> None:
+def test_two_jobs_at_once_leave_each_other_s_bytes_alone(
+    enrolment: Enrolment, what: JobSpec, second: str, order: Order
+) -> None:
     shards = {"cohort": data_for(what, 3), "trial": data_for(what, 3, is_sparse=True)}
-    check_at_once(town, [("cohort", what), (second, replace(what, seed=1))], shards, order)
+    check_at_once(enrolment, [("cohort", what), (second, replace(what, seed=1))], shards, order)
 
 
-def test_the_frames_of_long_queries_and_answers_of_two_jobs_may_mingle(town: Town) -> None:
+def test_the_frames_of_long_queries_and_answers_of_two_jobs_may_mingle(enrolment: Enrolment) -> None:
     longer = replace(LONG, components=32, options={"sparsity": 40, "rounds": 1})
     assert max(map(frames_of, catalogue.plan(longer))) > MAX_QUEUED, (
         "frames wait for their turn half-way through a query"
     )
     jobs = [("cohort", replace(longer, seed=seed)) for seed in range(2)]
-    check_at_once(town, jobs, {"cohort": divided(sparse(LONG.schema.dimension), 2)}, in_turns)
+    check_at_once(enrolment, jobs, {"cohort": divided(sparse(LONG.schema.dimension), 2)}, in_turns)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
-from live import live_town
+from live import live_parties
 
 FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "replace-one", "--epsilon", 1, "--delta", "1e-6"]
 JOB = [*FLAGS, "--method", "analyze-gauss", "--data-set", "cohort", "--config", "ada.toml"]
@@ -15,7 +15,7 @@ JOB = [*FLAGS, "--method", "analyze-gauss", "--data-set", "cohort", "--config", 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("town")
-    with live_town(folder):
+    with live_parties(folder):
         yield folder
 
 

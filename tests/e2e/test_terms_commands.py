@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
-from live import NAMES, live_town
+from live import NAMES, live_parties
 
 from dpspca import load_model
 
@@ -43,7 +43,7 @@ FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "replace-one", "--epsi
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Run a federation whose two providers allow different things."""
     folder = tmp_path_factory.mktemp("town")
-    with live_town(folder):
+    with live_parties(folder):
         allowed = POLICY.format(analysts='["ada"]', explained="true", most=10.0)
         (folder / "policy.toml").write_text(allowed)
         yield folder

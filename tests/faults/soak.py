@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from coordinator_processes import free_port
 from daemons import Daemons, daemons
-from hubs import free_port
+from local_federation import permissive_policy
 from measures import MEBIBYTE, Sample, growth, sample
-from town import lax_policy
 
 from dpspca.client.errors import FederationError
 from dpspca.client.federation import AsyncFederation
@@ -128,7 +128,7 @@ async def soak(folder: Path, rounds: int, seconds: float = 0.0) -> dict[str, Any
     draw = np.random.default_rng(0)
     rows = {name: {"cohort": draw.standard_normal((100, COLUMNS))} for name in SITES}
     begun = time.monotonic()
-    address, policy = f"127.0.0.1:{free_port()}", lax_policy("row-replace-one")
+    address, policy = f"127.0.0.1:{free_port()}", permissive_policy("row-replace-one")
     async with daemons(folder, address, policy, rows, within=lambda _: AS_DEPLOYED) as settled:
         async with AsyncFederation(settled.address, settled.ada) as federation:
             soaking = Soak(settled, federation, rounds, seconds)
@@ -137,7 +137,7 @@ async def soak(folder: Path, rounds: int, seconds: float = 0.0) -> dict[str, Any
         wrong = [f"{name} ended with {code}" for name, code in codes.items() if code]
         wrong += [f"{name}: {found}" for name in SITES for found in verify(settled.ledger(name), settled.head(name))]
     grown = {name: growth(_warm(samples, soaking.rounds)) for name, samples in soaking.samples.items()}
-    wrong += [f"{name}: {found}" for name, told in grown.items() for found in _excess(told)]
+    wrong += [f"{name}: {found}" for name, growth_rates in grown.items() for found in _excess(growth_rates)]
     return {
         "rounds": soaking.rounds,
         "seconds": round(time.monotonic() - begun),
@@ -164,9 +164,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=100_000, help="queries that everybody answers, at least")
     parser.add_argument("--minutes", type=float, default=60.0, help="how long it lasts at least")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        report = asyncio.run(soak(Path(folder), told.rounds, 60 * told.minutes))
+        report = asyncio.run(soak(Path(folder), arguments.rounds, 60 * arguments.minutes))
     sys.stdout.write(json.dumps(report, indent=2) + "\n")
     return 1 if report["problems"] else 0
 

@@ -10,7 +10,7 @@ from threading import Timer
 
 import pytest
 from ledgers import BUDGET, PRICE
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca.provider.ledger.ledger import LedgerError
 from dpspca.provider.ledger.sqlite import SqliteLedger, read_books, verify
@@ -93,7 +93,7 @@ def test_t13_a_second_daemon_is_refused_and_told_who_holds_the_ledger(paths: tup
 def test_t11_processes_that_race_for_one_budget_take_it_exactly_once(paths: tuple[Path, Path]) -> None:
     workers = [worker("race", paths, f"racer{number}") for number in range(3)]
     with workers[0] as first, workers[1] as second, workers[2] as third:
-        said = [process.communicate(timeout=PATIENCE)[0].splitlines() for process in (first, second, third)]
+        said = [process.communicate(timeout=TIMEOUT)[0].splitlines() for process in (first, second, third)]
     assert sum(line.startswith("admitted") for lines in said for line in lines) == 10
     assert all(lines[-1] == "nothing left" for lines in said)
     books = read_books(paths[0])

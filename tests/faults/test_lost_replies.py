@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hubs import Barrier, Forwarder, LastingTown, Slow, answered
-from patience import PATIENCE
-from town import SHARDS, Running, Town, federation, now, spec
+from coordinator_processes import Barrier, Forwarder, StableEnrolment, SlowLedger, wait_for_answers
+from timeouts import TIMEOUT
+from local_federation import SHARDS, RunningFederation, Enrolment, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.statements import Inquirer
@@ -66,7 +66,7 @@ class Handled:
 
     async def of(self, method: str, count: int) -> None:
         """Wait until there were so many."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while len(self.replies[method]) < count:  # noqa: ASYNC110  # it tells nobody
                 await asyncio.sleep(0.01)
 
@@ -104,12 +104,12 @@ def noting_all(
 
 
 @asynccontextmanager
-async def beyond(town: Town, running: Running) -> AsyncIterator[tuple[AsyncFederation, Thief]]:
+async def beyond(enrolment: Enrolment, running: RunningFederation) -> AsyncIterator[tuple[AsyncFederation, Thief]]:
     """Connect the analyst by a way that a thief keeps, and see that it is there."""
     thief = Thief()
     thief.target = running.coordinator.address
     await thief.start()
-    async with AsyncFederation(thief.address, town.identity(Role.ANALYST, "ada")) as analyst:
+    async with AsyncFederation(thief.address, enrolment.identity(Role.ANALYST, "ada")) as analyst:
         await analyst.data_sets()
         yield analyst, thief
     await thief.stop()
@@ -123,23 +123,23 @@ async def robbed(thief: Thief, handled: Handled, method: str, call: Awaitable[Fo
     await handled.of(method, before + 1)
     assert not asking.done()
     thief.cut()
-    found = await asyncio.wait_for(asking, PATIENCE)
+    found = await asyncio.wait_for(asking, TIMEOUT)
     first, second = replies[before:]
     assert first == second
     return found
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return LastingTown.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return StableEnrolment.create(tmp_path)
 
 
 def test_a_reply_that_is_lost_while_a_job_waits_is_given_again_and_changes_nothing(
-    town: Town, handled: Handled
+    enrolment: Enrolment, handled: Handled
 ) -> None:
     async def scenario() -> None:
-        async with federation(town, ["site-0"]) as running, beyond(town, running) as (analyst, thief):
-            signed = town.job(SPEC, town.identity(Role.ANALYST, "ada"), list(SHARDS))
+        async with federation(enrolment, ["site-0"]) as running, beyond(enrolment, running) as (analyst, thief):
+            signed = enrolment.job(SPEC, enrolment.identity(Role.ANALYST, "ada"), list(SHARDS))
             job = await robbed(thief, handled, "Submit", analyst.submit_signed(signed, SPEC))
             assert (await robbed(thief, handled, "Get", job.status())).state == "waiting"
             assert (await robbed(thief, handled, "Get", analyst.job(job.name))).name == job.name
@@ -156,22 +156,22 @@ def test_a_reply_that_is_lost_while_a_job_waits_is_given_again_and_changes_nothi
 
 
 def test_when_the_reply_to_a_cancelling_is_lost_the_job_is_over_once_and_nobody_is_asked_any_more(
-    town: Town, handled: Handled
+    enrolment: Enrolment, handled: Handled
 ) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
-        ledgers = {name: Slow(0, barrier) for name in SHARDS}
-        async with federation(town, ()) as running, beyond(town, running) as (analyst, thief):
+        ledgers = {name: SlowLedger(0, barrier) for name in SHARDS}
+        async with federation(enrolment, ()) as running, beyond(enrolment, running) as (analyst, thief):
             for name, ledger in ledgers.items():
                 await running.start(name, ledger=ledger)
             job = await analyst.submit(SPEC, "cohort", list(SHARDS))
-            await answered(job, 2)
+            await wait_for_answers(job, 2)
             try:
                 ended = await robbed(thief, handled, "Cancel", job.cancel())
             finally:
                 barrier.open()
             assert (ended.state, ended.reason) == ("cancelled", "Cancelled by the analyst.")
-            async with asyncio.timeout(PATIENCE):  # for answers that were being made, and for the farewell
+            async with asyncio.timeout(TIMEOUT):  # for answers that were being made, and for the farewell
                 while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(0.05)
             paid = [ledger.standing(job.name) for ledger in ledgers.values()]
@@ -186,15 +186,15 @@ def test_when_the_reply_to_a_cancelling_is_lost_the_job_is_over_once_and_nobody_
     asyncio.run(scenario())
 
 
-def test_when_a_result_is_lost_it_is_sent_again_and_nothing_is_asked_for_it(town: Town, handled: Handled) -> None:
+def test_when_a_result_is_lost_it_is_sent_again_and_nothing_is_asked_for_it(enrolment: Enrolment, handled: Handled) -> None:
     async def scenario() -> None:
         ledgers = {name: MemoryLedger() for name in SHARDS}
-        async with federation(town, ()) as running, beyond(town, running) as (analyst, thief):
+        async with federation(enrolment, ()) as running, beyond(enrolment, running) as (analyst, thief):
             for name, ledger in ledgers.items():
                 await running.start(name, ledger=ledger)
             job = await analyst.submit(SPEC, "cohort", list(SHARDS))
             model = await job.result()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(0.05)
             heads = [ledger.head() for ledger in ledgers.values()]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from town import AnythingGoes, Running, Town, federation, spec
+from local_federation import AllowEverything, Enrolment, RunningFederation, federation, spec
 
 from dpspca.common.names import PartyName
 from dpspca.common.privacy.accountant import Filter
@@ -36,14 +36,14 @@ SMALL = spec(
 SHARDS = {name: np.random.default_rng(0).standard_normal((100, 4)) for name in ("north", "south")}
 
 
-class Generous(AnythingGoes):
+class Generous(AllowEverything):
     """A policy under which thousands of small jobs fit."""
 
     def limits(self, _: PartyName) -> tuple[Filter, None]:
         return Filter.for_budget(MAX_EPSILON / 2, 0.9, aside=0.4), None
 
 
-async def finish(running: Running, jobs: int) -> int:
+async def finish(running: RunningFederation, jobs: int) -> int:
     """Have so many jobs answered, and count the bytes that are in use then."""
     for _ in range(jobs):
         job = await running.analyst.submit(SMALL, "cohort", list(SHARDS))
@@ -61,12 +61,12 @@ def test_jobs_that_are_over_leave_no_memory_taken_in_any_daemon(
 
     async def scenario() -> None:
         journal = SqliteJournal(tmp_path / "journal.db")
-        town = Town.found(tmp_path)
+        enrolment = Enrolment.create(tmp_path)
         with (
             SqliteLedger(tmp_path / "north" / "ledger", tmp_path / "second" / "north") as north,
             SqliteLedger(tmp_path / "south" / "ledger", tmp_path / "second" / "south") as south,
         ):
-            async with federation(town, (), SHARDS, lambda _: system_entropy, journal=journal) as running:
+            async with federation(enrolment, (), SHARDS, lambda _: system_entropy, journal=journal) as running:
                 for name, ledger in zip(SHARDS, (north, south), strict=True):
                     await running.start(name, ledger=ledger, policy=Generous)
                 before = await finish(running, WARM_UP)

@@ -13,8 +13,8 @@ import networks
 import numpy as np
 import pytest
 from daemons import DPSPCA, Daemons, daemons
+from local_federation import permissive_policy
 from networks import ADDRESSES, FAR, NEAR, Link, linked
-from town import lax_policy
 
 from dpspca.provider.ledger.sqlite import verify
 
@@ -43,7 +43,13 @@ class Scene:
 
     async def command(self, *words: str) -> str:
         """Run a command of the analyst's, which has to succeed."""
-        command = (*self.link.within(NEAR), *DPSPCA, *words, "--config", str(self.daemons.town.folder / "ada.toml"))
+        command = (
+            *self.link.within(NEAR),
+            *DPSPCA,
+            *words,
+            "--config",
+            str(self.daemons.enrolment.folder / "ada.toml"),
+        )
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
         out, err = await process.communicate()
@@ -52,7 +58,7 @@ class Scene:
 
     async def submit(self, rounds: int, answer_seconds: int) -> str:
         """Submit a job that needs both providers, and give its name."""
-        out = self.daemons.town.folder / "model.npz"
+        out = self.daemons.enrolment.folder / "model.npz"
         spec = {
             "components": 1,
             "sparsity": 3,
@@ -100,7 +106,7 @@ async def scene(folder: Path, heartbeat_seconds: int | None = None) -> AsyncIter
         def within(name: str) -> Sequence[str]:
             return link.within(sides[name])
 
-        policy = lax_policy("row-add-remove")
+        policy = permissive_policy("row-add-remove")
         async with daemons(folder, HUB, policy, rows, heartbeat_seconds, within) as settled:
             yield Scene(link, settled)
 

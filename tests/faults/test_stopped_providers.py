@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coordinator_processes import free_port
 from daemons import Daemons, Process, daemons
-from hubs import free_port
-from reckoning import Record, Told, problems
-from town import lax_policy
+from fault_invariants import JobOutcome, RunRecord, problems
+from local_federation import permissive_policy
 
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.jobs import JobStatus, ParticipantStatus
@@ -55,21 +55,21 @@ class Scene:
 
     daemons: Daemons
     analyst: AsyncFederation
-    told: list[Told] = field(default_factory=list)
+    told: list[JobOutcome] = field(default_factory=list)
 
     @property
     def stopped(self) -> Process:
         return self.daemons.providers[STOPPED]
 
     async def submit(self, what: JobSpec) -> tuple[AsyncJob, str]:
-        signed = self.daemons.town.job(what, self.daemons.ada, SITES)
+        signed = self.daemons.enrolment.job(what, self.daemons.ada, SITES)
         return await self.analyst.submit_signed(signed, what), signed.job_id
 
     async def see_through(self, submitted: AsyncJob, name: str) -> JobStatus:
         """Wait for the end of a job, and keep what was told of it."""
         status = [state async for state in submitted.watch()][-1]
         model = await submitted.result() if status.state == "done" else None
-        self.told.append(Told(name, submitted.spec, status, model))
+        self.told.append(JobOutcome(name, submitted.spec, status, model))
         return status
 
     def stored(self, name: str) -> int:
@@ -84,14 +84,14 @@ async def scene(folder: Path) -> AsyncIterator[Scene]:
     rows = {
         site: {"cohort": draw.standard_normal((300, COLUMNS)) * np.r_[5, 4, np.ones(COLUMNS - 2)]} for site in SITES
     }
-    policy = lax_policy(PrivacyUnit.ROW_REPLACE_ONE)
+    policy = permissive_policy(PrivacyUnit.ROW_REPLACE_ONE)
     async with daemons(folder, f"127.0.0.1:{free_port()}", policy, rows, keeping=True) as settled:
         async with AsyncFederation(settled.address, settled.ada) as analyst:
             here = Scene(settled, analyst)
             yield here
             remembered = await analyst.jobs()
         codes = {each.name: await each.end() for each in settled.everybody}
-        assert list(problems(Record(settled, ("cohort",), here.told, remembered, [], codes, {}))) == []
+        assert list(problems(RunRecord(settled, ("cohort",), here.told, remembered, [], codes, {}))) == []
 
 
 async def stopped_half_way(here: Scene, submitted: AsyncJob) -> None:

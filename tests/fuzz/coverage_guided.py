@@ -18,9 +18,9 @@ with atheris.instrument_imports(include=["dpspca"]):
 HERE = Path(__file__).parents[1]
 sys.path += [str(HERE / folder) for folder in ("support", "simulation", "fuzz")]
 
-from desk import Desk  # noqa: E402  # after the instrumented modules
+from fuzz_parties import seeds  # noqa: E402
 from google.protobuf.message import DecodeError, Message  # noqa: E402
-from people import seeds  # noqa: E402
+from provider_harness import ProviderHarness  # noqa: E402  # after the instrumented modules
 
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb  # noqa: E402
 
@@ -47,9 +47,9 @@ def read(content: bytes) -> list[pb.ToProvider]:
 
 def survive(content: bytes) -> None:
     """Hold the conversation; whatever must not be is raised."""
-    desk = Desk()
-    desk.converse(read(content))
-    desk.must_be_in_order()
+    harness = ProviderHarness()
+    harness.run_conversation(read(content))
+    harness.require_consistent()
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""One strategy for every message of the protocol: what a stranger may send that has the form, or once had it.
+"""Strategies for all messages of the protocol: well-formed messages, and messages that were damaged.
 
-A skeleton is a message that could be true. It is sent as it is, with some of its fields changed, or with some of its
-bytes; or every field of it holds anything.
+A skeleton is a valid message. It is sent as it is, with some fields changed, with some bytes changed, or with arbitrary
+values in all fields.
 """
 
 import struct
@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+from fuzz_parties import DIMENSION, FULL, PLAIN, ask, fuzz_parties, welcome
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 from hypothesis import settings
 from hypothesis import strategies as st
-from people import DIMENSION, FULL, PLAIN, ask, people, welcome
 
 from dpspca.common.algorithms import catalogue
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 EDGES: Final = (0, 1, 2, 3, 6, 7, 255, 2**15, 2**20, 2**24, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1)
-"""Numbers at which programs go wrong; the largest are -1 and -2 to whoever forgets that there is no sign."""
-KINDS: Final = ("count", "count-above", "column-sums", "squared-columns", "covariance", "covariance-product")
+"""Numbers that often cause bugs. The largest are -1 and -2 if read as signed numbers."""
+KINDS: Final = ("count", "column-sums", "norm-histogram", "covariance", "covariance-product")
 WORDS: Final = (
     "",
     "done",
@@ -41,13 +41,13 @@ SPECS: Final = {b"plain": PLAIN, b"full": FULL}
 PLANS: Final = {word: catalogue.plan(spec) for word, spec in SPECS.items()}
 
 few: Final = settings(max_examples=settings().max_examples // 3)
-"""For what takes long."""
+"""For tests that take long."""
 
 # --- Values -----------------------------------------------------------------------------------------------------------
 
 
 def spoiled(content: bytes) -> st.SearchStrategy[bytes]:
-    """Cut, turn over, double, put in or take out some bytes."""
+    """Truncate, flip, repeat, insert or delete some bytes."""
     places = st.integers(0, len(content))
     return st.one_of(
         places.map(lambda end: content[:end]),
@@ -62,9 +62,9 @@ def spoiled(content: bytes) -> st.SearchStrategy[bytes]:
 
 
 def _bytes(known: bytes) -> st.SearchStrategy[bytes]:
-    signed = st.sampled_from([*people().good, *people().bad])
+    signed = st.sampled_from([*fuzz_parties().good, *fuzz_parties().bad])
     numbers = st.lists(st.floats(width=64), max_size=12).map(_doubles)
-    true = st.sampled_from([people().good[b"plain"].to_bytes(), people().identities["hub"].certificate_pem])
+    true = st.sampled_from([fuzz_parties().good[b"plain"].to_bytes(), fuzz_parties().identities["hub"].certificate_pem])
     return st.one_of(spoiled(known), st.binary(max_size=120), numbers, signed, true.flatmap(spoiled))
 
 
@@ -145,7 +145,7 @@ def _wild(true: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def _asks(draw: st.DrawFn) -> pb.Ask:
-    word = draw(st.sampled_from([b"plain", b"plain", b"full", b"full", b"bob's", *people().bad]))
+    word = draw(st.sampled_from([b"plain", b"plain", b"full", b"full", b"bob's", *fuzz_parties().bad]))
     spec = SPECS.get(word, PLAIN)
     made = ask(word, spec, draw(st.integers(0, len(catalogue.plan(spec)))), draw(st.integers(0, 1)))
     if draw(st.integers(0, 3)) == 0:
@@ -155,7 +155,7 @@ def _asks(draw: st.DrawFn) -> pb.Ask:
 
 @st.composite
 def _welcomes(draw: st.DrawFn) -> pb.Welcome:
-    made = welcome(draw(st.sampled_from(["hub", "hub", "hub", "hub", *people().identities]))).welcome
+    made = welcome(draw(st.sampled_from(["hub", "hub", "hub", "hub", *fuzz_parties().identities]))).welcome
     if draw(st.booleans()):
         made.receipt.CopyFrom(draw(_receipts()))
     return made
@@ -171,7 +171,7 @@ def _names() -> st.SearchStrategy[str]:
 
 
 def _jobs() -> st.SearchStrategy[bytes]:
-    return st.sampled_from([*people().good, *people().bad])
+    return st.sampled_from([*fuzz_parties().good, *fuzz_parties().bad])
 
 
 def _answers() -> st.SearchStrategy[pb.AnswerFrame]:

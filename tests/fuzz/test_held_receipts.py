@@ -12,12 +12,12 @@ from typing import Final
 
 import pytest
 from damage import damaged
-from desk import Desk
+from fuzz_parties import fuzz_parties, welcome
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import quick_folder
 from messages import few
-from people import people, welcome
+from provider_harness import ProviderHarness
 
 from dpspca.common.storage import files
 from dpspca.common.trust.receipts import sign_receipt
@@ -32,7 +32,9 @@ UNKNOWN: Final = "f" * 32
 
 
 def receipt(of: str, ledger: str, entries: int) -> pb.HeldReceipt:
-    return pb.HeldReceipt(provider=of, receipt=sign_receipt(people().identities[of], Head(ledger, entries, "b" * 64)))
+    return pb.HeldReceipt(
+        provider=of, receipt=sign_receipt(fuzz_parties().identities[of], Head(ledger, entries, "b" * 64))
+    )
 
 
 @cache
@@ -83,13 +85,13 @@ def test_t36_receipts_of_others_are_read_whatever_the_file_holds_and_new_ones_ar
 @given(CONTENTS)
 def test_t36_a_provider_answers_whatever_the_file_holds(content: bytes) -> None:
     """And shows the coordinator what it read, which holds it against the signatures."""
-    desk = Desk()
+    harness = ProviderHarness()
     with written(content) as path:
-        desk.settings.peers = PeerReceipts(path)
+        harness.settings.peers = PeerReceipts(path)
         signed = receipt("south", UNKNOWN, 3)
         farewell = pb.Farewell(job="whatever", state="done", receipts=[signed])
-        desk.converse([welcome(), pb.ToProvider(farewell=farewell)])
-        desk.must_be_in_order()
+        harness.converse([welcome(), pb.ToProvider(farewell=farewell)])
+        harness.must_be_in_order()
         assert bytes_of(signed) in map(bytes_of, PeerReceipts(path).held())
 
 
@@ -149,7 +151,7 @@ def require_little(peers: PeerReceipts) -> None:
 
 def require_keeps(peers: PeerReceipts) -> None:
     """Require that a new receipt is kept."""
-    me, new = people().identities["north"], receipt("south", UNKNOWN, 3)
+    me, new = fuzz_parties().identities["north"], receipt("south", UNKNOWN, 3)
     peers.keep([new], me.name, me.authority_pem)
     assert bytes_of(new) in map(bytes_of, peers.held())
 
@@ -172,6 +174,6 @@ def test_a_spoilt_receipt_does_not_stand_against_a_true_one(tmp_path: Path) -> N
     spoilt, true = receipt("south", "a" * 32, 7), receipt("south", "a" * 32, 8)
     spoilt.receipt.entries = 2**64 - 1
     files.create(tmp_path / "peers", pb.HeldReceipts(held=[spoilt]).SerializeToString())
-    peers, north = PeerReceipts(tmp_path / "peers"), people().identities["north"]
+    peers, north = PeerReceipts(tmp_path / "peers"), fuzz_parties().identities["north"]
     peers.keep([true], north.name, north.authority_pem)
     assert [each.receipt.entries for each in peers.held()] == [8]

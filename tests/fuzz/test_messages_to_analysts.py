@@ -11,8 +11,8 @@ from damage import damaged, require_words
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import messages
-from people import people
-from town import spec
+from fuzz_parties import fuzz_parties
+from local_federation import spec
 
 from dpspca.client.calls import CoordinatorLink
 from dpspca.client.errors import TooMuchError
@@ -47,10 +47,10 @@ def test_t36_t39_no_statement_that_a_coordinator_makes_up_is_believed(told: list
                 yield each
 
     teller: Any = Teller()
-    ada = people().identities["ada"]
+    ada = fuzz_parties().identities["ada"]
 
     def read() -> None:
-        inquirer = Inquirer(teller, CoordinatorLink(retry_seconds=0), ada, lambda: people().born)
+        inquirer = Inquirer(teller, CoordinatorLink(retry_seconds=0), ada, lambda: fuzz_parties().started_at)
         assert not asyncio.run(inquirer.ask(Kind.TERMS, "cohort", ["north", "west"])).statements
 
     require_words(read)

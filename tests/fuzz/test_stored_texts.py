@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from damage import DEEP, altered, damaged, require_words, written
+from fuzz_parties import PLAIN, fuzz_parties
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import quick_folder
+from local_federation import Enrolment, now
 from messages import few
-from people import PLAIN, people
 from steward import POLICY, SETTINGS
-from town import Town, now
 
 from dpspca.client.simulation import simulate
 from dpspca.common.errors import CorruptModelError
@@ -133,10 +133,10 @@ def requested() -> bytes:
 @cache
 def listed() -> bytes:
     with TemporaryDirectory() as folder:
-        town = Town.found(Path(folder))
-        town.identity(Role.ANALYST, "eve")
-        town.authority.revoke("dpspca://town/analyst/eve")
-        return town.authority.revocation_list() + town.authority.certificate_pem
+        enrolment = Enrolment.create(Path(folder))
+        enrolment.identity(Role.ANALYST, "eve")
+        enrolment.authority.revoke("dpspca://town/analyst/eve")
+        return enrolment.authority.revocation_list() + enrolment.authority.certificate_pem
 
 
 @st.composite
@@ -158,14 +158,14 @@ def read_list(pem: bytes) -> None:
 
 
 def read_peer(pem: bytes) -> None:
-    known = people()
-    peer_of(pem, known.identities["hub"].authority_pem, known.born, known.revoked)
+    known = fuzz_parties()
+    peer_of(pem, known.identities["hub"].authority_pem, known.started_at, known.revoked)
 
 
 READERS: Final[dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]]] = {
-    "a certificate": (lambda: people().identities["hub"].certificate_pem, read_peer),
-    "an authority": (lambda: people().identities["hub"].authority_pem, read_authority),
-    "a key": (lambda: people().identities["hub"].key_pem, read_key),
+    "a certificate": (lambda: fuzz_parties().identities["hub"].certificate_pem, read_peer),
+    "an authority": (lambda: fuzz_parties().identities["hub"].authority_pem, read_authority),
+    "a key": (lambda: fuzz_parties().identities["hub"].key_pem, read_key),
     "a request": (requested, read_request),
     "a revocation list": (listed, read_list),
 }
@@ -182,7 +182,7 @@ def test_t36_a_damaged_block_is_read_or_refused_in_words(what: str, data: st.Dat
 @few
 @given(st.data())
 def test_t36_a_damaged_identity_is_read_or_refused_in_words(data: st.DataObject) -> None:
-    ada = people().identities["ada"]
+    ada = fuzz_parties().identities["ada"]
     content = data.draw(spoilt_pem(ada.key_pem + ada.certificate_pem + ada.authority_pem))
     with quick_folder() as folder:
         (folder / IDENTITY_FILE).touch(0o600)
@@ -192,11 +192,11 @@ def test_t36_a_damaged_identity_is_read_or_refused_in_words(data: st.DataObject)
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    town = Town.found(tmp_path_factory.mktemp("town"))
-    town.identity(Role.ANALYST, "eve")
-    town.identity(Role.ANALYST, "ada")
-    town.authority.revoke("dpspca://town/analyst/eve")
-    return town.authority
+    enrolment = Enrolment.create(tmp_path_factory.mktemp("town"))
+    enrolment.identity(Role.ANALYST, "eve")
+    enrolment.identity(Role.ANALYST, "ada")
+    enrolment.authority.revoke("dpspca://town/analyst/eve")
+    return enrolment.authority
 
 
 @given(data=st.data())

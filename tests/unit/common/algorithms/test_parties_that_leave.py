@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from examples import EXAMPLES
-from town import SHARDS
+from local_federation import SHARDS
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.row_steps import PartiesChangedError

@@ -1,14 +1,14 @@
-"""What must hold in every universe: I1 to I5 of the fault matrix, over all that left it and all that is left of it."""
+"""The invariants I1 to I5 of the fault matrix, checked on all answers that were sent and on the final state."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import sha256
 
 import numpy as np
-from errands import Errand
-from homes import Inheritance, LeftLedger
-from inhabitants import SITES
-from universe import FINAL, Universe
+from party_identities import SITES
+from party_state import FinalLedger, FinalState
+from planned_jobs import PlannedJob
+from simulated_federation import FINAL, SimulatedFederation
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
@@ -24,34 +24,36 @@ from dpspca.provider.ledger.entries import Head, Quarantined
 from dpspca.server.jobs.rounds import combine
 
 
-def require_laws(universe: Universe, errands: Sequence[Errand], ended: Sequence[pb.Job]) -> None:
-    """Hold a universe that is over against I1 to I5."""
-    left = universe.inheritance()
-    specs = {each.signed.job_id: each.spec for each in errands}
+def require_invariants(
+    simulated: SimulatedFederation, planned_jobs: Sequence[PlannedJob], ended: Sequence[pb.Job]
+) -> None:
+    """Check I1 to I5 after a run."""
+    left = simulated.final_state()
+    specs = {each.signed.job_id: each.spec for each in planned_jobs}
     for site, ledger in left.ledgers.items():
-        require_whole(ledger, universe.heads[site])
-    for (site, name, position), contents in universe.answers.items():
+        require_whole(ledger, simulated.heads[site])
+    for (site, name, position), contents in simulated.answers.items():
         require_paid_and_kept(left.ledgers[site], name, position, contents)
     for site, ledger in left.ledgers.items():
         for name, job in ledger.books.jobs.items():
             require_exact_price(job, catalogue_plan(specs[name]))
-        require_within_budget(ledger, universe.purses[site].data_set, universe.purses[site].analyst)
-    for errand, end in zip(errands, ended, strict=True):
-        require_one_end(universe, left, end)
+        require_within_budget(ledger, simulated.budgets[site].data_set, simulated.budgets[site].analyst)
+    for planned, end in zip(planned_jobs, ended, strict=True):
+        require_one_end(simulated, left, end)
         if end.state == "done":
-            require_complete(universe, left, errand, end)
+            require_complete(simulated, left, planned, end)
 
 
-def require_paid_and_kept(ledger: LeftLedger, job: str, position: int, contents: set[bytes]) -> None:
-    """I1 and I2: of all answers to a query one left, which was paid for and is the one that is kept."""
+def require_paid_and_kept(ledger: FinalLedger, job: str, position: int, contents: set[bytes]) -> None:
+    """I1 and I2: only one answer to a query was sent. It was charged, and it is the stored one."""
     query = ledger.books.query(job, position)
     assert query is not None
     assert query.answer is not None
     assert {sha256(content).hexdigest() for content in contents} == {query.answer.sha256}
 
 
-def require_whole(ledger: LeftLedger, heads: set[Head]) -> None:
-    """I5: nothing that the ledger ever had is gone, and no honest accident looks as if there were."""
+def require_whole(ledger: FinalLedger, heads: set[Head]) -> None:
+    """I5: the ledger lost no entry, and no fault caused a quarantine."""
     assert ledger.problems == []
     assert not any(isinstance(entry.fact, Quarantined) for entry in ledger.entries)
     for head in heads:
@@ -60,17 +62,17 @@ def require_whole(ledger: LeftLedger, heads: set[Head]) -> None:
 
 
 def require_exact_price(job: JobAccount, plan: Sequence[Step]) -> None:
-    """I1: every answer was paid for once, and what was asked not more than once."""
+    """I1: every answer was charged once, and every query at most once."""
     kept = [step for step, query in zip(plan, job.queries, strict=False) if query.answer]
     asked = plan[: len(job.queries)]
     assert cost_units(events(kept)) <= job.account.spent.units <= cost_units(events(asked))
-    if job.state is not None:  # what was never answered is given back, and no more than that
+    if job.state is not None:  # only the price of queries without an answer is released
         assert job.account.spent.units == cost_units(events(kept))
         assert job.account.reserved.units == 0
 
 
-def require_within_budget(ledger: LeftLedger, data_set: Filter, analyst: Filter | None) -> None:
-    """I1, of all jobs together."""
+def require_within_budget(ledger: FinalLedger, data_set: Filter, analyst: Filter | None) -> None:
+    """I1 for all jobs together."""
     require_affordable(ledger.books.data_sets.values(), data_set)
     if analyst:
         require_affordable(ledger.books.analysts.values(), analyst)
@@ -82,42 +84,42 @@ def require_affordable(accounts: Iterable[Account], budget: Filter) -> None:
         assert account.spent.slack_units + account.reserved.slack_units <= budget.whole.slack_units
 
 
-def require_one_end(universe: Universe, left: Inheritance, end: pb.Job) -> None:
-    """I3: a job ends, for a reason, once; and the journal knows of it whatever happened since."""
+def require_one_end(simulated: SimulatedFederation, left: FinalState, end: pb.Job) -> None:
+    """I3: a job ends once and with a reason, and the journal still has that end."""
     assert end.state in FINAL
     assert end.state == "done" or end.reason
-    assert universe.ends[end.job].keys() == {end.state}
+    assert simulated.ends[end.job].keys() == {end.state}
     assert left.journal.problems == []
     known = left.journal.jobs.get(end.job)
     assert known is not None
     assert known.state == end.state
 
 
-def require_complete(universe: Universe, left: Inheritance, errand: Errand, end: pb.Job) -> None:
-    """I4: done is a job with every answer of enough providers, whose model is of these answers and of nothing else."""
-    plan = catalogue_plan(errand.spec)
+def require_complete(simulated: SimulatedFederation, left: FinalState, planned: PlannedJob, end: pb.Job) -> None:
+    """I4: a done job has all answers of enough providers, and its model follows from exactly these answers."""
+    plan = catalogue_plan(planned.spec)
     whole = {each.name for each in end.participants if each.answered == len(plan)}
-    assert len(whole) >= errand.spec.minimum_parties
+    assert len(whole) >= planned.spec.minimum_parties
     assert whole <= {*SITES}
     answers = [
         [
-            answer_of(universe, each.name, end.job, position, step)
+            answer_of(simulated, each.name, end.job, position, step)
             for each in end.participants
             if each.answered > position
         ]
         for position, step in enumerate(plan)
     ]
-    assert left.journal.models[end.job] == model_of(errand.spec, answers)
+    assert left.journal.models[end.job] == model_of(planned.spec, answers)
 
 
-def answer_of(universe: Universe, site: str, job: str, position: int, step: Step) -> Integers:
-    """Give the answer that left."""
-    (content,) = universe.answers[site, job, position]
+def answer_of(simulated: SimulatedFederation, site: str, job: str, position: int, step: Step) -> Integers:
+    """Return the answer that was sent."""
+    (content,) = simulated.answers[site, job, position]
     return np.frombuffer(content, dtype="<i8").reshape(step.shape)
 
 
 def model_of(spec: JobSpec, answers: Sequence[Sequence[Integers]]) -> bytes:
-    """Make a model anew."""
+    """Compute the model from answers."""
     steps = iter(zip(catalogue_plan(spec), answers, strict=True))
 
     def ask(_: RowQuery) -> Aggregate:
