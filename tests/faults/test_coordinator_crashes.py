@@ -1,4 +1,4 @@
-"""The coordinator dies at every moment that matters; the job is finished all the same, and is the same."""
+"""The coordinator crashes at every relevant moment. The job still finishes, with the same model."""
 
 import asyncio
 import shutil
@@ -31,12 +31,12 @@ from dpspca.common.model import Model
 from dpspca.common.trust.signing import SignedJob
 
 WRITES = 8
-"""Of one job: accepted, six queries, ended."""
+"""Writes of one job: acceptance, six queries, end."""
 QUERIES = WRITES - 2
 OVER = QUERIES + 1
-"""The moment, counted in answers, at which the result is there too."""
+"""The moment, counted in answers, at which the result is stored too."""
 LASTS = 0.4
-"""Seconds that an answer takes, where a job is to be met half-way."""
+"""Seconds per answer, if a test must find the job unfinished."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def enrolment(tmp_path: Path) -> Enrolment:
 
 
 async def states_until_it_dies(hub: CoordinatorProcess, job: SignedJob) -> list[str]:
-    """Submit a job and watch it over connections of its own, until the coordinator dies or the job is over."""
+    """Submit a job and watch it over a separate connection until the coordinator crashes or the job has ended."""
     seen = [""]
     while hub.process.returncode is None and seen[-1] != "done":
         with suppress(FederationError):
@@ -59,10 +59,10 @@ async def states_until_it_dies(hub: CoordinatorProcess, job: SignedJob) -> list[
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("moment", "fatal", "lives"), [("before", 2, WRITES), ("after", 1, WRITES + 1)])
-def test_t38_whichever_write_it_dies_at_the_job_is_finished_and_the_same(
+def test_t38_a_job_finishes_unchanged_after_a_crash_at_any_write(
     enrolment: Enrolment, moment: str, fatal: int, lives: int
 ) -> None:
-    """Each life commits one write and dies at the next, or right after it: every write is some life's last."""
+    """Each process commits one write and crashes at the next one or right after it, so each write is once the last."""
 
     async def scenario() -> None:
         hub = CoordinatorProcess(enrolment)
@@ -81,7 +81,7 @@ def test_t38_whichever_write_it_dies_at_the_job_is_finished_and_the_same(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_again_and_again_at_random_moments_it_gives_the_same_model(enrolment: Enrolment, seed: int) -> None:
+def test_random_repeated_kills_give_the_same_model(enrolment: Enrolment, seed: int) -> None:
     async def scenario() -> None:
         hub = CoordinatorProcess(enrolment)
         await hub.start()
@@ -99,7 +99,7 @@ def test_killed_again_and_again_at_random_moments_it_gives_the_same_model(enrolm
 
 
 async def reached(job: AsyncJob, moment: int) -> None:
-    """Wait until so many queries are answered, or the result is there."""
+    """Wait until this many queries are answered, or the result is stored."""
     if moment == OVER:
         await job.result()
     else:
@@ -107,12 +107,12 @@ async def reached(job: AsyncJob, moment: int) -> None:
 
 
 def barrier_after(answers: int) -> Barrier:
-    """Hold a job after so many answers: it must not be over while its coordinator is still to be killed."""
+    """Return a barrier after this many answers, so that the job cannot end before its coordinator is killed."""
     return Barrier(answers + 1)
 
 
 async def require_same_or_over(work: Callable[[], Awaitable[Model]], last: int) -> None:
-    """Have the same model made again, or none where the providers may have been told that the job is over."""
+    """Require the same model, or a failure if the providers may have learned that the job has ended."""
     try:
         model = await retry_while_away(work)
     except JobFailedError as problem:
@@ -134,8 +134,8 @@ MOMENTS = [each if each in {3, OVER} else pytest.param(each, marks=pytest.mark.n
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_journal_that_is_lost_costs_nobody_any_privacy(enrolment: Enrolment, moment: int) -> None:
-    """The new one knows nothing; the providers send what they sent before, or refuse, and draw no noise anew."""
+def test_a_lost_journal_costs_no_privacy(enrolment: Enrolment, moment: int) -> None:
+    """The new journal is empty. The providers send the same bytes as before or refuse, and draw no new noise."""
 
     async def scenario() -> None:
         hub = CoordinatorProcess(enrolment)
@@ -157,7 +157,7 @@ def test_a_journal_that_is_lost_costs_nobody_any_privacy(enrolment: Enrolment, m
 
 
 async def undisturbed_draws(enrolment: Enrolment) -> int:
-    """Count the words that a run draws in which nothing happens."""
+    """Return the number of random words that a run without faults draws."""
     elsewhere = StableEnrolment.create(enrolment.folder / "elsewhere")
     hub = CoordinatorProcess(elsewhere)
     await hub.start()
@@ -170,11 +170,11 @@ COPIES = [
     (copied, lost) if (copied, lost) in {(1, 4), (0, OVER)} else pytest.param(copied, lost, marks=pytest.mark.nightly)
     for copied, lost in [(0, 1), *((each, 4) for each in range(4)), (4, 5), (5, QUERIES), (0, OVER), (5, OVER)]
 ]
-"""After how many answers a copy of the journal is made, and when that copy takes the journal's place."""
+"""After how many answers the journal is copied, and after how many the copy replaces the journal."""
 
 
 @pytest.mark.parametrize(("copied", "lost"), COPIES)
-def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(
+def test_an_old_copy_of_the_journal_gives_the_same_model_at_no_price(
     enrolment: Enrolment, copied: int, lost: int
 ) -> None:
     async def scenario() -> None:
@@ -204,7 +204,7 @@ def test_an_old_copy_of_the_journal_leads_to_the_same_model_at_no_price(
     asyncio.run(scenario())
 
 
-def test_without_room_for_its_journal_it_ends_with_the_reason_and_calls_nothing_done(enrolment: Enrolment) -> None:
+def test_a_full_disk_ends_the_coordinator_with_the_reason(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         hub = CoordinatorProcess(enrolment)
         await hub.start(SMALL_FILES_PROGRAM, 3_000_000)

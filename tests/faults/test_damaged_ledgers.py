@@ -1,7 +1,7 @@
-"""A page of the ledger's file is spoilt while its daemon runs: what leaves afterwards is charged, or nothing leaves.
+"""A page of the ledger's file is damaged while its daemon runs: answers after that are charged, or none is sent.
 
-A daemon that goes on may not notice, for SQLite has pages in memory. When it starts again, after a kill or not, it
-either has every charge, or says that its ledger is damaged or lacks what it had, and answers nothing.
+A running daemon may not notice, because SQLite keeps pages in memory. After a restart, it either has every charge, or
+reports that its ledger is damaged or lacks entries, and answers nothing.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ REFUSALS = (
 
 @dataclass
 class FinishedRun:
-    """What left one provider, by job and position, and what it said instead."""
+    """The answers that one provider sent, by job and position, and its refusals."""
 
     place: Place
     left: dict[tuple[str, int], set[bytes]] = field(default_factory=lambda: defaultdict(set))
@@ -45,7 +45,7 @@ class FinishedRun:
             self.refused.append(reply.refusal.what)
 
     def started_again(self) -> str:
-        """Start again, and hold what is charged, and what would be sent again, against what left."""
+        """Restart, and compare charges and stored answers with the answers that were sent."""
         try:
             with self.place.start() as ledger:
                 if ledger.quarantine:
@@ -65,7 +65,7 @@ class FinishedRun:
 
 
 async def struck(enrolment: StableEnrolment, suffix: str, page: int) -> tuple[FinishedRun, set[str], int]:
-    """Have a daemon answer, spoil a page, have it answer again; say how it starts again, and of how many pages."""
+    """Let a daemon answer, damage a page, let it answer again. Return how it restarts, and the number of pages."""
     name, rows = f"site-{page}", {"cohort": rows_of(20)}
     story = FinishedRun(
         Place(enrolment.folder / name / "ledger" / "ledger.db", enrolment.folder / name / "second" / "head")
@@ -79,7 +79,7 @@ async def struck(enrolment: StableEnrolment, suffix: str, page: int) -> tuple[Fi
         async with exchange_with_provider(enrolment, name, rows, ledger) as exchange:
             await story.ask(exchange, job, 1)  # which is in the log beside it
             assert len(story.left) == 2
-            pages = spoil(Path(f"{story.place.path}{suffix}"), page)
+            pages = damage(Path(f"{story.place.path}{suffix}"), page)
             for position in (0, 1, 2, 2):
                 await story.ask(exchange, job, position)
             for position in (0, 1):  # opening a job lets go of what SQLite has in memory
@@ -94,8 +94,8 @@ async def struck(enrolment: StableEnrolment, suffix: str, page: int) -> tuple[Fi
     return story, found | {story.started_again()}, pages
 
 
-def spoil(path: Path, page: int) -> int:
-    """Write something else over a page, in the file that is in use; say how many it has."""
+def damage(path: Path, page: int) -> int:
+    """Overwrite a page of the file in use. Return the number of pages."""
     with path.open("r+b") as file:
         size = file.seek(0, 2)
         file.seek(page * PAGE)
@@ -104,9 +104,7 @@ def spoil(path: Path, page: int) -> int:
 
 
 @pytest.mark.parametrize(("suffix", "noticed"), [("", "refused"), ("-wal", "quarantined")])
-def test_i1_i2_whatever_page_is_damaged_while_a_daemon_runs_nothing_leaves_that_is_not_charged(
-    tmp_path: Path, suffix: str, noticed: str
-) -> None:
+def test_i1_i2_a_damaged_page_lets_no_uncharged_answer_leave(tmp_path: Path, suffix: str, noticed: str) -> None:
     async def scenario() -> None:
         enrolment, starts = StableEnrolment.create(tmp_path), set[str]()
         page, pages = 0, 1

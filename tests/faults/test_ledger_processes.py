@@ -1,4 +1,4 @@
-"""The provider's ledger and real processes: killed at any moment, and several that want the same ledger."""
+"""The provider's ledger with real processes: killed at any moment, and several processes on the same ledger."""
 
 import random
 import subprocess
@@ -35,7 +35,7 @@ def worker(task: str, paths: tuple[Path, Path], name: str) -> Iterator[subproces
 
 
 def killed(paths: tuple[Path, Path], name: str, delay: float) -> list[list[str]]:
-    """Let a provider answer until it is killed that long after its first answer; give what it said that it had sent."""
+    """Run a provider and kill it this long after its first answer. Return the answers that it reported as sent."""
     with worker("answer", paths, name) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline()]
@@ -78,7 +78,7 @@ def test_i1_i2_a_provider_that_is_killed_many_times_has_every_answer_that_it_sen
     kills(paths, 40)
 
 
-def test_t13_a_second_daemon_is_refused_and_told_who_holds_the_ledger(paths: tuple[Path, Path]) -> None:
+def test_t13_a_second_daemon_is_refused_with_the_holder_of_the_ledger(paths: tuple[Path, Path]) -> None:
     with worker("hold", paths, "first") as first:
         assert first.stdout is not None
         instance = first.stdout.readline().split()[2]

@@ -73,7 +73,7 @@ def test_the_checks_find_every_changed_record(record: RunRecord, found: str) -> 
 
 
 @pytest.mark.nightly
-def test_the_reckoning_finds_that_an_answer_is_lost(record: RunRecord, tmp_path: Path) -> None:
+def test_the_checks_find_a_lost_answer(record: RunRecord, tmp_path: Path) -> None:
     folder = shutil.copytree(record.daemons.enrolment.folder, tmp_path / "copy")
     spoiled = replace(
         record, daemons=replace(record.daemons, enrolment=replace(record.daemons.enrolment, folder=folder))
@@ -85,6 +85,6 @@ def test_the_reckoning_finds_that_an_answer_is_lost(record: RunRecord, tmp_path:
     assert any("has no answer to 1" in problem for problem in problems(spoiled))
 
 
-def test_the_same_seed_draws_the_same_blows() -> None:
+def test_equal_seeds_draw_equal_strikes() -> None:
     assert random_strikes(7, 50) == random_strikes(7, 50) != random_strikes(8, 50)
     assert random_strikes(7, 50)[:20] == random_strikes(7, 20)
