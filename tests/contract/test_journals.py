@@ -160,9 +160,7 @@ def test_weights_come_back_with_their_sum(again: Open) -> None:
 
 
 @lasting
-def test_a_journal_without_weights_is_migrated_with_plain_sums(
-    again: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_without_weights_is_migrated_with_plain_sums(again: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as older:
         older.setattr(sql, "MIGRATIONS", sql.MIGRATIONS[:2])
         journal = again()

@@ -17,21 +17,21 @@ import pytest
 from coordinator_processes import (
     SHORT_LEASE_PROGRAM,
     Barrier,
+    CoordinatorProcess,
     CountedNoise,
     Forwarder,
-    CoordinatorProcess,
     StableEnrolment,
     ada,
-    wait_for_answers,
-    with_providers,
     assert_same_as_undisturbed,
     hub_identity,
     retry_while_away,
     signed,
     submit,
+    wait_for_answers,
+    with_providers,
 )
 from dishonest_peers import OFFER, DishonestProvider, dishonest_provider
-from local_federation import SHARDS, RunningFederation, Enrolment, now, seeded_noise, spec
+from local_federation import SHARDS, Enrolment, RunningFederation, now, seeded_noise, spec
 
 from dpspca.client import probe
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
@@ -141,7 +141,10 @@ def test_a_stopping_coordinator_does_not_close_jobs_at_providers(enrolment: Enro
         hub = CoordinatorProcess(enrolment)
         await hub.start()
         home = enrolment.identity(Role.PROVIDER, "site-0")
-        async with dishonest_provider(hub.address, home) as held, AsyncFederation(hub.address, ada(enrolment)) as analyst:
+        async with (
+            dishonest_provider(hub.address, home) as held,
+            AsyncFederation(hub.address, ada(enrolment)) as analyst,
+        ):
             await held.greet(OFFER)
             await analyst.submit_signed(enrolment.job(spec(), ada(enrolment), ["site-0"]), spec())
             await held.query()
@@ -377,7 +380,10 @@ def journal(request: pytest.FixtureRequest) -> str:
 
 def test_a_standby_refuses_calls_until_it_takes_over(enrolment: Enrolment, journal: str) -> None:
     async def scenario() -> None:
-        first, second = CoordinatorProcess(enrolment, "first", journal), CoordinatorProcess(enrolment, "second", journal)
+        first, second = (
+            CoordinatorProcess(enrolment, "first", journal),
+            CoordinatorProcess(enrolment, "second", journal),
+        )
         forwarder = Forwarder()
         await forwarder.start()
         await first.start()
@@ -406,12 +412,17 @@ def test_a_standby_refuses_calls_until_it_takes_over(enrolment: Enrolment, journ
     asyncio.run(scenario())
 
 
-def test_a_coordinator_paused_during_a_takeover_does_nothing_more(enrolment: Enrolment, server: database.Server) -> None:
+def test_a_coordinator_paused_during_a_takeover_does_nothing_more(
+    enrolment: Enrolment, server: database.Server
+) -> None:
     """It has received the whole answer to its last query, and must neither send the next nor accept a job."""
 
     async def scenario() -> None:
         journal = server.database()
-        first, second = CoordinatorProcess(enrolment, "first", journal), CoordinatorProcess(enrolment, "second", journal)
+        first, second = (
+            CoordinatorProcess(enrolment, "first", journal),
+            CoordinatorProcess(enrolment, "second", journal),
+        )
         await first.start(SHORT_LEASE_PROGRAM, 2.0)
         await second.start(SHORT_LEASE_PROGRAM, 2.0)
         home = enrolment.identity(Role.PROVIDER, "site-0")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import grpc
 import pytest
+from coordinator_processes import Barrier, SlowLedger
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from coordinator_processes import Barrier, SlowLedger
+from local_federation import NOISE_SEED, SHARDS, AllowEverything, Enrolment, federation, noise_for, now, spec
 from timeouts import TIMEOUT
-from local_federation import NOISE_SEED, SHARDS, AllowEverything, Enrolment, federation, now, spec, noise_for
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
 from dpspca.client.simulation import simulate
@@ -303,7 +303,9 @@ def test_the_data_set_must_be_named_if_there_are_several(enrolment: Enrolment) -
     asyncio.run(scenario())
 
 
-def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [f"{number:03d}-{'x' * 50}" for number in range(MAX_PARTIES)]
     most = 2**16  # bytes of a message: with the real limit, five hundred jobs would be needed
     for side in ("_SERVER", "_CLIENT"):

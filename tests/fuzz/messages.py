@@ -313,7 +313,7 @@ def from_provider() -> st.SearchStrategy[pb.FromProvider]:
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> list[list[Any]]:
+def conversations(draw: st.DrawFn) -> list[list[Any]]:
     """Give what a provider says on connection after connection: it greets first, mostly, and answers among all else."""
     offered = pb.DataSet(name="cohort", dimension=DIMENSION)
     greeting = pb.FromProvider(hello=pb.Hello(data_sets=[offered], challenge=bytes(32)))

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
-from damage import require_words
 from coordinator_harness import HONEST, STRANGER, CoordinatorHarness, Sent
+from damage import require_words
+from fuzz_parties import PLAIN, ask, fuzz_parties
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import few, from_provider, conversations, messages, requests
-from fuzz_parties import PLAIN, ask, fuzz_parties
+from messages import conversations, few, from_provider, messages, requests
 from simulated_federation import OpenAdmission
 
 from dpspca.common.algorithms import catalogue
