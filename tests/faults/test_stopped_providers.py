@@ -121,7 +121,7 @@ def require_late(status: JobStatus, ending: str) -> ParticipantStatus:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("least", "ending"), [(2, "done"), (3, "failed")])
-def test_i1_i2_i3_a_provider_that_is_stopped_past_the_deadline_is_named_and_comes_back(
+def test_i1_i2_i3_a_provider_stopped_past_the_timeout_is_named_and_returns(
     tmp_path: Path, least: int, ending: str
 ) -> None:
     """It misses the end of one job and all of another. Its late answers belong to real queries and are charged once."""

@@ -68,7 +68,7 @@ def damaged_pages(draw: st.DrawFn, content: bytes) -> bytes:
     return bytes(made)
 
 
-def require_words(read: Callable[[], object], kind: type[DpspcaError] = DpspcaError) -> None:
+def require_reason(read: Callable[[], object], kind: type[DpspcaError] = DpspcaError) -> None:
     """Require that a read succeeds, or fails with an error of this package."""
     words: tuple[str, ...] = ("read", "")
     try:

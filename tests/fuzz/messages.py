@@ -96,7 +96,7 @@ def _value(field: FieldDescriptor, known: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def anything(draw: st.DrawFn, name: str) -> Any:
-    """Fill any fields with anything."""
+    """Fill any fields with any values."""
     kind: Any = getattr(pb, name)
     return draw(altered(kind(), most=len(kind.DESCRIPTOR.fields)))
 
@@ -127,7 +127,7 @@ def _put(draw: st.DrawFn, message: Any, field: FieldDescriptor) -> None:
 
 @st.composite
 def corrupted(draw: st.DrawFn, message: Any) -> Any:
-    """Spoil a message's bytes; what nobody can read is left as nothing."""
+    """Damage a message's bytes. Return an empty message if they cannot be parsed."""
     content = draw(spoiled(message.SerializeToString()))
     try:
         return type(message).FromString(content)
@@ -136,7 +136,7 @@ def corrupted(draw: st.DrawFn, message: Any) -> Any:
 
 
 def _wild(true: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Take true messages, mostly; or some that were."""
+    """Draw mostly valid messages, and sometimes outdated ones."""
     return st.one_of(true, true, true.flatmap(altered), true.flatmap(corrupted))
 
 
@@ -162,7 +162,7 @@ def _welcomes(draw: st.DrawFn) -> pb.Welcome:
 
 
 def _contents() -> st.SearchStrategy[bytes]:
-    """Give what belongs after an announcement."""
+    """Return the content that belongs to an announcement."""
     return st.sampled_from([ask(word, spec, len(PLANS[word]) - 1).content for word, spec in SPECS.items()])
 
 
@@ -175,7 +175,7 @@ def _jobs() -> st.SearchStrategy[bytes]:
 
 
 def _answers() -> st.SearchStrategy[pb.AnswerFrame]:
-    """Give numbers, as many as a product, a vector or a count has."""
+    """Return as many numbers as a product, a vector or a count has."""
     whole = st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**40), 2**40)
     lengths = st.sampled_from([1, 5, DIMENSION, 2 * DIMENSION])
     numbers = lengths.flatmap(lambda count: st.lists(whole, min_size=count, max_size=count)).map(_integers)
@@ -189,7 +189,7 @@ def _answers() -> st.SearchStrategy[pb.AnswerFrame]:
 
 
 def _receipts() -> st.SearchStrategy[pb.Receipt]:
-    """Give what a provider signed of a ledger, this one or another."""
+    """Return a signed receipt of this ledger or another one."""
     by = st.sampled_from([b"north", b"east", b"hub"])
     return st.builds(pb.Receipt, ledger=st.just("memory"), entries=st.integers(0, 9), hash=st.just("0" * 64)).flatmap(
         lambda made: by.map(lambda who: _stamped(made, who))
@@ -267,7 +267,7 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
 
 @cache
 def messages(name: str) -> st.SearchStrategy[Any]:
-    """Give messages of one type: true, changed, corrupted, or of no sense at all."""
+    """Return messages of one type: valid, changed, corrupted or arbitrary."""
     if name in ONE_OF:
         return _one_of(name)
     return _wild(_skeletons()[name]) | anything(name)
@@ -275,7 +275,7 @@ def messages(name: str) -> st.SearchStrategy[Any]:
 
 @cache
 def _one_of(name: str) -> st.SearchStrategy[Any]:
-    """Give messages of a type that holds one of several."""
+    """Return messages of a type that holds one of several."""
     kind: Any = getattr(pb, name)
     fields = kind.DESCRIPTOR.oneofs_by_name["message"].fields
     each = [messages(field.message_type.name).map(lambda told, n=field.name: kind(**{n: told})) for field in fields]
@@ -284,7 +284,7 @@ def _one_of(name: str) -> st.SearchStrategy[Any]:
 
 @st.composite
 def to_provider(draw: st.DrawFn, most: int = 16) -> list[pb.ToProvider]:
-    """Give what a coordinator may say: plans in their order, as they should go, among anything else."""
+    """Return messages of a coordinator: the queries of plans in order, mixed with anything else."""
     reached = dict.fromkeys(SPECS, 0)
     said = [welcome()]
     for _ in range(draw(st.integers(0, most))):
@@ -299,7 +299,7 @@ def to_provider(draw: st.DrawFn, most: int = 16) -> list[pb.ToProvider]:
 
 
 def _in_pieces(query: pb.Ask) -> st.SearchStrategy[list[pb.ToProvider]]:
-    """Send a query whole, in a frame of its own, or twice."""
+    """Send a query in one message, in a separate frame, or twice."""
     alone = type(query).FromString(query.SerializeToString())
     alone.content = b""
     whole, frame = pb.ToProvider(ask=query), pb.ToProvider(frame=pb.Frame(content=query.content))
@@ -308,13 +308,13 @@ def _in_pieces(query: pb.Ask) -> st.SearchStrategy[list[pb.ToProvider]]:
 
 
 def from_provider() -> st.SearchStrategy[pb.FromProvider]:
-    """Give what a provider may say."""
+    """Return a message of a provider."""
     return _one_of("FromProvider")
 
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[list[Any]]:
-    """Give what a provider says on connection after connection: it greets first, mostly, and answers among all else."""
+    """Return a provider's messages on several connections: mostly a greeting first, and answers among anything else."""
     offered = pb.DataSet(name="cohort", dimension=DIMENSION)
     greeting = pb.FromProvider(hello=pb.Hello(data_sets=[offered], challenge=bytes(32)))
     numbers = st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=4)
@@ -330,7 +330,7 @@ def conversations(draw: st.DrawFn) -> list[list[Any]]:
 
 
 LARGE: Final = (0, 1, -1, 2**56 - 1, 1 - 2**56, 2**56, -(2**56), 2**63 - 1, -(2**63))
-"""Numbers about as large as an answer may hold, and larger."""
+"""Numbers near the limit for answers, and above it."""
 
 MESSAGES: Final = (*ONE_OF, *_skeletons())
 """Every type that has a strategy."""
@@ -345,9 +345,9 @@ REQUESTS: Final = {
     "DataSets": "DataSetsRequest",
     "Statements": "StatementsRequest",
 }
-"""What an analyst may call, and with what."""
+"""Methods that an analyst may call, with their messages."""
 
 
 def requests() -> st.SearchStrategy[tuple[str, Any]]:
-    """Give what an analyst may ask."""
+    """Return a call of an analyst."""
     return st.sampled_from(sorted(REQUESTS)).flatmap(lambda call: st.tuples(st.just(call), messages(REQUESTS[call])))

@@ -1,4 +1,4 @@
-"""Whatever a provider or an analyst says, the coordinator serves the others, and each job ends for a reason."""
+"""Whatever a provider or an analyst sends, the coordinator serves the others, and each job ends with a reason."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from coordinator_harness import HONEST, STRANGER, CoordinatorHarness, Sent
-from damage import require_words
+from damage import require_reason
 from fuzz_parties import PLAIN, ask, fuzz_parties
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ QUERIES = len(catalogue.plan(PLAIN))
 
 
 def model_of(harness: CoordinatorHarness, sites: Sequence[str]) -> bytes:
-    """Make the model of these providers' answers again."""
+    """Compute the model from these providers' answers."""
     steps = iter(enumerate(catalogue.plan(PLAIN)))
     sums = JobSums(PLAIN)
 
@@ -41,7 +41,7 @@ def model_of(harness: CoordinatorHarness, sites: Sequence[str]) -> bytes:
 
 @few
 @given(conversations())
-def test_t36_t38_whatever_one_provider_says_the_others_answers_count_and_the_job_is_done(
+def test_t36_t38_a_job_finishes_whatever_one_provider_sends(
     said: list[list[Sent]],
 ) -> None:
     harness = CoordinatorHarness()
@@ -55,7 +55,7 @@ def test_t36_t38_whatever_one_provider_says_the_others_answers_count_and_the_job
 
 @few
 @given(conversations())
-def test_t38_with_too_few_honest_providers_a_job_fails_and_says_why_or_has_every_answer(
+def test_t38_with_too_few_honest_providers_a_job_fails_with_the_reason(
     said: list[list[Sent]],
 ) -> None:
     ended = CoordinatorHarness().run_conversations(said, honest=1)
@@ -65,7 +65,7 @@ def test_t38_with_too_few_honest_providers_a_job_fails_and_says_why_or_has_every
 
 
 @given(st.lists(from_provider(), max_size=12))
-def test_t36_no_message_ends_the_reading_of_a_providers_stream(said: list[pb.FromProvider]) -> None:
+def test_t36_no_message_stops_the_reading_of_a_provider_s_stream(said: list[pb.FromProvider]) -> None:
     async def speak() -> AsyncIterator[pb.FromProvider]:
         for each in said:
             await asyncio.sleep(0)
@@ -92,18 +92,18 @@ def test_t36_no_message_ends_the_reading_of_a_providers_stream(said: list[pb.Fro
 
 
 @given(messages("Hello"))
-def test_t36_whatever_greeting_comes_it_is_taken_or_refused_in_words(told: pb.Hello) -> None:
+def test_t36_any_greeting_is_accepted_or_refused_with_a_reason(told: pb.Hello) -> None:
     async def greet() -> None:
         hub, name = fuzz_parties().identities["hub"], fuzz_parties().identities[STRANGER].name
-        require_words(lambda: _make_link(name, told))
-        require_words(lambda: sign_challenge(hub, told.challenge, name))
+        require_reason(lambda: _make_link(name, told))
+        require_reason(lambda: sign_challenge(hub, told.challenge, name))
 
     asyncio.run(greet())
 
 
 @few
 @given(st.lists(st.tuples(st.sampled_from(["ada", "bob", "eve"]), requests()), max_size=10))
-def test_t36_whatever_analysts_ask_they_see_their_own_alone_and_the_next_job_is_done(
+def test_t36_analysts_see_only_their_jobs_whatever_they_call(
     asked: list[tuple[str, tuple[str, Any]]],
 ) -> None:
     ended = CoordinatorHarness().run_calls([(who, call, request) for who, (call, request) in asked])

@@ -1,4 +1,4 @@
-"""Whatever a coordinator says, a provider goes on or hangs up in order, spends what it answers, and no more."""
+"""Whatever a coordinator sends, a provider continues or closes the stream, and spends only what it answers."""
 
 import logging
 import tracemalloc
@@ -21,7 +21,7 @@ def test_every_type_of_message_is_fuzzed() -> None:
 
 
 @given(to_provider(), st.booleans(), st.booleans())
-def test_t36_no_messages_of_a_coordinator_crash_a_provider_or_spend_on_a_refusal(
+def test_t36_no_message_crashes_a_provider_or_spends_on_a_refusal(
     said: Sequence[pb.ToProvider], without_pauses: bool, reads_replies: bool
 ) -> None:
     harness = ProviderHarness()
@@ -30,14 +30,14 @@ def test_t36_no_messages_of_a_coordinator_crash_a_provider_or_spend_on_a_refusal
 
 
 @pytest.mark.parametrize("number", range(len(seeds())))
-def test_what_a_coordinator_could_say_is_answered_or_refused_in_order(number: int) -> None:
+def test_plausible_messages_are_answered_or_refused_in_order(number: int) -> None:
     harness = ProviderHarness()
     harness.run_conversation(seeds()[number])
     assert bool(harness.answers) == (number < 2)
     harness.require_consistent()
 
 
-def test_t35_whatever_is_announced_takes_no_more_memory_than_its_job_does() -> None:
+def test_t35_no_announcement_takes_more_memory_than_its_job() -> None:
     ProviderHarness().require_consistent()  # what is remembered for good is remembered before it is measured
     harness = ProviderHarness()
     announced = [ask(b"plain", PLAIN, 0) for _ in range(64)]
@@ -56,7 +56,7 @@ def test_t35_whatever_is_announced_takes_no_more_memory_than_its_job_does() -> N
 
 
 @pytest.mark.parametrize("word", sorted(ODD_SPECS))
-def test_t25_t36_a_spec_whose_words_are_odd_is_refused_in_a_line_that_can_be_written(
+def test_t25_t36_a_spec_with_odd_text_is_refused_in_a_printable_line(
     word: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log()
@@ -70,7 +70,7 @@ def test_t25_t36_a_spec_whose_words_are_odd_is_refused_in_a_line_that_can_be_wri
 
 
 class Log(logging.Handler):
-    """What was logged."""
+    """The log."""
 
     def __init__(self) -> None:
         super().__init__()
