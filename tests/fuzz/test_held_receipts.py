@@ -90,8 +90,8 @@ def test_t36_a_provider_answers_whatever_the_file_holds(content: bytes) -> None:
         harness.settings.peers = PeerReceipts(path)
         signed = receipt("south", UNKNOWN, 3)
         farewell = pb.Farewell(job="whatever", state="done", receipts=[signed])
-        harness.converse([welcome(), pb.ToProvider(farewell=farewell)])
-        harness.must_be_in_order()
+        harness.run_conversation([welcome(), pb.ToProvider(farewell=farewell)])
+        harness.require_consistent()
         assert bytes_of(signed) in map(bytes_of, PeerReceipts(path).held())
 
 
