@@ -420,9 +420,9 @@ class InterruptingCoordinator(pb_grpc.AnalystServiceServicer):
 
     async def Watch(self, request: pb.JobName, context: Any) -> AsyncIterator[pb.Job]:  # noqa: N802
         self.calls.append("Watch")
-        yield pb.Job(job=request.job, state="running", wait_for_answers=self.calls.count("Watch"), queries=2)
+        yield pb.Job(job=request.job, state="running", answered=self.calls.count("Watch"), queries=2)
         if self.calls.count("Watch") > 1:
-            yield pb.Job(job=request.job, state="done", wait_for_answers=2, queries=2)
+            yield pb.Job(job=request.job, state="done", answered=2, queries=2)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "Gone after the last word.")
 
     async def Result(self, request: pb.JobName, context: Any) -> AsyncIterator[pb.Frame]:  # noqa: N802
