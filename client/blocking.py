@@ -28,7 +28,7 @@ from .simulation import Progress
 Result = TypeVar("Result")
 
 
-class Loop:
+class EventLoopThread:
     """An event loop in a separate thread."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Job:
     """A submitted job."""
 
     _job: AsyncJob
-    _loop: Loop = field(repr=False)
+    _loop: EventLoopThread = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ class Job:
 class Federation:
     """A connection to a coordinator. Close it after use, or use it in a ``with`` statement."""
 
-    def __init__(self, federation: AsyncFederation, loop: Loop) -> None:
+    def __init__(self, federation: AsyncFederation, loop: EventLoopThread) -> None:
         self._federation = federation
         self._loop = loop
 
@@ -128,7 +128,7 @@ class Federation:
         If the coordinator goes away, calls are retried for ``retry_seconds``.
         """
         address, me = settings(where, identity)
-        loop = Loop()
+        loop = EventLoopThread()
 
         async def connected() -> AsyncFederation:
             return AsyncFederation(address, me, retry_seconds=retry_seconds)

@@ -17,7 +17,7 @@ from local_federation import NOISE_SEED, SHARDS, Enrolment, federation, noise_fo
 
 from dpspca import DPSPCA, AsyncFederation, Budget, DpspcaWarning, Federation, JobSpec, PrivacyUnit, Schema, simulate
 from dpspca.client import blocking
-from dpspca.client.blocking import Loop
+from dpspca.client.blocking import EventLoopThread
 from dpspca.client.federation import FederationError
 from dpspca.common.errors import InvalidParameterError, NotNowError
 from dpspca.common.model import Model
@@ -37,7 +37,7 @@ def connected(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = see
 @contextmanager
 def reachable(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded_noise) -> Iterator[str]:
     """Run a federation in one thread, and yield its coordinator's address."""
-    loop, enrolment = Loop(), Enrolment.create(folder)
+    loop, enrolment = EventLoopThread(), Enrolment.create(folder)
     running = federation(enrolment, shards=shards, words=words)
     up = loop.run(running.__aenter__())
     try:
