@@ -15,11 +15,22 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from dishonest_peers import OFFER, dishonest_provider, open_channel
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from local_federation import Enrolment, RunningFederation, federation, spec
+from raw_http2 import (
+    DATA,
+    END_OF_HEADERS,
+    END_OF_STREAM,
+    HEADERS,
+    NO_REPLIES_ALLOWED,
+    SETTINGS,
+    RawConnection,
+    frame,
+    headers,
+    open_connection,
+)
 from timeouts import TIMEOUT
-from dishonest_peers import OFFER, open_channel, dishonest_provider
-from raw_http2 import DATA, NO_REPLIES_ALLOWED, END_OF_HEADERS, END_OF_STREAM, HEADERS, SETTINGS, RawConnection, open_connection, frame, headers
-from local_federation import RunningFederation, Enrolment, federation, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import FaultError, UnsafeFileError
@@ -122,7 +133,9 @@ async def send_greeting(provider: RawConnection) -> None:
     await provider.writer.drain()
 
 
-def test_t35_a_provider_that_stops_reading_counts_as_gone(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t35_a_provider_that_stops_reading_counts_as_gone(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     admit = Link.admit
 
@@ -155,7 +168,9 @@ def test_t35_a_provider_that_stops_reading_counts_as_gone(enrolment: Enrolment, 
     run_scene(enrolment, scene)
 
 
-def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[str] = []
     serve = AnalystService.DataSets
 
@@ -183,7 +198,9 @@ def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(enrolment: Enrol
 def test_t35_unread_bytes_of_a_fast_sender_are_bounded(enrolment: Enrolment) -> None:
     async def scene(running: RunningFederation) -> None:
         for role in (Role.ANALYST, Role.PROVIDER):  # a call whose requests are read, and one that is refused
-            each = await open_connection(running.coordinator.address, enrolment.identity(role, "mallory"), enrolment.folder)
+            each = await open_connection(
+                running.coordinator.address, enrolment.identity(role, "mallory"), enrolment.folder
+            )
             listening = asyncio.create_task(each.listen())
             await each.begin(f"{ANALYSTS}Submit", 64, 2**20, 2.0)
             assert each.initial == WINDOW
@@ -220,7 +237,9 @@ def slow_verification(monkeypatch: pytest.MonkeyPatch) -> SlowVerification:
     return seen
 
 
-def test_t35_two_jobs_of_an_analyst_are_verified_at_a_time(enrolment: Enrolment, slow_verification: SlowVerification) -> None:
+def test_t35_two_jobs_of_an_analyst_are_verified_at_a_time(
+    enrolment: Enrolment, slow_verification: SlowVerification
+) -> None:
     async def scene(running: RunningFederation) -> None:
         async with AsyncFederation(running.coordinator.address, enrolment.identity(Role.ANALYST, "mallory")) as mallory:
             jobs = [asyncio.create_task(mallory.submit(spec(), "cohort", ["north"])) for _ in range(20)]
@@ -254,7 +273,9 @@ def test_t35_hanging_up_does_not_free_a_place_before_verification_ends(
     run_scene(enrolment, scene)
 
 
-def test_t35_one_party_s_connections_with_calls_are_bounded(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t35_one_party_s_connections_with_calls_are_bounded(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(call_interceptor, "MAX_CALL_CONNECTIONS", 2)
     kept: list[rpc.ConnectionLimit] = []
     made = rpc.ConnectionLimit.__init__
@@ -267,7 +288,11 @@ def test_t35_one_party_s_connections_with_calls_are_bounded(enrolment: Enrolment
 
     async def scene(running: RunningFederation) -> None:
         address, bea = running.coordinator.address, enrolment.identity(Role.ANALYST, "bea")
-        async with open_channel(address, bea) as first, open_channel(address, bea) as second, open_channel(address, bea) as third:
+        async with (
+            open_channel(address, bea) as first,
+            open_channel(address, bea) as second,
+            open_channel(address, bea) as third,
+        ):
             watches = [channel.unary_stream(WATCH)(b"") for channel in (first, second, second)]
             for watch in watches:
                 await watch.read()

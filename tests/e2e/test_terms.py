@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_federation import RunningFederation, Enrolment, federation, permissive_policy, now, server_credentials, spec
+from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, server_credentials, spec
 
 from dpspca.client.bounds import STATEMENTS
 from dpspca.client.calls import CoordinatorLink

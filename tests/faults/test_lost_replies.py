@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from coordinator_processes import Barrier, Forwarder, StableEnrolment, SlowLedger, wait_for_answers
+from coordinator_processes import Barrier, Forwarder, SlowLedger, StableEnrolment, wait_for_answers
+from local_federation import SHARDS, Enrolment, RunningFederation, federation, now, spec
 from timeouts import TIMEOUT
-from local_federation import SHARDS, RunningFederation, Enrolment, federation, now, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.statements import Inquirer

@@ -198,12 +198,12 @@ def _receipts() -> st.SearchStrategy[pb.Receipt]:
 
 def _requests() -> st.SearchStrategy[bytes]:
     """Give words for requests that analysts signed."""
-    return st.sampled_from([*people().requests])
+    return st.sampled_from([*fuzz_parties().requests])
 
 
 def _statements() -> st.SearchStrategy[bytes]:
     """Give what a provider stated, or the bytes of something else."""
-    return st.sampled_from([b"", people().statement])
+    return st.sampled_from([b"", fuzz_parties().statement])
 
 
 def _held() -> st.SearchStrategy[pb.HeldReceipt]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from damage import damaged, require_reason
+from fuzz_parties import fuzz_parties
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import messages
-from fuzz_parties import fuzz_parties
 from local_federation import spec
+from messages import messages
 
 from dpspca.client.calls import CoordinatorLink
 from dpspca.client.errors import TooMuchError
@@ -53,7 +53,7 @@ def test_t36_t39_no_statement_that_a_coordinator_makes_up_is_believed(told: list
         inquirer = Inquirer(teller, CoordinatorLink(retry_seconds=0), ada, lambda: fuzz_parties().started_at)
         assert not asyncio.run(inquirer.ask(Kind.TERMS, "cohort", ["north", "west"])).statements
 
-    require_words(read)
+    require_reason(read)
 
 
 class Teller:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import Place
-from local_federation import Enrolment, permissive_policy, now, spec
+from local_federation import Enrolment, now, permissive_policy, spec
 
 from dpspca.client.calls import CoordinatorLink
 from dpspca.client.evidence import Evidence, Findings, collect, verify
