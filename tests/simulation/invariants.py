@@ -1,6 +1,6 @@
 """The invariants I1 to I5 of the fault matrix, checked on all answers that were sent and on the final state."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 
@@ -21,7 +21,7 @@ from dpspca.common.spec import JobSpec
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger.accounts import Account, JobAccount
 from dpspca.provider.ledger.entries import Head, Quarantined
-from dpspca.server.jobs.rounds import combine
+from dpspca.server.jobs.rounds import JobSums
 
 
 def require_invariants(
@@ -102,11 +102,11 @@ def require_complete(simulated: SimulatedFederation, left: FinalState, planned: 
     assert len(whole) >= planned.spec.minimum_parties
     assert whole <= {*SITES}
     answers = [
-        [
-            answer_of(simulated, each.name, end.job, position, step)
+        {
+            each.name: answer_of(simulated, each.name, end.job, position, step)
             for each in end.participants
             if each.answered > position
-        ]
+        }
         for position, step in enumerate(plan)
     ]
     assert left.journal.models[end.job] == model_of(planned.spec, answers)
@@ -118,15 +118,15 @@ def answer_of(simulated: SimulatedFederation, site: str, job: str, position: int
     return np.frombuffer(content, dtype="<i8").reshape(step.shape)
 
 
-def model_of(spec: JobSpec, answers: Sequence[Sequence[Integers]]) -> bytes:
-    """Compute the model from answers."""
-    steps = iter(zip(catalogue_plan(spec), answers, strict=True))
+def model_of(spec: JobSpec, answers: Sequence[Mapping[str, Integers]]) -> bytes:
+    """Compute the model from the answers of each provider, weighed as the coordinator weighs them."""
+    steps, sums = iter(zip(catalogue_plan(spec), answers, strict=True)), JobSums(spec)
 
     def ask(_: RowQuery) -> Aggregate:
         step, given = next(steps)
-        return combine(spec, step, given)
+        return sums.add(step, given)
 
-    return drive(catalogue.run(catalogue.plan(spec)), ask).to_bytes()
+    return drive(catalogue.run(catalogue.plan(spec)), ask).weighed_by(sums.weighed).to_bytes()
 
 
 @cache
