@@ -17,9 +17,9 @@ import pytest
 from commands import Ended, commands_in
 from html_pages import of_tag
 from live import COMMAND, NAMES, live_parties
+from local_federation import Enrolment, now
 from numpy.typing import NDArray
 from timeouts import PROGRAM_TIMEOUT
-from local_federation import Enrolment, now
 
 from dpspca import load_model, save_model
 from dpspca.cli.arguments.method_options import DEFAULT_METHOD
@@ -289,7 +289,9 @@ def test_doctor_reports_a_problem_and_skips_dependent_checks(here: Callable[...,
     )
     output = here("doctor", "--config", "broken.toml").failed_checks
     assert [line.split(":")[0].split(maxsplit=1)[1] for line in output] == ["revocation list", "data set a", "port"]
-    (enrolment / "wrong-role.toml").write_text((enrolment / "west.toml").read_text().replace("provider-west", "analyst-ada"))
+    (enrolment / "wrong-role.toml").write_text(
+        (enrolment / "west.toml").read_text().replace("provider-west", "analyst-ada")
+    )
     assert "does not have the role provider" in here("doctor", "--config", "wrong-role.toml").failed_checks[0]
     (enrolment / "bad.toml").write_text('listen = "here"\n')
     assert "settings" in here("doctor", "--config", "bad.toml").failed_checks[0]

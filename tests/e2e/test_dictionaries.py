@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from daemons import Daemons, daemons
 from coordinator_processes import free_port
+from daemons import Daemons, daemons
 from live import COMMAND
-from numpy.typing import NDArray
 from local_federation import permissive_policy
+from numpy.typing import NDArray
 
 from dpspca import DPSPCA, Federation, load_dictionary, load_model
 from dpspca.client.federation import AsyncFederation
